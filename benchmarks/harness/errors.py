@@ -1,0 +1,45 @@
+"""Errors of the harness, split by what the caller would do.
+
+    HarnessError
+    ├── UsageError            the caller asked for something that does not exist; fix the call
+    │   ├── TaskError         a task definition is missing or malformed
+    │   └── RuleSetError      a rule set is missing or malformed
+    ├── IsolationError        this machine cannot give the isolation that was demanded; refuse to judge
+    ├── SupervisorError       our own machinery failed; the evaluation ends as INTERNAL_ERROR and is retried
+    │   └── RefereeError      the trusted referee or baseline process died or answered nonsense
+    └── Cancelled             the caller's `cancelled()` said yes; nothing is reported
+
+What a submission does wrong is never an exception here: it is a `Verdict` in a `Report`.
+"""
+
+
+class HarnessError(Exception):
+    """Base of everything the harness raises on purpose."""
+
+
+class UsageError(HarnessError):
+    """The caller asked for something that does not exist."""
+
+
+class TaskError(UsageError):
+    """A task definition is missing or malformed."""
+
+
+class RuleSetError(UsageError):
+    """A rule set is missing or malformed."""
+
+
+class IsolationError(HarnessError):
+    """This machine cannot give the isolation that was demanded."""
+
+
+class SupervisorError(HarnessError):
+    """Our own machinery failed; never the submission's fault."""
+
+
+class RefereeError(SupervisorError):
+    """The trusted referee or baseline process died or answered nonsense."""
+
+
+class Cancelled(HarnessError):
+    """The caller withdrew the evaluation while it ran."""

@@ -1,0 +1,193 @@
+"""What a judging says: verdict, score, configurations, stages. The JSON form is a public contract.
+
+Records that would lie cannot be built: a score exists only with PASS, a reason always.
+"""
+
+import math
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """Why an evaluation ended as it did. What each means is shown to people from `VERDICT_TEXTS`."""
+
+    PASS = "PASS"
+    COMPILE_ERROR = "COMPILE_ERROR"
+    REJECTED = "REJECTED"
+    INCORRECT_SHAPE = "INCORRECT_SHAPE"
+    INCORRECT_DTYPE = "INCORRECT_DTYPE"
+    INCORRECT_VALUE = "INCORRECT_VALUE"
+    NONDETERMINISTIC = "NONDETERMINISTIC"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    TIMEOUT = "TIMEOUT"
+    TAMPERING = "TAMPERING"
+    NOISY = "NOISY"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+
+    @property
+    def ours(self) -> bool:
+        """The system's own fault: retried, refunded, never held against the submission."""
+        return self in (Verdict.NOISY, Verdict.INTERNAL_ERROR)
+
+
+@dataclass(frozen=True)
+class VerdictText:
+    meaning: str
+    next_step: str
+
+
+VERDICT_TEXTS = {
+    Verdict.PASS: VerdictText(
+        "Correct on every configuration, hidden ones included, and timed.",
+        "Compare each configuration with its baselines: the slowest one tells where to work next.",
+    ),
+    Verdict.COMPILE_ERROR: VerdictText(
+        "The compiler did not accept the source.", "Read the first error in the log; its line number links into your code."
+    ),
+    Verdict.REJECTED: VerdictText(
+        "The source breaks the contract of the task or a rule of the benchmark.",
+        "Read the reason; the starter code of the task shows the exact signature.",
+    ),
+    Verdict.INCORRECT_SHAPE: VerdictText(
+        "A result has another shape or another number of results than the task asks for.",
+        "The configuration table lists the shape of every result.",
+    ),
+    Verdict.INCORRECT_DTYPE: VerdictText(
+        "A result has another dtype than the task asks for.", "Allocate results with the options of the input tensor."
+    ),
+    Verdict.INCORRECT_VALUE: VerdictText(
+        "A result is further from the float64 reference than the task allows.",
+        "Look at the configurations that failed: odd sizes and large values are the usual causes.",
+    ),
+    Verdict.NONDETERMINISTIC: VerdictText(
+        "The same input gave a right and a wrong result.",
+        "Look for uninitialised memory, a data race, or a result that depends on what was in the output before.",
+    ),
+    Verdict.RUNTIME_ERROR: VerdictText(
+        "The kernel raised an error or its process died.",
+        "The log holds the last output; an out-of-bounds access and a write into an input both end this way.",
+    ),
+    Verdict.OUT_OF_MEMORY: VerdictText(
+        "The kernel asked for more memory than the rules allow.", "Free or reuse scratch buffers."
+    ),
+    Verdict.TIMEOUT: VerdictText(
+        "A stage took longer than the rules allow.", "Look for a loop that does not end, or a size that is quadratic."
+    ),
+    Verdict.TAMPERING: VerdictText(
+        "There is evidence that the submission tried to influence its own judging.",
+        "The reason names the evidence. If you think it is wrong, report the evaluation.",
+    ),
+    Verdict.NOISY: VerdictText(
+        "The machine was too noisy for a number that can be trusted; this is our fault.",
+        "Nothing to do: it is measured again, and nothing is charged.",
+    ),
+    Verdict.INTERNAL_ERROR: VerdictText(
+        "The judge itself failed; this is our fault.", "Nothing to do: it is tried again, and nothing is charged."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    """Geometric mean over the timed configurations of stronger baseline / kernel, with its 95 % interval."""
+
+    speedup: float
+    ci95: tuple[float, float]
+    vs_eager: float
+    vs_compile: float | None
+    worst_config: str
+    timing_trust: str
+
+    def __post_init__(self) -> None:
+        low, high = self.ci95
+        if not (0 < low <= self.speedup <= high and math.isfinite(high)):
+            raise ValueError(f"a score of {self.speedup} cannot have the interval {self.ci95}")
+
+
+@dataclass(frozen=True)
+class ConfigResult:
+    """What happened on one configuration; None where nothing was measured."""
+
+    key: str
+    group: str
+    correct: bool | None = None
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    kernel_us: float | None = None
+    eager_us: float | None = None
+    compile_us: float | None = None
+    kernel_iqr_us: float | None = None
+    eager_iqr_us: float | None = None
+    compile_iqr_us: float | None = None
+    speedup: float | None = None
+    ci95: tuple[float, float] | None = None
+    roofline_fraction: float | None = None
+    calls: int = 0
+    checked_calls: int = 0
+    failure: str = ""
+
+    def __post_init__(self) -> None:
+        if self.checked_calls > self.calls:
+            raise ValueError(f"{self.key}: {self.checked_calls} checked calls out of {self.calls}")
+        if self.speedup is not None and not self.correct:
+            raise ValueError(f"{self.key}: a speedup for a configuration that is not correct")
+
+
+@dataclass(frozen=True)
+class StageResult:
+    name: str  # static, compile, prepare, verify, time
+    seconds: float
+    exit_code: int | None = None
+    log_tail: str = ""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A remark for readers and reviewers; never a verdict by itself. `line` is 1-based."""
+
+    code: str
+    text: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole outcome of one judging. `gates` names what keeps an accepted entry under review."""
+
+    task: str
+    suite: str
+    language: str
+    device_kind: str
+    ruleset: str
+    verdict: Verdict
+    reason: str
+    source_sha256: str
+    score: Score | None = None
+    configs: tuple[ConfigResult, ...] = ()
+    stages: tuple[StageResult, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    gates: tuple[Flag, ...] = ()
+    isolation: str = ""
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.score is not None) != (self.verdict is Verdict.PASS):
+            raise ValueError(f"a report with verdict {self.verdict} and score {self.score}")
+        if not self.reason:
+            raise ValueError("a report without a reason")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; NaN and infinity become the strings "nan", "inf" and "-inf"."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return str(value) if isinstance(value, StrEnum) else value

@@ -1,0 +1,121 @@
+"""A rule set: every number that defines a score, read from one TOML file and immutable.
+
+Not covered: task tolerances, which belong to the tasks.
+"""
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import RuleSetError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SourceRules:
+    max_bytes: int
+
+
+@dataclass(frozen=True)
+class CompileRules:
+    flags: tuple[str, ...]
+    timeout_s: float
+    memory_bytes: int
+    binary_max_bytes: int
+
+
+@dataclass(frozen=True)
+class VerifyRules:
+    calls_per_config: int
+
+
+@dataclass(frozen=True)
+class TimeRules:
+    steps_per_config: int
+    min_steps_per_config: int
+    budget_s: float
+    input_sets: int
+    input_sets_max_bytes: int
+    resume_slack_us: float
+
+
+@dataclass(frozen=True)
+class Limits:
+    setup_s: float
+    call_s: float
+    judging_s: float
+    memory_bytes: int
+    processes: int
+    file_bytes: int
+    scratch_bytes: int
+    output_bytes: int
+
+
+@dataclass(frozen=True)
+class CpuRules:
+    reserved_cores: int
+    max_threads: int
+
+
+@dataclass(frozen=True)
+class ScoreRules:
+    bootstrap_samples: int
+    max_half_width: float
+    baseline_compile_timeout_s: float
+
+
+@dataclass(frozen=True)
+class GateRules:
+    max_speedup: float
+    max_roofline_fraction: float
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    name: str
+    title: str
+    source: SourceRules
+    compile: CompileRules
+    verify: VerifyRules
+    time: TimeRules
+    limits: Limits
+    cpu: CpuRules
+    score: ScoreRules
+    gates: GateRules
+    text: str  # the file itself, for the rules page and for the record
+
+
+_SECTIONS: dict[str, type[Any]] = {
+    "source": SourceRules,
+    "compile": CompileRules,
+    "verify": VerifyRules,
+    "time": TimeRules,
+    "limits": Limits,
+    "cpu": CpuRules,
+    "score": ScoreRules,
+    "gates": GateRules,
+}
+
+
+def load_rules(path: Path) -> RuleSet:
+    """The rule set in `path`. Raises RuleSetError for a missing file, a missing number or an unknown one."""
+    try:
+        text = path.read_text()
+        data = tomllib.loads(text)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise RuleSetError(f"cannot read the rule set {path.stem}: {error}") from error
+    unknown = data.keys() - _SECTIONS.keys() - {"name", "title"}
+    if unknown:
+        raise RuleSetError(f"{path.name} has unknown sections: {', '.join(sorted(unknown))}")
+    sections = {name: _section(path.name, name, kind, data.get(name, {})) for name, kind in _SECTIONS.items()}
+    return RuleSet(name=data["name"], title=data["title"], text=text, **sections)
+
+
+def _section(file: str, name: str, kind: type[T], values: dict[str, Any]) -> T:
+    wanted = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    if wanted != values.keys():
+        difference = ", ".join(sorted(wanted ^ values.keys()))
+        raise RuleSetError(f"{file}, section [{name}]: missing or unknown: {difference}")
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
