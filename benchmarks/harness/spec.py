@@ -200,13 +200,17 @@ def _configs(data: Mapping[str, Any], section: Mapping[str, Any], device: str) -
 
 
 def _config(key: str, group: str, values: Mapping[str, Value], section: Mapping[str, Any]) -> Config:
+    """`bytes` may be left out: then every argument is read once and every result written once."""
+    arguments = tuple(_argument(item, values) for item in section["arguments"])
+    results = tuple(_result(item, values) for item in section["results"])
+    everything = sum(item.nbytes for item in (*arguments, *results) if not isinstance(item, ValueArgument))
     return Config(
         key=key,
         group=group,
         values=values,
-        arguments=tuple(_argument(item, values) for item in section["arguments"]),
-        results=tuple(_result(item, values) for item in section["results"]),
-        bytes_moved=int(evaluate(section["bytes"], values)),
+        arguments=arguments,
+        results=results,
+        bytes_moved=int(evaluate(section["bytes"], values)) if "bytes" in section else everything,
         flops=int(evaluate(section["flops"], values)),
     )
 

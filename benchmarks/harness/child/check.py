@@ -1,0 +1,107 @@
+"""Whether a result is right: the float64 reference and the comparison with it.
+
+Runs in the referee, which never holds the submission. The comparison asks of every element that it passes, so a value
+that compares with nothing (NaN) fails. Not covered: shapes and dtypes of what a submission returned, which are checked
+before any value is looked at, and results too large to compare in one piece.
+"""
+
+import importlib.util
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome for one result; errors are infinite where the result is not finite.
+
+    `max_rel_error` is relative to `|ref| + rms(ref)`, as the tolerance is.
+    """
+
+    ok: bool
+    max_abs_error: float
+    max_rel_error: float
+    rms_error: float  # relative to rms(ref)
+    bad_elements: int
+    reason: str
+
+
+def compare(out: Tensor, ref64: Tensor, tolerance: float, rms_tolerance: float) -> Comparison:
+    """Every element within `tolerance`, and all together within `rms_tolerance`. `reason` is empty if `ok`."""
+    if out.shape != ref64.shape or ref64.dtype != torch.float64:
+        raise ValueError(f"cannot compare {tuple(out.shape)} with a {ref64.dtype} reference {tuple(ref64.shape)}")
+    if not bool(torch.isfinite(ref64).all()):
+        raise ValueError("the reference is not finite")
+    finite = torch.isfinite(out)
+    difference = torch.where(finite, (out.double() - ref64).abs(), math.inf)
+    rms = _rms(ref64)
+    good = finite & (difference <= tolerance * (ref64.abs() + rms))
+    relative = _ratio(difference, ref64.abs() + rms)
+    rms_error = float(_ratio(_rms(difference), rms))
+    bad = out.numel() - int(good.sum())
+    reason = _reason(relative, bad, int((~finite).sum()), tolerance) or _rms_reason(rms_error, rms_tolerance)
+    return Comparison(
+        ok=bad == 0 and rms_error <= rms_tolerance,
+        max_abs_error=float(difference.max()),
+        max_rel_error=float(relative.max()),
+        rms_error=rms_error,
+        bad_elements=bad,
+        reason=reason,
+    )
+
+
+def load_reference(folder: Path) -> ModuleType:
+    """The module `reference.py` of a task folder."""
+    spec = importlib.util.spec_from_file_location(f"reference_{folder.name}", folder / "reference.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no reference.py in {folder.name}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def reference(module: ModuleType, direction: str, args: Sequence[Any]) -> tuple[Tensor, ...]:
+    """The results of a call in float64, as a tuple even if there is one."""
+    function: Callable[..., Tensor | tuple[Tensor, ...]] = getattr(module, direction)
+    with torch.no_grad():
+        return as_tuple(function(*(as_double(item) for item in args)))
+
+
+def as_tuple(results: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return (results,) if isinstance(results, Tensor) else tuple(results)
+
+
+def as_double(item: Any) -> Any:
+    if isinstance(item, tuple):
+        return tuple(as_double(part) for part in item)
+    return item.double() if isinstance(item, Tensor) and item.is_floating_point() else item
+
+
+def _rms(values: Tensor) -> Tensor:
+    return values.square().mean().sqrt()
+
+
+def _ratio(error: Tensor, scale: Tensor) -> Tensor:
+    """0 for no error, even on a scale of zero."""
+    return torch.where(error == 0, 0.0, error / scale)
+
+
+def _reason(relative: Tensor, bad: int, not_finite: int, tolerance: float) -> str:
+    if bad == 0:
+        return ""
+    worst = tuple(int(place) for place in torch.unravel_index(relative.argmax(), relative.shape))
+    size = "not finite" if not_finite else f"{float(relative.max()):.2g} of |reference| + rms"
+    share = f"{bad} of {relative.numel()} elements are off by more than {tolerance:g}"
+    return f"{share}; the worst one{f', at {worst},' if worst else ''} is {size}"
+
+
+def _rms_reason(rms_error: float, rms_tolerance: float) -> str:
+    if rms_error <= rms_tolerance:
+        return ""
+    return f"every element is near the reference, but all together are off by {rms_error:.2g}, over {rms_tolerance:g}"
