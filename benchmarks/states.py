@@ -1,0 +1,108 @@
+"""The words that the tables store: states, reasons, kinds, and which state may follow which.
+
+Below models and querysets, so that both can use them. Does NOT cover verdicts, which belong to the harness.
+"""
+
+from django.db import models
+
+
+class State(models.TextChoices):
+    """Where an evaluation is in its life. What came out of it is its verdict."""
+
+    QUEUED = "queued", "Queued"
+    CLAIMED = "claimed", "Claimed by a worker"
+    COMPILING = "compiling", "Compiling"
+    VERIFYING = "verifying", "Verifying"
+    TIMING = "timing", "Timing"
+    AUDITING = "auditing", "Auditing"
+    DONE = "done", "Done"
+    CANCELLED = "cancelled", "Cancelled"
+    EXPIRED = "expired", "Expired"
+
+
+RUNNING = (State.CLAIMED, State.COMPILING, State.VERIFYING, State.TIMING, State.AUDITING)
+FINISHED = (State.DONE, State.CANCELLED, State.EXPIRED)
+
+# Back to QUEUED: the worker was lost, or it has compiled and the device is next. Verify and time alternate per
+# configuration, so a judging may move between them.
+MOVES: dict[State, frozenset[State]] = {
+    State.QUEUED: frozenset({State.CLAIMED, State.CANCELLED, State.EXPIRED}),
+    State.CLAIMED: frozenset({*RUNNING, State.QUEUED, State.DONE, State.CANCELLED} - {State.CLAIMED}),
+    State.COMPILING: frozenset(
+        {*RUNNING, State.QUEUED, State.DONE, State.CANCELLED} - {State.COMPILING, State.CLAIMED}
+    ),
+    State.VERIFYING: frozenset({State.TIMING, State.AUDITING, State.QUEUED, State.DONE, State.CANCELLED}),
+    State.TIMING: frozenset({State.VERIFYING, State.AUDITING, State.QUEUED, State.DONE, State.CANCELLED}),
+    State.AUDITING: frozenset({State.QUEUED, State.DONE, State.CANCELLED}),
+    State.DONE: frozenset(),
+    State.CANCELLED: frozenset(),
+    State.EXPIRED: frozenset(),
+}
+
+
+def sources(target: State) -> tuple[State, ...]:
+    """The states from which `target` may be entered."""
+    return tuple(state for state, targets in MOVES.items() if target in targets)
+
+
+class Priority(models.IntegerChoices):
+    """The class of an evaluation in the queue; lower goes first."""
+
+    PERSON = 0, "A person waits"
+    AGENT = 10, "Agent run"
+    REJUDGE = 20, "Judged again"
+    EXAMPLE = 30, "Shipped example"
+
+
+class EvaluationReason(models.TextChoices):
+    INITIAL = "initial", "First judging"
+    REJUDGE = "rejudge", "Judged again"
+    VERIFICATION = "verification", "Second opinion"
+    AUDIT = "audit", "Audit"
+
+
+class MethodKind(models.TextChoices):
+    HUMAN = "human", "People"
+    AGENT = "agent", "Agent"
+    BASELINE = "baseline", "Baseline"
+    LIBRARY = "library", "Library"
+
+
+class Visibility(models.TextChoices):
+    PUBLIC = "public", "Everybody"
+    UNLISTED = "unlisted", "Everybody who has the link"
+    PRIVATE = "private", "Only me"
+
+
+class Origin(models.TextChoices):
+    WEB = "web", "Web page"
+    API = "api", "API"
+    CLI = "cli", "Command line"
+    AGENT = "agent", "Agent run"
+    EXAMPLE = "example", "Shipped with kbench"
+
+
+class WorkerRole(models.TextChoices):
+    COMPILE = "compile", "Compiles"
+    JUDGE = "judge", "Judges"
+    MAINT = "maint", "Keeps house"
+
+
+class WorkerState(models.TextChoices):
+    STARTING = "starting", "Starting"
+    ONLINE = "online", "Online"
+    OFFLINE = "offline", "Offline"
+    QUARANTINED = "quarantined", "Quarantined: its self-test failed"
+
+
+class TaskVersionStatus(models.TextChoices):
+    ACTIVE = "active", "Active"
+    RETIRED = "retired", "Retired"
+
+
+class Switch(models.TextChoices):
+    """What staff can turn off without a deploy; the message is shown to everybody."""
+
+    SUBMISSIONS = "submissions", "New submissions are taken"
+    JUDGING = "judging", "Queued submissions are judged"
+    BANNER = "banner", "A notice on every page"

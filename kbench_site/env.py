@@ -1,0 +1,183 @@
+"""The settings that come from the environment: read once, checked, each with its default and its meaning.
+
+A malformed value stops the start with the name of the variable. `docs/settings.md` lists all of `VARIABLES`; a test
+keeps it complete. Does NOT cover Django's own settings, which follow from these in `settings.py`.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+Reader = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: how its text is read, what holds when it is absent, what it is for."""
+
+    read: Reader
+    default: Any
+    meaning: str
+
+
+def _flag(text: str) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise ValueError("write 1 or 0")
+    return words[text.lower()]
+
+
+def _whole(minimum: int, maximum: int) -> Reader:
+    def read(text: str) -> int:
+        value = int(text) if text.lstrip("-").isdigit() else minimum - 1
+        if not minimum <= value <= maximum:
+            raise ValueError(f"write a whole number from {minimum} to {maximum}")
+        return value
+
+    return read
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _url(*schemes: str) -> Reader:
+    def read(text: str) -> str:
+        if urlsplit(text).scheme not in schemes:
+            raise ValueError(f"write a URL that starts with {' or '.join(f'{scheme}:' for scheme in schemes)}")
+        return text
+
+    return read
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    return tuple(_url("http", "https")(name) for name in _names(text))
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _secret(text: str) -> str:
+    if len(text) < 32:
+        raise ValueError("write at least 32 characters")
+    return text
+
+
+VARIABLES: dict[str, Variable] = {
+    "KBENCH_DATA_DIR": Variable(Path, Path("var"), "folder of database, caches, logs and generated secrets"),
+    "DATABASE_URL": Variable(
+        _url("sqlite", "postgres", "postgresql"), None, "database; SQLite in the data folder when absent"
+    ),
+    "REDIS_URL": Variable(
+        _url("redis", "rediss", "unix"), None, "message broker; an embedded server is started when absent"
+    ),
+    "KBENCH_PUBLIC": Variable(
+        _flag, False, "strangers may reach the site: strong isolation, log-in and HTTPS are demanded"
+    ),
+    "KBENCH_SECRET_KEY": Variable(
+        _secret, None, "signs sessions; generated into the data folder when absent and the site is not public"
+    ),
+    "KBENCH_ALLOWED_HOSTS": Variable(
+        _names, ("localhost", "127.0.0.1", "[::1]"), "host names the site answers to, separated by commas"
+    ),
+    "KBENCH_TRUSTED_ORIGINS": Variable(
+        _origins, (), "origins behind a proxy from which forms are accepted, separated by commas"
+    ),
+    "KBENCH_DEBUG": Variable(_flag, False, "error pages with tracebacks; never on a public site"),
+    "HOST": Variable(_text, "127.0.0.1", "address the web server listens on"),
+    "PORT": Variable(_whole(1, 65535), 8000, "port the web server listens on"),
+    "KBENCH_HEARTBEAT_TIMEOUT_S": Variable(
+        _whole(5, 600), 30, "seconds without a sign of life after which a judging is taken from its worker"
+    ),
+    "KBENCH_QUEUE_EXPIRE_S": Variable(
+        _whole(60, 31_536_000), 604_800, "seconds after which an evaluation that no worker took expires"
+    ),
+    "KBENCH_EXAMPLES": Variable(_flag, True, "the shipped example kernels are submitted at the first start"),
+    "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs that ask a language model; absent: they are off"),
+    "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "another address of that API"),
+}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The values of `VARIABLES` by name."""
+
+    values: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def data_dir(self) -> Path:
+        folder: Path = self["KBENCH_DATA_DIR"]
+        return folder.absolute()
+
+
+def read_environment(source: Mapping[str, str] = os.environ) -> Environment:
+    """Raises ImproperlyConfigured naming the variable whose value cannot be read. Empty counts as absent."""
+    return Environment({name: _value(name, variable, source) for name, variable in VARIABLES.items()})
+
+
+def _value(name: str, variable: Variable, source: Mapping[str, str]) -> Any:
+    text = source.get(name, "").strip()
+    if not text:
+        return variable.default
+    try:
+        return variable.read(text)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} is malformed: {error}") from error
+
+
+def secret_key(env: Environment) -> str:
+    """The given key, or one that is generated once into the data folder; a public site must bring its own."""
+    given: str | None = env["KBENCH_SECRET_KEY"]
+    if given:
+        return given
+    if env["KBENCH_PUBLIC"]:
+        raise ImproperlyConfigured("KBENCH_SECRET_KEY must be set when KBENCH_PUBLIC is on")
+    path = env.data_dir / "secret_key"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        # O_EXCL: of two processes that start together one writes, the other reads.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_urlsafe(48))
+    except FileExistsError:
+        pass
+    return path.read_text()
+
+
+def database(env: Environment) -> dict[str, Any]:
+    """Django's DATABASES entry. SQLite runs in WAL mode and takes its write lock when a transaction begins."""
+    url = urlsplit(env["DATABASE_URL"] or f"sqlite:///{env.data_dir / 'kbench.sqlite3'}")
+    if url.scheme == "sqlite":
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": unquote(url.path[1:]),
+            "OPTIONS": {
+                "timeout": 30,
+                "transaction_mode": "IMMEDIATE",
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            },
+        }
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(url.path[1:]),
+        "USER": unquote(url.username or ""),
+        "PASSWORD": unquote(url.password or ""),
+        "HOST": unquote(url.hostname or ""),
+        "PORT": str(url.port or ""),
+        "CONN_HEALTH_CHECKS": True,
+    }
+
+
+def redis_url(env: Environment) -> str:
+    """The given server, or the socket on which `manage.py up` runs its own."""
+    given: str | None = env["REDIS_URL"]
+    return given or f"unix://{env.data_dir / 'redis.sock'}"

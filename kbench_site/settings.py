@@ -1,0 +1,125 @@
+"""Django's settings. What differs between installations comes from the environment, through `env.py`.
+
+Does NOT decide anything about judging: those numbers are in `benchmarks/rules/`.
+"""
+
+from pathlib import Path
+
+from .env import database, read_environment, redis_url, secret_key
+
+ENV = read_environment()
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = ENV.data_dir
+DATA_DIR.mkdir(parents=True, exist_ok=True)
+
+KBENCH_PUBLIC = ENV["KBENCH_PUBLIC"]
+KBENCH_JUDGE = "benchmarks.judging.HarnessJudge"  # tests put a fake here
+KBENCH_RULESET = "rk-1"
+KBENCH_HEARTBEAT_S = 3
+KBENCH_HEARTBEAT_TIMEOUT_S = ENV["KBENCH_HEARTBEAT_TIMEOUT_S"]
+KBENCH_QUEUE_EXPIRE_S = ENV["KBENCH_QUEUE_EXPIRE_S"]
+KBENCH_EXAMPLES = ENV["KBENCH_EXAMPLES"]
+KBENCH_EVENT_STREAMS_MAX = 500  # of one web process
+KBENCH_EVENTS_KEPT_DAYS = 7
+HOST = ENV["HOST"]
+PORT = ENV["PORT"]
+
+SECRET_KEY = secret_key(ENV)
+DEBUG = ENV["KBENCH_DEBUG"] and not KBENCH_PUBLIC
+ALLOWED_HOSTS = list(ENV["KBENCH_ALLOWED_HOSTS"])
+CSRF_TRUSTED_ORIGINS = list(ENV["KBENCH_TRUSTED_ORIGINS"])
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "django_htmx",
+    "kbench_site",
+    "benchmarks",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "kbench_site.middleware.StaticFilesMiddleware",
+    "kbench_site.middleware.content_security_policy",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "kbench_site.urls"
+ASGI_APPLICATION = "kbench_site.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+DATABASES = {"default": database(ENV)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "home"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1_048_576  # of a form without its files
+FILE_UPLOAD_MAX_MEMORY_SIZE = 1_048_576  # larger ones go to disk while they arrive
+FILE_UPLOAD_TEMP_DIR = None
+
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = KBENCH_PUBLIC
+SECURE_HSTS_SECONDS = 31_536_000 if KBENCH_PUBLIC else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if KBENCH_PUBLIC else None
+
+REDIS_URL = redis_url(ENV)
+ANTHROPIC_API_KEY = ENV["ANTHROPIC_API_KEY"]
+ANTHROPIC_BASE_URL = ENV["ANTHROPIC_BASE_URL"]
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "INFO"},
+}

@@ -1,0 +1,14 @@
+"""Where the parts of the site hang. Pages are in `benchmarks/urls.py`.
+
+Does NOT name any page itself except the event stream and the admin.
+"""
+
+from benchmarks.streams import event_stream
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("events/", event_stream, name="events"),
+    path("", include("benchmarks.urls")),
+]
