@@ -1,0 +1,119 @@
+"""The trusted process that runs a task as torch eager and as torch.compile, through the candidate's shell.
+
+Also measures what this machine can do at most (copy bandwidth, float32 GEMM) for the roofline, and compiles the
+baselines ahead of a judging. What torch.compile builds lies in a cache that no submission can write.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from ..protocol import Link
+from .check import load_reference
+from .shell import Call, Function, connect, open_calls, serve, set_threads
+
+_COPY_SIZES_BYTES = tuple(1 << power for power in range(14, 28, 2))
+_GEMM_SIZE = 768
+
+
+def main(arguments: Sequence[str]) -> None:
+    link = connect(arguments)
+    link.send(started=True)
+    message = link.receive()
+    set_threads(message["threads"])
+    _use_cache(message)
+    calls = open_calls(message)
+    eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
+    if message["prepare"]:
+        _prepare(message, eager, calls, link)
+        return
+    compiled = [
+        _warm(compiled_copy(eager), call) if wanted else None
+        for call, wanted in zip(calls, message["compile"], strict=True)
+    ]
+    link.send(loaded=True)
+    serve(message["control"], [[eager] * len(calls), compiled, [_nothing(call) for call in calls]], calls, link)
+
+
+def compiled_copy(function: Function) -> Function:
+    """`torch.compile` of a copy with a code object of its own.
+
+    Compiled versions and their guards belong to the code object: with one per configuration a call checks the guards
+    of one version, as it would in a program that has one shape.
+    """
+    assert isinstance(function, FunctionType)  # noqa: S101 - a reference is a plain function
+    copy = FunctionType(
+        function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    compiled: Function = torch.compile(copy, dynamic=False)
+    return compiled
+
+
+def _warm(function: Function, call: Call) -> Function:
+    for arguments in call.sets[:2]:
+        function(*arguments)
+    return function
+
+
+def _nothing(call: Call) -> Function:
+    """A function that computes nothing: what a call costs beside the kernel."""
+    results = tuple(torch.zeros_like(output) for output in call.outputs)
+    return lambda *_: results
+
+
+def _use_cache(message: dict[str, Any]) -> None:
+    """Works on a copy of the prepared cache: it is mounted read-only, and torch takes locks in it."""
+    if message["cache"] and not message["prepare"]:
+        shutil.copytree(message["cache"], message["cache_copy"], dirs_exist_ok=True)
+
+
+def _prepare(message: dict[str, Any], eager: Function, calls: Sequence[Call], link: Link) -> None:
+    """Compiles one configuration after the other and says how each went; the supervisor watches the time."""
+    for number in message["wanted"]:
+        link.send(compiling=number)
+        started_s = time.monotonic()
+        problem = _try_compile(eager, calls[number])
+        link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
+    link.send(peaks=measure_peaks() if message["peaks"] else None)
+
+
+def _try_compile(eager: Function, call: Call) -> str | None:
+    try:
+        _warm(compiled_copy(eager), call)
+    except Exception as error:  # noqa: BLE001 - process edge: torch.compile fails in many ways, each is the answer
+        return f"{type(error).__name__}: {error}"[:500]
+    return None
+
+
+def measure_peaks() -> dict[str, Any]:
+    """The best copy bandwidth in bytes (read and written) per second by size, and float32 GEMM flops per second."""
+    return {
+        "copy_bytes_per_s": [[size, _copy_rate(size)] for size in _COPY_SIZES_BYTES],
+        "gemm_flops_per_s": _gemm_rate(),
+    }
+
+
+def _copy_rate(size_bytes: int) -> float:
+    source, target = torch.ones(size_bytes // 8), torch.ones(size_bytes // 8)
+    return size_bytes / _best_s(lambda: target.copy_(source))
+
+
+def _gemm_rate() -> float:
+    left, right = torch.randn(_GEMM_SIZE, _GEMM_SIZE), torch.randn(_GEMM_SIZE, _GEMM_SIZE)
+    target = torch.empty(_GEMM_SIZE, _GEMM_SIZE)
+    return 2.0 * _GEMM_SIZE**3 / _best_s(lambda: torch.mm(left, right, out=target))
+
+
+def _best_s(work: Function, repeats: int = 30) -> float:
+    best = float("inf")
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - started)
+    return best
+

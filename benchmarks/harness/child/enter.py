@@ -1,0 +1,51 @@
+"""The first thing in every child: limits, affinity, filter, then exec. Runs as a script, standard library only.
+
+    python -I enter.py '{"limits": {...}, "cores": [1], "filter": "<base64>"}' ARGV...
+
+Not covered: namespaces and mounts, which bubblewrap does after this.
+"""
+
+import base64
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
+_SECCOMP_MODE_FILTER = 2
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("lines", ctypes.c_char_p))
+
+
+def main() -> None:
+    plan = json.loads(sys.argv[1])
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    for name, value in plan["limits"].items():
+        resource.setrlimit(getattr(resource, name), (value, value))
+    if plan["cores"]:
+        os.sched_setaffinity(0, plan["cores"])
+    if plan["filter"]:
+        install_filter(base64.b64decode(plan["filter"]))
+    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - this is the point of the file
+
+
+def install_filter(program: bytes) -> None:
+    """From here on this process, its threads and its children obey `program` (classic BPF). Cannot be undone."""
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    argument = _FilterProgram(len(program) // 8, program)
+    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(argument))
+
+
+def prctl(option: int, *values: int) -> None:
+    padded = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4]]
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, *padded) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""Starting children in a sandbox: bubblewrap with seccomp and limits, or the next best that the machine allows.
+
+A `Room` says what a child may see and use; `spawn` starts it there. Without bubblewrap the same limits, filter and
+empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then.
+Not covered: memory of many processes together (a build may use `memory_bytes` in each of its processes).
+"""
+
+import base64
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import seccomp
+from .errors import IsolationError, SupervisorError
+
+CHILD_FOLDER = Path(__file__).parent / "child"
+_PROTOCOL = Path(__file__).parent / "protocol.py"
+_ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
+_SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
+_KILL_WAIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """What stands between a submission and this machine. `strong` is what public mode demands."""
+
+    name: str
+    strong: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one child sees and may use. Paths map the machine's path to the path inside."""
+
+    read_only: Mapping[Path, str] = field(default_factory=dict)
+    writable: Mapping[Path, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: int = 8 << 30
+    file_bytes: int = 64 << 20
+    scratch_bytes: int = 256 << 20
+    cpu_s: int = 600
+    cores: tuple[int, ...] = ()
+    python: bool = True  # the interpreter and torch are there
+
+
+@functools.cache
+def isolation_in_force() -> Isolation:
+    """The strongest isolation that works here, found by trying it once per process."""
+    if _bubblewrap_works():
+        return Isolation("bubblewrap", True, "bubblewrap namespaces, seccomp filter, resource limits")
+    if seccomp.supported():
+        return Isolation(
+            "seccomp", False, "seccomp filter and resource limits only: bubblewrap does not work on this machine"
+        )
+    return Isolation("limits", False, "resource limits only: neither bubblewrap nor seccomp works on this machine")
+
+
+def demand_isolation(*, public: bool) -> Isolation:
+    """The isolation in force; raises IsolationError if it is too weak for strangers' code."""
+    isolation = isolation_in_force()
+    if public and not isolation.strong:
+        raise IsolationError(f"public mode refuses to judge: {isolation.text}")
+    return isolation
+
+
+def inside(path: Path, name: str) -> str:
+    """Where a read-only path of ours appears to a child: /kbench/NAME, or itself without bubblewrap."""
+    return f"/kbench/{name}" if isolation_in_force().strong else str(path)
+
+
+def child_code() -> dict[Path, str]:
+    """What a Python child needs of this package, for `Room.read_only`: `child/` and the protocol, nothing else."""
+    return {
+        CHILD_FOLDER: "/kbench/benchmarks/harness/child",
+        _PROTOCOL: "/kbench/benchmarks/harness/protocol.py",
+    }
+
+
+class Child:
+    """A running child. `pid` is the process itself as this machine numbers it, not its wrapper."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, *, wrapped: bool) -> None:
+        self._process = process
+        self._wrapped = wrapped
+        self.log = log
+
+    @functools.cached_property
+    def pid(self) -> int:
+        """Valid once the child has answered; raises SupervisorError if it is gone."""
+        pid = self._process.pid
+        for _ in range(2 if self._wrapped else 0):
+            children = _children_of(pid)
+            if not children:
+                raise SupervisorError("a sandboxed child is gone before it answered")
+            pid = children[0]
+        return pid
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for a signal, as in `subprocess`."""
+        code = self._process.poll()
+        return 128 - code if code is not None and code > 128 and self._wrapped else code
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit code, or None if it still runs after `timeout_s`."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return self.exit_code()
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def freeze(self, deadline_s: float = 2.0) -> None:
+        """Returns when every thread of the child has stopped. A dead child is frozen too."""
+        os.kill(self.pid, signal.SIGSTOP)
+        until = time.monotonic() + deadline_s
+        while not _all_stopped(self.pid):
+            if self.exit_code() is not None:
+                return
+            if time.monotonic() > until:
+                raise SupervisorError("a child did not stop when told to")
+
+    def kill(self) -> None:
+        """Ends the child and everything it started."""
+        for pid in (*(_children_of(self._process.pid) if self._wrapped else ()), self._process.pid):
+            _signal_quietly(pid, signal.SIGKILL)
+        try:
+            self._process.wait(_KILL_WAIT_S)
+        except subprocess.TimeoutExpired as error:
+            raise SupervisorError("a child survived SIGKILL") from error
+
+    def log_tail(self, limit_bytes: int) -> str:
+        """The end of what the child printed, control characters replaced."""
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - limit_bytes))
+            return clean_text(file.read(limit_bytes).decode(errors="replace"))
+
+
+def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = (), filter_program: bytes = b"") -> Child:
+    """Starts `argv` in `room`, its output going to `log`, `fds` staying open in it.
+
+    `filter_program` is installed before `argv` starts; a child that must load trusted code first installs its own.
+    """
+    strong = isolation_in_force().strong
+    program = filter_program if seccomp.supported() else b""
+    command = [*_bubblewrap(room), "--", *argv] if strong else list(argv)
+    if program and strong:
+        fd = os.memfd_create("filter")
+        os.write(fd, program)
+        os.lseek(fd, 0, os.SEEK_SET)
+        command[1:1] = ["--seccomp", str(fd)]
+        fds, program = [*fds, fd], b""
+    plan = {"limits": _limits(room), "cores": room.cores, "filter": base64.b64encode(program).decode()}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(CHILD_FOLDER / "enter.py"), json.dumps(plan), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=tuple(fds),
+            env=_environment(room),
+            cwd="/",
+            start_new_session=True,
+        )
+    if strong and filter_program and seccomp.supported():
+        os.close(fds[-1])
+    return Child(process, log, wrapped=strong)
+
+
+def clean_text(text: str) -> str:
+    """Hostile output made harmless for terminals and pages: control characters become visible marks."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
+
+
+def python_argv(module: str, *arguments: str) -> list[str]:
+    """Runs `child/<module>.py` inside a room that maps the child folder."""
+    root = "/kbench" if isolation_in_force().strong else str(CHILD_FOLDER.parents[2])
+    code = f"import sys; sys.path.insert(0, {root!r}); from benchmarks.harness.child.{module} import main; main(sys.argv[1:])"
+    return [sys.executable, "-I", "-B", "-c", code, *arguments]
+
+
+def _environment(room: Room) -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LC_ALL": "C.UTF-8", **room.environment}  # noqa: S108 - its own tmpfs
+
+
+def _limits(room: Room) -> dict[str, int]:
+    return {
+        "RLIMIT_AS": room.memory_bytes,
+        "RLIMIT_FSIZE": room.file_bytes,
+        "RLIMIT_CPU": room.cpu_s,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_NOFILE": 256,
+    }
+
+
+def _bubblewrap(room: Room) -> list[str]:
+    command = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    command += ["--cap-drop", "ALL", "--hostname", "kbench", "--uid", "65534", "--gid", "65534"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
+    command += ["--ro-bind", "/usr", "/usr", *_root_links()]
+    for path in _SHARED_FILES:
+        command += ["--ro-bind-try", path, path]
+    for prefix in _python_prefixes() if room.python else ():
+        command += ["--ro-bind", prefix, prefix]
+    for source, target in room.read_only.items():
+        command += ["--ro-bind", str(source), target]
+    for source, target in room.writable.items():
+        command += ["--bind", str(source), target]
+    return [*command, "--chdir", "/tmp"]  # noqa: S108 - its own tmpfs
+
+
+def _root_links() -> list[str]:
+    """/bin, /lib and so on: links into /usr on most systems, folders on others."""
+    result: list[str] = []
+    for name in _ROOT_LINKS:
+        path = Path("/") / name
+        if path.is_symlink():
+            result += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            result += ["--ro-bind", str(path), str(path)]
+    return result
+
+
+def _python_prefixes() -> list[str]:
+    """The interpreter and its packages; a prefix below /usr is there already."""
+    prefixes = dict.fromkeys([sys.base_prefix, sys.prefix])
+    return [prefix for prefix in prefixes if not Path(prefix).is_relative_to("/usr") or prefix.startswith("/usr/local")]
+
+
+def _bubblewrap_works() -> bool:
+    if shutil.which("bwrap") is None or not seccomp.supported():
+        return False
+    try:
+        done = subprocess.run([*_bubblewrap(Room()), "--", "/usr/bin/env"], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _children_of(pid: int) -> list[int]:
+    try:
+        return [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _all_stopped(pid: int) -> bool:
+    try:
+        return all(_state(f"/proc/{pid}/task/{task}/stat") in "TtZX" for task in os.listdir(f"/proc/{pid}/task"))
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _state(stat_file: str) -> str:
+    try:
+        return Path(stat_file).read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
+def _signal_quietly(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,86 @@
+"""What supervisor and children say to each other: JSON messages on a socket, words on a shared control page.
+
+Shared by both sides, so it uses the standard library alone. A message is one packet of at most MESSAGE_MAX_BYTES;
+nothing is ever unpickled. The control page carries one call: the supervisor announces a step, the child answers
+READY, the supervisor rings GO with the number of the input set that counts, the child rings DONE.
+"""
+
+import json
+import socket
+from enum import IntEnum
+from typing import Any
+
+MESSAGE_MAX_BYTES = 128 * 1024
+CONTROL_BYTES = 4096
+
+
+class Word(IntEnum):
+    """Places of 64-bit words on the control page; what different sides write lies in different cache lines."""
+
+    STEP = 0
+    FUNCTION = 1
+    CONFIG = 2
+    READY = 16
+    GO = 32
+    CHOICE = 33
+    DONE = 48
+    STATUS = 49
+
+
+class Status(IntEnum):
+    """How a call ended, as the child claims."""
+
+    OK = 0
+    RAISED = 1
+    WRONG_COUNT = 2
+    WRONG_TYPE = 3
+    WRONG_SHAPE = 4
+    WRONG_DTYPE = 5
+
+
+class ProtocolError(Exception):
+    """The other side sent something that is no message, or went away."""
+
+
+class Link:
+    """One end of the message channel."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        # The size of a packet is bounded by the send buffer; the default differs between machines.
+        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MESSAGE_MAX_BYTES)
+
+    def send(self, **message: Any) -> None:
+        self._end.sendall(json.dumps(message).encode())
+
+    def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """The next message. Raises TimeoutError, or ProtocolError for nonsense and for a closed channel."""
+        self._end.settimeout(timeout_s)
+        try:
+            data = self._end.recv(MESSAGE_MAX_BYTES)
+        except (TimeoutError, BlockingIOError) as error:
+            raise TimeoutError("no message in time") from error
+        except OSError as error:
+            raise ProtocolError(f"the channel broke: {error}") from error
+        if not data:
+            raise ProtocolError("the other side went away")
+        return _parse(data)
+
+    def close(self) -> None:
+        self._end.close()
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("the message is not JSON") from error
+    if not isinstance(message, dict):
+        raise ProtocolError("the message is not an object")
+    return message
+
+
+def make_links() -> tuple[Link, socket.socket]:
+    """Our end, and the other end whose descriptor a child inherits."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return Link(ours), theirs

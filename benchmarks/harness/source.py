@@ -1,0 +1,75 @@
+"""The small records that a judging is called with: source, folders, progress.
+
+Not covered: reading uploads (the site's form does) and deciding anything.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+LANGUAGES = ("cpp",)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One submitted text and the language it claims to be in."""
+
+    text: str
+    language: str
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where the harness keeps what it may lose: caches and scratch. Several processes may share one `data`."""
+
+    data: Path
+
+    @property
+    def builds(self) -> Path:
+        return self._made("cache/builds")
+
+    @property
+    def headers(self) -> Path:
+        return self._made("cache/headers")
+
+    @property
+    def baselines(self) -> Path:
+        return self._made("cache/baselines")
+
+    @property
+    def scratch(self) -> Path:
+        return self._made("scratch")
+
+    def _made(self, name: str) -> Path:
+        path = self.data.resolve() / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to tell whoever watches. `done` of `total` counts configurations or calls."""
+
+    stage: str  # static, compile, prepare, verify, time
+    state: str  # waiting, started, progress, finished
+    done: int | None = None
+    total: int | None = None
+    text: str = ""
+
+
+StepListener = Callable[[Step], None]
+CancelCheck = Callable[[], bool]
+
+
+def ignore_steps(step: Step) -> None:
+    """The listener of somebody who does not watch."""
+
+
+def never_cancelled() -> bool:
+    return False
