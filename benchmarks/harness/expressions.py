@@ -5,6 +5,7 @@ Covered: numbers, names, tuples, + - * / // % **, comparisons, and/or/not, `a if
 """
 
 import ast
+import itertools
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -74,9 +75,8 @@ class _Evaluator(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         items = [self.visit(node.left), *(self.visit(item) for item in node.comparators)]
-        return all(
-            self._lookup(_COMPARE, op)(left, right) for op, left, right in zip(node.ops, items, items[1:], strict=True)
-        )
+        pairs = zip(node.ops, itertools.pairwise(items), strict=True)
+        return all(self._lookup(_COMPARE, op)(*pair) for op, pair in pairs)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         return self.visit(node.body if self.visit(node.test) else node.orelse)
