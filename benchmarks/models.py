@@ -187,8 +187,12 @@ class Submission(models.Model):
             models.UniqueConstraint(
                 fields=["owner", "client_token"],
                 condition=~Q(client_token=""),
-                nulls_distinct=False,
                 name="submission_unique_client_token",
+            ),
+            models.UniqueConstraint(  # unknown owners are no owners to a unique index, so they need their own
+                fields=["client_token"],
+                condition=~Q(client_token="") & Q(owner__isnull=True),
+                name="submission_unique_anonymous_token",
             ),
             models.CheckConstraint(
                 condition=Q(owner__isnull=False) | ~Q(visibility="private"), name="submission_private_has_owner"

@@ -5,7 +5,11 @@ Does NOT decide anything about judging: those numbers are in `benchmarks/rules/`
 
 from pathlib import Path
 
+import django_stubs_ext
+
 from .env import database, read_environment, redis_url, secret_key
+
+django_stubs_ext.monkeypatch()  # `ModelAdmin[Task]` and the like, at run time too
 
 ENV = read_environment()
 BASE_DIR = Path(__file__).resolve().parent.parent

@@ -3,9 +3,10 @@
 Does NOT name any page itself except the event stream and the admin.
 """
 
-from benchmarks.streams import event_stream
 from django.contrib import admin
 from django.urls import include, path
+
+from benchmarks.streams import event_stream
 
 urlpatterns = [
     path("admin/", admin.site.urls),

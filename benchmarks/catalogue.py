@@ -1,0 +1,230 @@
+"""From the folders in the repository to rows: suites, tasks and their versions, the rule set, the shipped examples.
+
+Everything here may run again at every start and changes only what differs. Does NOT judge whether a task is fit to
+be used: that is `manage.py check_tasks`.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max
+
+from .harness import (
+    Config,
+    TaskError,
+    TaskSpec,
+    TensorArgument,
+    ValueArgument,
+    default_rules,
+    default_suites,
+    find_task,
+    load_suite,
+)
+from .harness import (
+    RuleSet as Rules,
+)
+from .models import DeviceKind, Method, RuleSet, Submission, Suite, Task, TaskVersion
+from .services import submission_create, switch_is_on
+from .states import MethodKind, Origin, Priority, Switch, TaskVersionStatus
+
+EXAMPLES_METHOD = "reference-kernels"
+_METHODS = (
+    ("human", "By hand", MethodKind.HUMAN, "Written by a person, with whatever tools they like."),
+    (EXAMPLES_METHOD, "Reference kernels", MethodKind.LIBRARY, "The example kernels that come with kbench."),
+)
+_DEVICE_KINDS = (("cpu", "CPU", "cpu"),)
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """What a sync changed."""
+
+    created: tuple[str, ...]
+    renewed: tuple[str, ...]
+    retired: tuple[str, ...]
+
+
+def tasks_sync(suites: Path | None = None) -> SyncReport:
+    """Bring the tables up to what the suites on disk say; a new version only where content changed."""
+    base_rows_sync()
+    tasks = [task for folder in sorted((suites or default_suites()).iterdir()) for task in _tasks_in(folder)]
+    created: list[str] = []
+    renewed: list[str] = []
+    with transaction.atomic():
+        for spec in tasks:
+            change = _task_sync(spec)
+            (created if change == "created" else renewed if change == "renewed" else []).append(spec.name)
+        retired = _retire_others({(spec.suite, spec.op, spec.direction) for spec in tasks})
+    return SyncReport(tuple(created), tuple(renewed), tuple(retired))
+
+
+def base_rows_sync() -> None:
+    """Device kinds, methods and the rule set that everything else points at."""
+    for slug, title, device_class in _DEVICE_KINDS:
+        DeviceKind.objects.get_or_create(slug=slug, defaults={"title": title, "device_class": device_class})
+    for slug, title, kind, description in _METHODS:
+        Method.objects.get_or_create(slug=slug, defaults={"title": title, "kind": kind, "description": description})
+    _ruleset_sync(default_rules(settings.KBENCH_RULESET))
+
+
+def spec_of(version: TaskVersion) -> TaskSpec:
+    """The definition on disk of an active version. Raises TaskError where disk and table differ."""
+    task = version.task
+    spec = find_task(default_suites(), f"{task.suite.slug}/{task.op}/{task.direction}")
+    if spec.content_sha256 != version.content_sha256:
+        raise TaskError(f"{spec.name} has changed on disk since version {version.number}: run tasks_sync")
+    return spec
+
+
+def rules_of(ruleset: RuleSet) -> Rules:
+    """The rules of a row; the text must be what it was when the row was made."""
+    rules = default_rules(ruleset.name)
+    if _sha256(rules.text) != ruleset.sha256:
+        raise TaskError(f"the rule set {ruleset.name} has changed on disk: a change needs a new name")
+    return rules
+
+
+def examples_load(suites: Path | None = None) -> list[Submission]:
+    """Submit every shipped kernel that has not been submitted in this version of its task yet."""
+    if not switch_is_on(Switch.SUBMISSIONS):
+        return []
+    return [
+        submission_create(
+            version=version,
+            text=path.read_text(),
+            language="cpp",
+            method=Method.objects.get(slug=EXAMPLES_METHOD),
+            origin=Origin.EXAMPLE,
+            priority=Priority.EXAMPLE,
+            title="Reference kernel",
+        ).submission
+        for version, path in _new_examples(suites or default_suites())
+    ]
+
+
+def definition_of(spec: TaskSpec) -> dict[str, Any]:
+    """What pages show of a task. Hidden configurations are counted and nothing else."""
+    return {
+        "argument_names": list(spec.argument_names),
+        "result_names": list(spec.result_names),
+        "exact": spec.exact,
+        "devices": {
+            device: {
+                "hidden": sum(config.hidden for config in configs),
+                "configs": [_config(config) for config in configs if not config.hidden],
+            }
+            for device, configs in spec.configs.items()
+        },
+    }
+
+
+def _config(config: Config) -> dict[str, Any]:
+    return {
+        "key": config.key,
+        "group": config.group,
+        "values": dict(config.values),
+        "arguments": [_argument(item) for item in config.arguments],
+        "results": [
+            {
+                "name": item.name,
+                "shape": list(item.shape),
+                "dtype": item.dtype,
+                "tolerance": item.tolerance,
+                "rms_tolerance": item.rms_tolerance,
+            }
+            for item in config.results
+        ],
+        "bytes_moved": config.bytes_moved,
+        "flops": config.flops,
+    }
+
+
+def _argument(item: TensorArgument | ValueArgument) -> dict[str, Any]:
+    if isinstance(item, ValueArgument):
+        return {"name": item.name, "kind": "value", "value": item.value}
+    return {
+        "name": item.name,
+        "kind": "tensor",
+        "shape": list(item.shape),
+        "dtype": item.dtype,
+        "packed": item.packed,
+        "nbytes": item.nbytes,
+    }
+
+
+def _tasks_in(folder: Path) -> tuple[TaskSpec, ...]:
+    return load_suite(folder) if folder.is_dir() and not folder.name.startswith((".", "_")) else ()
+
+
+def _task_sync(spec: TaskSpec) -> str | None:
+    suite, _ = Suite.objects.get_or_create(slug=spec.suite, defaults={"title": spec.suite})
+    task, created = Task.objects.update_or_create(
+        suite=suite,
+        op=spec.op,
+        direction=spec.direction,
+        defaults={
+            "title": spec.title,
+            "summary": spec.summary,
+            "formula": spec.formula,
+            "family": spec.family,
+            "labels": list(spec.labels),
+            "listed": True,
+        },
+    )
+    active = task.versions.filter(status=TaskVersionStatus.ACTIVE).first()
+    if active is not None and active.content_sha256 == spec.content_sha256:
+        return None
+    _version_add(task, spec)
+    return "created" if created else "renewed"
+
+
+def _version_add(task: Task, spec: TaskSpec) -> None:
+    task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)
+    newest: int = task.versions.aggregate(newest=Max("number"))["newest"] or 0
+    TaskVersion.objects.create(
+        task=task,
+        number=newest + 1,
+        content_sha256=spec.content_sha256,
+        definition=definition_of(spec),
+        reference_source=spec.reference_source,
+    )
+
+
+def _retire_others(names: set[tuple[str, str, str]]) -> Iterator[str]:
+    for task in Task.objects.filter(listed=True).select_related("suite"):
+        if (task.suite.slug, task.op, task.direction) not in names:
+            Task.objects.filter(pk=task.pk).update(listed=False)
+            task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)
+            yield task.name
+
+
+def _ruleset_sync(rules: Rules) -> None:
+    row, _ = RuleSet.objects.get_or_create(
+        name=rules.name, defaults={"title": rules.title, "text": rules.text, "sha256": _sha256(rules.text)}
+    )
+    rules_of(row)
+
+
+def _new_examples(suites: Path) -> Iterator[tuple[TaskVersion, Path]]:
+    active = TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True).select_related(
+        "task__suite"
+    )
+    for version in active.order_by("task__op", "task__direction"):
+        folder = suites / version.task.suite.slug.replace("-", "_") / version.task.op / "kernels"
+        path = folder / f"{version.task.direction}_cpu.cpp"
+        if path.is_file() and not _is_submitted(version, path):
+            yield version, path
+
+
+def _is_submitted(version: TaskVersion, path: Path) -> bool:
+    known = Submission.objects.filter(task_version=version, method__slug=EXAMPLES_METHOD)
+    return known.filter(blob=_sha256(path.read_text())).exists()
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,193 @@
+"""The Celery jobs: thin, repeatable, and never sure to run. Whatever they do is decided by a claim on a row.
+
+A message names no evaluation: a worker that is woken takes what is next. Limits stand on the decorators; a job that
+hits one is killed and its evaluation comes back through `reap`. Does NOT write rows itself (`services.py`).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from celery import shared_task
+from django.conf import settings
+from django.db import close_old_connections, connection
+from django.db.models import Count
+
+from . import events, queue, services
+from .catalogue import rules_of, spec_of
+from .harness import Cancelled, HarnessError, Report, Source, Step
+from .judging import site_judge
+from .models import DeviceKind, Evaluation, Worker
+from .services import ClaimLost, Holding
+from .worker import stopping
+
+logger = logging.getLogger(__name__)
+STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
+STEP_EVERY_DEFAULT_S = 0.1
+
+
+@shared_task(name=queue.COMPILE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=600, time_limit=660)
+def compile_next(self: Any) -> None:
+    """Compile the next evaluation; what does not compile ends here and never waits for a device."""
+    _take(self.request.hostname, None, _compile)
+
+
+@shared_task(name=queue.JUDGE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860)
+def judge_next(self: Any, device_kind: str) -> None:
+    """Judge the next evaluation of a device kind that is compiled."""
+    _take(self.request.hostname, DeviceKind.objects.get(slug=device_kind), _judge)
+
+
+@shared_task(name=queue.REAP_JOB, ignore_result=True, time_limit=60)
+def reap() -> None:
+    """Give back what has lost its worker; end what can never run."""
+    services.requeue_lost()
+    services.expire_hopeless()
+
+
+@shared_task(name=queue.DISPATCH_JOB, ignore_result=True, time_limit=30)
+def dispatch() -> None:
+    """Wake workers for rows whose message was lost."""
+    waiting = Evaluation.objects.queued().order_by()
+    built = waiting.filter(built__isnull=False).values_list("device_kind__slug").annotate(rows=Count("pk"))
+    queue.resend(waiting.filter(built__isnull=True).count(), dict(built))
+
+
+@shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)
+def prune_events() -> None:
+    events.prune()
+
+
+class Sitting:
+    """One evaluation at work in this process: tells its steps, keeps it alive, notices when it is taken away."""
+
+    def __init__(self, holding: Holding) -> None:
+        self.holding = holding
+        self._lost = threading.Event()
+        self._over = threading.Event()
+        self._told_at = 0.0
+
+    def cancelled(self) -> bool:
+        return self._lost.is_set() or stopping.is_set()
+
+    def on_step(self, step: Step) -> None:
+        now = time.monotonic()
+        if step.state == "progress" and now - self._told_at < STEP_EVERY_S.get(step.stage, STEP_EVERY_DEFAULT_S):
+            return
+        self._told_at = now
+        try:
+            services.evaluation_step(self.holding, step)
+        except ClaimLost:
+            self._lost.set()
+
+    @contextmanager
+    def kept_alive(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._beat, daemon=True, name="heartbeat")
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _beat(self) -> None:
+        try:
+            while not self._over.wait(settings.KBENCH_HEARTBEAT_S):
+                self._beat_once()
+        finally:
+            connection.close()
+
+    def _beat_once(self) -> None:
+        try:
+            close_old_connections()
+            if not services.evaluation_heartbeat(self.holding):
+                self._lost.set()
+        except Exception:  # the edge of a thread: one missed beat is no reason to give up a judging
+            logger.exception("no heartbeat for %s", self.holding.evaluation.code)
+
+
+Work = Callable[[Sitting], None]
+
+
+def _take(node: str, device_kind: DeviceKind | None, work: Work) -> None:
+    holding = services.evaluation_claim(Worker.objects.get(name=node), device_kind=device_kind)
+    if holding is None:
+        return
+    sitting = Sitting(holding)
+    try:
+        with sitting.kept_alive():
+            work(sitting)
+    except ClaimLost:
+        logger.info("%s was taken away", holding.evaluation.code)
+    except Cancelled:
+        _put_back(sitting)
+    except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a verdict
+        logger.exception("%s failed", holding.evaluation.code)
+        _fail(holding, error)
+
+
+def _put_back(sitting: Sitting) -> None:
+    """Cancelled because the worker stops: the next one goes on. Cancelled otherwise: it is no longer ours."""
+    if stopping.is_set():
+        services.evaluation_release(sitting.holding, "The worker was stopped; the next one takes it up again.")
+
+
+def _fail(holding: Holding, error: Exception) -> None:
+    what = str(error) if isinstance(error, HarnessError) else type(error).__name__
+    evaluation = holding.evaluation
+    evaluation.error_internal = f"{type(error).__name__}: {error}"
+    Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim).update(error_internal=evaluation.error_internal)
+    services.evaluation_requeue(evaluation, holding.claim, f"The judge failed: {what}")
+
+
+def _compile(sitting: Sitting) -> None:
+    holding = sitting.holding
+    evaluation = holding.evaluation
+    build = site_judge().compile(
+        _source(evaluation),
+        spec_of(evaluation.task_version),
+        rules_of(evaluation.ruleset),
+        on_step=sitting.on_step,
+        cancelled=sitting.cancelled,
+    )
+    _raise_if_stopped(sitting)
+    if build.binary is None and build.exit_code is not None:
+        _judge(sitting)  # a failure is kept with the builds, so this gives its verdict at once
+    else:
+        services.evaluation_built(holding)
+
+
+def _judge(sitting: Sitting) -> None:
+    evaluation = sitting.holding.evaluation
+    report = site_judge().judge(
+        _source(evaluation),
+        spec_of(evaluation.task_version),
+        rules_of(evaluation.ruleset),
+        device="cpu" if evaluation.device_kind.device_class == "cpu" else "cuda:0",
+        on_step=sitting.on_step,
+        cancelled=sitting.cancelled,
+    )
+    _raise_if_stopped(sitting)
+    _conclude(sitting.holding, report)
+
+
+def _conclude(holding: Holding, report: Report) -> None:
+    """A verdict that is our own fault counts only when it comes again."""
+    evaluation = holding.evaluation
+    if report.verdict.ours and evaluation.attempt < services.ATTEMPTS_MAX:
+        services.evaluation_requeue(evaluation, holding.claim, report.reason)
+    else:
+        services.record_report(holding, report)
+
+
+def _raise_if_stopped(sitting: Sitting) -> None:
+    # a stop also reaches the sandbox's processes, so what came out of them now is no verdict
+    if sitting.cancelled():
+        raise Cancelled
+
+
+def _source(evaluation: Evaluation) -> Source:
+    return Source(evaluation.submission.blob.text, evaluation.submission.language)

@@ -1,0 +1,91 @@
+"""What the jobs ask of a judge, and the judge of the site: the harness with the site's folders and settings.
+
+`settings.KBENCH_JUDGE` names the class, so that tests run the real worker path with a fake.
+Does NOT cover states and tables: a judge knows nothing of them.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from . import harness  # DOOR
+from .harness import Build, Isolation, Paths, Report, RuleSet, Source, Step, TaskSpec
+
+StepListener = Callable[[Step], None]
+Cancelled = Callable[[], bool]
+
+
+class Judge(Protocol):
+    """Blocking; raises the harness's errors."""
+
+    def compile(
+        self, source: Source, task: TaskSpec, rules: RuleSet, *, on_step: StepListener, cancelled: Cancelled
+    ) -> Build: ...
+
+    def judge(
+        self,
+        source: Source,
+        task: TaskSpec,
+        rules: RuleSet,
+        *,
+        device: str,
+        on_step: StepListener,
+        cancelled: Cancelled,
+    ) -> Report: ...
+
+    def isolation(self) -> Isolation: ...
+
+    def self_test(self) -> str | None:
+        """What is wrong with this machine, or None."""
+
+
+def site_judge() -> Judge:
+    judge: Judge = import_string(settings.KBENCH_JUDGE)()
+    return judge
+
+
+def suites() -> Path:
+    return harness.default_suites()
+
+
+class HarnessJudge:
+    """The real one."""
+
+    def __init__(self) -> None:
+        self.paths = Paths(settings.DATA_DIR)
+
+    def compile(
+        self, source: Source, task: TaskSpec, rules: RuleSet, *, on_step: StepListener, cancelled: Cancelled
+    ) -> Build:
+        return harness.compile_source(source, task, rules, self.paths, on_step=on_step, cancelled=cancelled)
+
+    def judge(
+        self,
+        source: Source,
+        task: TaskSpec,
+        rules: RuleSet,
+        *,
+        device: str,
+        on_step: StepListener,
+        cancelled: Cancelled,
+    ) -> Report:
+        return harness.judge(
+            source,
+            task,
+            rules,
+            self.paths,
+            device=device,
+            public=settings.KBENCH_PUBLIC,
+            on_step=on_step,
+            cancelled=cancelled,
+        )
+
+    def isolation(self) -> Isolation:
+        return harness.isolation_in_force(self.paths)
+
+    def self_test(self) -> str | None:
+        problem: str | None = harness.self_test(self.paths)
+        return problem

@@ -1,0 +1,69 @@
+"""The only place that knows the names of jobs and queues. A message wakes a worker; the database is the queue.
+
+A message that is lost costs seconds (`dispatch` sends it again), one that comes twice costs nothing (the claim
+decides). Does NOT decide what runs next: that is `EvaluationQuerySet.in_queue_order`.
+"""
+
+import logging
+from functools import partial
+
+import redis
+from celery import current_app
+from django.conf import settings
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+logger = logging.getLogger(__name__)
+
+COMPILE_JOB = "benchmarks.compile_next"
+JUDGE_JOB = "benchmarks.judge_next"
+DISPATCH_JOB = "benchmarks.dispatch"
+REAP_JOB = "benchmarks.reap"
+PRUNE_JOB = "benchmarks.prune_events"
+
+COMPILE_QUEUE = "compile"
+MAINT_QUEUE = "maint"
+OUTSTANDING_MAX = 4  # messages that lie in one queue at a time, however many rows wait
+
+
+def judge_queue(device_kind: str) -> str:
+    return f"judge.{device_kind}"
+
+
+def wake_compile() -> None:
+    """Once the transaction commits, some compile worker looks at the table."""
+    transaction.on_commit(partial(_send, COMPILE_JOB, COMPILE_QUEUE))
+
+
+def wake_judge(device_kind: str) -> None:
+    """Once the transaction commits, some judging worker of that device kind looks at the table."""
+    transaction.on_commit(partial(_send, JUDGE_JOB, judge_queue(device_kind), device_kind))
+
+
+def resend(rows_to_compile: int, rows_to_judge: dict[str, int]) -> None:
+    """Fill up the queues to as many messages as rows wait, a few at most."""
+    _fill(COMPILE_QUEUE, rows_to_compile, partial(_send, COMPILE_JOB, COMPILE_QUEUE))
+    for device_kind, rows in rows_to_judge.items():
+        name = judge_queue(device_kind)
+        _fill(name, rows, partial(_send, JUDGE_JOB, name, device_kind))
+
+
+def _fill(queue: str, rows: int, send: "partial[None]") -> None:
+    for _ in range(min(rows, OUTSTANDING_MAX) - outstanding(queue)):
+        send()
+
+
+def outstanding(queue: str) -> int:
+    """Messages that no worker has taken yet; OUTSTANDING_MAX where Redis cannot be asked."""
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1) as client:
+            return int(client.llen(queue))
+    except (redis.RedisError, OSError):
+        return OUTSTANDING_MAX
+
+
+def _send(job: str, queue: str, *arguments: str) -> None:
+    try:
+        current_app.send_task(job, args=arguments, queue=queue, retry=False)
+    except (OperationalError, redis.RedisError, OSError) as error:
+        logger.warning("%s is not woken now (%s); dispatch will try again", queue, error)

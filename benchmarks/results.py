@@ -1,0 +1,245 @@
+"""What a report becomes in the tables: results, baselines, standings.
+
+Called by `services.record_report` inside its transaction and by nobody else, so that a board has one writer.
+Does NOT move evaluations between states.
+"""
+
+from collections.abc import Iterable
+from statistics import median
+from typing import Any
+
+from .harness import ConfigResult as ConfigReport
+from .harness import Report, Verdict
+from .models import BaselineResult, ConfigResult, Evaluation, StageResult, Standing
+from .ranking import Entry, Estimate, pooled, rank
+from .states import EvaluationReason, MethodKind, Visibility
+
+BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
+LOG_TAIL_MAX = 64 * 1024
+AUDIT = EvaluationReason.AUDIT
+
+
+def columns_of(report: Report) -> dict[str, Any]:
+    """The columns of an evaluation that a report fills."""
+    columns: dict[str, Any] = {
+        "verdict": report.verdict.value,
+        "report": report.to_json(),
+        "isolation": report.isolation[:200],
+    }
+    if report.score is not None:
+        columns |= {
+            "score": report.score.speedup,
+            "score_lo": report.score.ci95[0],
+            "score_hi": report.score.ci95[1],
+            "vs_eager": report.score.vs_eager,
+            "vs_compile": report.score.vs_compile,
+            "worst_config": report.score.worst_config[:500],
+            "timing_trust": report.score.timing_trust,
+        }
+    return columns
+
+
+def write(evaluation: Evaluation, report: Report) -> None:
+    """Stages, configurations and, from those, the baselines."""
+    StageResult.objects.bulk_create(
+        StageResult(
+            evaluation=evaluation,
+            position=position,
+            name=stage.name,
+            seconds=stage.seconds,
+            exit_code=stage.exit_code,
+            log_tail=stage.log_tail[-LOG_TAIL_MAX:],
+        )
+        for position, stage in enumerate(report.stages)
+    )
+    ConfigResult.objects.bulk_create(
+        _config(evaluation, position, config) for position, config in enumerate(report.configs)
+    )
+    for config in report.configs:
+        if config.eager_us is not None and config.group != "hidden":
+            _baseline_update(evaluation, config)
+
+
+def _config(evaluation: Evaluation, position: int, config: ConfigReport) -> ConfigResult:
+    lo, hi = config.ci95 or (None, None)
+    return ConfigResult(
+        evaluation=evaluation,
+        position=position,
+        key=config.key,
+        group=config.group,
+        correct=config.correct,
+        max_abs_error=_finite(config.max_abs_error),
+        max_rel_error=_finite(config.max_rel_error),
+        kernel_us=config.kernel_us,
+        eager_us=config.eager_us,
+        compile_us=config.compile_us,
+        kernel_iqr_us=config.kernel_iqr_us,
+        eager_iqr_us=config.eager_iqr_us,
+        compile_iqr_us=config.compile_iqr_us,
+        speedup=config.speedup,
+        speedup_lo=lo,
+        speedup_hi=hi,
+        roofline_fraction=config.roofline_fraction,
+        calls=config.calls,
+        checked_calls=config.checked_calls,
+        failure=config.failure,
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    """NaN has no place in an SQL comparison; the report keeps it as a word."""
+    return None if value is None or value != value or value in (float("inf"), float("-inf")) else value  # noqa: PLR0124
+
+
+def _baseline_update(evaluation: Evaluation, config: ConfigReport) -> None:
+    latest = ConfigResult.objects.filter(
+        evaluation__task_version=evaluation.task_version,
+        evaluation__device_kind=evaluation.device_kind,
+        key=config.key,
+        group=config.group,
+        eager_us__isnull=False,
+    ).order_by("-evaluation__finished", "-pk")[:BASELINE_JUDGINGS]
+    rows = list(latest)
+    BaselineResult.objects.update_or_create(
+        task_version=evaluation.task_version,
+        device_kind=evaluation.device_kind,
+        group=config.group,
+        key=config.key,
+        defaults={
+            "eager_us": _median(row.eager_us for row in rows),
+            "compile_us": _median(row.compile_us for row in rows),
+            "eager_iqr_us": _median(row.eager_iqr_us for row in rows),
+            "compile_iqr_us": _median(row.compile_iqr_us for row in rows),
+            "judgings": len(rows),
+        },
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def standings_update(evaluation: Evaluation) -> bool:
+    """Write the standing that this evaluation leads to and rank its board anew. False: the board is as it was.
+
+    The only writer of Standing. The judgings of one code are pooled. A code that was accepted and is refused when
+    judged again goes under review, so that trying until it passes gains nothing.
+    """
+    if Verdict(evaluation.verdict).ours:
+        return False
+    same_code = _judgings_of_same_code(evaluation)
+    if evaluation.verdict == Verdict.PASS and _may_stand(evaluation):
+        _stand(evaluation, same_code)
+    standings = Standing.objects.filter(evaluation__in=[item.pk for item in same_code])
+    if not standings.exists():
+        return False
+    for standing in standings:
+        _refresh(standing, same_code)
+    _rank_board(evaluation)
+    return True
+
+
+def _may_stand(evaluation: Evaluation) -> bool:
+    ranked_task = not evaluation.task_version.task.labels  # each label names a filter that the task trips
+    return ranked_task and evaluation.submission.visibility == Visibility.PUBLIC
+
+
+def _judgings_of_same_code(evaluation: Evaluation) -> list[Evaluation]:
+    rows = Evaluation.objects.filter(
+        task_version=evaluation.task_version,
+        device_kind=evaluation.device_kind,
+        ruleset=evaluation.ruleset,
+        submission__blob=evaluation.submission.blob_id,
+        submission__language=evaluation.submission.language,
+    )
+    ours = [verdict.value for verdict in Verdict if verdict.ours]
+    return list(rows.exclude(verdict="").exclude(verdict__in=ours).order_by("finished", "pk"))
+
+
+def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
+    """Put the evaluation on the board if its holder has nothing better there."""
+    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
+    current = board.filter(holder=holder_of(evaluation)).first()
+    estimate = _pooled(same_code)
+    if current is not None and not _replaces(evaluation, estimate, current):
+        return
+    Standing.objects.update_or_create(
+        ruleset=evaluation.ruleset,
+        task_version=evaluation.task_version,
+        device_kind=evaluation.device_kind,
+        holder=holder_of(evaluation),
+        defaults={
+            "evaluation": evaluation,
+            "verified_at": min(item.finished for item in same_code if item.finished and item.verdict == Verdict.PASS),
+            "score": estimate.score,
+            "score_lo": estimate.lo,
+            "score_hi": estimate.hi,
+            "rank": None,
+        },
+    )
+
+
+def _replaces(evaluation: Evaluation, estimate: Estimate, current: Standing) -> bool:
+    """An entry under review never hides one that stands, and never keeps a clean one out."""
+    in_question = bool(_review_reason([evaluation]))
+    if in_question != current.under_review:
+        return current.under_review
+    same_code = current.evaluation.submission.blob_id == evaluation.submission.blob_id
+    return same_code or estimate.score > current.score
+
+
+def holder_of(evaluation: Evaluation) -> str:
+    """Who a row of the board belongs to; see Standing."""
+    submission = evaluation.submission
+    if submission.owner_id is None:
+        human = submission.method.kind == MethodKind.HUMAN
+        return f"submission:{submission.code}" if human else f"method:{submission.method.slug}"
+    by_hand = submission.method.kind == MethodKind.HUMAN
+    return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
+
+
+def _refresh(standing: Standing, same_code: list[Evaluation]) -> None:
+    estimate = _pooled(same_code)
+    reason = _review_reason(same_code)
+    Standing.objects.filter(pk=standing.pk).update(
+        score=estimate.score,
+        score_lo=estimate.lo,
+        score_hi=estimate.hi,
+        judgings=sum(item.verdict == Verdict.PASS for item in same_code),
+        under_review=bool(reason),
+        review_reason=reason,
+        rank=None,
+    )
+
+
+def _review_reason(same_code: list[Evaluation]) -> str:
+    """Why the code may not rank; a passed audit settles everything before it."""
+    audits = [n for n, item in enumerate(same_code) if item.reason == AUDIT and item.verdict == Verdict.PASS]
+    for item in same_code[audits[-1] + 1 if audits else 0 :]:
+        if item.verdict != Verdict.PASS:
+            return f"The same code, judged another time, ended as {item.verdict}: {item.reason_text}"
+        gates = (item.report or {}).get("gates", [])
+        if gates:
+            return " ".join(gate["text"] for gate in gates)
+    return ""
+
+
+def _pooled(same_code: list[Evaluation]) -> Estimate:
+    return pooled(
+        [
+            Estimate(item.score, item.score_lo, item.score_hi)
+            for item in same_code
+            if item.score is not None and item.score_lo is not None and item.score_hi is not None
+        ]
+    )
+
+
+def _rank_board(evaluation: Evaluation) -> None:
+    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
+    rows = list(board.only("pk", "score", "score_lo", "score_hi", "verified_at", "rank"))
+    ranks = rank(Entry(row.pk, row.score, row.score_lo, row.score_hi, row.verified_at) for row in rows)
+    moved = [row for row in rows if row.rank != ranks[row.pk]]
+    for row in moved:
+        row.rank = ranks[row.pk]
+    Standing.objects.bulk_update(moved, ["rank"], batch_size=500)

@@ -1,0 +1,362 @@
+"""Everything that writes a submission or moves an evaluation; each move is one conditional update.
+
+A worker that claims an evaluation gets a secret claim; only who holds it may move the row on, so a worker that was
+given up for lost can do no harm when it comes back. Every move writes an event in the same transaction.
+Does NOT judge (`jobs.py` asks the harness) and does NOT know what a result means (`results.py`).
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from . import results
+from .events import emit
+from .harness import Report, Source, Step, Verdict
+from .models import (
+    CodeBlob,
+    DeviceKind,
+    Evaluation,
+    Method,
+    RuleSet,
+    SiteSwitch,
+    Submission,
+    TaskVersion,
+    Worker,
+)
+from .queue import wake_compile, wake_judge
+from .states import (
+    EvaluationReason,
+    Origin,
+    Priority,
+    State,
+    Switch,
+    TaskVersionStatus,
+    Visibility,
+    sources,
+)
+from .waiting import waiting_text
+
+__all__ = [  # the names of the service layer, those included that live next door
+    "ATTEMPTS_MAX",
+    "ClaimLost",
+    "Holding",
+    "Refused",
+    "evaluation_built",
+    "evaluation_cancel",
+    "evaluation_claim",
+    "evaluation_create",
+    "evaluation_expire",
+    "evaluation_heartbeat",
+    "evaluation_release",
+    "evaluation_requeue",
+    "evaluation_step",
+    "expire_hopeless",
+    "record_report",
+    "requeue_lost",
+    "submission_create",
+    "switch_is_on",
+    "switch_set",
+    "waiting_text",
+]
+ATTEMPTS_MAX = 2
+_STATE_OF_STAGE = {
+    "static": State.COMPILING,
+    "compile": State.COMPILING,
+    "prepare": State.VERIFYING,
+    "verify": State.VERIFYING,
+    "time": State.TIMING,
+    "audit": State.AUDITING,
+}
+_NO_STAGE: dict[str, Any] = {"stage": "", "stage_text": "", "stage_done": None, "stage_total": None}
+
+
+class Refused(Exception):
+    """A request that cannot be granted now; the text is for the person."""
+
+
+class ClaimLost(Exception):
+    """The evaluation belongs to somebody else by now, or has ended; whoever holds this must stop quietly."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A claimed evaluation and the secret that allows to move it."""
+
+    evaluation: Evaluation
+    claim: uuid.UUID
+
+
+def submission_create(  # noqa: PLR0913 - keywords only, one per column of the row
+    *,
+    version: TaskVersion,
+    text: str,
+    language: str,
+    owner: User | None = None,
+    method: Method | None = None,
+    device_kind: DeviceKind | None = None,
+    visibility: str = Visibility.PUBLIC,
+    origin: str = Origin.WEB,
+    priority: int = Priority.PERSON,
+    title: str = "",
+    client_token: str = "",
+) -> Evaluation:
+    """The queued evaluation of a new submission; of the earlier one where owner and `client_token` are the same.
+
+    Raises Refused while submissions are paused and for a task version that is no longer judged.
+    """
+    _refuse_if_closed(version)
+    try:
+        with transaction.atomic():
+            submission = Submission.objects.create(
+                task_version=version,
+                owner=owner,
+                method=method or Method.objects.get(slug="human"),
+                blob=_blob(text, language),
+                language=language,
+                visibility=visibility,
+                origin=origin,
+                title=title,
+                client_token=client_token,
+            )
+            return evaluation_create(submission, device_kind=device_kind, priority=priority)
+    except IntegrityError:
+        earlier = Evaluation.objects.filter(submission__owner=owner, submission__client_token=client_token)
+        evaluation = earlier.order_by("queued", "pk").first() if client_token else None
+        if evaluation is None:
+            raise
+        return cast(Evaluation, evaluation)
+
+
+def evaluation_create(
+    submission: Submission,
+    *,
+    device_kind: DeviceKind | None = None,
+    ruleset: RuleSet | None = None,
+    reason: str = EvaluationReason.INITIAL,
+    priority: int = Priority.PERSON,
+    supersedes: Evaluation | None = None,
+) -> Evaluation:
+    """Queue one judging of `submission`; judging again never edits an earlier evaluation."""
+    with transaction.atomic():
+        evaluation = Evaluation.objects.create(
+            submission=submission,
+            task_version=submission.task_version,
+            device_kind=device_kind or DeviceKind.objects.get(slug="cpu"),
+            ruleset=ruleset or RuleSet.objects.get(name=settings.KBENCH_RULESET),
+            reason=reason,
+            priority=priority,
+            supersedes=supersedes,
+            queued=timezone.now(),
+        )
+        _tell(evaluation, queue_changed=True)
+        wake_compile()
+    return evaluation
+
+
+def evaluation_claim(worker: Worker, *, device_kind: DeviceKind | None = None) -> Holding | None:
+    """The next evaluation for `worker`: to compile without `device_kind`, to judge with one. None: nothing to do."""
+    if not switch_is_on(Switch.JUDGING):
+        return None
+    waiting = Evaluation.objects.queued().filter(built__isnull=device_kind is None)
+    if device_kind is not None:
+        waiting = waiting.filter(device_kind=device_kind)
+    while (pk := waiting.in_queue_order().values_list("pk", flat=True).first()) is not None:
+        claim = uuid.uuid4()
+        now = timezone.now()
+        columns = {"claim": claim, "worker": worker, "claimed": now, "heartbeat": now}
+        with transaction.atomic():
+            if _move(pk, State.CLAIMED, worker_claim=None, **columns):
+                Worker.objects.filter(pk=worker.pk).update(current_evaluation=pk)
+                evaluation = _whole(pk)
+                _tell(evaluation, queue_changed=True)
+                return Holding(evaluation, claim)
+    return None
+
+
+def evaluation_step(holding: Holding, step: Step) -> None:
+    """What the harness does now, as columns of the row. Raises ClaimLost."""
+    evaluation = holding.evaluation
+    target = _STATE_OF_STAGE[step.stage]
+    columns = {
+        "stage": step.stage,
+        "stage_text": step.text[:500],
+        "stage_done": step.done,
+        "stage_total": step.total,
+        "heartbeat": timezone.now(),
+    }
+    with transaction.atomic():
+        if evaluation.state != target and _move(evaluation.pk, target, worker_claim=holding.claim, **columns):
+            # set once: a second judging stage does not start the evaluation again
+            Evaluation.objects.filter(pk=evaluation.pk, started=None).update(started=timezone.now())
+            evaluation.state = target
+            _tell(evaluation)
+        elif Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim).update(**columns):
+            emit(evaluation.topic, "progress", stage=step.stage, state=step.state, done=step.done, total=step.total)
+        else:
+            raise ClaimLost
+
+
+def evaluation_heartbeat(holding: Holding) -> bool:
+    """Say that the worker lives; False: stop, the evaluation was cancelled or given to another worker."""
+    held = Evaluation.objects.filter(pk=holding.evaluation.pk, claim=holding.claim)
+    return held.update(heartbeat=timezone.now()) == 1
+
+
+def evaluation_built(holding: Holding) -> None:
+    """Compiled: back into the queue at its old place, for a worker of its device kind. Raises ClaimLost."""
+    _back_to_queue(holding, built=timezone.now())
+
+
+def evaluation_release(holding: Holding, why: str) -> None:
+    """The worker stops in good order: back into the queue, without counting as an attempt. Raises ClaimLost."""
+    _back_to_queue(holding, reason_text=why)
+
+
+def evaluation_requeue(evaluation: Evaluation, claim: uuid.UUID | None, why: str) -> bool:
+    """One attempt was lost: try again, or end as INTERNAL_ERROR after the last. False: it has moved on by itself."""
+    if claim is None:
+        return False
+    holding = Holding(evaluation, claim)
+    try:
+        if evaluation.attempt >= ATTEMPTS_MAX:
+            _finish_internal_error(holding, why)
+        else:
+            _back_to_queue(holding, reason_text=why, attempt=F("attempt") + 1)
+    except ClaimLost:
+        return False
+    return True
+
+
+def record_report(holding: Holding, report: Report) -> None:
+    """The end of a judging: results, baselines, standing and the row itself, all or nothing. Raises ClaimLost."""
+    evaluation = holding.evaluation
+    with transaction.atomic():
+        _finish(holding, State.DONE, report.reason, **results.columns_of(report))
+        evaluation.refresh_from_db()
+        results.write(evaluation, report)
+        if results.standings_update(evaluation):
+            emit(f"board:{evaluation.device_kind.slug}", "changed")
+
+
+def evaluation_cancel(evaluation: Evaluation, why: str) -> bool:
+    """End it before it has a verdict; a worker that is at it notices at its next heartbeat. False: too late."""
+    with transaction.atomic():
+        ended = _move(evaluation.pk, State.CANCELLED, reason_text=why, finished=timezone.now(), claim=None, **_NO_STAGE)
+        if ended:
+            _after_end(evaluation)
+    return ended
+
+
+def evaluation_expire(evaluation: Evaluation, why: str) -> bool:
+    """End a queued one that can never run. False: it is queued no more."""
+    with transaction.atomic():
+        ended = _move(evaluation.pk, State.EXPIRED, reason_text=why, finished=timezone.now())
+        if ended:
+            _after_end(evaluation)
+    return ended
+
+
+def requeue_lost() -> int:
+    """Take what has not been heard of from its worker. How many that were."""
+    limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
+    lost = Evaluation.objects.lost(limit).select_related("worker", "device_kind")
+    return sum(evaluation_requeue(item, item.claim, f"The worker {item.worker} was lost.") for item in lost)
+
+
+def expire_hopeless() -> int:
+    """End what waits for something that will never come. How many that were."""
+    waiting = Evaluation.objects.queued().select_related("device_kind")
+    retired = waiting.exclude(task_version__status=TaskVersionStatus.ACTIVE)
+    limit = timezone.now() - timedelta(seconds=settings.KBENCH_QUEUE_EXPIRE_S)
+    ended = sum(evaluation_expire(item, "This version of the task is no longer judged.") for item in retired)
+    return ended + sum(
+        evaluation_expire(item, f"No {item.device_kind} worker took it within {settings.KBENCH_QUEUE_EXPIRE_S} s.")
+        for item in waiting.filter(queued__lt=limit)
+    )
+
+
+def switch_is_on(key: Switch) -> bool:
+    return not SiteSwitch.objects.filter(key=key, on=False).exists()
+
+
+def switch_set(key: Switch, *, on: bool, message: str = "") -> None:
+    SiteSwitch.objects.update_or_create(key=key, defaults={"on": on, "message": message})
+
+
+def _refuse_if_closed(version: TaskVersion) -> None:
+    paused = SiteSwitch.objects.filter(key=Switch.SUBMISSIONS, on=False).first()
+    if paused is not None:
+        raise Refused(f"Submissions are paused: {paused.message or 'no reason was given'}")
+    if version.status != TaskVersionStatus.ACTIVE:
+        raise Refused("This version of the task is no longer judged.")
+
+
+def _blob(text: str, language: str) -> CodeBlob:
+    blob, _ = CodeBlob.objects.get_or_create(
+        sha256=Source(text, language).sha256,
+        defaults={"text": text, "size_bytes": len(text.encode()), "line_count": len(text.splitlines())},
+    )
+    return blob
+
+
+def _move(pk: int, target: State, *, worker_claim: uuid.UUID | None = None, **columns: Any) -> bool:
+    """The one way into a state: succeeds for exactly one of those who try."""
+    held = Evaluation.objects.filter(pk=pk, state__in=sources(target))
+    if worker_claim is not None:
+        held = held.filter(claim=worker_claim)
+    return held.update(state=target, **columns) == 1
+
+
+def _back_to_queue(holding: Holding, **columns: Any) -> None:
+    evaluation = holding.evaluation
+    unclaimed = {"claim": None, "worker": None, "claimed": None, "heartbeat": None, **_NO_STAGE}
+    with transaction.atomic():
+        if not _move(evaluation.pk, State.QUEUED, worker_claim=holding.claim, **unclaimed, **columns):
+            raise ClaimLost
+        Worker.objects.filter(current_evaluation=evaluation.pk).update(current_evaluation=None)
+        evaluation.refresh_from_db()
+        _tell(evaluation, queue_changed=True)
+        if evaluation.built:
+            wake_judge(evaluation.device_kind.slug)
+        else:
+            wake_compile()
+
+
+def _finish_internal_error(holding: Holding, why: str) -> None:
+    reason = f"Our machinery failed {ATTEMPTS_MAX} times; this says nothing about the submission. Last: {why}"
+    with transaction.atomic():
+        _finish(holding, State.DONE, reason, verdict=Verdict.INTERNAL_ERROR.value, error_internal=why)
+
+
+def _finish(holding: Holding, target: State, reason: str, **columns: Any) -> None:
+    evaluation = holding.evaluation
+    ending = {"reason_text": reason, "finished": timezone.now(), "claim": None, **_NO_STAGE}
+    if not _move(evaluation.pk, target, worker_claim=holding.claim, **ending, **columns):
+        raise ClaimLost
+    _after_end(evaluation)
+
+
+def _after_end(evaluation: Evaluation) -> None:
+    Worker.objects.filter(current_evaluation=evaluation.pk).update(current_evaluation=None)
+    evaluation.refresh_from_db()
+    _tell(evaluation, queue_changed=True)
+
+
+def _tell(evaluation: Evaluation, *, queue_changed: bool = False) -> None:
+    emit(evaluation.topic, "state", state=evaluation.state)
+    if queue_changed:
+        emit(f"queue:{evaluation.device_kind.slug}", "changed")
+
+
+def _whole(pk: int) -> Evaluation:
+    rows = Evaluation.objects.select_related(
+        "submission__blob", "submission__method", "task_version__task__suite", "ruleset", "device_kind", "worker"
+    )
+    return cast(Evaluation, rows.get(pk=pk))

@@ -1,0 +1,134 @@
+"""A worker process as the site sees it: its row, its sign of life, its self-test, how it stops.
+
+A worker's node name starts with its queue: `judge.cpu@host` judges on device kind `cpu`, `compile@host` compiles,
+`maint@host` keeps house. Does NOT start processes (`manage.py up` does) and does NOT know jobs.
+"""
+
+import ctypes
+import logging
+import os
+import platform
+import signal
+import threading
+from importlib.metadata import version
+from typing import Any
+
+from celery import signals
+from celery.exceptions import WorkerShutdown
+from django.conf import settings
+from django.db import close_old_connections, connections
+from django.utils import timezone
+
+from .harness import HarnessError, Isolation
+from .judging import site_judge
+from .models import DeviceKind, Evaluation, Worker
+from .services import evaluation_requeue
+from .states import WorkerRole, WorkerState
+
+logger = logging.getLogger(__name__)
+PR_SET_PDEATHSIG = 1
+stopping = threading.Event()  # set in a job's process when it is asked to end
+_alive = threading.Event()
+
+
+def register(node: str) -> Worker:
+    """The row of this worker, afresh. What an earlier process of that name held is put back into the queue."""
+    queue = node.partition("@")[0]
+    role, _, device = queue.partition(".")
+    now = timezone.now()
+    worker, _ = Worker.objects.update_or_create(
+        name=node,
+        defaults={
+            "role": WorkerRole(role),
+            "device_kind": DeviceKind.objects.get(slug=device) if device else None,
+            "state": WorkerState.STARTING,
+            "state_text": "",
+            "started": now,
+            "heartbeat": now,
+            "versions": _versions(),
+        },
+    )
+    for evaluation in Evaluation.objects.running().filter(worker=worker).select_related("device_kind"):
+        evaluation_requeue(evaluation, evaluation.claim, f"The worker {node} was started anew.")
+    return worker
+
+
+def prove(worker: Worker) -> str | None:
+    """Record the isolation in force and judge a tiny good and a tiny bad kernel. What is wrong, or None."""
+    try:
+        isolation = site_judge().isolation()
+        _record_isolation(worker, isolation)
+        if settings.KBENCH_PUBLIC and not isolation.strong:
+            return f"A public site needs strong isolation; this machine gives {isolation.name}: {isolation.text}"
+        return site_judge().self_test() if worker.role == WorkerRole.JUDGE else None
+    except HarnessError as error:
+        return f"The self-test failed: {error}"
+
+
+def _record_isolation(worker: Worker, isolation: Isolation) -> None:
+    Worker.objects.filter(pk=worker.pk).update(
+        isolation=isolation.name, isolation_strong=isolation.strong, isolation_text=isolation.text
+    )
+
+
+def set_state(node: str, state: WorkerState, text: str = "") -> None:
+    Worker.objects.filter(name=node).update(state=state, state_text=text[:500], heartbeat=timezone.now())
+
+
+def _versions() -> dict[str, str]:
+    names = ("kbench", "torch", "celery", "django")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def _beat_forever(node: str) -> None:
+    while not _alive.wait(settings.KBENCH_HEARTBEAT_S):
+        try:
+            close_old_connections()
+            Worker.objects.filter(name=node).update(heartbeat=timezone.now())
+        except Exception:  # the edge of a thread: it must outlive any trouble with the database
+            logger.exception("no sign of life could be written")
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent is gone, however that happens."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+@signals.worker_init.connect
+def _start(sender: Any, **_: Any) -> None:
+    """Before anything is consumed: a worker that cannot judge right does not judge."""
+    node = sender.hostname
+    worker = register(node)
+    threading.Thread(target=_beat_forever, args=(node,), daemon=True, name="sign-of-life").start()
+    problem = prove(worker)
+    connections.close_all()
+    if problem is not None:
+        set_state(node, WorkerState.QUARANTINED, problem)
+        logger.error("%s takes no work: %s", node, problem)
+        raise WorkerShutdown(1)
+
+
+@signals.worker_ready.connect
+def _ready(sender: Any, **_: Any) -> None:
+    set_state(sender.hostname, WorkerState.ONLINE)
+
+
+@signals.worker_shutdown.connect
+def _stopped(sender: Any, **_: Any) -> None:
+    _alive.set()
+    set_state(sender.hostname, WorkerState.OFFLINE)
+
+
+@signals.worker_process_init.connect
+def _child_starts(**_: Any) -> None:
+    die_with_parent()
+    connections.close_all()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+
+
+@signals.beat_embedded_init.connect
+def _beat_starts(**_: Any) -> None:
+    die_with_parent()
