@@ -1,5 +1,86 @@
-"""The judge as a library: `judge(source, task, rules, paths=...)` gives a `Report`.
+"""The judge as a library: `judge(source, task, rules, paths)` gives a `Report`.
 
 Everything outside this package imports from here and from nowhere below. The package imports neither Django nor
 Celery, and torch only in `child/`, which runs in processes of its own and is never imported.
 """
+
+from pathlib import Path
+
+from .builds import Build
+from .devices import device_kind
+from .errors import (
+    Cancelled,
+    HarnessError,
+    IsolationError,
+    RefereeError,
+    RuleSetError,
+    SupervisorError,
+    TaskError,
+    UsageError,
+)
+from .isolation import Isolation, clean_text, isolation_in_force
+from .judge import compile_source, judge, remove_scratch
+from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
+from .rules import RuleSet, load_rules
+from .selfcheck import self_test
+from .source import LANGUAGES, Paths, Source, Step, StepListener
+from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
+from .starter import starter_code
+from .static_checks import StaticCheck, check_source
+
+__all__ = [
+    "LANGUAGES",
+    "VERDICT_TEXTS",
+    "Build",
+    "Cancelled",
+    "Config",
+    "ConfigResult",
+    "Flag",
+    "HarnessError",
+    "Isolation",
+    "IsolationError",
+    "Paths",
+    "RefereeError",
+    "Report",
+    "Result",
+    "RuleSet",
+    "RuleSetError",
+    "Score",
+    "Source",
+    "StageResult",
+    "StaticCheck",
+    "Step",
+    "StepListener",
+    "SupervisorError",
+    "TaskError",
+    "TaskSpec",
+    "TensorArgument",
+    "UsageError",
+    "ValueArgument",
+    "Verdict",
+    "VerdictText",
+    "check_source",
+    "clean_text",
+    "compile_source",
+    "default_rules",
+    "default_suites",
+    "device_kind",
+    "find_task",
+    "isolation_in_force",
+    "judge",
+    "load_rules",
+    "load_suite",
+    "remove_scratch",
+    "self_test",
+    "starter_code",
+]
+
+
+def default_suites() -> Path:
+    """The folder of the suites that come with kbench."""
+    return Path(__file__).parents[1] / "suites"
+
+
+def default_rules(name: str = "rk-1") -> RuleSet:
+    """A rule set that comes with kbench. Raises RuleSetError."""
+    return load_rules(Path(__file__).parents[1] / "rules" / f"{name}.toml")

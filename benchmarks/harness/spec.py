@@ -136,6 +136,7 @@ def load_suite(folder: Path) -> tuple[TaskSpec, ...]:
 
 def load_operation(folder: Path) -> tuple[TaskSpec, ...]:
     """The one or two tasks of an operation. Raises TaskError naming the file and what is wrong in it."""
+    folder = folder.resolve()
     path = folder / "task.toml"
     try:
         data = tomllib.loads(path.read_text())

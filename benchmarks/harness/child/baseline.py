@@ -4,7 +4,6 @@ Also measures what this machine can do at most (copy bandwidth, float32 GEMM) fo
 baselines ahead of a judging. What torch.compile builds lies in a cache that no submission can write.
 """
 
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +25,6 @@ def main(arguments: Sequence[str]) -> None:
     link.send(started=True)
     message = link.receive()
     set_threads(message["threads"])
-    _use_cache(message)
     calls = open_calls(message)
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
@@ -64,12 +62,6 @@ def _nothing(call: Call) -> Function:
     """A function that computes nothing: what a call costs beside the kernel."""
     results = tuple(torch.zeros_like(output) for output in call.outputs)
     return lambda *_: results
-
-
-def _use_cache(message: dict[str, Any]) -> None:
-    """Works on a copy of the prepared cache: it is mounted read-only, and torch takes locks in it."""
-    if message["cache"] and not message["prepare"]:
-        shutil.copytree(message["cache"], message["cache_copy"], dirs_exist_ok=True)
 
 
 def _prepare(message: dict[str, Any], eager: Function, calls: Sequence[Call], link: Link) -> None:

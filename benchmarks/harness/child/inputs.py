@@ -87,7 +87,7 @@ def draw(config: Any, seed: bytes, out: Sequence[Tensor], distribution: str | No
         generator = Generator(device=tensor.device)
         generator.manual_seed(_key(seed, str(position)))
         _DRAWS[item["draw"]](item["options"], chosen, tensor, generator)
-    _silence_kinks(items, out)
+    _repair(items, out)
     return chosen
 
 
@@ -183,9 +183,15 @@ _DRAWS: Mapping[str, Callable[[Options, str, Tensor, Generator], None]] = {
 }
 
 
-def _silence_kinks(items: Sequence[Argument], out: Sequence[Tensor]) -> None:
-    """Sets a gradient to zero where the operation has a kink (see `kinks.py`)."""
+def _repair(items: Sequence[Argument], out: Sequence[Tensor]) -> None:
+    """Removes what no float32 kernel can get right, whichever way it adds.
+
+    A gradient is set to zero where the operation has a kink (see `kinks.py`). The first class is the one with the
+    lowest score: with a batch of one, a class with the highest score leaves a loss of nothing but rounding.
+    """
     named = {item["name"]: tensor for item, tensor in zip(items, out, strict=True)}
     for item in items:
         if "kink" in item["options"]:
             named[item["name"]].masked_fill_(KINKS[item["options"]["kink"]](named), 0.0)
+        if item["draw"] == "classes":
+            named[item["name"]][0] = named[item["options"]["scores"]][0].argmin()

@@ -89,8 +89,8 @@ def serve(control_fd: int, functions: Sequence[Sequence[Function | None]], calls
     gc.collect()
     gc.freeze()
     gc.disable()
-    link.send(serving=True)
     last = words[Word.STEP]
+    link.send(serving=True)
     while True:
         while words[Word.STEP] == last:
             pass

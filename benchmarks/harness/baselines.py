@@ -1,0 +1,173 @@
+"""What torch.compile builds for a task, prepared once per machine where no submission can write, and the peaks.
+
+A judging times the baselines anew; only their compilation is kept. A configuration that torch.compile cannot do, or
+not in time, is remembered with the reason, and eager alone counts there.
+"""
+
+import fcntl
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .builds import compiler_environment
+from .contestants import Contestant
+from .devices import Cores, Peaks
+from .errors import RefereeError
+from .isolation import Room, child_code, inside
+from .memory import SharedMemory, describe, lay_out
+from .protocol import ProtocolError
+from .rules import RuleSet
+from .seccomp import builder_program, supported
+from .source import Paths
+from .spec import Config, TaskSpec
+
+Progress = Callable[[int, int, str], None]
+_OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
+
+
+@dataclass(frozen=True)
+class PreparedBaseline:
+    """`problems[c]` says why configuration c has no torch.compile time; None where it has one."""
+
+    cache: Path
+    problems: tuple[str | None, ...]
+    peaks: Peaks
+
+
+def prepare(
+    task: TaskSpec, configs: Sequence[Config], rules: RuleSet, paths: Paths, cores: Cores, progress: Progress
+) -> PreparedBaseline:
+    """The prepared baselines of `task`, made now if this machine does not have them yet."""
+    folder = paths.baselines / _key(task, configs, cores)
+    with _locked(folder.with_suffix(".lock")):
+        if not (folder / "ready.json").exists():
+            _prepare(task, configs, rules, paths, cores, folder, progress)
+    data = json.loads((folder / "ready.json").read_text())
+    return PreparedBaseline(folder / "cache", tuple(data["problems"]), Peaks.from_json(data["peaks"]))
+
+
+def baseline_room(task: TaskSpec, cache: Path, rules: RuleSet) -> Room:
+    """Where baselines run: they see the reference and a cache of their own."""
+    return Room(
+        read_only={**child_code(), task.folder / "reference.py": "/kbench/task/reference.py"},
+        writable={cache: "/kbench/cache"},
+        environment={
+            "TORCHINDUCTOR_CACHE_DIR": inside(cache, "cache"),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "USER": "kbench",
+        },
+        memory_bytes=4 * rules.limits.memory_bytes,
+        file_bytes=1 << 30,
+        scratch_bytes=4 * rules.limits.scratch_bytes,
+    )
+
+
+def task_folder(task: TaskSpec) -> str:
+    return str(Path(inside(task.folder / "reference.py", "task/reference.py")).parent)
+
+
+def opening(task: TaskSpec, described: list[dict[str, Any]], threads: int) -> dict[str, Any]:
+    """The part of an `open` message that all children need."""
+    return {"configs": described, "threads": threads, "task": task_folder(task), "direction": task.direction}
+
+
+def _prepare(
+    task: TaskSpec,
+    configs: Sequence[Config],
+    rules: RuleSet,
+    paths: Paths,
+    cores: Cores,
+    folder: Path,
+    progress: Progress,
+) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "cache").mkdir(parents=True)
+    job = _Preparation(task, configs, rules, folder / "cache", cores, progress)
+    with tempfile.TemporaryDirectory(prefix="prepare-", dir=paths.scratch) as scratch:
+        while job.peaks is None:
+            job.run_child(Path(scratch) / "log")
+    data = {"problems": [job.problems[number] for number in range(len(configs))], "peaks": job.peaks}
+    (folder / "ready.partial").write_text(json.dumps(data))
+    (folder / "ready.partial").replace(folder / "ready.json")
+
+
+class _Preparation:
+    """Compiles configurations in a child; one that does not end in time is given up and the rest goes on."""
+
+    def __init__(
+        self,
+        task: TaskSpec,
+        configs: Sequence[Config],
+        rules: RuleSet,
+        cache: Path,
+        cores: Cores,
+        progress: Progress,
+    ) -> None:
+        self._task, self._configs, self._rules = task, configs, rules
+        self._cache, self._cores, self._progress = cache, cores, progress
+        self.problems: dict[int, str | None] = {}
+        self.peaks: dict[str, Any] | None = None
+
+    def run_child(self, log: Path) -> None:
+        """One child; a second one is needed only after a configuration that did not end."""
+        wanted = [number for number in range(len(self._configs)) if number not in self.problems]
+        layout = lay_out(self._configs, [1] * len(self._configs))
+        inputs = SharedMemory("inputs", layout.input_bytes)
+        child = Contestant("baseline", self._configs, layout, inputs.fd)
+        child.start(baseline_room(self._task, self._cache, self._rules), log, builder_program() if supported() else b"")
+        try:
+            common = opening(self._task, describe(self._configs, layout), self._cores.threads)
+            child.open({**common, "prepare": True, "wanted": wanted, "peaks": True})
+            self._follow(child)
+        except ProtocolError as error:
+            raise RefereeError(f"preparing baselines failed: {error}\n{child.child.log_tail(4000)}") from error
+        finally:
+            child.kill()
+            inputs.close()
+
+    def _follow(self, child: Contestant) -> None:
+        current: int | None = None
+        while self.peaks is None:
+            timeout_s = _OWN_TIME_S if current is None else self._rules.score.baseline_compile_timeout_s
+            try:
+                message = child.receive(timeout_s)
+            except TimeoutError as error:
+                if current is None:
+                    raise RefereeError("preparing baselines did not answer") from error
+                self.problems[current] = f"torch.compile took more than {timeout_s:g} s"
+                return
+            current = self._take(message, current)
+
+    def _take(self, message: dict[str, Any], current: int | None) -> int | None:
+        if "compiling" in message:
+            self._progress(len(self.problems), len(self._configs), "torch.compile builds its baseline")
+            return int(message["compiling"])
+        if "compiled" in message:
+            self.problems[int(message["compiled"])] = message["problem"]
+            return None
+        self.peaks = message.get("peaks")
+        return current
+
+
+def _key(task: TaskSpec, configs: Sequence[Config], cores: Cores) -> str:
+    parts = [task.content_sha256, *(config.key for config in configs), *compiler_environment().values()]
+    return f"{task.op}-{task.direction}-" + hashlib.sha256("\0".join([*parts, str(cores.threads)]).encode()).hexdigest()[:24]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def own_copy(prepared: PreparedBaseline, scratch: Path) -> Path:
+    """A copy of the prepared cache for one judging: torch takes locks in it."""
+    return Path(shutil.copytree(prepared.cache, scratch / f"cache-{time.monotonic_ns()}"))

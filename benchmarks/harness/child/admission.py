@@ -1,0 +1,280 @@
+"""Whether a task can be judged: the checker must refuse what is no solution and accept honest float32 work.
+
+`python -m benchmarks.harness.child.admission OP/DIRECTION...` prints one JSON document, a list with one entry per
+task. For every CPU configuration and every distribution of values: eager float32 and float32 loops that add in naive
+order must pass with room to spare; over the distributions of each configuration, every cheap answer (zeros, the mean,
+an operand, a scalar, the result of another seed) must be refused, and over all of them every answer of lower
+precision (an error that averages out in a mean may escape on one configuration); gradients must equal those of
+autograd. Not covered: the sizes of the `cuda` configurations.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.harness.spec import Config, Result, TaskSpec, find_task, load_operation, load_suite
+
+from .check import as_double, as_tuple, compare, load_reference, reference
+from .filters import filtered, tensors_of
+from .inputs import DISTRIBUTIONS, call_arguments, draw
+from .naive import NaiveSums
+
+SAFETY = 6.0  # a tolerance is this many times the worst honest error
+ROOM = 0.5  # an honest error may use this share of the tolerance
+FLOOR = 2e-5  # no tolerance per element is tighter: libraries and compilers differ by more than one machine shows
+RMS_FLOOR = 5e-6
+AUTOGRAD_TOLERANCE = 1e-9
+HONEST = ("eager", "naive")
+LOWER_PRECISION = ("bfloat16", "10-bit mantissa")
+
+Results = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One draw of one configuration with its reference, and the reference of another seed."""
+
+    task: TaskSpec
+    module: ModuleType
+    config: Config
+    distribution: str
+    tensors: list[Tensor]
+    expected: Results
+    previous: Results
+
+    @property
+    def call(self) -> Callable[..., Tensor | Results]:
+        function: Callable[..., Tensor | Results] = getattr(self.module, self.task.direction)
+        return function
+
+    @property
+    def arguments(self) -> list[Any]:
+        return call_arguments(self.config, self.tensors)
+
+
+@dataclass
+class Worst:
+    """The largest errors of one way to compute one result: per element and root mean square."""
+
+    element: float = 0.0
+    rms: float = 0.0
+
+    def add(self, out: Tensor, expected: Tensor) -> None:
+        found = compare(out, expected, 1.0, 1.0)
+        self.element = max(self.element, found.max_rel_error)
+        self.rms = max(self.rms, found.rms_error)
+
+
+@dataclass
+class Findings:
+    """What is gathered over the cases of a task."""
+
+    errors: dict[str, dict[str, Worst]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(Worst)))
+    refused: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    tried: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    autograd: float = 0.0
+
+
+def admission(task: TaskSpec) -> dict[str, Any]:
+    """The findings for one task as plain JSON values."""
+    module = load_reference(task.folder)
+    findings = Findings()
+    for case in _cases(task, module):
+        _measure(case, findings)
+        _attack(case, findings)
+        if task.direction == "backward":
+            findings.autograd = max(findings.autograd, _autograd_error(case))
+    numeric = filtered(task, module)
+    problems = [*_honest_problems(task, findings), *_attack_problems(findings), *_autograd_problems(findings)]
+    if set(numeric.labels) != set(task.labels):
+        problems.append(f"labels are {list(task.labels)}, but the filters say {list(numeric.labels)}")
+    return {
+        "task": task.name,
+        "admissible": not problems,
+        "problems": problems,
+        "labels": list(numeric.labels),
+        "notes": list(numeric.notes),
+        "results": [_result_row(item, findings) for item in task.configs_for("cpu")[0].results],
+        "refused": {name: [len(findings.refused[name]), len(tried)] for name, tried in findings.tried.items()},
+    }
+
+
+def _cases(task: TaskSpec, module: ModuleType) -> Iterator[Case]:
+    for config in task.configs_for("cpu"):
+        for distribution in DISTRIBUTIONS:
+            tensors, other = (_drawn(task, config, distribution, number) for number in range(2))
+            yield Case(
+                task=task,
+                module=module,
+                config=config,
+                distribution=distribution,
+                tensors=tensors,
+                expected=reference(module, task.direction, call_arguments(config, tensors)),
+                previous=reference(module, task.direction, call_arguments(config, other)),
+            )
+
+
+def _drawn(task: TaskSpec, config: Config, distribution: str, number: int) -> list[Tensor]:
+    tensors = tensors_of(config)
+    seed = hashlib.sha256(f"{task.name} {config.key} {distribution} {number}".encode()).digest()
+    draw(config, seed, tensors, distribution)
+    return tensors
+
+
+def _measure(case: Case, findings: Findings) -> None:
+    """Errors of honest ways to compute in float32, and of ways in lower precision."""
+    for name, results in _ways(case):
+        places = zip(case.config.results, results, case.expected, strict=True)
+        for item, out, expected in places:
+            findings.errors[name][item.name].add(out, expected)
+        if name not in HONEST:
+            _record(case, name, results, findings)
+
+
+def _ways(case: Case) -> Iterator[tuple[str, Results]]:
+    with torch.no_grad():
+        yield "eager", as_tuple(case.call(*case.arguments))
+        with NaiveSums():
+            naive = as_tuple(case.call(*case.arguments))
+        yield "naive", naive
+        yield LOWER_PRECISION[0], _cast_run(case, lambda x: x.bfloat16())
+        yield LOWER_PRECISION[1], _cast_run(case, _ten_bits)
+
+
+def _cast_run(case: Case, cast: Callable[[Tensor], Tensor]) -> Results:
+    tensors = [cast(item) if item.is_floating_point() else item for item in case.tensors]
+    return tuple(item.float() for item in as_tuple(case.call(*call_arguments(case.config, tensors))))
+
+
+def _ten_bits(x: Tensor) -> Tensor:
+    """Rounded as tensor cores round the operands of a float32 product."""
+    return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def _attack(case: Case, findings: Findings) -> None:
+    for name, answer in _cheap_answers(case):
+        _record(case, name, tuple(answer), findings)
+
+
+def _cheap_answers(case: Case) -> Iterator[tuple[str, Iterable[Tensor]]]:
+    yield "zeros", (torch.zeros_like(item) for item in case.expected)
+    yield "another seed", case.previous
+    yield "constant mean", map(_mean_of, case.expected, case.previous)
+    if any(item.numel() > 1 for item in case.expected):
+        yield "scalar", (item.flatten()[0].expand(item.shape) for item in case.expected)
+    for operand, tensor in zip(case.config.tensors, case.tensors, strict=True):
+        yield f"copy of {operand.name}", (_tiled(tensor, item.shape) for item in case.expected)
+
+
+def _mean_of(expected: Tensor, previous: Tensor) -> Tensor:
+    """For a scalar the mean would be the answer, so it is that of another seed."""
+    source = expected if expected.numel() > 1 else previous
+    return source.mean().expand(expected.shape)
+
+
+def _tiled(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    size = math.prod(shape)
+    flat = tensor.double().flatten()
+    return flat.repeat(math.ceil(size / flat.numel()))[:size].reshape(shape)
+
+
+def _record(case: Case, name: str, results: Results, findings: Findings) -> None:
+    """A way is refused on a configuration if any distribution of values there refuses any of its results."""
+    findings.tried[name].add(case.config.key)
+    places = zip(case.config.results, results, case.expected, strict=True)
+    if not all(compare(out, ref, item.tolerance, item.rms_tolerance).ok for item, out, ref in places):
+        findings.refused[name].add(case.config.key)
+
+
+def _autograd_error(case: Case) -> float:
+    """The largest error of the gradients against autograd of forward, both in float64."""
+    forward = next(task for task in load_operation(case.task.folder) if task.direction == "forward")
+    named = {item.name: _unpacked(value) for item, value in zip(case.config.arguments, case.arguments, strict=True)}
+    leaves = {item.name.removeprefix("grad_"): _leaf(item, named) for item in case.config.results}
+    arguments = [leaves.get(name, as_double(named.get(name))) for name in forward.argument_names]
+    with torch.enable_grad():
+        out = case.module.forward(*arguments)
+    gradients = torch.autograd.grad(out, list(leaves.values()), named["grad_output"].double())
+    return max(compare(a, b, 1.0, 1.0).max_rel_error for a, b in zip(gradients, case.expected, strict=True))
+
+
+def _unpacked(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple) and isinstance(value[0], Tensor) else value
+
+
+def _leaf(result: Result, named: Mapping[str, Any]) -> Tensor:
+    """The operand of a gradient; an operand that backward does not get (a bias) does not matter to it."""
+    value = named.get(result.name.removeprefix("grad_"))
+    start = torch.zeros(result.shape) if value is None else value
+    return start.double().requires_grad_()
+
+
+def _honest_problems(task: TaskSpec, findings: Findings) -> Iterator[str]:
+    for item in task.configs_for("cpu")[0].results:
+        for way in HONEST:
+            worst = findings.errors[way][item.name]
+            if worst.element > ROOM * item.tolerance or worst.rms > ROOM * item.rms_tolerance:
+                errors = f"{worst.element:.1e} per element, {worst.rms:.1e} in all"
+                yield f"{item.name}: too little room for an honest float32 result ({way}: {errors})"
+
+
+def _attack_problems(findings: Findings) -> Iterator[str]:
+    for name, tried in findings.tried.items():
+        passed = sorted(tried - findings.refused[name])
+        if len(passed) == len(tried) or (passed and name not in LOWER_PRECISION):
+            yield f"{name}: accepted on {len(passed)} of {len(tried)} configurations, such as {passed[0]}"
+
+
+def _autograd_problems(findings: Findings) -> Iterator[str]:
+    if not findings.autograd <= AUTOGRAD_TOLERANCE:
+        yield f"gradients differ from those of autograd by {findings.autograd:.1e}"
+
+
+def _result_row(item: Result, findings: Findings) -> dict[str, Any]:
+    errors = {way: vars(found[item.name]) for way, found in findings.errors.items()}
+    honest = [findings.errors[way][item.name] for way in HONEST]
+    return {
+        "name": item.name,
+        "tolerance": item.tolerance,
+        "rms_tolerance": item.rms_tolerance,
+        "errors": {way: {key: str(value) for key, value in error.items()} for way, error in errors.items()},
+        "proposed_tolerance": _proposed([worst.element for worst in honest], FLOOR if item.shape else 0.0),
+        "proposed_rms_tolerance": _proposed([worst.rms for worst in honest], RMS_FLOOR if item.shape else 0.0),
+    }
+
+
+def _proposed(errors: Sequence[float], floor: float) -> float:
+    """Exactly zero where nothing is rounded; errors average out in a scalar, so it has no floor."""
+    return _rounded_up(max(floor, SAFETY * max(errors))) if max(errors) > 0 else 0.0
+
+
+def _rounded_up(value: float) -> float:
+    """To 1, 2 or 5 times a power of ten."""
+    power = math.floor(math.log10(value))
+    return next(size for size in (float(f"{digit}e{power}") for digit in (1, 2, 5, 10)) if value <= 1.0001 * size)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suite", type=Path, help="folder of a suite")
+    parser.add_argument("tasks", nargs="*", help="OP/DIRECTION, all if none is given")
+    options = parser.parse_args(arguments)
+    suites, name = options.suite.parent, options.suite.name
+    wanted = [find_task(suites, f"{name}/{task}") for task in options.tasks] or load_suite(options.suite)
+    torch.set_num_threads(1)
+    json.dump([admission(task) for task in wanted], sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,98 @@
+"""The numeric filters of the paper: signs that a task asks for less work than it seems to.
+
+A filter that trips becomes a label of the task, shown to everybody. Looked at: the float64 results on the headline
+configurations under the published initialiser, over several seeds, and what each operand does to them. Not covered:
+whether the reference is redundant or slow, which needs a reader.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from benchmarks.harness.spec import Config, TaskSpec
+
+from .check import reference
+from .inputs import SEED_BYTES, call_arguments, draw
+
+SEEDS = 6
+SMALL = 0.01
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """Labels of filters that tripped, and remarks on filters that do not apply."""
+
+    labels: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def filtered(task: TaskSpec, module: ModuleType) -> Filtered:
+    configs = [config for config in task.configs_for("cpu") if config.group == "single"]
+    runs = [_results(task, config, module) for config in configs]
+    stacks = [torch.stack(same) for run in runs for same in zip(*run, strict=True)]
+    # The first label implies the others: they are about the spread of values.
+    labels = [label for label, trips in _TRIPS.items() if trips(stacks)][:1]
+    idle = {name for config in configs for name in _idle_operands(task, config, module)}
+    notes = [f"{result} is a scalar and has no axes" for result in _scalars(configs[0])]
+    if task.direction == "forward":
+        labels += [f"no-effect:{name}" for name in sorted(idle)]
+    else:
+        # Admission proves the gradients equal to those of autograd, so there is nothing that they leave out.
+        notes += [f"no gradient depends on {name}" for name in sorted(idle)]
+    return Filtered(tuple(labels), tuple(notes))
+
+
+def _small_output(stacks: Sequence[Tensor]) -> bool:
+    return all(float(stack.abs().max()) < SMALL for stack in stacks)
+
+
+def _same_over_seeds(stacks: Sequence[Tensor]) -> bool:
+    return any(float(stack.std(0).mean()) < SMALL for stack in stacks)
+
+
+def _flat_axis(stacks: Sequence[Tensor]) -> bool:
+    axes = ((stack, axis) for stack in stacks for axis in range(1, stack.dim()) if stack.shape[axis] > 1)
+    return any(float(stack.std(axis).mean()) < SMALL for stack, axis in axes)
+
+
+_TRIPS = {"small-output": _small_output, "same-over-seeds": _same_over_seeds, "flat-axis": _flat_axis}
+
+
+def _scalars(config: Config) -> list[str]:
+    return [item.name for item in config.results if not item.shape]
+
+
+def tensors_of(config: Config) -> list[Tensor]:
+    """Room for the tensor arguments of `config`."""
+    return [torch.empty(item.shape, dtype=getattr(torch, item.dtype)) for item in config.tensors]
+
+
+def _results(task: TaskSpec, config: Config, module: ModuleType) -> list[tuple[Tensor, ...]]:
+    return [reference(module, task.direction, call_arguments(config, tensors)) for tensors in _draws(config)]
+
+
+def _draws(config: Config) -> Iterator[list[Tensor]]:
+    for number in range(SEEDS):
+        tensors = tensors_of(config)
+        draw(config, number.to_bytes(SEED_BYTES, "big"), tensors, "published")
+        yield tensors
+
+
+def _idle_operands(task: TaskSpec, config: Config, module: ModuleType) -> list[str]:
+    """Operands that can be exchanged for another draw without moving a result well beyond its tolerance."""
+    first, second, *_ = _draws(config)
+    expected = reference(module, task.direction, call_arguments(config, first))
+    idle = []
+    for position, item in enumerate(config.tensors):
+        changed = [*first[:position], second[position], *first[position + 1 :]]
+        results = reference(module, task.direction, call_arguments(config, changed))
+        if not any(map(_moved, results, expected, (result.rms_tolerance for result in config.results))):
+            idle.append(item.name)
+    return idle
+
+
+def _moved(result: Tensor, expected: Tensor, rms_tolerance: float) -> bool:
+    return float((result - expected).norm()) > 100 * rms_tolerance * float(expected.norm())

@@ -1,0 +1,122 @@
+"""Runs a reference with every sum as one float32 loop from the first term to the last.
+
+That is how a straightforward kernel adds, and its error grows with the number of terms while a library's hardly does,
+so a tolerance must leave room for it. Works by intercepting the operators that a reference ends in; an operator that
+sums and is not known here runs as torch has it. Not covered: a sum over a loop that is split among threads, which is
+more exact than this one.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._decomp import get_decompositions
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+
+
+class NaiveSums(TorchDispatchMode):
+    """`with NaiveSums(): reference.forward(...)` in float32."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _NAIVE:
+            return _NAIVE[func](*args, **(kwargs or {}))
+        if func in _DECOMPOSED:
+            with self:
+                return _DECOMPOSED[func](*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _sum(x: Tensor, dim: Sequence[int] | int | None = None, keepdim: bool = False, **_: Any) -> Tensor:
+    axes = _axes(x, dim)
+    kept = [axis for axis in range(x.dim()) if axis not in axes]
+    rows = x.permute(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), -1)
+    total = torch.from_numpy(np.asarray(np.add.accumulate(rows.numpy(), axis=-1)[..., -1]))
+    return total.reshape([1 if axis in axes else size for axis, size in enumerate(x.shape)]) if keepdim else total
+
+
+def _axes(x: Tensor, dim: Sequence[int] | int | None) -> list[int]:
+    wanted = [dim] if isinstance(dim, int) else list(dim or range(x.dim()))
+    return sorted(axis % x.dim() for axis in wanted)
+
+
+def _mean(x: Tensor, dim: Sequence[int] | int | None = None, keepdim: bool = False, **_: Any) -> Tensor:
+    return _sum(x, dim, keepdim) / math.prod(x.shape[axis] for axis in _axes(x, dim))
+
+
+def _var_mean(x: Tensor, dim: Sequence[int], *, correction: int = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    count = math.prod(x.shape[axis] for axis in _axes(x, dim))
+    mean = _mean(x, dim, keepdim=True)
+    var = _sum((x - mean).square(), dim, keepdim) / (count - correction)
+    return var, mean if keepdim else mean.reshape(var.shape)
+
+
+def _mm(a: Tensor, b: Tensor) -> Tensor:
+    total = a.new_zeros(a.shape[0], b.shape[1])
+    columns = a.t().contiguous()
+    for k in range(b.shape[0]):
+        total += columns[k, :, None] * b[k]
+    return total
+
+
+def _addmm(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return _mm(a, b) + bias
+
+
+def _bmm(a: Tensor, b: Tensor) -> Tensor:
+    return torch.stack([_mm(x, y) for x, y in zip(a, b, strict=True)])
+
+
+def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, *_: Any) -> Tensor:
+    patches = _patches(x, weight, stride, padding)
+    flat = _mm(weight.flatten(1), patches.transpose(0, 1).flatten(1))
+    height, width = (
+        (size + 2 * pad - kernel) // step + 1
+        for size, pad, kernel, step in zip(x.shape[2:], padding, weight.shape[2:], stride, strict=True)
+    )
+    out = flat.view(weight.shape[0], x.shape[0], height, width).transpose(0, 1)
+    return out if bias is None else out + bias.view(1, -1, 1, 1)
+
+
+def _patches(x: Tensor, weight: Tensor, stride: Any, padding: Any) -> Tensor:
+    return functional.unfold(x, tuple(weight.shape[2:]), 1, tuple(padding), tuple(stride))
+
+
+def _convolution_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, _sizes: Any, stride: Any, padding: Any, *_: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    grads = grad.transpose(0, 1).flatten(1)
+    patches = _patches(x, weight, stride, padding).transpose(0, 1).flatten(1)
+    spread = _mm(weight.flatten(1).t(), grads).view(-1, x.shape[0], grad[0, 0].numel()).transpose(0, 1)
+    grad_x = functional.fold(spread, x.shape[2:], tuple(weight.shape[2:]), 1, tuple(padding), tuple(stride))
+    return grad_x, _mm(grads, patches.t()).view_as(weight), _sum(grads, 1)
+
+
+_NAIVE: dict[Any, Callable[..., Any]] = {
+    aten.sum.default: _sum,
+    aten.sum.dim_IntList: _sum,
+    aten.mean.default: _mean,
+    aten.mean.dim: _mean,
+    aten.var_mean.correction: _var_mean,
+    aten.mm.default: _mm,
+    aten.addmm.default: _addmm,
+    aten.bmm.default: _bmm,
+    aten.convolution.default: _convolution,
+    aten.convolution_backward.default: _convolution_backward,
+}
+_DECOMPOSED: dict[Any, Callable[..., Any]] = get_decompositions(
+    [
+        aten.native_layer_norm,
+        aten.native_layer_norm_backward,
+        aten._fused_rms_norm,
+        aten._softmax,
+        aten._log_softmax,
+        aten._log_softmax_backward_data,
+        aten.nll_loss_forward,
+    ]
+)

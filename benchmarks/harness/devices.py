@@ -1,0 +1,85 @@
+"""What this machine is: device kind, cores, what is recorded with every report, and the roofline floor.
+
+Not covered: GPUs, which have a room of their own later; measuring peaks, which the baseline child does.
+"""
+
+import os
+import platform
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import UsageError
+from .rules import CpuRules
+
+DEVICE_KINDS = {"cpu": "cpu"}  # device -> kind that a leaderboard is for
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Which cores do what while something is timed. On a machine of one core both are the same."""
+
+    supervisor: tuple[int, ...]
+    contestants: tuple[int, ...]
+
+    @property
+    def threads(self) -> int:
+        return len(self.contestants)
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The best this machine did on `threads` cores: copy bandwidth by size and float32 arithmetic."""
+
+    copy_bytes_per_s: tuple[tuple[int, float], ...]
+    gemm_flops_per_s: float
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Peaks":
+        return cls(tuple((int(size), float(rate)) for size, rate in data["copy_bytes_per_s"]), data["gemm_flops_per_s"])
+
+    def floor_us(self, bytes_moved: int, flops: int) -> float:
+        """Less time than this cannot be, for data of this size lying in the best cache that it fits."""
+        return 1e6 * max(bytes_moved / self._bandwidth(bytes_moved), flops / self.gemm_flops_per_s)
+
+    def _bandwidth(self, size_bytes: int) -> float:
+        """The best rate of this size or any larger one: a small copy is bound by its overhead, not by the memory."""
+        sizes = [size for size, _ in self.copy_bytes_per_s]
+        first = min(bisect_left(sizes, size_bytes), len(sizes) - 1)
+        return max(rate for _, rate in self.copy_bytes_per_s[first:])
+
+
+def device_kind(device: str) -> str:
+    """The kind of a device name. Raises UsageError for one that cannot be judged here."""
+    if device not in DEVICE_KINDS:
+        raise UsageError(f"there is no device {device!r} here; known: {', '.join(DEVICE_KINDS)}")
+    return DEVICE_KINDS[device]
+
+
+def divide_cores(rules: CpuRules) -> Cores:
+    """The first cores for the supervisor, the next ones for whoever is timed."""
+    cores = sorted(os.sched_getaffinity(0))
+    reserved = min(rules.reserved_cores, len(cores) - 1)
+    contestants = cores[reserved:][: rules.max_threads]
+    return Cores(supervisor=tuple(cores[:reserved]) or tuple(contestants), contestants=tuple(contestants))
+
+
+def machine_record() -> dict[str, Any]:
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_1min": round(os.getloadavg()[0], 2),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

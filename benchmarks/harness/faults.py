@@ -1,0 +1,107 @@
+"""What a submission did wrong, as verdict and reason, from how its process answered or ended.
+
+A dead candidate is the submission's fault, a dead referee ours (`RefereeError`); that line is drawn here.
+"""
+
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from .contestants import CallResult
+from .protocol import Status
+from .report import Verdict
+
+_OUT_OF_MEMORY = re.compile(r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE)
+_SIGNAL_WORDS = {
+    signal.SIGSEGV: "it read or wrote memory that is not its own (writing into an input counts)",
+    signal.SIGABRT: "it called abort, or an exception was thrown where none may leave",
+    signal.SIGBUS: "it touched memory that does not exist",
+    signal.SIGFPE: "it divided an integer by zero",
+    signal.SIGILL: "it ran an instruction that this processor does not have",
+    signal.SIGXCPU: "it used more processor time than the rules allow",
+    signal.SIGXFSZ: "it wrote more output than the rules allow",
+}
+_VERDICTS_OF_STATUS = {
+    Status.WRONG_COUNT: Verdict.INCORRECT_SHAPE,
+    Status.WRONG_SHAPE: Verdict.INCORRECT_SHAPE,
+    Status.WRONG_TYPE: Verdict.INCORRECT_DTYPE,
+    Status.WRONG_DTYPE: Verdict.INCORRECT_DTYPE,
+}
+
+
+class Fault(Exception):
+    """Ends a judging with a verdict against the submission. Never leaves the harness."""
+
+    def __init__(self, verdict: Verdict, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
+        self.reason = reason
+
+
+def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
+    """Why a submission could not be loaded: what its process said, or how it ended."""
+    if "timeout_s" in message:
+        return Fault(Verdict.TIMEOUT, f"loading the module took more than {message['timeout_s']:g} s")
+    if "missing" in message:
+        names = ", ".join(str(name) for name in message.get("exported", [])) or "nothing"
+        return Fault(Verdict.REJECTED, f"the module does not export {message['missing']!r}; it exports {names}")
+    if "load_error" in message:
+        text = str(message["load_error"])
+        verdict = Verdict.COMPILE_ERROR if "undefined symbol" in text else Verdict.RUNTIME_ERROR
+        return Fault(verdict, f"the module cannot be loaded: {first_line(text)}")
+    return death("while the module was loaded", exit_code)
+
+
+def call_fault(result: CallResult) -> Fault | None:
+    """What is wrong with a call before its values are looked at; None if nothing is."""
+    if result.timed_out:
+        return Fault(Verdict.TIMEOUT, f"a call gave {result.text}")
+    if result.status is None:
+        return death("in the middle of a call", result.exit_code)
+    if result.early:
+        return Fault(Verdict.TAMPERING, "the process reported results before the call had begun")
+    if result.status is Status.RAISED:
+        return _raised(result)
+    if result.status is not Status.OK:
+        return Fault(_VERDICTS_OF_STATUS[result.status], result.text or "the results do not fit the task")
+    if result.late:
+        return Fault(Verdict.TAMPERING, "results were still being written after the call had been reported done")
+    return None
+
+
+def death(when: str, exit_code: int | None) -> Fault:
+    if exit_code is None or exit_code >= 0:
+        ended = "stopped answering" if exit_code is None else f"ended with exit code {exit_code}"
+        return Fault(Verdict.RUNTIME_ERROR, f"the process {ended} {when}")
+    number = -exit_code
+    if number == signal.SIGSYS:
+        return Fault(
+            Verdict.REJECTED,
+            f"{when} the submission made a forbidden system call: it may not start processes, open sockets or trace",
+        )
+    if number == signal.SIGKILL:
+        return Fault(Verdict.OUT_OF_MEMORY, f"the process was killed by the system {when}, most likely for its memory")
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    words = _SIGNAL_WORDS.get(signal.Signals(number)) if number in set(signal.Signals) else None
+    return Fault(Verdict.RUNTIME_ERROR, f"the process died of {name} {when}" + (f": {words}" if words else ""))
+
+
+def first_line(text: str, limit: int = 300) -> str:
+    line = next((part.strip() for part in text.splitlines() if part.strip()), "")
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _raised(result: CallResult) -> Fault:
+    text = result.text
+    if result.error == "MemoryError" or _OUT_OF_MEMORY.search(text):
+        return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than it may have: {first_line(text)}")
+    if result.error == "TypeError" and "incompatible function arguments" in text:
+        return Fault(Verdict.REJECTED, f"the function does not take the arguments of the task: {_signature(text)}")
+    return Fault(Verdict.RUNTIME_ERROR, f"the kernel raised {result.error or 'an error'}: {first_line(text)}")
+
+
+def _signature(text: str) -> str:
+    """pybind11 lists the supported signatures, one per numbered line."""
+    found = re.search(r"1\.\s*(.+)", text)
+    return f"it is {first_line(found.group(1))}" if found else first_line(text)

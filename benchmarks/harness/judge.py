@@ -1,0 +1,370 @@
+"""The judge: static check, compile, baselines, verify, time, report. Blocking; one judging per machine at a time.
+
+This process is the supervisor: it loads neither torch nor the submission. While it times a CPU kernel it holds the
+lock of the host, which builds take too. Not covered: queues, retries and who may submit.
+"""
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from . import baselines, builds, scoring
+from .baselines import PreparedBaseline
+from .builds import Build
+from .devices import Cores, device_kind, divide_cores, machine_record
+from .errors import Cancelled
+from .faults import Fault
+from .isolation import demand_isolation
+from .judging import Judging, hidden_words
+from .report import ConfigResult, Flag, Report, Score, StageResult, Verdict
+from .rules import RuleSet
+from .session import Session, Setting
+from .source import CancelCheck, Paths, Source, Step, StepListener, ignore_steps, never_cancelled
+from .spec import Config, TaskSpec
+from .static_checks import check_source
+from .stats import PairedTimes
+
+T = TypeVar("T")
+_LOG_BYTES = 16 * 1024
+_LOCK_POLL_S = 0.2
+_QUICK_STEPS = 9
+
+
+def judge(
+    source: Source,
+    task: TaskSpec,
+    rules: RuleSet,
+    paths: Paths,
+    *,
+    device: str = "cpu",
+    quick: bool = False,
+    public: bool = False,
+    on_step: StepListener = ignore_steps,
+    cancelled: CancelCheck = never_cancelled,
+) -> Report:
+    """Judges `source` on `task`. `quick` takes few steps and leaves torch.compile out: a look, not a ranking.
+
+    Raises UsageError, IsolationError (`public` and no strong sandbox), SupervisorError (our fault), Cancelled.
+    """
+    isolation = demand_isolation(public=public)
+    work = _Work(source, task, quick_rules(rules) if quick else rules, paths, device, quick, on_step, cancelled)
+    work.environment["isolation"] = isolation.text
+    try:
+        score, reason, results = work.run()
+        return work.report(Verdict.PASS, reason, isolation.name, score=score, configs=results)
+    except Fault as fault:
+        return work.report(fault.verdict, fault.reason, isolation.name, configs=work.results)
+
+
+def compile_source(
+    source: Source,
+    task: TaskSpec,
+    rules: RuleSet,
+    paths: Paths,
+    *,
+    on_step: StepListener = ignore_steps,
+    cancelled: CancelCheck = never_cancelled,
+) -> Build:
+    """Compiles ahead of `judge`, which then finds the build in the cache. Waits while the host is timing."""
+    with host_lock(on_step, "compile", cancelled):
+        on_step(Step("compile", "started", text=task.name))
+        return builds.build(source, rules, paths, cancelled=cancelled)
+
+
+def quick_rules(rules: RuleSet) -> RuleSet:
+    """The same rules with few steps and no demand on the width of the interval."""
+    return replace(
+        rules,
+        time=replace(rules.time, steps_per_config=_QUICK_STEPS, min_steps_per_config=_QUICK_STEPS),
+        score=replace(rules.score, max_half_width=float("inf")),
+    )
+
+
+@contextmanager
+def host_lock(on_step: StepListener, stage: str, cancelled: CancelCheck) -> Iterator[None]:
+    """One timing or build on this machine at a time, across all data folders. Says so while it waits."""
+    path = Path(tempfile.gettempdir()) / "kbench-cpu.lock"
+    with _open_shared(path) as fd:
+        told = False
+        while not _try_lock(fd):
+            if not told:
+                on_step(Step(stage, "waiting", text="another submission is being timed or built on this machine"))
+            told = True
+            if cancelled():
+                raise Cancelled
+            time.sleep(_LOCK_POLL_S)
+        yield
+
+
+@dataclass
+class _Work:
+    """One judging on its way; collects what the report will say even if it ends early."""
+
+    source: Source
+    task: TaskSpec
+    rules: RuleSet
+    paths: Paths
+    device: str
+    quick: bool
+    on_step: StepListener
+    cancelled: CancelCheck
+    stages: list[StageResult] = field(default_factory=list)
+    flags: list[Flag] = field(default_factory=list)
+    gates: tuple[Flag, ...] = ()
+    results: tuple[ConfigResult, ...] = ()
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def run(self) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+        self.kind = device_kind(self.device)
+        self.configs = _visible_first(self.task.configs_for("cpu"))
+        self._stage("static", self._check)
+        with host_lock(self.on_step, "compile", self.cancelled):
+            build = self._stage("compile", self._build)
+            cores = divide_cores(self.rules.cpu)
+            self.environment |= {**machine_record(), **builds.compiler_environment(), "threads": cores.threads}
+            prepared = self._stage("prepare", lambda: self._prepare(cores))
+            with tempfile.TemporaryDirectory(prefix="judge-", dir=self.paths.scratch) as scratch:
+                return self._run_session(build, prepared, cores, Path(scratch))
+
+    def report(
+        self,
+        verdict: Verdict,
+        reason: str,
+        isolation: str,
+        *,
+        score: Score | None = None,
+        configs: tuple[ConfigResult, ...] = (),
+    ) -> Report:
+        return Report(
+            task=self.task.name,
+            suite=self.task.suite,
+            language=self.source.language,
+            device_kind=self.kind,
+            ruleset=self.rules.name,
+            verdict=verdict,
+            reason=reason,
+            source_sha256=self.source.sha256,
+            score=score,
+            configs=configs,
+            stages=tuple(self.stages),
+            flags=tuple(self.flags),
+            gates=self.gates,
+            isolation=isolation,
+            environment={**self.environment, "quick": self.quick},
+        )
+
+    def _check(self) -> None:
+        found = check_source(self.source, self.task, self.rules)
+        self.flags += found.flags
+        if found.problem:
+            raise Fault(Verdict.REJECTED, found.problem)
+
+    def _build(self) -> Build:
+        build = builds.build(self.source, self.rules, self.paths, cancelled=self.cancelled)
+        if self.cancelled():
+            raise Cancelled
+        self._log_of_stage = build.log[-_LOG_BYTES:]
+        self._exit_code_of_stage = build.exit_code
+        self.environment |= {"build_seconds": round(build.seconds, 3), "build_cached": build.cached}
+        if build.exit_code is None:
+            raise Fault(Verdict.TIMEOUT, f"compiling took more than {self.rules.compile.timeout_s:g} s")
+        if build.binary is None:
+            raise Fault(Verdict.COMPILE_ERROR, build.problem or _first_error(build.log))
+        return build
+
+    def _prepare(self, cores: Cores) -> PreparedBaseline:
+        prepared = baselines.prepare(
+            self.task,
+            self.configs,
+            self.rules,
+            self.paths,
+            cores,
+            lambda done, total, text: self.on_step(Step("prepare", "progress", done, total, text)),
+        )
+        if self.quick:
+            return replace(prepared, problems=tuple("left out of a quick check" for _ in self.configs))
+        return prepared
+
+    def _run_session(
+        self, build: Build, prepared: PreparedBaseline, cores: Cores, scratch: Path
+    ) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+        assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
+        setting = Setting(self.task, self.configs, self.rules, cores, build.binary, prepared, scratch)
+        before = os.sched_getaffinity(0)
+        self._log = _VisibleLog(scratch / "candidate.log")
+        try:
+            with _started(self, setting) as session:
+                os.sched_setaffinity(0, cores.supervisor)
+                return self._judge_calls(Judging(session, self._listen, self.cancelled), prepared)
+        finally:
+            os.sched_setaffinity(0, before)
+
+    def _judge_calls(
+        self, judging: Judging, prepared: PreparedBaseline
+    ) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+        try:
+            self._stage("verify", lambda: self._calls(judging, judging.verify))
+            self._stage("time", lambda: self._calls(judging, judging.time))
+        finally:
+            self.results = tuple(
+                item.result(key) for item, key in zip(judging.ledgers, _shown_keys(self.configs), strict=True)
+            )
+        return self._scored(judging, prepared)
+
+    def _calls(self, judging: Judging, run: Callable[[], None]) -> None:
+        try:
+            run()
+        finally:
+            self._log_of_stage = self._log.read()
+        if judging.fault is not None:
+            config, fault = judging.fault
+            where = "a hidden configuration" if config.hidden else config.key
+            raise Fault(fault.verdict, f"{hidden_words(config, fault)} ({where})")
+
+    def _scored(
+        self, judging: Judging, prepared: PreparedBaseline
+    ) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+        times: dict[str, PairedTimes] = {}
+        finished: list[ConfigResult] = []
+        for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
+            if config.hidden:
+                finished.append(result)
+                continue
+            times[result.key] = judging.paired_times(number)
+            floor_us = prepared.peaks.floor_us(config.bytes_moved, config.flops)
+            finished.append(scoring.with_times(result, times[result.key], floor_us, self.rules))
+            self._remark(judging, number, config)
+        timed = [item for item in finished if item.group != "hidden"]
+        score = scoring.score(timed, times, self.rules)
+        self.environment["null_call_us"] = judging.null_call_us
+        self.environment["steps_per_config"] = min(item.steps for item in times.values())
+        if scoring.half_width(score) > self.rules.score.max_half_width:
+            self.results = tuple(finished)
+            width = scoring.half_width(score)
+            raise Fault(Verdict.NOISY, f"the interval of the score is ±{width:.0%} wide: this machine is too noisy now")
+        self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
+        return score, f"{score.speedup:.2f}× over the stronger baseline on {len(timed)} configurations", tuple(finished)
+
+    def _remark(self, judging: Judging, number: int, config: Config) -> None:
+        problem = judging.compile_problems[number]
+        if problem and not self.quick:
+            self.flags.append(Flag("no-compile-baseline", f"{config.key}: eager alone counts, torch.compile: {problem}"))
+        late_us = judging.late_ready_us(number)
+        if late_us:
+            self.flags.append(Flag("late-ready", f"{config.key}: {late_us:.0f} µs of waking up were added to each call"))
+
+    def _listen(self, step: Step) -> None:
+        if step.stage == "verify" and step.text == "a hidden configuration":
+            self._log.close()
+        self.on_step(step)
+
+    def _stage(self, name: str, run: Callable[[], T]) -> T:
+        """Runs one stage, tells the listener and keeps its record whatever happens."""
+        if self.cancelled():
+            raise Cancelled
+        self._log_of_stage, self._exit_code_of_stage = "", None
+        self.on_step(Step(name, "started"))
+        started = time.monotonic()
+        try:
+            return run()
+        finally:
+            seconds = time.monotonic() - started
+            self.stages.append(StageResult(name, seconds, self._exit_code_of_stage, self._log_of_stage))
+            self.on_step(Step(name, "finished"))
+
+
+class _VisibleLog:
+    """What the submission printed before the first hidden configuration; the rest could give its values away."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept: bytes | None = None
+
+    def close(self) -> None:
+        if self._kept is None:
+            self._kept = self._bytes()
+
+    def read(self) -> str:
+        from .isolation import clean_text
+
+        data = self._bytes() if self._kept is None else self._kept
+        return clean_text(data.decode(errors="replace"))
+
+    def _bytes(self) -> bytes:
+        if not self._path.exists():
+            return b""
+        with self._path.open("rb") as file:
+            file.seek(max(0, self._path.stat().st_size - _LOG_BYTES))
+            return file.read(_LOG_BYTES)
+
+
+@contextmanager
+def _started(work: _Work, setting: Setting) -> Iterator[Session]:
+    """A session; starting it belongs to the verify stage, and so does what goes wrong there."""
+    started = time.monotonic()
+    try:
+        session = Session(setting).__enter__()
+    except Fault:
+        work.stages.append(StageResult("verify", time.monotonic() - started, None, work._log.read()))
+        raise
+    work.environment["start_seconds"] = round(time.monotonic() - started, 3)
+    with session_exit(session):
+        yield session
+
+
+@contextmanager
+def session_exit(session: Session) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        session.__exit__()
+
+
+def _visible_first(configs: Sequence[Config]) -> tuple[Config, ...]:
+    return tuple(sorted(configs, key=lambda item: item.hidden))
+
+
+def _shown_keys(configs: Sequence[Config]) -> list[str]:
+    """Keys as people see them: hidden configurations are numbered."""
+    first_hidden = sum(not item.hidden for item in configs)
+    return [
+        f"hidden {number - first_hidden + 1}" if config.hidden else config.key for number, config in enumerate(configs)
+    ]
+
+
+def _first_error(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if "error" in line.lower()]
+    return lines[0][:300] if lines else "the compiler failed without saying why"
+
+
+@contextmanager
+def _open_shared(path: Path) -> Iterator[int]:
+    """A lock file that every user of the machine may lock."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        if os.fstat(fd).st_uid == os.getuid() and stat.S_IMODE(os.fstat(fd).st_mode) != 0o666:
+            os.fchmod(fd, 0o666)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def remove_scratch(paths: Paths) -> None:
+    """Removes what killed judgings left behind; call it when no judging of this data folder is alive."""
+    shutil.rmtree(paths.scratch, ignore_errors=True)

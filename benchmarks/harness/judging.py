@@ -1,0 +1,238 @@
+"""The calls of one judging: every configuration verified, then all of them timed in random order.
+
+Every call looks the same to the submission, and every one is checked, the timed ones too: there is no phase to
+detect. A step is one set of fresh inputs on which every contestant is called once, in an order that is reversed in
+the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`judge.py`).
+"""
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .contestants import CallResult
+from .errors import Cancelled, RefereeError
+from .faults import Fault, call_fault
+from .report import ConfigResult, Verdict
+from .rules import RuleSet
+from .session import COMPILE, EAGER, NOTHING, Comparison, Session
+from .source import CancelCheck, Step, StepListener
+from .spec import Config
+from .stats import PairedTimes, median_us
+
+_REPEATS_OF_A_WRONG_CALL = 3
+_HIDDEN_EVERY_ROUNDS = 10
+_NULL_CALLS = 40
+# the distributions that verification must go through; which others come is left to the seed
+_DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
+
+Contender = tuple[str, int]  # who, function
+CANDIDATE: Contender = ("candidate", 0)
+
+
+@dataclass
+class Ledger:
+    """What is known of one configuration so far."""
+
+    config: Config
+    fault: Fault | None = None
+    calls: int = 0
+    checked: int = 0
+    max_abs_error: float = 0.0
+    max_rel_error: float = 0.0
+    walls_us: dict[Contender, list[float]] = field(default_factory=dict)
+    resumes_us: dict[Contender, list[float]] = field(default_factory=dict)
+
+    def note(self, comparison: Comparison) -> None:
+        self.checked += 1
+        self.max_abs_error = max(self.max_abs_error, comparison.max_abs_error)
+        self.max_rel_error = max(self.max_rel_error, comparison.max_rel_error)
+
+    def note_time(self, who: Contender, result: CallResult) -> None:
+        if result.wall_us is not None and result.resume_us is not None:
+            self.walls_us.setdefault(who, []).append(result.wall_us)
+            self.resumes_us.setdefault(who, []).append(result.resume_us)
+
+    def result(self, shown_key: str) -> ConfigResult:
+        """Errors of hidden configurations are not shown: they would tell their values apart."""
+        hidden, checked = self.config.hidden, self.checked > 0
+        return ConfigResult(
+            key=shown_key,
+            group=self.config.group,
+            correct=None if self.calls == 0 else self.fault is None,
+            max_abs_error=self.max_abs_error if checked and not hidden else None,
+            max_rel_error=self.max_rel_error if checked and not hidden else None,
+            calls=self.calls,
+            checked_calls=self.checked,
+            failure="" if self.fault is None else hidden_words(self.config, self.fault),
+        )
+
+
+def hidden_words(config: Config, fault: Fault) -> str:
+    """The reason of a fault, without the details that would give a hidden configuration away."""
+    if not config.hidden:
+        return fault.reason
+    return {
+        Verdict.TIMEOUT: "a call took longer than the rules allow",
+        Verdict.INCORRECT_VALUE: "values are further from the reference than the task allows",
+        Verdict.INCORRECT_SHAPE: "a result has the wrong shape",
+        Verdict.INCORRECT_DTYPE: "a result has the wrong dtype",
+    }.get(fault.verdict, fault.reason if fault.verdict is not Verdict.RUNTIME_ERROR else "the kernel failed there")
+
+
+class Judging:
+    """Runs the calls of one session and keeps the ledgers, one per configuration in the session's order."""
+
+    def __init__(self, session: Session, on_step: StepListener, cancelled: CancelCheck) -> None:
+        self._session = session
+        self._on_step = on_step
+        self._cancelled = cancelled
+        self._rules: RuleSet = session.setting.rules
+        self._deadline = time.monotonic() + self._rules.limits.judging_s
+        self.ledgers = [Ledger(config) for config in session.setting.configs]
+        self.compile_problems = list(session.setting.prepared.problems)
+        self.null_call_us: float | None = None
+
+    @property
+    def fault(self) -> tuple[Config, Fault] | None:
+        """The first fault, the visible configurations first."""
+        return next(((item.config, item.fault) for item in self.ledgers if item.fault is not None), None)
+
+    def verify(self) -> None:
+        """Calls every configuration several times; goes on after wrong values, stops when the process is gone."""
+        total = len(self.ledgers)
+        for number, ledger in enumerate(self.ledgers):
+            name = "a hidden configuration" if ledger.config.hidden else ledger.config.key
+            self._tell(Step("verify", "progress", number + 1, total, name))
+            for turn in range(self._rules.verify.calls_per_config):
+                distribution = _DISTRIBUTIONS[(turn + number) % len(_DISTRIBUTIONS)]
+                self._verify_step(number, distribution, with_baselines=turn == 0)
+                if ledger.fault is not None:
+                    break
+            if not self._alive():
+                break
+
+    def time(self) -> None:
+        """Times until every configuration has its steps or the budget is spent. Stops at the first fault."""
+        self.null_call_us = self._null_call_us()
+        started = time.monotonic()
+        for number in range(self._rules.time.steps_per_config):
+            self._tell(Step("time", "progress", number, self._rules.time.steps_per_config, "paired steps"))
+            spent = time.monotonic() - started
+            if number >= self._rules.time.min_steps_per_config and spent > self._rules.time.budget_s:
+                return
+            for config in self._round(number):
+                self._time_step(config, backwards=number % 2 == 1)
+                if self.fault is not None:
+                    return
+
+    def paired_times(self, number: int) -> PairedTimes:
+        """Paired times of a configuration; what a kernel waited longer than the baselines to say ready is added."""
+        walls = self.ledgers[number].walls_us
+        compiled = walls.get(("baseline", COMPILE))
+        return PairedTimes(
+            kernel_us=np.array(walls[CANDIDATE]) + self.late_ready_us(number),
+            eager_us=np.array(walls["baseline", EAGER]),
+            compile_us=None if compiled is None else np.array(compiled),
+        )
+
+    def late_ready_us(self, number: int) -> float:
+        """How much later than the eager baseline the candidate was ready, in the median, beyond the slack."""
+        resumes = self.ledgers[number].resumes_us
+        difference = median_us(np.array(resumes[CANDIDATE])) - median_us(np.array(resumes["baseline", EAGER]))
+        return max(0.0, difference - self._rules.time.resume_slack_us)
+
+    def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
+        choice = self._session.fill(number, distribution)
+        if with_baselines:
+            self._verify_baselines(number, choice)
+        ledger = self.ledgers[number]
+        ledger.fault = self._checked_call(number, choice)
+        if ledger.fault is not None and ledger.fault.verdict is Verdict.INCORRECT_VALUE:
+            ledger.fault = self._repeated(number, choice, ledger.fault)
+
+    def _verify_baselines(self, number: int, choice: int) -> None:
+        """Eager must be right, or the task is broken; a torch.compile result that is wrong is no baseline."""
+        self._session.call_baseline(number, choice, EAGER)
+        comparison = self._session.compare("baseline", number, choice)
+        if not comparison.ok:
+            raise RefereeError(f"the eager baseline is wrong ({comparison.distribution}): {comparison.reason}")
+        if self.compile_problems[number] is None:
+            self._session.call_baseline(number, choice, COMPILE)
+            comparison = self._session.compare("baseline", number, choice)
+            if not comparison.ok:
+                self.compile_problems[number] = f"its results are wrong: {comparison.reason}"
+
+    def _checked_call(self, number: int, choice: int) -> Fault | None:
+        result = self._session.call_candidate(number, choice)
+        return self._check(number, choice, result)
+
+    def _check(self, number: int, choice: int, result: CallResult) -> Fault | None:
+        ledger = self.ledgers[number]
+        ledger.calls += 1
+        fault = call_fault(result)
+        if fault is not None:
+            return fault
+        comparison = self._session.compare("candidate", number, choice)
+        ledger.note(comparison)
+        return None if comparison.ok else Fault(Verdict.INCORRECT_VALUE, comparison.reason)
+
+    def _repeated(self, number: int, choice: int, fault: Fault) -> Fault:
+        """The same input again: a right result beside the wrong one is another verdict."""
+        for _ in range(_REPEATS_OF_A_WRONG_CALL):
+            again = self._checked_call(number, choice)
+            if again is None:
+                return Fault(Verdict.NONDETERMINISTIC, f"the same input gave a right and a wrong result: {fault.reason}")
+            if again.verdict is not Verdict.INCORRECT_VALUE:
+                return again
+        return fault
+
+    def _round(self, number: int) -> Iterator[int]:
+        """Every timed configuration once, now and then a hidden one between them, in random order."""
+        chosen = [
+            place
+            for place, ledger in enumerate(self.ledgers)
+            if not ledger.config.hidden or number % _HIDDEN_EVERY_ROUNDS == 0
+        ]
+        secrets.SystemRandom().shuffle(chosen)
+        yield from chosen
+
+    def _time_step(self, number: int, *, backwards: bool) -> None:
+        self._give_up_if_late()
+        ledger = self.ledgers[number]
+        choice = self._session.fill(number)
+        for who in self._order(number, backwards=backwards):
+            if who == CANDIDATE:
+                result = self._session.call_candidate(number, choice)
+                ledger.fault = self._check(number, choice, result)
+            else:
+                result = self._session.call_baseline(number, choice, who[1])
+            if ledger.fault is not None:
+                return
+            ledger.note_time(who, result)
+
+    def _order(self, number: int, *, backwards: bool) -> Sequence[Contender]:
+        compiled: list[Contender] = [("baseline", COMPILE)] if self.compile_problems[number] is None else []
+        order = [("baseline", EAGER), *compiled, CANDIDATE]
+        return order[::-1] if backwards else order
+
+    def _null_call_us(self) -> float:
+        """What a call costs beside the kernel: doorbell, Python, copying the results out."""
+        choice = self._session.fill(0)
+        calls = [self._session.call_baseline(0, choice, NOTHING).wall_us for _ in range(_NULL_CALLS)]
+        return median_us(np.array([wall for wall in calls if wall is not None]))
+
+    def _alive(self) -> bool:
+        return self._session.candidate.child.exit_code() is None
+
+    def _tell(self, step: Step) -> None:
+        if self._cancelled():
+            raise Cancelled
+        self._on_step(step)
+
+    def _give_up_if_late(self) -> None:
+        if time.monotonic() > self._deadline:
+            limit = self._rules.limits.judging_s
+            raise Fault(Verdict.TIMEOUT, f"verifying and timing together took more than {limit:g} s")

@@ -1,0 +1,95 @@
+"""From paired times to a score, and what keeps a score under review.
+
+Score = geometric mean over all timed configurations of `min(eager, compile) / kernel`, from paired medians; its
+interval comes from resampling steps. Not covered: correctness, which was decided before anything is scored.
+"""
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from . import stats
+from .report import ConfigResult, Flag, Score
+from .rules import RuleSet
+from .stats import PairedTimes
+
+TIMING_TRUST = "supervisor"  # the supervisor's own clock is the time; a submission cannot influence it
+
+
+def with_times(result: ConfigResult, times: PairedTimes, floor_us: float | None, rules: RuleSet) -> ConfigResult:
+    """`result` with medians, quartile ranges, speedup and its interval."""
+    logs = stats.bootstrap_log_speedups([times], rules.score.bootstrap_samples, _seed(result.key))[0]
+    kernel_us = stats.median_us(times.kernel_us)
+    ratio = stats.speedup(times)
+    low, high = stats.interval(logs)
+    return replace(
+        result,
+        kernel_us=kernel_us,
+        eager_us=stats.median_us(times.eager_us),
+        compile_us=None if times.compile_us is None else stats.median_us(times.compile_us),
+        kernel_iqr_us=stats.iqr_us(times.kernel_us),
+        eager_iqr_us=stats.iqr_us(times.eager_us),
+        compile_iqr_us=None if times.compile_us is None else stats.iqr_us(times.compile_us),
+        speedup=ratio,
+        ci95=(min(low, ratio), max(high, ratio)),
+        roofline_fraction=None if floor_us is None else floor_us / kernel_us,
+    )
+
+
+def score(results: Sequence[ConfigResult], times: Mapping[str, PairedTimes], rules: RuleSet) -> Score:
+    """The score over `results`, all of which have times."""
+    logs = stats.bootstrap_log_speedups(
+        [times[item.key] for item in results], rules.score.bootstrap_samples, _seed(*(item.key for item in results))
+    )
+    low, high = stats.interval(np.mean(logs, axis=0))
+    speedup = geometric_mean([_known(item.speedup) for item in results])
+    worst = min(results, key=lambda item: _known(item.speedup))
+    compiled = [item.compile_us for item in results]
+    return Score(
+        speedup=speedup,
+        ci95=(min(low, speedup), max(high, speedup)),
+        vs_eager=geometric_mean([_known(item.eager_us) / _known(item.kernel_us) for item in results]),
+        vs_compile=None
+        if None in compiled
+        else geometric_mean([_known(item.compile_us) / _known(item.kernel_us) for item in results]),
+        worst_config=worst.key,
+        timing_trust=TIMING_TRUST,
+    )
+
+
+def half_width(value: Score) -> float:
+    """Half the interval, relative to the score."""
+    return (value.ci95[1] - value.ci95[0]) / 2 / value.speedup
+
+
+def gates(value: Score, results: Sequence[ConfigResult], rules: RuleSet, *, exact: bool) -> tuple[Flag, ...]:
+    """What is too good to be shown before somebody has looked at it."""
+    found = []
+    if value.speedup > rules.gates.max_speedup:
+        found.append(Flag("gate-speedup", f"more than {rules.gates.max_speedup:g}× over the stronger baseline"))
+    found += [
+        Flag("gate-roofline", f"{item.key}: faster than this machine can move the data or do the arithmetic")
+        for item in results
+        if item.roofline_fraction is not None and item.roofline_fraction > rules.gates.max_roofline_fraction
+    ]
+    if not exact and all(item.max_abs_error == 0 for item in results):
+        found.append(Flag("gate-exact", "an error of exactly zero where rounding is expected"))
+    return tuple(found)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def _known(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a configuration without times cannot be scored")
+    return value
+
+
+def _seed(*words: str) -> int:
+    """Fixed by the configurations, so that a report can be recomputed from its samples."""
+    return zlib.crc32("\0".join(words).encode())
