@@ -1,0 +1,164 @@
+"""The forms of the pages: a submission, the filter of the task list, a new account.
+
+Reading an upload is here: size before content, then the encoding, then the static check of the harness. What a form
+refuses it explains, and it keeps the text that was typed. Does NOT write: that is `services.submission_create`.
+"""
+
+import uuid
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.contrib.auth.forms import UserCreationForm
+from django.core.exceptions import ValidationError
+from django.core.files.uploadedfile import UploadedFile
+
+from .harness import LANGUAGES, Flag, RuleSet, Source, StaticCheck, TaskSpec, check_source
+from .selectors import TASK_ORDERS, TaskFilter
+from .states import Visibility
+from .templatetags.numbers import size
+
+LANGUAGE_TITLES = {"cpp": "C++ (torch extension)", "cuda": "CUDA (torch extension)", "triton": "Triton (Python)"}
+BYTE_ORDER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+def new_token() -> str:
+    """Makes a form that is sent twice one submission."""
+    return uuid.uuid4().hex
+
+
+class SubmissionForm(forms.Form):
+    """One source for one task. After `is_valid`, `source` is what to submit and `findings` the static remarks."""
+
+    text = forms.CharField(label="Source", required=False, strip=False, widget=forms.Textarea)
+    file = forms.FileField(label="Or upload a file", required=False, allow_empty_file=True)
+    language = forms.ChoiceField(choices=[(name, LANGUAGE_TITLES[name]) for name in LANGUAGES])
+    title = forms.CharField(label="Title", required=False, max_length=200)
+    visibility = forms.ChoiceField(label="Who can see it", choices=Visibility.choices, required=False)
+    client_token = forms.CharField(required=False, max_length=60, initial=new_token, widget=forms.HiddenInput)
+
+    def __init__(self, task: TaskSpec, rules: RuleSet, *args: Any, signed_in: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.task, self.rules = task, rules
+        self.source: Source | None = None
+        self.findings: tuple[Flag, ...] = ()
+        choices = Visibility.choices if signed_in else [c for c in Visibility.choices if c[0] != Visibility.PRIVATE]
+        self.fields["visibility"] = forms.ChoiceField(
+            label="Who can see it", choices=choices, required=False, initial=Visibility.PUBLIC
+        )
+        for name, field in self.fields.items():
+            field.widget.attrs["aria-describedby"] = f"{name}-help {name}-errors"
+
+    def clean_file(self) -> str | None:
+        """The text of the uploaded file; a file that is too large is refused by its size, unread."""
+        upload: UploadedFile[bytes] | None = self.cleaned_data.get("file")
+        if not upload:
+            return None
+        self._check_size(upload.size or 0, "file")
+        text = decoded(upload.read(), "file")
+        self.keep_text(text)
+        return text
+
+    def clean_text(self) -> str:
+        text = str(self.cleaned_data["text"]).replace("\r\n", "\n")
+        self._check_size(len(text.encode(errors="surrogatepass")), "source")
+        if "\0" in text:
+            raise ValidationError("The source contains a zero byte, so it is no text.")
+        return text
+
+    def clean_visibility(self) -> str:
+        return self.cleaned_data["visibility"] or Visibility.PUBLIC
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if self.errors:
+            return data
+        text = data["file"] if data.get("file") is not None else data["text"]
+        self.source = Source(text, data["language"])
+        self._check(self.source)
+        return data
+
+    def token(self) -> str:
+        """The same form with the same source is one submission; edited after a step back in the browser, another."""
+        given = self.cleaned_data["client_token"]
+        return f"{given}:{self.source.sha256[:32]}" if given and self.source else ""
+
+    def keep_text(self, text: str) -> None:
+        """The uploaded text moves into the editor, so that an error does not lose it: browsers drop the file."""
+        self.data = {**self.data, "text": text}
+
+    def _check(self, source: Source) -> None:
+        found: StaticCheck = check_source(source, self.task, self.rules)
+        self.findings = found.flags
+        if found.problem:
+            self.add_error("text", f"{found.problem[0].upper()}{found.problem[1:]}.")
+
+    def _check_size(self, size_bytes: int, what: str) -> None:
+        limit = self.rules.source.max_bytes
+        if size_bytes > limit:
+            raise ValidationError(f"The {what} has {size(size_bytes)}; the rules take at most {size(limit)}.")
+
+
+def decoded(content: bytes, what: str) -> str:
+    """The text of an upload. Raises ValidationError naming the first byte that cannot be read."""
+    if not content.strip():
+        raise ValidationError(f"The {what} is empty.")
+    mark = BYTE_ORDER_MARKS.get(content[:2])
+    if mark:
+        raise ValidationError(f"The {what} is written in {mark}; save it as UTF-8.")
+    if b"\0" in content:
+        place = content.index(b"\0")
+        raise ValidationError(f"The {what} is binary (byte {place + 1} is zero); upload the source text.")
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValidationError(
+            f"The {what} is not UTF-8: byte {error.start + 1} (0x{content[error.start]:02X}, line {line}) "
+            "cannot be read. Save it as UTF-8."
+        ) from error
+
+
+class TaskFilterForm(forms.Form):
+    """The filter of the task list, whose state is the URL; what it does not know it ignores."""
+
+    q = forms.CharField(label="Search", required=False, max_length=100, widget=forms.SearchInput)
+    family = forms.ChoiceField(required=False)
+    direction = forms.ChoiceField(
+        required=False, choices=[("", "Both directions"), ("forward", "Forward"), ("backward", "Backward")]
+    )
+    state = forms.ChoiceField(
+        required=False,
+        choices=[
+            ("", "Any"),
+            ("open", "No verified entry yet"),
+            ("slower", "Best entry not faster than PyTorch"),
+            ("faster", "Best entry faster than PyTorch"),
+        ],
+    )
+    sort = forms.ChoiceField(required=False, choices=[(key, key) for key in TASK_ORDERS])
+
+    def __init__(self, *args: Any, families: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["family"] = forms.ChoiceField(
+            required=False, choices=[("", "All families"), *((name, name) for name in families)]
+        )
+
+    def chosen(self) -> TaskFilter:
+        self.is_valid()
+        data = self.cleaned_data
+        return TaskFilter(
+            words=data.get("q", ""),
+            family=data.get("family", ""),
+            direction=data.get("direction", ""),
+            state=data.get("state", ""),
+            sort=data.get("sort") or "name",
+        )
+
+
+class SignUpForm(UserCreationForm[Any]):
+    """A name and a password; no address is asked for, so a lost password cannot be sent anywhere."""
+
+    class Meta:
+        model = get_user_model()
+        fields = ("username",)

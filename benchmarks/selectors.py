@@ -1,0 +1,396 @@
+"""What the pages read: each function answers one page or one part of it, with a fixed number of queries.
+
+`evaluation_for` is the only door to a single evaluation; lists show only what their reader may see in a list.
+Does NOT write anything and does NOT format: units and words are the templates' and their tags'.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, F, Max, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+
+from .models import (
+    BaselineResult,
+    ConfigResult,
+    DeviceKind,
+    Evaluation,
+    RuleSet,
+    SiteSwitch,
+    Standing,
+    Submission,
+    Task,
+    TaskVersion,
+    Worker,
+)
+from .querysets import User
+from .states import RUNNING, State, Switch, TaskVersionStatus, WorkerRole
+
+PAGE_ROWS = 50
+DEFAULT_DEVICE = "cpu"
+
+
+def active_ruleset() -> RuleSet | None:
+    """The rule set new evaluations are judged under; None before the first start has loaded it."""
+    return RuleSet.objects.filter(name=settings.KBENCH_RULESET).first()
+
+
+# --- tasks ---------------------------------------------------------------------------------------------------------
+
+TASK_ORDERS = {
+    "name": ("op", "-direction"),
+    "-name": ("-op", "direction"),
+    "family": ("family", "op", "-direction"),
+    "-family": ("-family", "op", "-direction"),
+    "entries": ("entries", "op", "-direction"),
+    "-entries": ("-entries", "op", "-direction"),
+    "best": (F("best_score").asc(nulls_first=True), "op", "-direction"),
+    "-best": (F("best_score").desc(nulls_last=True), "op", "-direction"),
+}
+
+
+@dataclass(frozen=True)
+class TaskFilter:
+    """What the task list is narrowed to; empty means everything."""
+
+    words: str = ""
+    family: str = ""
+    direction: str = ""
+    state: str = ""
+    sort: str = "name"
+
+
+def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
+    """Tasks with `entries`, `best_score` and `best` (the standing that leads on the CPU board, or None)."""
+    standings = _visible_standings().filter(task_version__task=OuterRef("pk")).order_by()
+    leader = standings.order_by("rank", "verified_at", "pk")
+    counted = standings.values("task_version__task").annotate(n=Count("pk")).values("n")
+    tasks = Task.objects.listed().annotate(
+        entries=Coalesce(Subquery(counted), 0),
+        best_score=Subquery(leader.values("score")[:1]),
+        best_pk=Subquery(leader.values("pk")[:1]),
+    )
+    rows = Paginator(_narrowed(tasks, chosen).order_by(*TASK_ORDERS[chosen.sort]), PAGE_ROWS).get_page(page)
+    found = Standing.objects.with_context().in_bulk([task.best_pk for task in rows if task.best_pk])
+    for task in rows:
+        task.best = found.get(task.best_pk)
+    return rows
+
+
+def _narrowed(tasks: QuerySet[Any], chosen: TaskFilter) -> QuerySet[Any]:
+    for word in chosen.words.split():
+        tasks = tasks.filter(
+            Q(op__icontains=word)
+            | Q(title__icontains=word)
+            | Q(summary__icontains=word)
+            | Q(suite__slug__icontains=word)
+        )
+    exact = {"family": chosen.family, "direction": chosen.direction}
+    tasks = tasks.filter(**{name: value for name, value in exact.items() if value})
+    states = {"open": Q(entries=0), "slower": Q(best_score__lte=1.0), "faster": Q(best_score__gt=1.0)}
+    return tasks.filter(states[chosen.state]) if chosen.state else tasks
+
+
+def task_families() -> list[str]:
+    return list(Task.objects.listed().order_by("family").values_list("family", flat=True).distinct())
+
+
+def active_version(suite: str, op: str, direction: str) -> TaskVersion:
+    """The version of a task that is judged now, or 404."""
+    return get_object_or_404(
+        TaskVersion.objects.select_related("task__suite"),
+        task__suite__slug=suite,
+        task__op=op,
+        task__direction=direction,
+        status=TaskVersionStatus.ACTIVE,
+    )
+
+
+def version_numbered(suite: str, op: str, direction: str, number: str) -> TaskVersion:
+    """An older version of a task by its number, for its old board; the active one where no number is given."""
+    if not number.isdecimal():
+        return active_version(suite, op, direction)
+    return get_object_or_404(
+        TaskVersion.objects.select_related("task__suite"),
+        task__suite__slug=suite,
+        task__op=op,
+        task__direction=direction,
+        number=int(number[:9]),
+    )
+
+
+def device_kinds() -> list[DeviceKind]:
+    return list(DeviceKind.objects.all())
+
+
+def task_versions(task: Task) -> QuerySet[TaskVersion]:
+    return task.versions.defer("definition", "reference_source")
+
+
+def baselines_by_config(version: TaskVersion) -> dict[tuple[str, str, str], BaselineResult]:
+    """Baseline times by (device kind, group, key)."""
+    rows = version.baselines.select_related("device_kind")
+    return {(row.device_kind.slug, row.group, row.key): row for row in rows}
+
+
+def top_entries(version: TaskVersion, limit: int = 5) -> list[Standing]:
+    ordered = _visible_standings().filter(task_version=version).order_by("rank", "verified_at", "pk")
+    return list(ordered.with_context()[:limit])
+
+
+def _visible_standings(device: str = DEFAULT_DEVICE) -> Any:
+    """Ranked public standings of active task versions under the active rule set."""
+    return (
+        Standing.objects.ranked()
+        .listable()
+        .filter(
+            ruleset__name=settings.KBENCH_RULESET,
+            device_kind__slug=device,
+            task_version__status=TaskVersionStatus.ACTIVE,
+        )
+    )
+
+
+# --- evaluations ---------------------------------------------------------------------------------------------------
+
+
+def evaluation_for(user: User, code: uuid.UUID) -> Evaluation:
+    """The only door to one evaluation. Private ones exist for their owner alone: everybody else gets a 404."""
+    rows = Evaluation.objects.readable_by(user).select_related(
+        "submission__owner",
+        "submission__method",
+        "submission__blob",
+        "task_version__task__suite",
+        "device_kind",
+        "ruleset",
+        "worker",
+    )
+    evaluation: Evaluation | None = rows.defer("error_internal").filter(code=code).first()
+    if evaluation is None:
+        raise Http404("There is no such evaluation, or it is private.")
+    return evaluation
+
+
+def standing_of(evaluation: Evaluation) -> Standing | None:
+    return evaluation.standings.first()
+
+
+def evaluation_history(evaluation: Evaluation) -> QuerySet[Evaluation]:
+    """Every judging of the same submission, newest first."""
+    return Evaluation.objects.with_context().filter(submission=evaluation.submission_id).order_by("-queued", "-pk")
+
+
+def own_evaluations(user: User, codes: Sequence[str], page: int | str = 1) -> Page[Any]:
+    """What the account made; for a visitor without one, what this browser made (`codes` from the session)."""
+    rows = Evaluation.objects.with_context().order_by("-queued", "-pk")
+    mine = rows.filter(submission__owner=user) if user.is_authenticated else rows.filter(code__in=codes)
+    return Paginator(mine, PAGE_ROWS).get_page(page)
+
+
+def recent_submissions(user: User, since: timedelta) -> int:
+    """How many submissions the account made lately, for the rate limit."""
+    return Submission.objects.filter(owner=user.pk, created__gte=timezone.now() - since).count()
+
+
+# --- leaderboards --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BoardKey:
+    """Which leaderboard: one task version on one device kind under one rule set."""
+
+    version: TaskVersion
+    device: DeviceKind
+    ruleset: RuleSet
+
+
+def board_key(version: TaskVersion, device: str, ruleset: str = "") -> BoardKey:
+    return BoardKey(
+        version,
+        get_object_or_404(DeviceKind, slug=device),
+        get_object_or_404(RuleSet, name=ruleset or settings.KBENCH_RULESET),
+    )
+
+
+def board_rows(key: BoardKey, page: int | str = 1) -> Page[Any]:
+    """Ranked standings with `ties` (entries that share the rank), `worst_speedup` and roofline range."""
+    ordered = _board(key).ranked().with_context().order_by("rank", "verified_at", "pk")
+    rows = Paginator(ordered, PAGE_ROWS).get_page(page)
+    _attach_group_sizes(key, list(rows))
+    _attach_config_figures(list(rows))
+    return rows
+
+
+def board_under_review(key: BoardKey) -> list[Standing]:
+    return list(_board(key).filter(under_review=True).with_context().order_by("-verified_at")[:PAGE_ROWS])
+
+
+def board_baselines(key: BoardKey) -> list[BaselineResult]:
+    """Of the configurations that count for the score."""
+    rows = BaselineResult.objects.filter(task_version=key.version, device_kind=key.device)
+    return list(rows.exclude(group="hidden"))
+
+
+def _board(key: BoardKey) -> Any:
+    return Standing.objects.board(key.ruleset, key.version, key.device).listable()
+
+
+def _attach_group_sizes(key: BoardKey, rows: list[Any]) -> None:
+    ranks = {row.rank for row in rows}
+    sizes = _board(key).ranked().filter(rank__in=ranks).order_by().values_list("rank").annotate(n=Count("pk"))
+    size_of = dict(sizes)
+    for row in rows:
+        row.ties = size_of[row.rank]
+
+
+def _attach_config_figures(rows: list[Any]) -> None:
+    figures = (
+        ConfigResult.objects.filter(evaluation__in=[row.evaluation_id for row in rows])
+        .order_by()
+        .values("evaluation")
+        .annotate(worst=Min("speedup"), floor=Min("roofline_fraction"), roof=Max("roofline_fraction"))
+    )
+    by_evaluation = {item["evaluation"]: item for item in figures}
+    for row in rows:
+        row.figures = by_evaluation.get(row.evaluation_id, {})
+
+
+@dataclass(frozen=True)
+class BoardSummary:
+    """One line of the list of leaderboards."""
+
+    version: TaskVersion
+    device: DeviceKind
+    entries: int
+    leader: Standing | None
+
+
+def board_summaries() -> list[BoardSummary]:
+    """A board per listed task and device kind for which the task has configurations."""
+    versions = (
+        TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True)
+        .select_related("task__suite")
+        .defer("reference_source")
+        .order_by("task__op", "-task__direction")
+    )
+    devices = device_kinds()
+    counts, leaders = _board_leaders()
+    return [
+        BoardSummary(version, device, counts.get((version.pk, device.pk), 0), leaders.get((version.pk, device.pk)))
+        for version in versions
+        for device in devices
+        if device.device_class in version.definition["devices"]
+    ]
+
+
+def _board_leaders() -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], Standing]]:
+    shown = Standing.objects.ranked().listable().filter(ruleset__name=settings.KBENCH_RULESET).order_by()
+    boards = shown.values("task_version", "device_kind").annotate(n=Count("pk"))
+    counts = {(item["task_version"], item["device_kind"]): item["n"] for item in boards}
+    same_board = shown.filter(task_version=OuterRef("task_version"), device_kind=OuterRef("device_kind"))
+    first = same_board.order_by("rank", "verified_at", "pk").values("pk")[:1]
+    firsts = shown.values("task_version", "device_kind").distinct().annotate(first=Subquery(first))
+    rows = Standing.objects.with_context().filter(pk__in=[item["first"] for item in firsts])
+    return counts, {(row.task_version_id, row.device_kind_id): row for row in rows}
+
+
+def ruleset_named(name: str) -> RuleSet:
+    return get_object_or_404(RuleSet, name=name)
+
+
+# --- the site as a whole -------------------------------------------------------------------------------------------
+
+
+def newest_verified(limit: int = 8) -> list[Standing]:
+    rows = Standing.objects.ranked().listable().with_context()
+    return list(rows.select_related("task_version__task__suite", "device_kind").order_by("-verified_at")[:limit])
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A banner on every page. `level` is warn or bad."""
+
+    level: str
+    text: str
+
+
+def site_notices() -> list[Notice]:
+    """What everybody should know before trusting or trying: pauses, weak isolation, a message of staff."""
+    switches = {switch.key: switch for switch in SiteSwitch.objects.all()}
+    notices = []
+    banner = switches.get(Switch.BANNER)
+    if banner and banner.on and banner.message:
+        notices.append(Notice("warn", banner.message))
+    for key, text in ((Switch.SUBMISSIONS, "New submissions are paused"), (Switch.JUDGING, "Judging is paused")):
+        if key in switches and not switches[key].on:
+            notices.append(Notice("warn", f"{text}: {switches[key].message or 'no reason was given.'}"))
+    return notices + _isolation_notices()
+
+
+def _isolation_notices() -> list[Notice]:
+    weak = alive_workers().filter(role=WorkerRole.JUDGE, isolation_strong=False)
+    texts = weak.values_list("isolation_text", flat=True).distinct()
+    return [Notice("bad", f"Weak isolation on a judging worker: {text}") for text in texts]
+
+
+def submissions_paused() -> str | None:
+    """Why nothing is taken now, or None."""
+    switch = SiteSwitch.objects.filter(key=Switch.SUBMISSIONS, on=False).first()
+    return (switch.message or "no reason was given") if switch else None
+
+
+def alive_workers() -> Any:
+    return Worker.objects.alive(timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S))
+
+
+@dataclass(frozen=True)
+class QueueLine:
+    """The queue of one device kind."""
+
+    device: DeviceKind
+    queued: int
+    running: int
+    workers: int
+
+
+def queue_lines() -> list[QueueLine]:
+    unfinished = Evaluation.objects.filter(state__in=(State.QUEUED, *RUNNING)).order_by().values("device_kind")
+    counts = unfinished.annotate(
+        queued=Count("pk", filter=Q(state=State.QUEUED)), running=Count("pk", filter=~Q(state=State.QUEUED))
+    )
+    open_rows = {item["device_kind"]: item for item in counts}
+    workers = dict(
+        alive_workers().filter(role=WorkerRole.JUDGE).order_by().values_list("device_kind").annotate(n=Count("pk"))
+    )
+    return [_queue_line(device, open_rows.get(device.pk, {}), workers) for device in DeviceKind.objects.all()]
+
+
+def _queue_line(device: DeviceKind, counts: dict[str, int], workers: dict[int, int]) -> QueueLine:
+    return QueueLine(device, counts.get("queued", 0), counts.get("running", 0), workers.get(device.pk, 0))
+
+
+def at_work(user: User, limit: int = 20) -> list[Evaluation]:
+    """What is being judged now, as far as the reader may list it."""
+    return list(Evaluation.objects.running().listable_for(user).with_context().order_by("claimed")[:limit])
+
+
+def next_in_queue(user: User, limit: int = 20) -> list[Evaluation]:
+    return list(Evaluation.objects.queued().in_queue_order().listable_for(user).with_context()[:limit])
+
+
+def workers() -> QuerySet[Worker]:
+    return Worker.objects.select_related("device_kind", "current_evaluation").order_by("role", "name")
+
+
+def verdicts_since(age: timedelta) -> list[tuple[str, int]]:
+    """How the evaluations of the last while ended, most frequent first."""
+    recent = Evaluation.objects.filter(state=State.DONE, finished__gte=timezone.now() - age).order_by()
+    return list(recent.values_list("verdict").annotate(n=Count("pk")).order_by("-n"))

@@ -1,0 +1,101 @@
+"""The parts that many pages share: navigation, banners, verdict badges, headers of sortable columns.
+
+Does NOT format numbers (`numbers`), code (`code`) or intervals (`whiskers`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django import template
+from django.urls import reverse
+
+from benchmarks import selectors
+from benchmarks.harness import Verdict
+from benchmarks.models import Evaluation
+from benchmarks.states import State
+
+register = template.Library()
+
+NAVIGATION = {"tasks": "Tasks", "leaderboards": "Leaderboards", "rules": "Rules", "status": "Status"}
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A word and an icon; the colour only repeats what they say."""
+
+    text: str
+    level: str
+    icon: str
+
+
+VERDICT_BADGES = {
+    Verdict.PASS: Badge("Accepted", "good", "check"),
+    Verdict.COMPILE_ERROR: Badge("Does not compile", "bad", "cross"),
+    Verdict.REJECTED: Badge("Rejected", "bad", "cross"),
+    Verdict.INCORRECT_SHAPE: Badge("Wrong shape", "bad", "cross"),
+    Verdict.INCORRECT_DTYPE: Badge("Wrong dtype", "bad", "cross"),
+    Verdict.INCORRECT_VALUE: Badge("Wrong values", "bad", "cross"),
+    Verdict.NONDETERMINISTIC: Badge("Not deterministic", "bad", "cross"),
+    Verdict.RUNTIME_ERROR: Badge("Runtime error", "bad", "cross"),
+    Verdict.OUT_OF_MEMORY: Badge("Out of memory", "bad", "cross"),
+    Verdict.TIMEOUT: Badge("Timed out", "bad", "clock"),
+    Verdict.TAMPERING: Badge("Tampering", "bad", "shield"),
+    Verdict.NOISY: Badge("Too noisy to measure", "warn", "wave"),
+    Verdict.INTERNAL_ERROR: Badge("Our own error", "warn", "gear"),
+}
+STATE_BADGES = {
+    State.QUEUED: Badge("Queued", "live", "clock"),
+    State.CANCELLED: Badge("Cancelled", "", "pause"),
+    State.EXPIRED: Badge("Expired", "warn", "clock"),
+}
+
+
+@register.inclusion_tag("_badge.html")
+def outcome(evaluation: Evaluation) -> dict[str, Badge]:
+    """How it ended, or where it is."""
+    if evaluation.verdict:
+        return {"badge": VERDICT_BADGES[Verdict(evaluation.verdict)]}
+    state = State(evaluation.state)
+    return {"badge": STATE_BADGES.get(state, Badge(state.label, "live", "play"))}
+
+
+@register.inclusion_tag("_badge.html")
+def verdict_badge(verdict: str) -> dict[str, Badge]:
+    return {"badge": VERDICT_BADGES[Verdict(verdict)]}
+
+
+@register.inclusion_tag("_navigation.html", takes_context=True)
+def navigation(context: template.Context) -> dict[str, Any]:
+    path = context["request"].path if "request" in context else ""
+    links = [(reverse(name), title) for name, title in NAVIGATION.items()]
+    return {"links": [(url, title, path.startswith(url)) for url, title in links]}
+
+
+@register.inclusion_tag("_banners.html")
+def site_banners() -> dict[str, Any]:
+    return {"notices": selectors.site_notices()}
+
+
+@register.inclusion_tag("_sort_header.html", takes_context=True)
+def sort_header(context: template.Context, key: str, title: str, css: str = "") -> dict[str, Any]:
+    """The header of a column that the URL parameter `sort` orders; following it again turns the order round."""
+    now = context["sort"]
+    query = context["request"].GET.copy()
+    query.pop("page", None)
+    query["sort"] = f"-{key}" if now == key else key
+    order = {key: "ascending", f"-{key}": "descending"}.get(now, "")
+    return {"title": title, "url": f"?{query.urlencode()}", "order": order, "css": css}
+
+
+@register.filter
+def lookup(mapping: Any, key: Any) -> Any:
+    return mapping.get(key)
+
+
+@register.filter
+def holder(evaluation: Evaluation) -> str:
+    """Whose it is, in words."""
+    submission = evaluation.submission
+    if submission.owner:
+        return str(submission.owner.get_username())
+    return "kbench" if submission.origin == "example" else "anonymous"

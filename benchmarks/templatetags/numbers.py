@@ -1,0 +1,107 @@
+"""How numbers and times are written on pages, always with their unit.
+
+An absent number is "not measured", never 0 or a dash that could be read as one. Not covered: deciding which number
+a page shows, which is the business of the selectors.
+"""
+
+import math
+from datetime import datetime
+
+from django import template
+from django.template.defaultfilters import floatformat
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+
+register = template.Library()
+
+ABSENT = "not measured"
+
+
+@register.filter
+def us(value: float | str | None) -> str:
+    """Microseconds with three digits, in the unit that keeps them readable."""
+    number = _number(value)
+    if number is None:
+        return ABSENT
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if number >= size:
+            return f"{_digits(number / size)} {unit}"
+    return f"{_digits(number)} µs"
+
+
+@register.filter
+def times(value: float | str | None) -> str:
+    number = _number(value)
+    return ABSENT if number is None else f"{number:.2f}×"
+
+
+@register.filter
+def error(value: float | str | None) -> str:
+    """A deviation from the reference; reports write infinite ones as text."""
+    if value is None:
+        return ABSENT
+    number = float(value)
+    if math.isnan(number):
+        return "not a number"
+    return "infinite" if math.isinf(number) else f"{number:.1e}" if number else "0"
+
+
+@register.filter
+def percent(value: float | str | None) -> str:
+    number = _number(value)
+    return ABSENT if number is None else f"{100 * number:.0f} %"
+
+
+@register.filter
+def seconds(value: float | str | None) -> str:
+    number = _number(value)
+    if number is None:
+        return ABSENT
+    if number >= 90:
+        return f"{number / 60:.1f} min"
+    return f"{number:.1f} s" if number >= 0.1 else f"{1000 * number:.0f} ms"
+
+
+@register.filter
+def size(value: float | str | None) -> str:
+    return _scaled(value, 1024, ("bytes", "KiB", "MiB", "GiB"))
+
+
+@register.filter
+def flops(value: float | str | None) -> str:
+    return _scaled(value, 1000, ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"))
+
+
+@register.filter
+def ago(moment: datetime | None) -> SafeString | str:
+    """How long ago, with the exact moment in the title."""
+    if moment is None:
+        return "not yet"
+    age = timezone.now() - moment
+    text = "just now" if age.total_seconds() < 60 else f"{timesince(moment).split(', ')[0]} ago"
+    iso = moment.isoformat(timespec="seconds")
+    return format_html('<time datetime="{}" title="{}">{}</time>', iso, iso, text)
+
+
+def _number(value: float | str | None) -> float | None:
+    """Reports write what is not finite as text; no such thing is ever a measured time."""
+    if value is None or value == "":
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _digits(number: float) -> str:
+    return floatformat(number, 0 if number >= 100 else 1 if number >= 10 else 2)
+
+
+def _scaled(value: float | str | None, step: int, units: tuple[str, ...]) -> str:
+    number = _number(value)
+    if number is None:
+        return ABSENT
+    place = 0
+    while number >= step and place < len(units) - 1:
+        number, place = number / step, place + 1
+    return f"{number:.0f} {units[place]}" if number >= 100 or place == 0 else f"{number:.1f} {units[place]}"
