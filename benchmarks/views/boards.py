@@ -1,0 +1,67 @@
+"""The lines of a leaderboard: entries as ranked, with the two baselines at the place of their own times.
+
+A baseline's ratio is computed from the medians kept per configuration; it has no interval, and the page says so.
+Does NOT rank: ranks are stored with the standings.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.paginator import Page
+
+from benchmarks import selectors
+from benchmarks.models import BaselineResult, Standing
+from benchmarks.ranking import baseline_scores
+from benchmarks.templatetags.whiskers import Axis
+
+EAGER = "PyTorch eager"
+COMPILED = "torch.compile"
+
+
+@dataclass(frozen=True)
+class BaselineLine:
+    """One baseline against the stronger one of each configuration: 1× where it is the stronger one everywhere."""
+
+    title: str
+    score: float
+    configs: int
+
+
+@dataclass(frozen=True)
+class Board:
+    rows: Page[Any]
+    lines: list[Standing | BaselineLine]
+    axis: Axis
+    under_review: list[Standing]
+    unmeasured: list[str]  # titles of baselines that no judging has timed yet
+
+
+def board_page(key: selectors.BoardKey, page: int | str) -> Board:
+    rows = selectors.board_rows(key, page)
+    measured = baseline_lines(selectors.board_baselines(key))
+    bounds = [value for row in rows for value in (row.score_lo, row.score_hi)]
+    return Board(
+        rows=rows,
+        lines=in_line(list(rows), measured),
+        axis=Axis.over([*bounds, *(line.score for line in measured)]),
+        under_review=selectors.board_under_review(key),
+        unmeasured=[title for title in (EAGER, COMPILED) if title not in {line.title for line in measured}],
+    )
+
+
+def baseline_lines(results: Sequence[BaselineResult]) -> list[BaselineLine]:
+    """The baselines that have been timed on every configuration, the faster one first."""
+    scores = baseline_scores([(result.eager_us, result.compile_us) for result in results])
+    found = {EAGER: scores.eager, COMPILED: scores.compiled}
+    lines = [BaselineLine(title, score, len(results)) for title, score in found.items() if score]
+    return sorted(lines, key=lambda line: -line.score)
+
+
+def in_line(rows: Sequence[Standing], baselines: Sequence[BaselineLine]) -> list[Standing | BaselineLine]:
+    """Each baseline below the last entry that is at least as fast; every page of a long board shows both."""
+    lines: list[Standing | BaselineLine] = list(rows)
+    for line in baselines:
+        faster = [place for place, other in enumerate(lines, 1) if other.score >= line.score]
+        lines.insert(max(faster, default=0), line)
+    return lines

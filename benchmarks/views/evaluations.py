@@ -1,0 +1,78 @@
+"""One evaluation: live while it runs, permanent afterwards, at the same address.
+
+The page and its live part render the same template, so a swap never shows anything a reload would not. Does NOT
+judge access by itself: `selectors.evaluation_for` does.
+"""
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from benchmarks import selectors, services
+from benchmarks.models import Evaluation
+from benchmarks.templatetags.whiskers import Axis
+from benchmarks.waiting import waiting_text
+
+from .sessions import may_cancel
+from .timeline import timeline
+
+SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py"}
+
+
+def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    evaluation = selectors.evaluation_for(request.user, code)
+    context = {"history": selectors.evaluation_history(evaluation), **_live_part(request, evaluation)}
+    return render(request, "evaluations/detail.html", context)
+
+
+def evaluation_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    evaluation = selectors.evaluation_for(request.user, code)
+    return render(request, "evaluations/_live.html", _live_part(request, evaluation))
+
+
+@require_POST
+def evaluation_stop(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    evaluation = selectors.evaluation_for(request.user, code)
+    if not may_cancel(request, evaluation):
+        messages.error(request, "Only who submitted it can cancel an evaluation.")
+    elif not services.evaluation_cancel(evaluation, "Cancelled by who submitted it."):
+        messages.warning(request, "The evaluation had ended before it could be cancelled.")
+    return redirect(evaluation)
+
+
+def evaluation_report(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    evaluation = selectors.evaluation_for(request.user, code)
+    response = JsonResponse(evaluation.report or {}, json_dumps_params={"indent": 2})
+    response["Content-Disposition"] = f'attachment; filename="kbench-{evaluation.code}.json"'
+    return response
+
+
+def evaluation_source(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    """The bytes as submitted; an attachment, so that no browser runs them."""
+    submission = selectors.evaluation_for(request.user, code).submission
+    response = HttpResponse(submission.blob.text, content_type="text/plain; charset=utf-8")
+    name = f"kernel-{submission.blob.sha256[:12]}.{SUFFIXES.get(submission.language, 'txt')}"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
+    stages = list(evaluation.stages.all())
+    configs = list(evaluation.configs.all())
+    waiting = waiting_text(evaluation)
+    bounds = [value for row in configs for value in (row.speedup_lo, row.speedup_hi)]
+    return {
+        "evaluation": evaluation,
+        "task": evaluation.task_version.task,
+        "stages": timeline(evaluation, stages, waiting),
+        "logs": [stage for stage in stages if stage.log_tail],
+        "configs": configs,
+        "axis": Axis.over([*bounds, evaluation.score_lo, evaluation.score_hi]),
+        "report": evaluation.report or {},
+        "standing": selectors.standing_of(evaluation),
+        "cancellable": not evaluation.is_finished and may_cancel(request, evaluation),
+    }
