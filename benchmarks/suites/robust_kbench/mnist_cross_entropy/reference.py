@@ -12,6 +12,9 @@ def forward(predictions: Tensor, targets: Tensor) -> Tensor:
 
 def backward(grad_output: Tensor, predictions: Tensor, targets: Tensor) -> Tensor:
     """grad_output is a scalar -> gradient of predictions: (softmax - one hot) * grad_output / batch."""
-    scale = grad_output / predictions.shape[0]
-    grad = torch.softmax(predictions, 1) * scale
-    return grad.scatter_add(1, targets.unsqueeze(1), -scale.expand(predictions.shape[0], 1))
+    batch_size = predictions.shape[0]
+    log_softmax = torch.log_softmax(predictions, 1)
+    share = (-grad_output / batch_size).expand(batch_size, 1)
+    grad_log_softmax = torch.zeros_like(predictions).scatter_(1, targets.unsqueeze(1), share)
+    grad: Tensor = torch.ops.aten._log_softmax_backward_data(grad_log_softmax, log_softmax, 1, predictions.dtype)
+    return grad
