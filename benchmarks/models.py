@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.urls import reverse
 
-from .harness.report import VERDICT_TEXTS, Verdict, VerdictText
+from .harness import VERDICT_TEXTS, Verdict, VerdictText
 from .querysets import EvaluationQuerySet, EventQuerySet, StandingQuerySet, TaskQuerySet, WorkerQuerySet
 from .states import (
     FINISHED,

@@ -60,9 +60,11 @@ def prove(worker: Worker) -> str | None:
         _record_isolation(worker, isolation)
         if settings.KBENCH_PUBLIC and not isolation.strong:
             return f"A public site needs strong isolation; this machine gives {isolation.name}: {isolation.text}"
-        return site_judge().self_test() if worker.role == WorkerRole.JUDGE else None
+        if worker.role == WorkerRole.JUDGE:
+            site_judge().self_test()
     except HarnessError as error:
-        return f"The self-test failed: {error}"
+        return str(error)
+    return None
 
 
 def _record_isolation(worker: Worker, isolation: Isolation) -> None:

@@ -4,8 +4,10 @@ A malformed value stops the start with the name of the variable. `docs/settings.
 keeps it complete. Does NOT cover Django's own settings, which follow from these in `settings.py`.
 """
 
+import hashlib
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+SOCKET_PATH_MAX_BYTES = 100
 Reader = Callable[[str], Any]
 
 
@@ -180,4 +183,13 @@ def database(env: Environment) -> dict[str, Any]:
 def redis_url(env: Environment) -> str:
     """The given server, or the socket on which `manage.py up` runs its own."""
     given: str | None = env["REDIS_URL"]
-    return given or f"unix://{env.data_dir / 'redis.sock'}"
+    return given or f"unix://{redis_socket(env)}"
+
+
+def redis_socket(env: Environment) -> Path:
+    """In the data folder, unless its path is longer than the kernel takes for a socket."""
+    path = env.data_dir / "redis.sock"
+    if len(os.fsencode(path)) <= SOCKET_PATH_MAX_BYTES:
+        return path
+    name = hashlib.sha256(os.fsencode(env.data_dir)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"kbench-{os.getuid()}-{name}" / "redis.sock"

@@ -1,0 +1,72 @@
+"""What staff may see and turn: switches, methods, evaluations to judge again. Scores cannot be edited anywhere.
+
+Does NOT offer deletion of submissions or evaluations: a board must stay explainable.
+"""
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from . import services
+from .models import Evaluation, Event, Method, SiteSwitch, Standing, Submission, Task, Worker
+from .states import EvaluationReason, Priority
+
+
+@admin.register(SiteSwitch)
+class SiteSwitchAdmin(admin.ModelAdmin[SiteSwitch]):
+    list_display = ("key", "on", "message", "changed")
+
+
+@admin.register(Method)
+class MethodAdmin(admin.ModelAdmin[Method]):
+    list_display = ("slug", "title", "kind", "owner")
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Rows that only the machinery writes."""
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+
+@admin.register(Evaluation)
+class EvaluationAdmin(ReadOnlyAdmin):
+    list_display = ("code", "submission", "device_kind", "state", "verdict", "score", "attempt", "queued")
+    list_filter = ("state", "verdict", "device_kind", "reason")
+    list_select_related = ("submission", "device_kind")
+    search_fields = ("code", "submission__blob__sha256")
+    actions = ("judge_again", "audit")
+
+    @admin.action(description="Judge again (samples of the same code are pooled)", permissions=["view"])
+    def judge_again(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> None:
+        self._queue(request, queryset, EvaluationReason.REJUDGE, Priority.REJUDGE)
+
+    @admin.action(
+        description="Audit: judge again; if it passes, the entry is no longer under review", permissions=["view"]
+    )
+    def audit(self, request: HttpRequest, queryset: QuerySet[Evaluation]) -> None:
+        self._queue(request, queryset, EvaluationReason.AUDIT, Priority.PERSON)
+
+    def _queue(
+        self, request: HttpRequest, queryset: QuerySet[Evaluation], reason: EvaluationReason, priority: Priority
+    ) -> None:
+        chosen = queryset.select_related("submission__task_version", "device_kind", "ruleset")
+        for evaluation in chosen:
+            services.evaluation_create(
+                evaluation.submission,
+                device_kind=evaluation.device_kind,
+                ruleset=evaluation.ruleset,
+                reason=reason,
+                priority=priority,
+                supersedes=evaluation,
+            )
+        self.message_user(request, f"{len(chosen)} queued.", messages.SUCCESS)
+
+
+admin.site.register([Event, Standing, Submission, Task, Worker], ReadOnlyAdmin)

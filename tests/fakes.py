@@ -1,0 +1,109 @@
+"""A judge that does what the source asks for, so that tests drive the real worker path without a compiler.
+
+Lines of the source such as `// verdict: INCORRECT_VALUE`, `// speedup: 2.5`, `// seconds: 3`, `// gate: too fast`,
+`// raises` or `// counts: FILE` steer it. Does NOT measure anything.
+"""
+
+import re
+import time
+from pathlib import Path
+
+from benchmarks.harness import (
+    Build,
+    Cancelled,
+    ConfigResult,
+    Flag,
+    Isolation,
+    Report,
+    Score,
+    StageResult,
+    Step,
+    SupervisorError,
+    Verdict,
+)
+
+
+def wish(text, name, default=""):
+    found = re.search(rf"^// {name}: *(.*)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else default
+
+
+def report_for(source, task, *, verdict="PASS", speedup=2.0, half_width=0.02, gate=""):
+    """A report as the harness would write it for a source that does what `verdict` says."""
+    passed = verdict == "PASS"
+    ci95 = (speedup * (1 - half_width), speedup * (1 + half_width))
+    shown = [config for config in task.configs_for("cpu") if not config.hidden]
+    configs = tuple(
+        ConfigResult(
+            key=config.key,
+            group=config.group,
+            correct=passed,
+            kernel_us=100.0 / speedup if passed else None,
+            eager_us=100.0 if passed else None,
+            compile_us=120.0 if passed else None,
+            speedup=speedup if passed else None,
+            ci95=ci95 if passed else None,
+            max_abs_error=1e-6,
+            calls=10,
+            checked_calls=10,
+        )
+        for config in shown
+    )
+    score = Score(speedup, ci95, speedup, speedup * 1.2, shown[0].key, "the supervisor's own clock") if passed else None
+    return Report(
+        task=task.name,
+        suite=task.suite,
+        language=source.language,
+        device_kind="cpu",
+        ruleset="rk-1",
+        verdict=Verdict(verdict),
+        reason=f"A fake judge was asked for {verdict}.",
+        source_sha256=source.sha256,
+        score=score,
+        configs=configs if verdict != "COMPILE_ERROR" else (),
+        stages=(StageResult("compile", 1.0, 0), StageResult("verify", 2.0, 0), StageResult("time", 3.0, 0)),
+        gates=(Flag("gate", gate),) if gate else (),
+        isolation="fake",
+        environment={"machine": "fake"},
+    )
+
+
+class FakeJudge:
+    def compile(self, source, task, rules, *, on_step, cancelled):
+        on_step(Step("compile", "started"))
+        self._work(float(wish(source.text, "compile seconds", "0")), cancelled)
+        on_step(Step("compile", "finished"))
+        failed = wish(source.text, "verdict") == "COMPILE_ERROR"
+        return Build(None if failed else Path("fake.so"), "the log", 0.1, False, 1 if failed else 0)
+
+    def judge(self, source, task, rules, *, device, on_step, cancelled):
+        text = source.text
+        if wish(text, "counts"):
+            with Path(wish(text, "counts")).open("a") as file:
+                file.write("judged\n")
+        for number, stage in enumerate(("compile", "verify", "time"), 1):
+            on_step(Step(stage, "started", 0, 3))
+            on_step(Step(stage, "progress", number, 3, f"configuration {number}"))
+            self._work(float(wish(text, "seconds", "0")) / 3, cancelled)
+        if "// raises" in text:
+            raise SupervisorError("the fake judge was asked to fail")
+        verdict, speedup = wish(text, "verdict", "PASS"), float(wish(text, "speedup", "2.0"))
+        return report_for(source, task, verdict=verdict, speedup=speedup, gate=wish(text, "gate"))
+
+    def isolation(self):
+        return Isolation("fake", True, "no sandbox at all: this is a fake judge")
+
+    def self_test(self):
+        """Nothing can be wrong with a fake."""
+
+    def _work(self, seconds, cancelled):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if cancelled():
+                raise Cancelled
+            time.sleep(0.02)
+
+
+class BrokenJudge(FakeJudge):
+    def self_test(self):
+        raise SupervisorError("a wrong kernel was accepted")
