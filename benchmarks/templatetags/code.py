@@ -18,11 +18,13 @@ register = template.Library()
 LEXERS = {"cpp": CppLexer, "cuda": CudaLexer, "triton": PythonLexer, "python": PythonLexer}
 LOG_SHOWN_CHARS = 64_000
 
-# CSI sequences, OSC sequences (with either terminator), then any other two-character escape.
-_TERMINAL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?", re.DOTALL)
+# CSI sequences (their escape may have become a replacement mark on the way), OSC sequences with either terminator,
+# then any other two-character escape.
+_TERMINAL = re.compile(r"[\x1b\ufffd]\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?", re.DOTALL)
 # Control characters, and the marks that reorder text on screen.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_PLACE = re.compile(r"\b(?:kernel|source|main)\.(?:cpp|cu|py):(\d{1,6})(?::\d{1,6})?")
+# A file without a folder is the submitted one; headers come with their path.
+_PLACE = re.compile(r"(?<![\w/.-])[\w-]+\.(?:cpp|cu|py):(\d{1,6})(?::\d{1,6})?")
 
 
 @register.simple_tag

@@ -43,6 +43,7 @@ VERDICT_BADGES = {
     Verdict.NOISY: Badge("Too noisy to measure", "warn", "wave"),
     Verdict.INTERNAL_ERROR: Badge("Our own error", "warn", "gear"),
 }
+TIMING_TRUST = {"supervisor": "by the supervisor's clock, out of the submission's reach"}
 STATE_BADGES = {
     State.QUEUED: Badge("Queued", "live", "clock"),
     State.CANCELLED: Badge("Cancelled", "", "pause"),
@@ -88,8 +89,15 @@ def sort_header(context: template.Context, key: str, title: str, css: str = "") 
 
 
 @register.filter
-def lookup(mapping: Any, key: Any) -> Any:
-    return mapping.get(key)
+def trust(level: str) -> str:
+    """How far the submission could have influenced its own time."""
+    return TIMING_TRUST.get(level, level or "not recorded")
+
+
+@register.filter
+def config_key(key: str) -> str:
+    """With places at which a line may break."""
+    return key.replace(",", ", ")
 
 
 @register.filter

@@ -45,7 +45,9 @@ def error(value: float | str | None) -> str:
     number = float(value)
     if math.isnan(number):
         return "not a number"
-    return "infinite" if math.isinf(number) else f"{number:.1e}" if number else "0"
+    if math.isinf(number):
+        return "infinite"
+    return f"{number:.3g}" if number == 0 or 0.001 <= abs(number) < 1000 else f"{number:.1e}"
 
 
 @register.filter
@@ -59,9 +61,9 @@ def seconds(value: float | str | None) -> str:
     number = _number(value)
     if number is None:
         return ABSENT
-    if number >= 90:
-        return f"{number / 60:.1f} min"
-    return f"{number:.1f} s" if number >= 0.1 else f"{1000 * number:.0f} ms"
+    if number > 90:
+        return f"{floatformat(number / 60)} min"
+    return f"{floatformat(number)} s" if number >= 0.1 else f"{1000 * number:.0f} ms"
 
 
 @register.filter
@@ -104,4 +106,4 @@ def _scaled(value: float | str | None, step: int, units: tuple[str, ...]) -> str
     place = 0
     while number >= step and place < len(units) - 1:
         number, place = number / step, place + 1
-    return f"{number:.0f} {units[place]}" if number >= 100 or place == 0 else f"{number:.1f} {units[place]}"
+    return f"{floatformat(number, 0 if number >= 100 else -1)} {units[place]}"

@@ -71,6 +71,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "stages": timeline(evaluation, stages, waiting),
         "logs": [stage for stage in stages if stage.log_tail],
         "configs": configs,
+        "timed": any(config.kernel_us for config in configs),
         "axis": Axis.over([*bounds, evaluation.score_lo, evaluation.score_hi]),
         "report": evaluation.report or {},
         "standing": selectors.standing_of(evaluation),

@@ -13,7 +13,7 @@ from benchmarks.states import State
 TITLES = {
     "static": "Static check",
     "compile": "Compile",
-    "prepare": "Prepare inputs and baselines",
+    "prepare": "Prepare baselines",
     "verify": "Verify",
     "time": "Time",
 }

@@ -97,7 +97,7 @@ def passing(speedup: float = 1.5, half_width: float = 0.02, **fields: Any) -> Re
         vs_eager=speedup,
         vs_compile=speedup * 1.2,
         worst_config=shown[0]["key"],
-        timing_trust="the supervisor's own clock",
+        timing_trust="supervisor",
     )
     return report(Verdict.PASS, "Correct and timed.", score=score, configs=(*timed, hidden), **fields)
 
@@ -167,7 +167,7 @@ def many_entries(count: int) -> None:
             queued=now,
             claimed=now,
             finished=now - timedelta(seconds=place),
-            timing_trust="the supervisor's own clock",
+            timing_trust="supervisor",
             worst_config="batch_size=64",
             **_score(count - place),
         )
