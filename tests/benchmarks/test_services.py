@@ -200,3 +200,21 @@ def test_a_report_ends_the_evaluation_once(submit, claim):
     with pytest.raises(ClaimLost):
         services.record_report(holding, report)
     assert Evaluation.objects.get().stages.count() == 3
+
+
+def test_a_cpu_is_not_kept_from_judging_by_compiling_ahead(submit, worker, cpu):
+    for _ in range(3):
+        submit()
+    compiler = make_worker("compile")
+    services.evaluation_built(services.evaluation_claim(compiler))
+    assert services.evaluation_claim(compiler) is None
+    services.evaluation_claim(worker, device_kind=cpu)
+    assert services.evaluation_claim(compiler) is not None
+
+
+def test_a_person_is_compiled_although_examples_lie_ready(submit):
+    compiler = make_worker("compile")
+    submit(priority=Priority.EXAMPLE)
+    services.evaluation_built(services.evaluation_claim(compiler))
+    person = submit()
+    assert services.evaluation_claim(compiler).evaluation == person
