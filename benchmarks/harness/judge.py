@@ -22,7 +22,7 @@ from .builds import Build
 from .devices import Cores, device_kind, divide_cores, machine_record
 from .errors import Cancelled
 from .faults import Fault
-from .isolation import demand_isolation
+from .isolation import clean_text, demand_isolation
 from .judging import Judging, hidden_words
 from .report import ConfigResult, Flag, Report, Score, StageResult, Verdict
 from .rules import RuleSet
@@ -81,9 +81,10 @@ def compile_source(
 
 def quick_rules(rules: RuleSet) -> RuleSet:
     """The same rules with few steps and no demand on the width of the interval."""
+    steps = min(_QUICK_STEPS, rules.time.steps_per_config)
     return replace(
         rules,
-        time=replace(rules.time, steps_per_config=_QUICK_STEPS, min_steps_per_config=_QUICK_STEPS),
+        time=replace(rules.time, steps_per_config=steps, min_steps_per_config=steps),
         score=replace(rules.score, max_half_width=float("inf")),
     )
 
@@ -293,8 +294,6 @@ class _VisibleLog:
             self._kept = self._bytes()
 
     def read(self) -> str:
-        from .isolation import clean_text
-
         data = self._bytes() if self._kept is None else self._kept
         return clean_text(data.decode(errors="replace"))
 

@@ -1,6 +1,6 @@
 """Whether a task can be judged: the checker must refuse what is no solution and accept honest float32 work.
 
-`python -m benchmarks.harness.child.admission OP/DIRECTION...` prints one JSON document, a list with one entry per
+`python -m benchmarks.harness.child.admission SUITE_FOLDER [OP/DIRECTION...]` prints one JSON document per line and
 task. For every CPU configuration and every distribution of values: eager float32 and float32 loops that add in naive
 order must pass with room to spare; over the distributions of each configuration, every cheap answer (zeros, the mean,
 an operand, a scalar, the result of another seed) must be refused, and over all of them every answer of lower
@@ -273,7 +273,9 @@ def main(arguments: Sequence[str]) -> None:
     suites, name = options.suite.parent, options.suite.name
     wanted = [find_task(suites, f"{name}/{task}") for task in options.tasks] or load_suite(options.suite)
     torch.set_num_threads(1)
-    json.dump([admission(task) for task in wanted], sys.stdout)
+    for task in wanted:
+        sys.stdout.write(json.dumps(admission(task)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The numeric filters of the paper: signs that a task asks for less work than it seems to.
 
 A filter that trips becomes a label of the task, shown to everybody. Looked at: the float64 results on the headline
-configurations under the published initialiser, over several seeds, and what each operand does to them. Not covered:
-whether the reference is redundant or slow, which needs a reader.
+configurations under the published initialiser, over several seeds, and what each operand does to them. A gradient is
+looked at in unit size: it is as large as the gradient that it is given. Not covered: whether the reference is
+redundant or slow, which needs a reader.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,16 +34,20 @@ def filtered(task: TaskSpec, module: ModuleType) -> Filtered:
     configs = [config for config in task.configs_for("cpu") if config.group == "single"]
     runs = [_results(task, config, module) for config in configs]
     stacks = [torch.stack(same) for run in runs for same in zip(*run, strict=True)]
-    # The first label implies the others: they are about the spread of values.
-    labels = [label for label, trips in _TRIPS.items() if trips(stacks)][:1]
-    idle = {name for config in configs for name in _idle_operands(task, config, module)}
-    notes = [f"{result} is a scalar and has no axes" for result in _scalars(configs[0])]
+    idle = sorted({name for config in configs for name in _idle_operands(task, config, module)})
+    notes = [f"{item.name} is a scalar and has no axes" for item in configs[0].results if not item.shape]
     if task.direction == "forward":
-        labels += [f"no-effect:{name}" for name in sorted(idle)]
-    else:
-        # Admission proves the gradients equal to those of autograd, so there is nothing that they leave out.
-        notes += [f"no gradient depends on {name}" for name in sorted(idle)]
-    return Filtered(tuple(labels), tuple(notes))
+        return Filtered((*_tripped(stacks), *(f"no-effect:{name}" for name in idle)), tuple(notes))
+    if _small_output(stacks):
+        notes.append(f"all gradients are below {SMALL}: they scale with grad_output, so that is no sign of anything")
+    # Admission proves the gradients equal to those of autograd, so there is nothing that they leave out.
+    notes += [f"no gradient depends on {name}" for name in idle]
+    return Filtered(_tripped([stack / stack.square().mean().sqrt() for stack in stacks]), tuple(notes))
+
+
+def _tripped(stacks: Sequence[Tensor]) -> tuple[str, ...]:
+    """At most one: the first implies the others, which are about the spread of values."""
+    return tuple(label for label, trips in _TRIPS.items() if trips(stacks))[:1]
 
 
 def _small_output(stacks: Sequence[Tensor]) -> bool:
@@ -59,10 +64,6 @@ def _flat_axis(stacks: Sequence[Tensor]) -> bool:
 
 
 _TRIPS = {"small-output": _small_output, "same-over-seeds": _same_over_seeds, "flat-axis": _flat_axis}
-
-
-def _scalars(config: Config) -> list[str]:
-    return [item.name for item in config.results if not item.shape]
 
 
 def tensors_of(config: Config) -> list[Tensor]:

@@ -124,7 +124,9 @@ def _draw_weight(options: Options, distribution: str, out: Tensor, generator: Ge
     if distribution == "published":
         _published_weight(str(options.get("init", "kaiming")), fan_in, out, generator)
         return
-    _RECIPES[distribution](out, generator)
+    # Inputs and weights that are both off centre cancel nearly all of a result where a relu follows.
+    recipe = _normal if distribution == "normal" else _RECIPES[distribution]
+    recipe(out, generator)
     if distribution != "integers":
         out.mul_(fan_in**-0.5)
 

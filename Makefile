@@ -1,0 +1,51 @@
+# Every target works from a bare checkout. `make run` and `make test` are all that a newcomer needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := kbench_site benchmarks agents
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check fix bench install system-run system-test clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
+
+run: install system-run ## the whole site on http://127.0.0.1:8000 (PORT changes it); Ctrl-C stops all of it
+	@exec $(BIN)/python manage.py up
+
+test: install system-test ## the whole test suite
+	$(BIN)/python -m pytest
+
+check: install ## format, lint, types, import contracts, migrations, freshness of the docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/python -m scripts.docs --check
+
+fix: install ## let the tools mend what they can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python -m scripts.docs
+
+bench: install system-run ## benchmarks of the system itself: tables, then one JSON line
+	$(BIN)/python -m scripts.bench
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+system-run:
+	@sh scripts/system_packages.sh bubblewrap:bwrap
+
+system-test:
+	@sh scripts/system_packages.sh bubblewrap:bwrap chromium:chromium
+
+clean: ## removes what was installed and all data
+	rm -rf $(VENV) var

@@ -1,0 +1,39 @@
+"""Messages are objects of bounded size, whatever the other side sends."""
+
+import socket
+
+import pytest
+
+from benchmarks.harness.protocol import Link, ProtocolError, make_links
+
+
+@pytest.fixture
+def ends():  # type: ignore[no-untyped-def]
+    ours, theirs = make_links()
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_a_message_arrives_as_it_was_sent(ends: tuple[Link, socket.socket]) -> None:
+    ours, theirs = ends
+    Link(theirs).send(kind="hello", numbers=[1, 2.5, None])
+    assert ours.receive(1) == {"kind": "hello", "numbers": [1, 2.5, None]}
+
+
+@pytest.mark.parametrize("data", [b"\x80\x04garbage", b"[1, 2]", b"{", b"[" * 90_000])
+def test_nonsense_is_an_error_and_never_more(ends: tuple[Link, socket.socket], data: bytes) -> None:
+    ours, theirs = ends
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    theirs.send(data)
+    with pytest.raises(ProtocolError):
+        ours.receive(1)
+
+
+def test_silence_and_absence_differ(ends: tuple[Link, socket.socket]) -> None:
+    ours, theirs = ends
+    with pytest.raises(TimeoutError):
+        ours.receive(0.01)
+    theirs.close()
+    with pytest.raises(ProtocolError):
+        ours.receive(1)

@@ -1,0 +1,78 @@
+"""From times to a score and its gates."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.harness import ConfigResult, Score, default_rules, scoring
+from benchmarks.harness.stats import PairedTimes
+
+RULES = default_rules()
+
+
+def times(kernel_us: float, eager_us: float, compile_us: float | None = None, steps: int = 21) -> PairedTimes:
+    wobble = 1 + 0.01 * np.sin(np.arange(steps))
+    compiled = None if compile_us is None else compile_us * wobble
+    return PairedTimes(kernel_us * wobble, eager_us * wobble[::-1], compiled)
+
+
+def timed(key: str, paired: PairedTimes, floor_us: float | None = 1.0) -> ConfigResult:
+    result = ConfigResult(key=key, group="multi", correct=True, max_abs_error=1e-6, calls=21, checked_calls=21)
+    return scoring.with_times(result, paired, floor_us, RULES)
+
+
+def scored(**paired: PairedTimes) -> tuple[Score, list[ConfigResult]]:
+    results = [timed(key, value) for key, value in paired.items()]
+    return scoring.score(results, paired, RULES), results
+
+
+def test_score_is_the_geometric_mean_of_the_configurations() -> None:
+    score, _ = scored(a=times(10, 40), b=times(10, 10))
+    assert score.speedup == pytest.approx(2.0, rel=0.02)
+
+
+def test_score_lies_in_its_interval_and_names_the_worst_configuration() -> None:
+    score, _ = scored(a=times(10, 40, 35), b=times(10, 12, 30))
+    assert score.ci95[0] <= score.speedup <= score.ci95[1]
+    assert score.worst_config == "b"
+
+
+def test_both_ratios_are_shown_beside_the_score() -> None:
+    score, _ = scored(a=times(10, 40, 20))
+    assert score.vs_eager == pytest.approx(4.0, rel=0.02)
+    assert score.vs_compile == pytest.approx(2.0, rel=0.02)
+    assert score.speedup == pytest.approx(2.0, rel=0.02)
+
+
+def test_ratio_to_torch_compile_is_absent_if_a_configuration_lacks_it() -> None:
+    score, _ = scored(a=times(10, 40, 20), b=times(10, 40))
+    assert score.vs_compile is None
+
+
+def test_the_same_times_always_give_the_same_interval() -> None:
+    assert scored(a=times(10, 40))[0] == scored(a=times(10, 40))[0]
+
+
+def test_an_ordinary_score_has_no_gate() -> None:
+    score, results = scored(a=times(10, 40))
+    assert scoring.gates(score, results, RULES, exact=False) == ()
+
+
+def test_more_than_ten_times_the_baseline_goes_under_review() -> None:
+    score, results = scored(a=times(10, 400))
+    assert [flag.code for flag in scoring.gates(score, results, RULES, exact=False)] == ["gate-speedup"]
+
+
+def test_faster_than_the_roofline_goes_under_review() -> None:
+    paired = times(10, 40)
+    results = [timed("a", paired, floor_us=20.0)]
+    score = scoring.score(results, {"a": paired}, RULES)
+    assert [flag.code for flag in scoring.gates(score, results, RULES, exact=False)] == ["gate-roofline"]
+
+
+def test_no_error_at_all_goes_under_review_unless_the_task_rounds_nothing() -> None:
+    score, results = scored(a=times(10, 40))
+    exact = [replace(item, max_abs_error=0.0) for item in results]
+    assert [flag.code for flag in scoring.gates(score, exact, RULES, exact=False)] == ["gate-exact"]
+    assert scoring.gates(score, exact, RULES, exact=True) == ()
