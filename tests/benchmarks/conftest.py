@@ -44,7 +44,7 @@ def submit(version):
 
 @pytest.fixture
 def person(db):
-    return lambda name: get_user_model().objects.create_user(name)
+    return get_user_model().objects.create_user
 
 
 def make_worker(role=WorkerRole.JUDGE, name=None, **columns):
@@ -75,7 +75,7 @@ def claim(worker, cpu):
 def judged(submit, claim):
     """An evaluation that went the whole way and got the report that is described."""
 
-    def run(text=SOURCE, submission=None, verdict="PASS", speedup=2.0, half_width=0.02, gate="", **options):
+    def run(text=SOURCE, *, submission=None, verdict="PASS", speedup=2.0, half_width=0.02, gate="", **options):
         fields = {"reason": options.pop("reason")} if "reason" in options else {}
         evaluation = services.evaluation_create(submission, **fields) if submission else submit(text=text, **options)
         holding = claim()

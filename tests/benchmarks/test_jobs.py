@@ -1,0 +1,133 @@
+"""The jobs as a worker runs them, with a fake judge: each evaluation ends exactly once, whatever is delivered."""
+
+import threading
+
+import pytest
+from django.db import connection
+
+from benchmarks import jobs, services
+from benchmarks.harness import Step
+from benchmarks.models import Evaluation, Event
+from benchmarks.services import Holding
+from benchmarks.states import State
+from benchmarks.worker import stopping
+
+# threads of their own write heartbeats, so what they see must be committed
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def deliver(worker):
+    """A message for the compile worker and one for the judge, `times` each."""
+
+    def run(times=1):
+        for _ in range(times):
+            jobs.compile_next.apply().get()
+            jobs.judge_next.apply(args=["cpu"]).get()
+
+    return run
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A source that leaves a line in a file whenever it is judged."""
+    return lambda *lines: "\n".join([f"// counts: {tmp_path / 'judged'}", *lines]) + "\n"
+
+
+@pytest.fixture
+def judgings(tmp_path):
+    return lambda: (tmp_path / "judged").read_text().count("judged") if (tmp_path / "judged").exists() else 0
+
+
+def row():
+    return Evaluation.objects.get()
+
+
+def test_a_submission_is_compiled_judged_and_ranked(submit, deliver):
+    submit(text="// speedup: 3.5\n")
+    deliver()
+    assert (row().state, row().verdict, row().score) == (State.DONE, "PASS", 3.5)
+    assert row().standings.get().rank == 1
+
+
+def test_messages_that_come_twice_judge_once(submit, deliver, source, judgings):
+    submit(text=source())
+    deliver(times=3)
+    assert (row().verdict, judgings()) == ("PASS", 1)
+
+
+def test_a_message_without_work_does_nothing(deliver):
+    deliver()
+    assert not Event.objects.exists()
+
+
+def test_what_does_not_compile_ends_without_a_device(submit, worker):
+    submit(text="// verdict: COMPILE_ERROR\n")
+    jobs.compile_next.apply().get()
+    assert row().verdict == "COMPILE_ERROR"
+
+
+def test_our_own_fault_is_tried_again_once(submit, deliver, source, judgings):
+    submit(text=source("// verdict: NOISY"))
+    deliver()
+    assert (row().state, row().attempt) == (State.QUEUED, 2)
+    deliver(times=3)
+    assert (row().verdict, judgings()) == ("NOISY", 2)
+
+
+def test_a_judge_that_fails_twice_is_an_internal_error(submit, deliver):
+    submit(text="// raises\n")
+    deliver(times=3)
+    assert (row().verdict, row().score) == ("INTERNAL_ERROR", None)
+    assert "asked to fail" in row().error_internal
+
+
+def test_a_cancelled_evaluation_stops_its_judge(submit, worker, settings):
+    settings.KBENCH_HEARTBEAT_S = 0.05
+    evaluation = submit(text="// seconds: 30\n")
+    cancel = threading.Timer(0.5, lambda: (services.evaluation_cancel(evaluation, "Not wanted."), connection.close()))
+    cancel.start()
+    jobs.compile_next.apply().get()
+    jobs.judge_next.apply(args=["cpu"]).get()
+    cancel.join()
+    assert (row().state, row().verdict) == (State.CANCELLED, "")
+
+
+def test_a_worker_that_is_stopped_gives_its_evaluation_back(submit, worker):
+    submit(text="// seconds: 30\n")
+    jobs.compile_next.apply().get()
+    stop = threading.Timer(0.5, stopping.set)
+    stop.start()
+    jobs.judge_next.apply(args=["cpu"]).get()
+    stop.join()
+    stopping.clear()
+    assert (row().state, row().attempt) == (State.QUEUED, 1)
+
+
+def test_a_heartbeat_keeps_a_long_judging_from_the_reaper(submit, worker, settings):
+    settings.KBENCH_HEARTBEAT_S = 0.05
+    settings.KBENCH_HEARTBEAT_TIMEOUT_S = 0.5
+    submit(text="// seconds: 1.5\n")
+    jobs.compile_next.apply().get()
+    reaped = []
+    reaper = threading.Timer(1.2, lambda: (reaped.append(services.requeue_lost()), connection.close()))
+    reaper.start()
+    jobs.judge_next.apply(args=["cpu"]).get()
+    reaper.join()
+    assert (reaped, row().verdict) == ([0], "PASS")
+
+
+def test_progress_is_told_ten_times_a_second_at_most(submit, claim):
+    submit()
+    holding = claim()
+    sitting = jobs.Sitting(Holding(holding.evaluation, holding.claim))
+    for number in range(1000):
+        sitting.on_step(Step("verify", "progress", number, 1000))
+    assert Event.objects.filter(kind="progress").count() <= 3
+
+
+def test_reap_and_dispatch_run_without_a_broker(submit):
+    submit()
+    jobs.reap.apply().get()
+    jobs.dispatch.apply().get()
+    assert row().state == State.QUEUED
