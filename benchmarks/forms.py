@@ -62,8 +62,6 @@ class SubmissionForm(forms.Form):
     def clean_text(self) -> str:
         text = str(self.cleaned_data["text"]).replace("\r\n", "\n")
         self._check_size(len(text.encode(errors="surrogatepass")), "source")
-        if "\0" in text:
-            raise ValidationError("The source contains a zero byte, so it is no text.")
         return text
 
     def clean_visibility(self) -> str:
@@ -85,7 +83,7 @@ class SubmissionForm(forms.Form):
 
     def keep_text(self, text: str) -> None:
         """The uploaded text moves into the editor, so that an error does not lose it: browsers drop the file."""
-        self.data = {**self.data, "text": text}
+        self.data = {**{name: self.data[name] for name in self.data}, "text": text}
 
     def _check(self, source: Source) -> None:
         found: StaticCheck = check_source(source, self.task, self.rules)

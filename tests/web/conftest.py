@@ -1,5 +1,6 @@
 """Fixtures of the page tests: a synced catalogue, and three people: owner, stranger and visitor."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,14 +8,30 @@ from django.core.cache import cache
 from django.test import Client
 
 from benchmarks import catalogue
+from benchmarks.harness import default_suites
 
 from . import factories
 
 
+@pytest.fixture(scope="session")
+def two_operations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of suites with two shipped operations: all of them in every test would take most of its time."""
+    folder = tmp_path_factory.mktemp("suites") / "robust_kbench"
+    folder.mkdir()
+    for op in ("mnist_linear_relu", "layernorm"):
+        (folder / op).symlink_to(default_suites() / "robust_kbench" / op)
+    return folder.parent
+
+
 @pytest.fixture(autouse=True)
-def tasks(db: None) -> None:
-    """The shipped tasks, as a started site has them."""
+def tasks(db: None, two_operations: Path) -> None:
+    """A synced catalogue, as a started site has it."""
     cache.clear()
+    catalogue.tasks_sync(two_operations)
+
+
+@pytest.fixture
+def all_tasks(tasks: None) -> None:
     catalogue.tasks_sync()
 
 

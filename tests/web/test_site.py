@@ -1,0 +1,80 @@
+"""Banners, the queue, the status page, the rules page."""
+
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.test import Client
+
+from benchmarks import selectors, services
+from benchmarks.harness import VERDICT_TEXTS, Verdict, default_rules
+from benchmarks.states import Switch
+from benchmarks.templatetags.kbench import VERDICT_BADGES
+
+from . import factories
+
+
+def test_weak_isolation_is_announced_on_every_page(visitor: Client) -> None:
+    factories.worker(isolation_strong=False, isolation_text="no user namespaces here")
+    assert b"Weak isolation on a judging worker: no user namespaces here" in visitor.get("/rules/").content
+
+
+def test_a_pause_is_announced_with_its_reason(visitor: Client) -> None:
+    services.switch_set(Switch.SUBMISSIONS, on=False, message="maintenance until noon")
+    assert b"New submissions are paused: maintenance until noon" in visitor.get("/").content
+
+
+def test_a_notice_of_staff_is_shown(visitor: Client) -> None:
+    services.switch_set(Switch.BANNER, on=True, message="Board 3 is being judged again.")
+    assert b"Board 3 is being judged again." in visitor.get("/tasks/").content
+
+
+def test_a_site_without_worries_shows_no_banner(visitor: Client) -> None:
+    factories.worker()
+    assert b'class="banners"' not in visitor.get("/").content
+
+
+def test_the_queue_counts_and_lists_what_is_public(visitor: Client, owner: Any) -> None:
+    public = factories.queued()
+    private = factories.queued(owner=owner, visibility="private", text=factories.SOURCE + "// p\n")
+    html = visitor.get("/live/").content.decode()
+    assert "2 waiting" in html
+    assert public.get_absolute_url() in html
+    assert private.get_absolute_url() not in html
+
+
+def test_a_claimed_evaluation_moves_from_waiting_to_judged(visitor: Client) -> None:
+    factories.queued()
+    factories.claimed_for_judging()
+    line = selectors.queue_lines()[0]
+    assert (line.queued, line.running) == (0, 1)
+    assert len(selectors.at_work(AnonymousUser())) == 1
+
+
+def test_the_home_page_keeps_its_number_of_queries(visitor: Client, django_assert_num_queries: Any) -> None:
+    factories.many_entries(30)
+    with django_assert_num_queries(8):
+        visitor.get("/")
+
+
+def test_the_status_page_tells_workers_apart(visitor: Client) -> None:
+    factories.worker()
+    factories.worker("compile", state="quarantined", state_text="self-test failed: wrong verdict")
+    html = visitor.get("/status/").content.decode()
+    assert "Online" in html
+    assert "self-test failed: wrong verdict" in html
+
+
+def test_the_rules_page_tells_the_numbers_of_the_rule_set(visitor: Client) -> None:
+    html = visitor.get("/rules/").content.decode()
+    rules = default_rules()
+    assert f"{rules.verify.calls_per_config} calls per configuration" in html
+    assert f"Up to {rules.time.steps_per_config} steps" in html
+    assert all(flag in html for flag in rules.compile.flags)
+
+
+def test_the_rules_page_explains_every_verdict(visitor: Client) -> None:
+    html = visitor.get("/rules/").content.decode()
+    for verdict in Verdict:
+        assert verdict in VERDICT_BADGES
+        assert f'id="{verdict}"' in html
+        assert VERDICT_TEXTS[verdict].next_step.split("'")[0] in html

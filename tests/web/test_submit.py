@@ -1,0 +1,182 @@
+"""Submitting: every bad input gets its sentence, and the text is still there afterwards."""
+
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile, TemporaryUploadedFile
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from benchmarks.models import Evaluation, Submission
+from benchmarks.services import switch_set
+from benchmarks.states import Switch
+from benchmarks.views import limits
+
+from . import factories
+
+URL = reverse("submit", args=factories.TASK)
+TYPED = "// typed by hand <b>&amp;</b>\n"
+
+
+def post(client: Client, text: str = factories.SOURCE, **fields: Any) -> HttpResponse:
+    return client.post(URL, {"text": text, "language": "cpp", **fields})
+
+
+def upload(content: bytes) -> SimpleUploadedFile:
+    return SimpleUploadedFile("kernel.cpp", content)
+
+
+def test_a_submission_leads_to_its_evaluation(visitor: Client) -> None:
+    response = post(visitor, title="First try")
+    evaluation = Evaluation.objects.get()
+    assert response.status_code == 302
+    assert response["Location"] == evaluation.get_absolute_url()
+    assert evaluation.submission.blob.text == factories.SOURCE
+    assert evaluation.state == "queued"
+
+
+def test_an_uploaded_file_takes_the_place_of_the_text(visitor: Client) -> None:
+    post(visitor, "// the starter code", file=upload(factories.SOURCE.encode()))
+    assert Submission.objects.get().blob.text == factories.SOURCE
+
+
+def test_line_ends_and_byte_order_marks_of_windows_are_taken(visitor: Client) -> None:
+    post(visitor, file=upload(b"\xef\xbb\xbf" + factories.SOURCE.replace("\n", "\r\n").encode()))
+    assert Submission.objects.get().blob.text == factories.SOURCE
+
+
+def test_the_editor_starts_with_the_starter_code(visitor: Client) -> None:
+    assert b"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)" in visitor.get(URL).content
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "The file is empty."),
+        (b" \n\n", "The file is empty."),
+        (b"\x7fELF\x02\x01\x01\x00\x00", "The file is binary (byte 8 is zero)"),
+        ("kernel".encode("utf-16"), "written in UTF-16"),
+        (b"// first\n// caf\xe9\n", "byte 16 (0xE9, line 2)"),
+        (b"x" * 300_000, "The file has 293 KiB; the rules take at most 256 KiB."),
+    ],
+)
+def test_a_file_that_cannot_be_taken_is_explained_and_the_text_kept(
+    visitor: Client, content: bytes, sentence: str
+) -> None:
+    response = post(visitor, TYPED, file=upload(content))
+    html = response.content.decode()
+    assert response.status_code == 422
+    assert sentence in html
+    assert "// typed by hand &lt;b&gt;&amp;amp;&lt;/b&gt;" in html
+    assert not Submission.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "source is empty"),
+        ("// x\n" * 60_000, "The source has 293 KiB"),
+        ("__global__ void kernel(float* x) {}\n", "looks like CUDA"),
+        ("import torch\n\ndef forward(x):\n    return x\n", "looks like Python"),
+        ("int main() {}\n", "no PYBIND11_MODULE"),
+        (factories.SOURCE.replace("forward", "fwd"), "which the module must export"),
+        ("// \x00\n", "Null characters are not allowed"),
+    ],
+)
+def test_a_text_that_cannot_be_taken_is_explained_and_kept(visitor: Client, text: str, sentence: str) -> None:
+    response = post(visitor, text)
+    html = response.content.decode()
+    assert response.status_code == 422
+    assert sentence in html.lower() or sentence in html
+    assert not Submission.objects.exists()
+    assert text.splitlines()[:1] == [] or text.splitlines()[0].split("<")[0].strip("\x00 ") in html
+
+
+def test_a_refused_file_that_is_text_moves_into_the_editor(visitor: Client) -> None:
+    html = post(visitor, TYPED, file=upload(b"__global__ void k() {}\n")).content.decode()
+    assert "__global__ void k() {}" in html
+
+
+def test_a_large_file_is_refused_by_its_size_alone(visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TemporaryUploadedFile, "read", lambda *_: pytest.fail("the file was read"))
+    response = post(visitor, TYPED, file=upload(b"x" * 4_000_000))
+    assert b"The file has 3.8 MiB" in response.content
+    assert TYPED.split("<", maxsplit=1)[0].encode() in response.content
+
+
+def test_an_unknown_language_is_refused(visitor: Client) -> None:
+    assert post(visitor, language="fortran").status_code == 422
+
+
+def test_the_check_shows_remarks_and_queues_nothing(visitor: Client) -> None:
+    html = post(visitor, check="1").content.decode()
+    assert "calls a library operator of torch" in html
+    assert 'data-line="4"' in html
+    assert not Submission.objects.exists()
+
+
+def test_the_same_form_sent_twice_is_one_submission(visitor: Client) -> None:
+    first = post(visitor, client_token="a-form")
+    second = post(visitor, client_token="a-form")
+    assert first["Location"] == second["Location"]
+
+
+def test_the_same_form_with_another_text_is_another_submission(visitor: Client) -> None:
+    post(visitor, client_token="a-form")
+    post(visitor, factories.SOURCE + "// better\n", client_token="a-form")
+    assert Submission.objects.count() == 2
+
+
+def test_the_submission_belongs_to_the_account(as_owner: Client, owner: Any) -> None:
+    post(as_owner, visibility="private")
+    submission = Submission.objects.get()
+    assert submission.owner == owner
+    assert submission.visibility == "private"
+
+
+def test_without_an_account_nothing_can_be_private(visitor: Client) -> None:
+    assert post(visitor, visibility="private").status_code == 422
+
+
+def test_a_public_site_asks_for_an_account_and_keeps_the_text(visitor: Client, settings: Any) -> None:
+    settings.KBENCH_PUBLIC = True
+    html = post(visitor, factories.SOURCE + "// mine\n").content.decode()
+    assert "Log in to submit" in html
+    assert "// mine" in html
+    assert not Submission.objects.exists()
+
+
+def test_paused_submissions_say_why_and_keep_the_text(visitor: Client) -> None:
+    switch_set(Switch.SUBMISSIONS, on=False, message="disk is full")
+    html = post(visitor, factories.SOURCE + "// mine\n").content.decode()
+    assert "disk is full" in html
+    assert "// mine" in html
+
+
+def test_a_flood_from_one_address_is_stopped_with_a_sentence(visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ANONYMOUS_PER_HOUR", 2)
+    for number in range(3):
+        last = post(visitor, f"{factories.SOURCE}// {number}\n")
+    assert b"which is the limit" in last.content
+    assert Submission.objects.count() == 2
+
+
+def test_a_flood_from_one_account_is_stopped(as_owner: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ACCOUNT_PER_HOUR", 1)
+    post(as_owner)
+    assert b"which is the limit" in post(as_owner, factories.SOURCE + "// again\n").content
+
+
+def test_an_earlier_source_can_be_edited(visitor: Client) -> None:
+    evaluation = factories.queued(text=factories.SOURCE + "// earlier\n")
+    assert b"// earlier" in visitor.get(URL, {"from": evaluation.code}).content
+
+
+def test_nobody_edits_a_private_source_of_somebody_else(as_stranger: Client, owner: Any) -> None:
+    evaluation = factories.queued(owner=owner, visibility="private")
+    assert as_stranger.get(URL, {"from": evaluation.code}).status_code == 404
+
+
+def test_a_malformed_from_starts_afresh(visitor: Client) -> None:
+    assert visitor.get(URL, {"from": "nonsense"}).status_code == 200

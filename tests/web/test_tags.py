@@ -1,0 +1,107 @@
+"""Numbers with their units, code with its lines, logs without their tricks, colours with enough contrast."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from benchmarks.templatetags import code, numbers
+
+TOKENS = Path(__file__).parents[2] / "static" / "css" / "tokens.css"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (numbers.us(None), "not measured"),
+        (numbers.us("nan"), "not measured"),
+        (numbers.us(3.14159), "3.14 µs"),
+        (numbers.us(1234.5), "1.23 ms"),
+        (numbers.us(2.5e6), "2.50 s"),
+        (numbers.times(1.4142), "1.41×"),
+        (numbers.times(None), "not measured"),
+        (numbers.error("nan"), "not a number"),
+        (numbers.error("inf"), "infinite"),
+        (numbers.error(0.0), "0"),
+        (numbers.error(2.5e-7), "2.5e-07"),
+        (numbers.error(3.25), "3.25"),
+        (numbers.percent(0.415), "42 %"),
+        (numbers.seconds(0.0123), "12 ms"),
+        (numbers.seconds(180), "3 min"),
+        (numbers.size(262_144), "256 KiB"),
+        (numbers.size(12), "12 bytes"),
+        (numbers.flops(26_214_400), "26.2 MFLOP"),
+    ],
+)
+def test_a_number_is_written_with_its_unit(text: str, expected: str) -> None:
+    assert text == expected
+
+
+def test_a_moment_is_relative_with_the_exact_one_in_its_title() -> None:
+    moment = timezone.now() - timedelta(hours=3)
+    html = numbers.ago(moment)
+    assert "ago</time>" in html
+    assert moment.isoformat(timespec="seconds") in html
+
+
+def test_lines_are_numbered_as_a_compiler_counts_them() -> None:
+    html = code.code_lines('/* one\ntwo */\nint x = 1; // "three"\n')
+    assert re.findall(r'id="(L\d+)"', html) == ["L1", "L2", "L3"]
+    assert html.count("<span") == html.count("</span>")
+
+
+@pytest.mark.parametrize("line", ["\x0c", "\x85", "\u2028", "\r", "\x1c"])
+def test_no_other_character_starts_a_line(line: str) -> None:
+    assert code.code_lines(f"int a;{line}int b;\n").count('class="l"') == 1
+
+
+def test_code_is_escaped() -> None:
+    assert "<script>" not in code.code_lines("</span></code><script>alert(1)</script>")
+
+
+def test_only_the_submitted_file_is_linked_from_a_log() -> None:
+    html = code.log_text("kernel.cpp:3:1: error\n/usr/include/x/kernel.cpp:9:1: note\ntorch/a.h:5:2: note")
+    assert re.findall(r'href="(#L\d+)"', html) == ["#L3"]
+
+
+def test_terminal_sequences_leave_a_log_even_after_their_escape_was_replaced() -> None:
+    assert code.plain_log("\x1b[01;31merror\x1b[0m \ufffd[1mbold\ufffd[0m") == "error bold"
+
+
+def test_a_long_log_keeps_its_end() -> None:
+    shown = code.plain_log("x" * 200_000 + "the error")
+    assert shown.endswith("the error")
+    assert len(shown) < 70_000
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(first: str, second: str) -> float:
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+PAIRS = [
+    *[(ink, ground) for ink in ("ink", "ink-soft", "accent") for ground in ("paper", "surface", "sunken")],
+    ("accent-ink", "accent"),
+    *[(name, f"{name}-wash") for name in ("good", "bad", "warn", "accent")],
+    *[("ink", f"{name}-wash") for name in ("good", "bad", "warn", "quiet")],
+    *[(f"code-{name}", "surface") for name in ("keyword", "type", "string", "number", "comment", "function")],
+    ("code-comment", "sunken"),
+    ("bad", "surface"),
+    ("bad", "paper"),
+]
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("pair", PAIRS, ids="-on-".join)
+def test_text_has_enough_contrast(pair: tuple[str, str], scheme: int) -> None:
+    colours = dict(re.findall(r"--([\w-]+): light-dark\((#\w{6}, #\w{6})\)", TOKENS.read_text()))
+    ink, ground = (colours[name].split(", ")[scheme] for name in pair)
+    assert contrast(ink, ground) >= 4.5
