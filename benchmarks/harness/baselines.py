@@ -42,13 +42,14 @@ class PreparedBaseline:
 
 
 def prepare(
-    task: TaskSpec, configs: Sequence[Config], rules: RuleSet, paths: Paths, cores: Cores, progress: Progress
+    task: TaskSpec, configs: Sequence[Config], rules: RuleSet, paths: Paths, *, cores: Cores, progress: Progress
 ) -> PreparedBaseline:
     """The prepared baselines of `task`, made now if this machine does not have them yet."""
     folder = paths.baselines / _key(task, configs, cores)
     with _locked(folder.with_suffix(".lock")):
         if not (folder / "ready.json").exists():
-            _prepare(task, configs, rules, paths, cores, folder, progress)
+            job = _Preparation(task, configs, rules, folder / "cache", cores=cores, progress=progress)
+            _prepare(job, folder, paths)
     data = json.loads((folder / "ready.json").read_text())
     return PreparedBaseline(folder / "cache", tuple(data["problems"]), Peaks.from_json(data["peaks"]))
 
@@ -78,23 +79,13 @@ def opening(task: TaskSpec, described: list[dict[str, Any]], threads: int) -> di
     return {"configs": described, "threads": threads, "task": task_folder(task), "direction": task.direction}
 
 
-def _prepare(
-    task: TaskSpec,
-    configs: Sequence[Config],
-    rules: RuleSet,
-    paths: Paths,
-    cores: Cores,
-    folder: Path,
-    progress: Progress,
-) -> None:
+def _prepare(job: "_Preparation", folder: Path, paths: Paths) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "cache").mkdir(parents=True)
-    job = _Preparation(task, configs, rules, folder / "cache", cores, progress)
     with tempfile.TemporaryDirectory(prefix="prepare-", dir=paths.scratch) as scratch:
         while job.peaks is None:
             job.run_child(Path(scratch) / "log")
-    data = {"problems": [job.problems[number] for number in range(len(configs))], "peaks": job.peaks}
-    (folder / "ready.partial").write_text(json.dumps(data))
+    (folder / "ready.partial").write_text(json.dumps({"problems": job.problem_list(), "peaks": job.peaks}))
     (folder / "ready.partial").replace(folder / "ready.json")
 
 
@@ -107,6 +98,7 @@ class _Preparation:
         configs: Sequence[Config],
         rules: RuleSet,
         cache: Path,
+        *,
         cores: Cores,
         progress: Progress,
     ) -> None:
@@ -114,6 +106,9 @@ class _Preparation:
         self._cache, self._cores, self._progress = cache, cores, progress
         self.problems: dict[int, str | None] = {}
         self.peaks: dict[str, Any] | None = None
+
+    def problem_list(self) -> list[str | None]:
+        return [self.problems[number] for number in range(len(self._configs))]
 
     def run_child(self, log: Path) -> None:
         """One child; a second one is needed only after a configuration that did not end."""
@@ -158,7 +153,10 @@ class _Preparation:
 
 def _key(task: TaskSpec, configs: Sequence[Config], cores: Cores) -> str:
     parts = [task.content_sha256, *(config.key for config in configs), *compiler_environment().values()]
-    return f"{task.op}-{task.direction}-" + hashlib.sha256("\0".join([*parts, str(cores.threads)]).encode()).hexdigest()[:24]
+    return (
+        f"{task.op}-{task.direction}-"
+        + hashlib.sha256("\0".join([*parts, str(cores.threads)]).encode()).hexdigest()[:24]
+    )
 
 
 @contextmanager

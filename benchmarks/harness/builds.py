@@ -82,7 +82,16 @@ def prepare_headers(rules: RuleSet, paths: Paths) -> Path | None:
 def _precompile(rules: RuleSet, paths: Paths, folder: Path) -> None:
     with _scratch(paths) as work:
         (work / "kbench.h").write_text('#include "torch/extension.h"\n')
-        argv = [_compiler(), *_flags(rules), *_includes(thin=True), "-x", "c++-header", "kbench.h", "-o", "kbench.h.gch"]
+        argv = [
+            _compiler(),
+            *_flags(rules),
+            *_includes(thin=True),
+            "-x",
+            "c++-header",
+            "kbench.h",
+            "-o",
+            "kbench.h.gch",
+        ]
         room = replace(_room(rules, work), file_bytes=2 << 30)
         _run(argv, room, work, timeout_s=rules.compile.timeout_s, cancelled=never_cancelled)
         _move(work, folder)
@@ -124,7 +133,9 @@ def _attempt(rules: RuleSet, work: Path, headers: Path | None, cancelled: Cancel
     return 0, log
 
 
-def _run(argv: list[str], room: Room, work: Path, *, timeout_s: float, cancelled: CancelCheck) -> tuple[int | None, str]:
+def _run(
+    argv: list[str], room: Room, work: Path, *, timeout_s: float, cancelled: CancelCheck
+) -> tuple[int | None, str]:
     """Exit code (None if it ran out of time) and output of one tool, run inside `work`."""
     with tempfile.NamedTemporaryFile(prefix="log-", dir=work.parent) as file:
         command = ["/usr/bin/env", "-C", inside(work, "work"), *argv]
@@ -228,7 +239,14 @@ def _read(folder: Path) -> Build | None:
     except (OSError, ValueError):
         return None
     binary = folder / f"{MODULE}.so"
-    return Build(binary if data["exit_code"] == 0 else None, data["log"], data["seconds"], True, data["exit_code"], data["problem"])
+    return Build(
+        binary if data["exit_code"] == 0 else None,
+        data["log"],
+        data["seconds"],
+        True,
+        data["exit_code"],
+        data["problem"],
+    )
 
 
 def _keep(result: Build, folder: Path) -> Build:

@@ -12,7 +12,9 @@ from .contestants import CallResult
 from .protocol import Status
 from .report import Verdict
 
-_OUT_OF_MEMORY = re.compile(r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(
+    r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE
+)
 _SIGNAL_WORDS = {
     signal.SIGSEGV: "it read or wrote memory that is not its own (writing into an input counts)",
     signal.SIGABRT: "it called abort, or an exception was thrown where none may leave",
@@ -61,13 +63,17 @@ def call_fault(result: CallResult) -> Fault | None:
         return death("in the middle of a call", result.exit_code)
     if result.early:
         return Fault(Verdict.TAMPERING, "the process reported results before the call had begun")
-    if result.status is Status.RAISED:
-        return _raised(result)
     if result.status is not Status.OK:
-        return Fault(_VERDICTS_OF_STATUS[result.status], result.text or "the results do not fit the task")
+        return _refused(result.status, result)
     if result.late:
         return Fault(Verdict.TAMPERING, "results were still being written after the call had been reported done")
     return None
+
+
+def _refused(status: Status, result: CallResult) -> Fault:
+    if status is Status.RAISED:
+        return _raised(result)
+    return Fault(_VERDICTS_OF_STATUS[status], result.text or "the results do not fit the task")
 
 
 def death(when: str, exit_code: int | None) -> Fault:

@@ -131,13 +131,17 @@ class Child:
                 raise SupervisorError("a child did not stop when told to")
 
     def kill(self) -> None:
-        """Ends the child and everything it started."""
-        for pid in (*(_children_of(self._process.pid) if self._wrapped else ()), self._process.pid):
+        """Ends the child and everything it started; returns when they are gone."""
+        # the first process of the sandbox takes all others with it
+        inner = _children_of(self._process.pid) if self._wrapped else []
+        below = [pid for parent in inner for pid in _children_of(parent)]
+        for pid in (*inner, self._process.pid):
             _signal_quietly(pid, signal.SIGKILL)
         try:
             self._process.wait(_KILL_WAIT_S)
         except subprocess.TimeoutExpired as error:
             raise SupervisorError("a child survived SIGKILL") from error
+        _await_gone([*inner, *below])
 
     def log_tail(self, limit_bytes: int) -> str:
         """The end of what the child printed, control characters replaced."""
@@ -187,7 +191,8 @@ def clean_text(text: str) -> str:
 def python_argv(module: str, *arguments: str) -> list[str]:
     """Runs `child/<module>.py` inside a room that maps the child folder."""
     root = "/kbench" if isolation_in_force().strong else str(CHILD_FOLDER.parents[2])
-    code = f"import sys; sys.path.insert(0, {root!r}); from benchmarks.harness.child.{module} import main; main(sys.argv[1:])"
+    load = f"import sys; sys.path.insert(0, {root!r}); from benchmarks.harness.child.{module} import main"
+    code = f"{load}; main(sys.argv[1:])"
     return [sys.executable, "-I", "-B", "-c", code, *arguments]
 
 
@@ -243,7 +248,9 @@ def _bubblewrap_works() -> bool:
     if shutil.which("bwrap") is None or not seccomp.supported():
         return False
     try:
-        done = subprocess.run([*_bubblewrap(Room()), "--", "/usr/bin/env"], capture_output=True, timeout=20, check=False)
+        done = subprocess.run(
+            [*_bubblewrap(Room()), "--", "/usr/bin/env"], capture_output=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -268,6 +275,14 @@ def _state(stat_file: str) -> str:
         return Path(stat_file).read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return "X"
+
+
+def _await_gone(pids: Sequence[int]) -> None:
+    until = time.monotonic() + _KILL_WAIT_S
+    while any(_state(f"/proc/{pid}/stat") not in "ZX" for pid in pids):
+        if time.monotonic() > until:
+            raise SupervisorError("a sandboxed process survived SIGKILL")
+        time.sleep(0.001)
 
 
 def _signal_quietly(pid: int, number: int) -> None:

@@ -187,8 +187,8 @@ class _Work:
             self.configs,
             self.rules,
             self.paths,
-            cores,
-            lambda done, total, text: self.on_step(Step("prepare", "progress", done, total, text)),
+            cores=cores,
+            progress=lambda done, total, text: self.on_step(Step("prepare", "progress", done, total, text)),
         )
         if self.quick:
             return replace(prepared, problems=tuple("left out of a quick check" for _ in self.configs))
@@ -208,9 +208,7 @@ class _Work:
         finally:
             os.sched_setaffinity(0, before)
 
-    def _judge_calls(
-        self, judging: Judging, prepared: PreparedBaseline
-    ) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+    def _judge_calls(self, judging: Judging, prepared: PreparedBaseline) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         try:
             self._stage("verify", lambda: self._calls(judging, judging.verify))
             self._stage("time", lambda: self._calls(judging, judging.time))
@@ -230,9 +228,7 @@ class _Work:
             where = "a hidden configuration" if config.hidden else config.key
             raise Fault(fault.verdict, f"{hidden_words(config, fault)} ({where})")
 
-    def _scored(
-        self, judging: Judging, prepared: PreparedBaseline
-    ) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+    def _scored(self, judging: Judging, prepared: PreparedBaseline) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         times: dict[str, PairedTimes] = {}
         finished: list[ConfigResult] = []
         for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
@@ -257,10 +253,14 @@ class _Work:
     def _remark(self, judging: Judging, number: int, config: Config) -> None:
         problem = judging.compile_problems[number]
         if problem and not self.quick:
-            self.flags.append(Flag("no-compile-baseline", f"{config.key}: eager alone counts, torch.compile: {problem}"))
+            self.flags.append(
+                Flag("no-compile-baseline", f"{config.key}: eager alone counts, torch.compile: {problem}")
+            )
         late_us = judging.late_ready_us(number)
         if late_us:
-            self.flags.append(Flag("late-ready", f"{config.key}: {late_us:.0f} µs of waking up were added to each call"))
+            self.flags.append(
+                Flag("late-ready", f"{config.key}: {late_us:.0f} µs of waking up were added to each call")
+            )
 
     def _listen(self, step: Step) -> None:
         if step.stage == "verify" and step.text == "a hidden configuration":

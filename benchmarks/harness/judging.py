@@ -184,7 +184,9 @@ class Judging:
         for _ in range(_REPEATS_OF_A_WRONG_CALL):
             again = self._checked_call(number, choice)
             if again is None:
-                return Fault(Verdict.NONDETERMINISTIC, f"the same input gave a right and a wrong result: {fault.reason}")
+                return Fault(
+                    Verdict.NONDETERMINISTIC, f"the same input gave a right and a wrong result: {fault.reason}"
+                )
             if again.verdict is not Verdict.INCORRECT_VALUE:
                 return again
         return fault

@@ -12,7 +12,7 @@ from typing import Any
 class Verdict(StrEnum):
     """Why an evaluation ended as it did. What each means is shown to people from `VERDICT_TEXTS`."""
 
-    PASS = "PASS"
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
     COMPILE_ERROR = "COMPILE_ERROR"
     REJECTED = "REJECTED"
     INCORRECT_SHAPE = "INCORRECT_SHAPE"
@@ -44,7 +44,8 @@ VERDICT_TEXTS = {
         "Compare each configuration with its baselines: the slowest one tells where to work next.",
     ),
     Verdict.COMPILE_ERROR: VerdictText(
-        "The compiler did not accept the source.", "Read the first error in the log; its line number links into your code."
+        "The compiler did not accept the source.",
+        "Read the first error in the log; its line number links into your code.",
     ),
     Verdict.REJECTED: VerdictText(
         "The source breaks the contract of the task or a rule of the benchmark.",

@@ -74,17 +74,54 @@ _NUMBERS: dict[str, tuple[int, int | None]] = {
 }
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
-_NEVER = (
-    "ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp perf_event_open bpf userfaultfd io_uring_setup "
-    "io_uring_enter io_uring_register add_key request_key keyctl mount umount2 pivot_root chroot fsopen fsmount "
-    "move_mount open_tree mount_setattr unshare setns kexec_load init_module finit_module delete_module "
-    "open_by_handle_at reboot swapon quotactl acct"
-).split()
-_NO_NETWORK = "socket connect bind listen".split()
-_NO_PROCESSES = "fork vfork execve execveat".split()
-_ASKED_BY_LIBRARIES = (
-    "personality memfd_create sched_setaffinity sched_setscheduler sched_setattr setpriority setrlimit pidfd_open"
-).split()
+_NEVER = [
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "pidfd_getfd",
+    "kcmp",
+    "perf_event_open",
+    "bpf",
+    "userfaultfd",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "add_key",
+    "request_key",
+    "keyctl",
+    "mount",
+    "umount2",
+    "pivot_root",
+    "chroot",
+    "fsopen",
+    "fsmount",
+    "move_mount",
+    "open_tree",
+    "mount_setattr",
+    "unshare",
+    "setns",
+    "kexec_load",
+    "init_module",
+    "finit_module",
+    "delete_module",
+    "open_by_handle_at",
+    "reboot",
+    "swapon",
+    "quotactl",
+    "acct",
+]
+_NO_NETWORK = ["socket", "connect", "bind", "listen"]
+_NO_PROCESSES = ["fork", "vfork", "execve", "execveat"]
+_ASKED_BY_LIBRARIES = [
+    "personality",
+    "memfd_create",
+    "sched_setaffinity",
+    "sched_setscheduler",
+    "sched_setattr",
+    "setpriority",
+    "setrlimit",
+    "pidfd_open",
+]
 
 
 def supported() -> bool:
@@ -93,7 +130,9 @@ def supported() -> bool:
 
 def candidate_program() -> bytes:
     """For the process that holds a submission: threads yes, processes, sockets and tracing no."""
-    return _program(kill=[*_NEVER, *_NO_NETWORK, *_NO_PROCESSES, "socketpair"], refuse=_ASKED_BY_LIBRARIES, threads_only=True)
+    return _program(
+        kill=[*_NEVER, *_NO_NETWORK, *_NO_PROCESSES, "socketpair"], refuse=_ASKED_BY_LIBRARIES, threads_only=True
+    )
 
 
 def builder_program() -> bytes:

@@ -14,7 +14,8 @@ from .source import LANGUAGES, Source
 from .spec import TaskSpec
 
 _TOKENS = re.compile(
-    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|R"([^()\\\s]{0,16})\(.*?(?:\)\1"|\Z)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""", re.DOTALL
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|R"([^()\\\s]{0,16})\(.*?(?:\)\1"|\Z)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""",
+    re.DOTALL,
 )
 _CUDA = re.compile(r"\b__global__\b|<<<|#\s*include\s*<cuda|\b__device__\b")
 _PYTHON = re.compile(r"^\s*(?:import \w+|from \w+ import|def \w+\(|@triton\.jit)", re.MULTILINE)
@@ -29,9 +30,17 @@ _REMARKS = (
         ),
     ),
     ("inline-assembly", "contains inline assembly", re.compile(r"\b(?:asm|__asm__)\b")),
-    ("system-call", "makes a system call of its own", re.compile(r"\b(?:syscall|ptrace|execv\w*|fork|system|dlopen|dlsym)\s*\(")),
+    (
+        "system-call",
+        "makes a system call of its own",
+        re.compile(r"\b(?:syscall|ptrace|execv\w*|fork|system|dlopen|dlsym)\s*\("),
+    ),
     ("start-up-code", "runs code when it is loaded", re.compile(r"__attribute__\s*\(\s*\(\s*constructor")),
-    ("low-precision", "uses a type of less than 32 bits", re.compile(r"\b(?:BFloat16|Half|kHalf|kBFloat16|_Float16|__bf16)\b")),
+    (
+        "low-precision",
+        "uses a type of less than 32 bits",
+        re.compile(r"\b(?:BFloat16|Half|kHalf|kBFloat16|_Float16|__bf16)\b"),
+    ),
 )
 
 

@@ -43,9 +43,15 @@ def test_json_has_no_numbers_that_json_does_not_know() -> None:
     text = json.dumps(report(Verdict.PASS, SCORE).to_json() | {"extra": 1}, allow_nan=False)
     assert json.loads(text)["score"]["ci95"] == [1.9, 2.1]
     infinite = Report(
-        "op/forward", "s", "cpp", "cpu", "rk-1", Verdict.INCORRECT_VALUE, "r", "0", configs=(
-            ConfigResult("a", "single", correct=False, max_abs_error=math.inf),
-        )
+        "op/forward",
+        "s",
+        "cpp",
+        "cpu",
+        "rk-1",
+        Verdict.INCORRECT_VALUE,
+        "r",
+        "0",
+        configs=(ConfigResult("a", "single", correct=False, max_abs_error=math.inf),),
     )
     assert infinite.to_json()["configs"][0]["max_abs_error"] == "inf"
 

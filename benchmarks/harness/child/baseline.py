@@ -46,7 +46,11 @@ def compiled_copy(function: Function) -> Function:
     """
     assert isinstance(function, FunctionType)  # noqa: S101 - a reference is a plain function
     copy = FunctionType(
-        function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        function.__code__.replace(),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     compiled: Function = torch.compile(copy, dynamic=False)
     return compiled
@@ -108,4 +112,3 @@ def _best_s(work: Function, repeats: int = 30) -> float:
         work()
         best = min(best, time.perf_counter() - started)
     return best
-

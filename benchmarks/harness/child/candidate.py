@@ -12,7 +12,7 @@ from types import ModuleType
 
 from ..protocol import Link
 from .enter import install_filter
-from .shell import connect, open_calls, serve, set_threads
+from .shell import Function, connect, open_calls, serve, set_threads
 
 MODULE = "kbench_submission"
 
@@ -32,14 +32,14 @@ def main(arguments: Sequence[str]) -> None:
         serve(message["control"], [[function] * len(calls)], calls, link)
 
 
-def _load(path: str, direction: str, link: Link) -> object | None:
+def _load(path: str, direction: str, link: Link) -> Function | None:
     try:
         module = _module(path)
     except Exception as error:  # noqa: BLE001 - process edge: loading runs the submission's own start-up code
         link.send(load_error=f"{type(error).__name__}: {error}"[:4000])
         return None
-    function = getattr(module, direction, None)
-    if not callable(function):
+    function: Function | None = getattr(module, direction, None)
+    if function is None or not callable(function):
         exported = [name for name in dir(module) if not name.startswith("_")]
         link.send(missing=direction, exported=exported[:20])
         return None

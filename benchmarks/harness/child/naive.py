@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 aten = torch.ops.aten
 
 
-class NaiveSums(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class NaiveSums(TorchDispatchMode):  # type: ignore[misc] # torch's types are not followed
     """`with NaiveSums(): reference.forward(...)` in float32."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

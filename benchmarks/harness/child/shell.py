@@ -104,7 +104,9 @@ def serve(control_fd: int, functions: Sequence[Sequence[Function | None]], calls
         words[Word.DONE] = step
 
 
-def _answer(function: Function | None, arguments: tuple[Any, ...], outputs: tuple[torch.Tensor, ...], link: Link) -> Status:
+def _answer(
+    function: Function | None, arguments: tuple[Any, ...], outputs: tuple[torch.Tensor, ...], link: Link
+) -> Status:
     try:
         results = function(*arguments)  # type: ignore[misc]
         if type(results) is not tuple:

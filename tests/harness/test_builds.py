@@ -1,0 +1,83 @@
+"""Builds: content-addressed, in the sandbox, with a thin header that refuses nothing legal."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import Paths, Source, builds, default_rules
+from benchmarks.harness.builds import Build
+
+pytestmark = pytest.mark.sandbox
+RULES = default_rules()
+MODULE = '\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward, "f"); }\n'
+PLAIN = "#include <torch/extension.h>\ntorch::Tensor forward(torch::Tensor x) { return x.clone(); }" + MODULE
+
+Compile = Callable[[str], Build]
+
+
+@pytest.fixture
+def compile_text(paths: Paths) -> Compile:
+    return lambda text: builds.build(Source(text, "cpp"), RULES, paths)
+
+
+def test_the_same_source_is_built_once(compile_text: Compile) -> None:
+    first, second = compile_text(PLAIN), compile_text(PLAIN)
+    assert first.binary is not None
+    assert first.binary.is_file()
+    assert (second.binary, second.cached) == (first.binary, True)
+
+
+def test_another_flag_is_another_build() -> None:
+    source = Source("int forward = ;", "cpp")
+    other = replace(RULES, compile=replace(RULES.compile, flags=(*RULES.compile.flags, "-DX")))
+    assert builds._key(source, RULES) != builds._key(source, other)
+
+
+def test_an_error_has_its_line_and_is_remembered(compile_text: Compile) -> None:
+    text = "#include <torch/extension.h>\nint forward = ;"
+    first = compile_text(text)
+    assert first.binary is None
+    assert "kbench_submission.cpp:2:" in first.log
+    assert compile_text(text).cached
+
+
+def test_what_the_thin_header_lacks_is_built_with_the_stock_one(compile_text: Compile) -> None:
+    text = "#include <torch/extension.h>\ntorch::Tensor forward(torch::Tensor x) { return torch::nn::ReLU()(x); }"
+    assert compile_text(text + MODULE).binary is not None
+
+
+@pytest.mark.parametrize("line", ['#include "/etc/passwd"', 'asm(".incbin \\"/etc/passwd\\"");'])
+def test_files_of_the_machine_cannot_be_read_by_the_compiler(compile_text: Compile, line: str) -> None:
+    result = compile_text(line)
+    assert result.binary is None
+    assert "root:" not in result.log
+
+
+def test_a_compiler_bomb_runs_out_of_time(paths: Paths) -> None:
+    text = "template <int N> struct T { static constexpr int v = T<N-1>::v + T<N-2>::v; };\n"
+    bomb = text + "constexpr int f(int n) { return n < 2 ? n : f(n-1) + f(n-2); }\nstatic_assert(f(60) > 0);"
+    rules = replace(
+        RULES,
+        compile=replace(RULES.compile, timeout_s=2, flags=(*RULES.compile.flags, "-fconstexpr-ops-limit=99999999999")),
+    )
+    builds.prepare_headers(RULES, paths)
+    result = builds.build(Source(bomb, "cpp"), rules, paths)
+    assert (result.binary, result.cached) == (None, False)
+
+
+def test_cancelling_stops_the_compiler(paths: Paths) -> None:
+    result = builds.build(Source(PLAIN + "// cancelled", "cpp"), RULES, paths, cancelled=lambda: True)
+    assert result.binary is None
+    assert not builds.build(Source(PLAIN + "// cancelled", "cpp"), RULES, paths).cached
+
+
+def test_nothing_is_left_in_scratch(compile_text: Compile, paths: Paths) -> None:
+    before = set(paths.scratch.glob("build-*"))
+    compile_text(PLAIN + "// tidy")
+    assert set(paths.scratch.glob("build-*")) <= before
+
+
+def test_torch_is_found_without_importing_it() -> None:
+    assert (Path(builds._torch_folder()) / "include").is_dir()

@@ -1,0 +1,36 @@
+"""Cores, peaks and floors."""
+
+import os
+
+import pytest
+
+from benchmarks.harness import UsageError, default_rules, device_kind, devices
+from benchmarks.harness.devices import Peaks
+
+PEAKS = Peaks(((1 << 14, 10e9), (1 << 18, 40e9), (1 << 24, 8e9)), gemm_flops_per_s=1e11)
+
+
+def test_the_supervisor_has_a_core_of_its_own_where_there_are_two() -> None:
+    cores = devices.divide_cores(default_rules().cpu)
+    assert cores.threads >= 1
+    if len(os.sched_getaffinity(0)) > 1:
+        assert not set(cores.supervisor) & set(cores.contestants)
+
+
+def test_a_floor_is_bound_by_bytes_or_by_arithmetic() -> None:
+    assert PEAKS.floor_us(8_000_000, 0) == pytest.approx(1000.0)
+    assert PEAKS.floor_us(0, 10**9) == pytest.approx(10_000.0)
+
+
+def test_a_small_copy_is_held_against_the_best_rate_of_any_larger_one() -> None:
+    assert PEAKS.floor_us(1 << 14, 0) == pytest.approx((1 << 14) / 40e9 * 1e6)
+
+
+def test_data_larger_than_any_copy_measured_uses_the_largest() -> None:
+    assert PEAKS.floor_us(1 << 30, 0) == pytest.approx((1 << 30) / 8e9 * 1e6)
+
+
+def test_device_kinds() -> None:
+    assert device_kind("cpu") == "cpu"
+    with pytest.raises(UsageError, match="tpu"):
+        device_kind("tpu")

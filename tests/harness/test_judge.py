@@ -1,0 +1,94 @@
+"""The judge end to end: real sandbox, real compiler, real referee."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.harness import (
+    Cancelled,
+    Paths,
+    Report,
+    Source,
+    Step,
+    SupervisorError,
+    UsageError,
+    Verdict,
+    default_rules,
+    default_suites,
+    find_task,
+    judge,
+    self_test,
+)
+
+pytestmark = pytest.mark.sandbox
+RULES = replace(default_rules(), time=replace(default_rules().time, steps_per_config=5, min_steps_per_config=5))
+TASK = find_task(default_suites(), "mnist_linear_relu/forward")
+KERNEL = (TASK.folder / "kernels" / "forward_cpu.cpp").read_text()
+
+
+@pytest.fixture(scope="module")
+def steps() -> list[Step]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def report(paths: Paths, steps: list[Step]) -> Report:
+    return judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True, on_step=steps.append)
+
+
+def test_a_good_kernel_passes_with_a_score_on_every_visible_configuration(report: Report) -> None:
+    assert report.verdict is Verdict.PASS, report.reason
+    assert report.score is not None
+    for item in report.configs:
+        assert item.correct
+        assert (item.speedup is None) == (item.group == "hidden")
+
+
+def test_every_timed_call_is_checked(report: Report) -> None:
+    assert all(item.calls == item.checked_calls >= RULES.verify.calls_per_config for item in report.configs)
+
+
+def test_hidden_configurations_keep_their_values(report: Report) -> None:
+    hidden = [item for item in report.configs if item.group == "hidden"]
+    values = [config.key for config in TASK.configs_for("cpu") if config.hidden]
+    assert [item.key for item in hidden] == [f"hidden {n + 1}" for n in range(len(values))]
+    assert not any(key in str(report.to_json()) for key in values)
+
+
+def test_stages_come_in_order_and_take_time(report: Report, steps: list[Step]) -> None:
+    assert [item.name for item in report.stages] == ["static", "compile", "prepare", "verify", "time"]
+    assert [item.stage for item in steps if item.state == "started"] == [item.name for item in report.stages]
+    assert any(item.stage == "verify" and item.total == len(report.configs) for item in steps)
+
+
+def test_the_report_says_where_and_how_it_was_measured(report: Report) -> None:
+    assert report.environment["threads"] >= 1
+    assert 0 < report.environment["null_call_us"] < 1e5
+    assert report.isolation
+
+
+def test_a_cancelled_judging_reports_nothing(paths: Paths) -> None:
+    seen: list[Step] = []
+
+    def cancelled() -> bool:
+        return any(step.stage == "verify" for step in seen)
+
+    with pytest.raises(Cancelled):
+        judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True, on_step=seen.append, cancelled=cancelled)
+
+
+def test_an_unknown_device_is_a_wrong_call(paths: Paths) -> None:
+    with pytest.raises(UsageError, match="abacus"):
+        judge(Source(KERNEL, "cpp"), TASK, RULES, paths, device="abacus")
+
+
+def test_a_wrong_reference_is_our_fault_and_never_the_kernels(paths: Paths, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+    folder = tmp_path_factory.mktemp("suite") / "broken"
+    folder.mkdir()
+    (folder / "reference.py").write_text("def forward(*args):\n    raise RuntimeError('broken task')\n")
+    with pytest.raises(SupervisorError, match="broken task"):
+        judge(Source(KERNEL, "cpp"), replace(TASK, folder=folder, version=99), RULES, paths, quick=True)
+
+
+def test_the_machine_proves_itself(paths: Paths) -> None:
+    self_test(default_rules(), paths)
