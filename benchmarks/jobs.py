@@ -22,7 +22,7 @@ from .harness import Cancelled, HarnessError, Report, Source, Step
 from .judging import site_judge
 from .models import DeviceKind, Evaluation, Worker
 from .services import ClaimLost, Holding
-from .worker import stopping
+from .worker import asked_to_stop_kindly, stopping
 
 logger = logging.getLogger(__name__)
 STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
@@ -118,7 +118,7 @@ def _take(node: str, device_kind: DeviceKind | None, work: Work) -> None:
         return
     sitting = Sitting(holding)
     try:
-        with sitting.kept_alive():
+        with asked_to_stop_kindly(), sitting.kept_alive():
             work(sitting)
     except ClaimLost:
         logger.info("%s was taken away", holding.evaluation.code)

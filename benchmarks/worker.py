@@ -10,6 +10,8 @@ import os
 import platform
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -27,7 +29,7 @@ from .states import WorkerRole, WorkerState
 
 logger = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
-stopping = threading.Event()  # set in a job's process when it is asked to end
+stopping = threading.Event()  # set in the process of a job that is asked to end
 _alive = threading.Event()
 
 
@@ -91,6 +93,16 @@ def _beat_forever(node: str) -> None:
             logger.exception("no sign of life could be written")
 
 
+@contextmanager
+def asked_to_stop_kindly() -> Iterator[None]:
+    """While a job runs, SIGTERM means: put down what you hold. The pool would otherwise end it where it stands."""
+    before = signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent is gone, however that happens."""
     parent = os.getppid()
@@ -128,7 +140,6 @@ def _stopped(sender: Any, **_: Any) -> None:
 def _child_starts(**_: Any) -> None:
     die_with_parent()
     connections.close_all()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
 
 
 @signals.beat_embedded_init.connect

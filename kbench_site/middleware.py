@@ -5,6 +5,7 @@ which `settings.py` turns on for a public site.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -44,6 +45,7 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
     @staticmethod
     def serve(static_file: object, request: HttpRequest) -> HttpResponse:
         response = WhiteNoiseMiddleware.serve(static_file, request)
-        whole = HttpResponse(b"".join(response.streaming_content), status=response.status_code)
+        with closing(response):
+            whole = HttpResponse(b"".join(response.streaming_content), status=response.status_code)
         whole.headers = response.headers
         return whole

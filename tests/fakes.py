@@ -84,7 +84,7 @@ class FakeJudge:
         for number, stage in enumerate(("compile", "verify", "time"), 1):
             on_step(Step(stage, "started", 0, 3))
             on_step(Step(stage, "progress", number, 3, f"configuration {number}"))
-            self._work(float(wish(text, "seconds", "0")) / 3, cancelled)
+        self._work(float(wish(text, "seconds", "0")), cancelled)
         if "// raises" in text:
             raise SupervisorError("the fake judge was asked to fail")
         verdict, speedup = wish(text, "verdict", "PASS"), float(wish(text, "speedup", "2.0"))
@@ -107,3 +107,8 @@ class FakeJudge:
 class BrokenJudge(FakeJudge):
     def self_test(self):
         raise SupervisorError("a wrong kernel was accepted")
+
+
+class WeakJudge(FakeJudge):
+    def isolation(self):
+        return Isolation("limits", False, "only limits of the operating system")

@@ -20,6 +20,6 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
-WHITENOISE_AUTOREFRESH = True
+WHITENOISE_AUTOREFRESH = WHITENOISE_USE_FINDERS = True
 KBENCH_JUDGE = "tests.fakes.FakeJudge"
 REDIS_URL = f"unix://{Path(DATA_DIR) / 'no-redis-here.sock'}"
