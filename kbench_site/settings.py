@@ -102,7 +102,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
 
-DATA_UPLOAD_MAX_MEMORY_SIZE = 1_048_576  # of a form without its files
+DATA_UPLOAD_MAX_MEMORY_SIZE = 8_388_608  # of a whole request too: see body_limit.py
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_048_576  # larger ones go to disk while they arrive
 FILE_UPLOAD_TEMP_DIR = None
 

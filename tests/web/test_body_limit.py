@@ -1,0 +1,62 @@
+"""A body of any size: small ones reach the site, large ones are thrown away and answered, nothing is kept."""
+
+from typing import Any
+
+from kbench_site.body_limit import BodyLimit
+
+CHUNK = b"x" * 65_536
+
+
+class Site:
+    """An application that takes the body and remembers how much it got."""
+
+    def __init__(self) -> None:
+        self.taken_bytes: int | None = None
+        self.ended = ""
+
+    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+        self.taken_bytes = 0
+        while not self.ended:
+            message = await receive()
+            self.taken_bytes += len(message.get("body", b""))
+            self.ended = "" if message.get("more_body") else message["type"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+
+async def send_body(site: Site, chunks: int, *, announced: bool) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = []
+    left = chunks
+
+    async def receive() -> dict[str, Any]:
+        nonlocal left
+        left -= 1
+        return {"type": "http.request", "body": CHUNK, "more_body": left > 0}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"content-length", str(chunks * len(CHUNK)).encode())] if announced else []
+    await BodyLimit(site, limit_bytes=10 * len(CHUNK))({"type": "http", "headers": headers}, receive, send)
+    return sent
+
+
+async def test_a_body_within_the_limit_reaches_the_site() -> None:
+    site = Site()
+    sent = await send_body(site, 10, announced=True)
+    assert site.taken_bytes == 10 * len(CHUNK)
+    assert sent[0]["status"] == 200
+
+
+async def test_a_gigabyte_is_thrown_away_and_answered_with_a_page() -> None:
+    site = Site()
+    sent = await send_body(site, 16_384, announced=True)
+    assert site.taken_bytes is None
+    assert sent[0]["status"] == 413
+    assert b"what you typed is still in the form" in sent[1]["body"]
+
+
+async def test_a_body_of_unannounced_length_is_cut_off() -> None:
+    site = Site()
+    await send_body(site, 16_384, announced=False)
+    assert site.ended == "http.disconnect"
+    assert site.taken_bytes == 10 * len(CHUNK)
