@@ -274,36 +274,26 @@ class BoardSummary:
 
 
 def board_summaries() -> list[BoardSummary]:
-    """A board per listed task and device kind for which the task has configurations."""
+    """A board per listed task and device kind for which the task has configurations; three queries per device kind."""
+    return [summary for device in device_kinds() for summary in _summaries_on(device)]
+
+
+def _summaries_on(device: DeviceKind) -> list[BoardSummary]:
+    shown = _visible_standings(device.slug).order_by()
+    first = shown.filter(task_version=OuterRef("pk")).order_by("rank", "verified_at", "pk")
     versions = (
         TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True)
+        .filter(definition__devices__has_key=device.device_class)
         .select_related("task__suite")
-        .defer("reference_source")
+        .defer("definition", "reference_source")
+        .annotate(first=Subquery(first.values("pk")[:1]))
         .order_by("task__op", "-task__direction")
     )
-    devices = device_kinds()
-    counts, leaders = _board_leaders()
+    entries = dict(shown.values_list("task_version").annotate(n=Count("pk")))
+    leaders = Standing.objects.with_context().in_bulk([version.first for version in versions if version.first])
     return [
-        BoardSummary(version, device, counts.get((version.pk, device.pk), 0), leaders.get((version.pk, device.pk)))
-        for version in versions
-        for device in devices
-        if device.device_class in version.definition["devices"]
+        BoardSummary(version, device, entries.get(version.pk, 0), leaders.get(version.first)) for version in versions
     ]
-
-
-def _board_leaders() -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], Standing]]:
-    shown = Standing.objects.ranked().listable().filter(ruleset__name=settings.KBENCH_RULESET).order_by()
-    boards = shown.values("task_version", "device_kind").annotate(n=Count("pk"))
-    counts = {(item["task_version"], item["device_kind"]): item["n"] for item in boards}
-    same_board = shown.filter(task_version=OuterRef("task_version"), device_kind=OuterRef("device_kind"))
-    first = same_board.order_by("rank", "verified_at", "pk").values("pk")[:1]
-    firsts = shown.values("task_version", "device_kind").distinct().annotate(first=Subquery(first))
-    rows = Standing.objects.with_context().filter(pk__in=[item["first"] for item in firsts])
-    return counts, {(row.task_version_id, row.device_kind_id): row for row in rows}
-
-
-def ruleset_named(name: str) -> RuleSet:
-    return get_object_or_404(RuleSet, name=name)
 
 
 # --- the site as a whole -------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def test_an_unknown_device_or_rule_set_is_not_found(visitor: Client) -> None:
 def test_the_list_of_boards_shows_the_leader_of_each(visitor: Client, django_assert_num_queries: Any) -> None:
     entry(1.5)
     entry(2.5)
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(6):
         html = visitor.get("/leaderboards/").content.decode()
     assert "2.50×" in html
     assert "1.50×" not in html
