@@ -1,7 +1,8 @@
 """The Celery jobs: thin, repeatable, and never sure to run. Whatever they do is decided by a claim on a row.
 
-A message names no evaluation: a worker that is woken takes what is next. Limits stand on the decorators; a job that
-hits one is killed and its evaluation comes back through `reap`. Does NOT write rows itself (`services.py`).
+A message names no evaluation: a worker that is woken takes what is next. Limits stand on the decorators and leave room
+for waiting for the machine; a job that hits one is killed, and its evaluation comes back through `reap`.
+Does NOT write rows itself (`services.py`).
 """
 
 import logging
@@ -29,13 +30,15 @@ STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
 STEP_EVERY_DEFAULT_S = 0.1
 
 
-@shared_task(name=queue.COMPILE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=600, time_limit=660)
+@shared_task(
+    name=queue.COMPILE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860
+)
 def compile_next(self: Any) -> None:
     """Compile the next evaluation; what does not compile ends here and never waits for a device."""
     _take(self.request.hostname, None, _compile)
 
 
-@shared_task(name=queue.JUDGE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860)
+@shared_task(name=queue.JUDGE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=3600, time_limit=3660)
 def judge_next(self: Any, device_kind: str) -> None:
     """Judge the next evaluation of a device kind that is compiled."""
     _take(self.request.hostname, DeviceKind.objects.get(slug=device_kind), _judge)

@@ -96,6 +96,7 @@ def _beat_forever(node: str) -> None:
 @contextmanager
 def asked_to_stop_kindly() -> Iterator[None]:
     """While a job runs, SIGTERM means: put down what you hold. The pool would otherwise end it where it stands."""
+    stopping.clear()
     before = signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     try:
         yield

@@ -100,7 +100,6 @@ def test_a_worker_that_is_stopped_gives_its_evaluation_back(submit, worker):
     stop.start()
     jobs.judge_next.apply(args=["cpu"]).get()
     stop.join()
-    stopping.clear()
     assert (row().state, row().attempt) == (State.QUEUED, 1)
 
 

@@ -155,6 +155,15 @@ def test_a_killed_worker_costs_an_attempt_and_nothing_else(stack):
     assert stack.judged(code) == 1
 
 
+def test_a_killed_compiler_costs_an_attempt_and_nothing_else(stack):
+    (code,) = stack.submit("// compile seconds: 4\n")
+    stack.wait(lambda: stack.state(code)[0] == "compiling", 60, "it was never compiled")
+    stack.kill("celery", "compile@")
+    stack.wait_until_ended(code)
+    assert stack.state(code) == ("done", "PASS", 2)
+    assert stack.judged(code) == 1
+
+
 def test_a_killed_child_of_the_worker_is_noticed_without_its_heartbeat(stack):
     (code,) = stack.submit(SLOW)
     stack.wait_until_timed(code)

@@ -28,6 +28,7 @@ from django.utils import timezone
 from benchmarks.catalogue import examples_load, tasks_sync
 from benchmarks.harness import Paths, remove_scratch
 from benchmarks.models import Worker
+from benchmarks.querysets import WorkerQuerySet
 from benchmarks.states import WorkerRole, WorkerState
 from kbench_site.processes import Child, Family, GivenUp
 
@@ -176,8 +177,9 @@ def _housekeeping(started: datetime) -> bool:
     return _workers(started).exclude(role=WorkerRole.JUDGE).count() >= len((WorkerRole.COMPILE, WorkerRole.MAINT))
 
 
-def _workers(started: datetime) -> Any:
-    return Worker.objects.filter(started__gte=started, state__in=REPORTED)
+def _workers(started: datetime) -> WorkerQuerySet:
+    rows: WorkerQuerySet = Worker.objects.filter(started__gte=started, state__in=REPORTED)
+    return rows
 
 
 def complaints(started: datetime) -> list[str]:
@@ -193,6 +195,7 @@ def _answers() -> bool:
     request = urllib.request.Request(url(), headers={"Host": hosts[0]})  # noqa: S310 - our own http address
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - same
-            return int(answer.status) == 200
+            code: int = answer.getcode()
+            return code == 200
     except (urllib.error.URLError, OSError):
         return False
