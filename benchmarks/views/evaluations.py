@@ -25,8 +25,7 @@ SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py"}
 
 def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
-    context = {"history": selectors.evaluation_history(evaluation), **_live_part(request, evaluation)}
-    return render(request, "evaluations/detail.html", context)
+    return render(request, "evaluations/detail.html", _live_part(request, evaluation))
 
 
 def evaluation_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
@@ -74,6 +73,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "timed": any(config.kernel_us for config in configs),
         "axis": Axis.over([*bounds, evaluation.score_lo, evaluation.score_hi]),
         "report": evaluation.report or {},
+        "history": selectors.evaluation_history(evaluation),
         "standing": selectors.standing_of(evaluation),
         "cancellable": not evaluation.is_finished and may_cancel(request, evaluation),
     }

@@ -1,0 +1,173 @@
+"""What a person does on the site, in a real browser: find, submit, watch, come back, compare."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.browser
+TASK = "/tasks/robust-kbench/mnist_linear_relu/forward/"
+SUBMIT = f"{TASK}submit/"
+BOARD = "/leaderboards/robust-kbench/mnist_linear_relu/forward/cpu/"
+PAGES = ["/", "/tasks/", TASK, SUBMIT, "/leaderboards/", BOARD, "/rules/", "/status/", "/accounts/signup/"]
+JUDGED_MS = 30_000
+
+
+def submit(page: Page, path: Path) -> None:
+    page.goto(SUBMIT)
+    page.get_by_label("Or upload a file").set_input_files(path)
+    page.get_by_role("button", name="Submit for judging").click()
+    page.wait_for_url("**/evaluations/**")
+
+
+def test_find_a_task_upload_watch_leave_return_and_stand_on_the_board(visitor: Any, kernel: Any) -> None:
+    page = visitor.tab()
+    page.get_by_role("link", name="Pick a task").click()
+    page.get_by_label("Search").fill("linear relu")
+    page.get_by_label("Search").press("Enter")
+    page.get_by_role("link", name="mnist_linear_relu/forward", exact=True).click()
+    page.get_by_role("link", name="Submit a kernel").click()
+    page.get_by_label("Or upload a file").set_input_files(kernel("speedup: 2.50", "seconds: 4"))
+    page.get_by_label("Title").fill("Journey")
+    page.get_by_role("button", name="Submit for judging").click()
+    page.evaluate("window.sameDocument = true")
+    expect(page.locator("[aria-current=step]")).to_contain_text("of 3", timeout=JUDGED_MS)
+    assert page.evaluate("window.sameDocument")
+    address = page.url
+    page.close()
+
+    page = visitor.watched(visitor.contexts[0].new_page(), address)
+    page.evaluate("window.sameDocument = true")
+    expect(page.get_by_text("Accepted").first).to_be_visible(timeout=JUDGED_MS)
+    expect(page.get_by_text("95 % interval 2.45× to 2.55×")).to_be_visible()
+    assert page.evaluate("window.sameDocument")
+    page.goto(BOARD)
+    expect(page.get_by_role("row").filter(has_text="Journey")).to_contain_text("2.50×")
+    assert visitor.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"), [("COMPILE_ERROR", "Does not compile"), ("INCORRECT_VALUE", "Wrong values")]
+)
+def test_a_bad_kernel_ends_with_its_verdict_and_a_next_step(
+    visitor: Any, kernel: Any, verdict: str, words: str
+) -> None:
+    page = visitor.tab()
+    submit(page, kernel(f"verdict: {verdict}"))
+    expect(page.get_by_role("heading", name=words)).to_be_visible(timeout=JUDGED_MS)
+    expect(page.get_by_text("What to try next:")).to_be_visible()
+
+
+def test_without_scripts_a_kernel_gets_its_verdict(visitor: Any, kernel: Any) -> None:
+    page = visitor.tab(SUBMIT, java_script_enabled=False)
+    page.get_by_label("Source").fill(kernel("speedup: 1.25").read_text())
+    page.get_by_role("button", name="Submit for judging").click()
+    expect(page.get_by_text("Accepted").first).to_be_visible(timeout=JUDGED_MS)
+    expect(page.get_by_role("heading", name="Configurations")).to_be_visible()
+
+
+def test_without_the_event_stream_the_page_follows_by_asking(visitor: Any, kernel: Any) -> None:
+    page = visitor.tab()
+    page.route("**/events/**", lambda route: route.abort())
+    submit(page, kernel("seconds: 2", "no stream"))
+    page.evaluate("window.sameDocument = true")
+    expect(page.get_by_text("Accepted").first).to_be_visible(timeout=JUDGED_MS)
+    assert page.evaluate("window.sameDocument")
+
+
+def test_a_finished_page_asks_no_more(visitor: Any, kernel: Any) -> None:
+    page = visitor.tab()
+    submit(page, kernel("quiet afterwards"))
+    expect(page.get_by_text("Accepted").first).to_be_visible(timeout=JUDGED_MS)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(6000)
+    assert asked == []
+
+
+def test_bad_input_keeps_the_text_and_says_what_is_wrong(visitor: Any) -> None:
+    page = visitor.tab(SUBMIT)
+    page.get_by_label("Source").fill("__global__ void kernel() {}\n// keep me")
+    page.get_by_role("button", name="Submit for judging").click()
+    expect(page.get_by_role("alert").first).to_contain_text("This looks like CUDA")
+    expect(page.get_by_label("Source")).to_have_value("__global__ void kernel() {}\n// keep me")
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_file_that_is_far_too_large_is_refused_with_a_sentence(visitor: Any, tmp_path: Path, scripts: bool) -> None:
+    path = tmp_path / "huge.cpp"
+    with path.open("wb") as file:
+        file.truncate(60_000_000)
+    page = visitor.tab(SUBMIT, java_script_enabled=scripts)
+    page.get_by_label("Or upload a file").set_input_files(path)
+    if scripts:
+        expect(page.locator("[data-file-note]")).to_contain_text("60000000 bytes; the rules take at most 262144")
+    else:
+        page.get_by_role("button", name="Submit for judging").click()
+        expect(page.get_by_role("heading", name="That is too large")).to_be_visible()
+
+
+def test_a_draft_survives_leaving_the_page(visitor: Any) -> None:
+    page = visitor.tab(SUBMIT)
+    page.get_by_label("Source").fill("// half a kernel")
+    page.goto("/")
+    page.goto(SUBMIT)
+    expect(page.get_by_label("Source")).to_have_value("// half a kernel")
+    page.get_by_role("button", name="Back to the starter code").click()
+    assert "PYBIND11_MODULE" in page.get_by_label("Source").input_value()
+
+
+def test_the_tab_key_indents_and_escape_leads_out(visitor: Any) -> None:
+    page = visitor.tab(SUBMIT)
+    source = page.get_by_label("Source")
+    source.fill("")
+    source.press("Tab")
+    expect(source).to_have_value("    ")
+    source.press("Escape")
+    source.press("Tab")
+    expect(source).not_to_be_focused()
+
+
+def test_a_file_appears_in_the_editor_before_it_is_sent(visitor: Any, kernel: Any) -> None:
+    page = visitor.tab(SUBMIT)
+    path = kernel("shown first")
+    page.get_by_label("Or upload a file").set_input_files(path)
+    expect(page.get_by_label("Source")).to_have_value(path.read_text())
+
+
+def test_the_colours_follow_the_system_until_somebody_chooses(visitor: Any) -> None:
+    page = visitor.tab("/", color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(colour)
+    page.get_by_role("button", name="Use light colours").click()
+    light = page.evaluate(colour)
+    page.goto("/rules/")
+    assert page.evaluate(colour) == light != dark
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_fits_a_phone_and_satisfies_its_own_policy(visitor: Any, scheme: str) -> None:
+    page = visitor.tab(color_scheme=scheme, viewport={"width": 320, "height": 640})
+    for path in PAGES:
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+    assert visitor.complaints == []
+
+
+def test_the_first_page_is_light(visitor: Any) -> None:
+    page = visitor.tab("/rules/")
+    sizes: list[int] = []
+    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+    page.context.clear_cookies()
+    page.goto("/")
+    page.wait_for_timeout(1000)
+    assert 0 < sum(sizes) < 150_000
+
+
+def test_the_keyboard_skips_to_the_content(visitor: Any) -> None:
+    page = visitor.tab()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#main")
