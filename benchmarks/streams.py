@@ -22,6 +22,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connections
+from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
 from .events import CHANNEL
@@ -84,7 +85,7 @@ def _may_follow(user: User, topic: str) -> bool:
 
 
 def _last_id(request: HttpRequest) -> int | None:
-    """None: the reader has just been rendered and wants only what comes from now on."""
+    """None: the reader has just been rendered and has no past."""
     text = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
     return int(text) if text.isdigit() else None
 
@@ -92,8 +93,11 @@ def _last_id(request: HttpRequest) -> int | None:
 async def _stream(hub: "Hub", reader: str, topics: list[str], last_id: int | None) -> AsyncIterator[bytes]:
     with hub.following(reader, topics) as woken:
         yield b"retry: 3000\n\n"
-        last_id = await _in_thread(_newest_id) if last_id is None else last_id
-        last_sent = time.monotonic()
+        if last_id is None:
+            for event in await _in_thread(partial(_latest, topics)):
+                yield _formatted(event)
+                last_id = event.pk
+        last_id, last_sent = last_id or 0, time.monotonic()
         while True:
             woken.clear()
             news = await _in_thread(partial(_read, topics, last_id))
@@ -126,8 +130,10 @@ def _all_ended(topics: list[str]) -> bool:
     return bool(codes) and not Evaluation.objects.filter(code__in=codes).exclude(state__in=FINISHED).exists()
 
 
-def _newest_id() -> int:
-    return Event.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+def _latest(topics: list[str]) -> list[Event]:
+    """The last event of each kind: whatever happened while the page was on its way, it looks again once."""
+    newest = Event.objects.filter(topic__in=topics).order_by().values("topic", "kind").annotate(newest=Max("pk"))
+    return list(Event.objects.filter(pk__in=[row["newest"] for row in newest]).order_by("pk"))
 
 
 def _formatted(event: Event) -> bytes:
