@@ -2,8 +2,8 @@
 // grad_x = r (g w - mean(g w) - n mean(g w n)),  grad_weight = sum over rows of g n,  grad_bias = sum over rows of g.
 //
 // Bound by memory: seven floats are read or written per element, over two sweeps.
-// Work:     sweep 1 takes all four sums of a row in blocks of 16 KiB: mean and squares as in the forward kernel, and the
-//           sums of g w and of g w (x - block mean), from which the row's follow without cancellation. Sweep 2 goes
+// Work:     sweep 1 takes all four sums of a row in blocks of 16 KiB: mean and squares as in the forward kernel, and
+//           the sums of g w and of g w (x - block mean), from which the row's follow without cancellation. Sweep 2 goes
 //           block by block and inside it row by row, so that weight, grad_weight and grad_bias stay in the cache.
 // Dispatch: blocks of rows (sweep 1) and blocks of columns (sweep 2) are shared out between the threads.
 // Limits:   float32, contiguous; the sums over the batch are float, in the order of the rows.
@@ -68,7 +68,8 @@ Sums block_sums(const float* g, const float* x, const float* w, int64_t size) {
             plain[half] += gw;
             crossed[half] += gw * d;
         }
-    Sums sums{double(size), centre, total(squares[0], squares[1]), total(plain[0], plain[1]), total(crossed[0], crossed[1])};
+    Sums sums{double(size), centre, total(squares[0], squares[1]), total(plain[0], plain[1]),
+              total(crossed[0], crossed[1])};
     for (; i < size; ++i) {
         const double d = double(x[i]) - centre, gw = double(g[i]) * w[i];
         sums.squares += d * d;
@@ -107,13 +108,14 @@ void block_gradient(const float* __restrict__ g, const float* __restrict__ x, co
 
 }  // namespace
 
-std::vector<torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, torch::Tensor weight, torch::Tensor bias,
-                                    double eps, std::vector<int64_t> normalized_shape) {
+std::vector<torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, torch::Tensor weight,
+                                    torch::Tensor bias, double eps, std::vector<int64_t> normalized_shape) {
     const auto grad = grad_output.contiguous(), input = x.contiguous();
     auto grad_x = torch::empty(x.sizes(), x.options());
     auto grad_w = torch::empty(weight.sizes(), x.options()), grad_b = torch::empty(bias.sizes(), x.options());
     const int64_t size = weight.numel(), rows = x.numel() / size;
-    const float *g = grad.const_data_ptr<float>(), *px = input.const_data_ptr<float>(), *w = weight.const_data_ptr<float>();
+    const float *g = grad.const_data_ptr<float>(), *px = input.const_data_ptr<float>(),
+                *w = weight.const_data_ptr<float>();
     float* gx = grad_x.mutable_data_ptr<float>();
     float *gw = grad_w.mutable_data_ptr<float>(), *gb = grad_b.mutable_data_ptr<float>();
     std::vector<Row> facts(rows);

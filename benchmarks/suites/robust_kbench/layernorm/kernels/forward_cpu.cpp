@@ -52,8 +52,15 @@ Moments block_moments(const float* x, int64_t size) {
     const double mean = block_sum(size, load, [x](int64_t i) { return x[i]; }) / size;
     const float centre = float(mean);
     const double squares = block_sum(
-        size, [=](int64_t i) { const Lanes d = load(i) - centre; return d * d; },
-        [=](int64_t i) { const float d = x[i] - centre; return d * d; });
+        size,
+        [=](int64_t i) {
+            const Lanes d = load(i) - centre;
+            return d * d;
+        },
+        [=](int64_t i) {
+            const float d = x[i] - centre;
+            return d * d;
+        });
     return {double(size), mean, squares - size * (mean - centre) * (mean - centre)};
 }
 
@@ -82,7 +89,8 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weight, torch::Tensor bias,
     x = x.contiguous();
     auto y = torch::empty(x.sizes(), x.options());
     const int64_t size = weight.numel(), rows = x.numel() / size;
-    const float *px = x.const_data_ptr<float>(), *pw = weight.const_data_ptr<float>(), *pb = bias.const_data_ptr<float>();
+    const float *px = x.const_data_ptr<float>(), *pw = weight.const_data_ptr<float>(),
+                *pb = bias.const_data_ptr<float>();
     float* py = y.mutable_data_ptr<float>();
     const int64_t grain = rows >= at::get_num_threads() ? std::max<int64_t>(1, kBlock / size) : rows;
     at::parallel_for(0, rows, grain, [=](int64_t begin, int64_t end) {

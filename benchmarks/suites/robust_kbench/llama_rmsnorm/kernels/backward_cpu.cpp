@@ -84,7 +84,8 @@ std::vector<torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, 
     auto grad_x = torch::empty(x.sizes(), x.options()), grad_w = torch::empty(w.sizes(), w.options());
     const int64_t size = w.numel(), rows = x.numel() / size;
     const int64_t parts = std::min<int64_t>(at::get_num_threads(), rows * size / 32768 + 1);
-    const float *pg = grad.const_data_ptr<float>(), *px = input.const_data_ptr<float>(), *pw = w.const_data_ptr<float>();
+    const float *pg = grad.const_data_ptr<float>(), *px = input.const_data_ptr<float>(),
+                *pw = w.const_data_ptr<float>();
     float *out = grad_x.mutable_data_ptr<float>(), *out_w = grad_w.mutable_data_ptr<float>();
     std::vector<double> sums(parts * size, 0.0);
     double* all = sums.data();

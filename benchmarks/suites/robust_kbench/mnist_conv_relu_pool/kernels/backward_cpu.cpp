@@ -1,11 +1,12 @@
 // Backward of convolution 3 x 3 (stride 1, no padding), relu and 2 x 2 max-pool.
 //
-// Bound by arithmetic: the convolution has to be done again to learn where each maximum was; after that only one place in
-// four carries a gradient, and only where the relu was open, so everything else follows those places.
-// Work:     first, per image, the convolution with sixteen output channels in one vector; each window leaves one gradient
-//           and one place. Then, per output channel, each such place adds gradient x patch to grad_weights (nine vectors
-//           that stay in registers) and gradient x weights to grad_x, with sixteen input channels in one vector.
-// Dispatch: images are shared out between the threads; each sums its own grad_weights, added in a fixed order at the end.
+// Bound by arithmetic: the convolution has to be done again to learn where each maximum was. After that only one place
+// in four carries a gradient, and only where the relu was open, so everything else follows those places.
+// Work:     first, per image, the convolution with sixteen output channels in one vector; each window leaves one
+//           gradient and one place. Then, per output channel, each such place adds gradient x patch to grad_weights
+//           (nine vectors that stay in registers) and gradient x weights to grad_x, with sixteen input channels in a
+//           vector.
+// Dispatch: images are shared out between the threads; each sums its own grad_weights, added in a fixed order.
 // Limits:   float32, contiguous; scratch of about two images per thread. Input channels are padded to sixteen, so one
 //           input channel costs as much as sixteen. Sums over images are float.
 #include <torch/extension.h>
@@ -32,11 +33,13 @@ struct Shape {
 Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 Lanes& at_lanes(float* where) { return *reinterpret_cast<Lanes*>(where); }
 
-// Weights in two orders, padded with zeros: [output block][input][tap][16 outputs], [output][input block][tap][16 inputs].
+// Weights in two orders, padded with zeros: [output block][input][tap][16 outputs] and
+// [output][input block][tap][16 inputs].
 struct Weights {
     std::vector<float> by_output, by_input;
     Weights(const float* weights, const Shape& s)
-        : by_output(s.output_blocks() * s.inputs * kTaps * kLanes), by_input(s.outputs * s.input_blocks() * kTaps * kLanes) {
+        : by_output(s.output_blocks() * s.inputs * kTaps * kLanes),
+          by_input(s.outputs * s.input_blocks() * kTaps * kLanes) {
         for (int64_t o = 0; o < s.outputs; ++o)
             for (int64_t i = 0; i < s.inputs; ++i)
                 for (int t = 0; t < kTaps; ++t) {
@@ -49,13 +52,17 @@ struct Weights {
 
 // What one thread needs for an image, and its share of the sums.
 struct Scratch {
-    std::vector<float> x, grad_x;      // [input block][position][16 inputs]
-    std::vector<float> gradient;       // [output][window]
-    std::vector<int32_t> place;        // [output][window]: where in the image the window's maximum has its patch
+    std::vector<float> x, grad_x;       // [input block][position][16 inputs]
+    std::vector<float> gradient;        // [output][window]
+    std::vector<int32_t> place;         // [output][window]: where in the image the window's maximum has its patch
     std::vector<float> grad_w, grad_b;  // [output][input block][tap][16 inputs], [output]
     explicit Scratch(const Shape& s)
-        : x(s.input_blocks() * s.area() * kLanes), grad_x(x.size()), gradient(s.outputs * s.windows()),
-          place(gradient.size()), grad_w(s.outputs * s.input_blocks() * kTaps * kLanes), grad_b(s.outputs) {}
+        : x(s.input_blocks() * s.area() * kLanes),
+          grad_x(x.size()),
+          gradient(s.outputs * s.windows()),
+          place(gradient.size()),
+          grad_w(s.outputs * s.input_blocks() * kTaps * kLanes),
+          grad_b(s.outputs) {}
 };
 
 // The convolution at the four positions of the window at `x`, for sixteen outputs.
@@ -105,7 +112,8 @@ void find_places(const float* x, const Weights& w, const float* bias, const floa
 // Follows the places of output o for sixteen inputs.
 void follow_places(int64_t o, int64_t block, const Weights& w, const Shape& s, Scratch& scratch) {
     const int64_t entry = (o * s.input_blocks() + block) * kTaps * kLanes;
-    const float *gradient = scratch.gradient.data() + o * s.windows(), *x = scratch.x.data() + block * s.area() * kLanes;
+    const float *gradient = scratch.gradient.data() + o * s.windows(),
+                *x = scratch.x.data() + block * s.area() * kLanes;
     const int32_t* place = scratch.place.data() + o * s.windows();
     float* grad_x = scratch.grad_x.data() + block * s.area() * kLanes;
     Lanes sum[kTaps] = {}, weight[kTaps];

@@ -2,9 +2,9 @@
 //
 // Bound by arithmetic: 36 multiply-adds per input channel and pooled result. Eager writes the convolution and the relu
 // out to memory in full and reads both back; here they live in registers only.
-// Work:     sixteen output channels lie in one vector, so every image size is equally easy. A tile is 2 x 4 positions of
-//           the convolution for up to 32 channels; its four or eight windows shrink to their maxima, bias and relu come
-//           after the maximum, where they cost a quarter.
+// Work:     sixteen output channels lie in one vector, so every image size is equally easy. A tile is 2 x 4 positions
+//           of the convolution for up to 32 channels; its windows shrink to their maxima, and bias and relu come after
+//           the maximum, where they cost a quarter.
 // Dispatch: images x groups of 32 channels are shared out between the threads. An odd number of windows in a row ends
 //           in a tile half as wide.
 // Limits:   float32, contiguous; scratch for the weights in channel-last order, padded to sixteen channels, so a few
@@ -52,8 +52,8 @@ void tile(const float* x, const float* w, const Shape& s, Lanes (*pooled)[Column
         }
     for (int b = 0; b < Blocks; ++b)
         for (int p = 0; p < Columns / 2; ++p)
-            pooled[b][p] = larger(larger(sum[b][0][2 * p], sum[b][0][2 * p + 1]),
-                                  larger(sum[b][1][2 * p], sum[b][1][2 * p + 1]));
+            pooled[b][p] =
+                larger(larger(sum[b][0][2 * p], sum[b][0][2 * p + 1]), larger(sum[b][1][2 * p], sum[b][1][2 * p + 1]));
 }
 
 template <int Columns, int Blocks>
@@ -90,7 +90,8 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor bias
     const int64_t groups = (s.outputs + 2 * kLanes - 1) / (2 * kLanes);
     at::parallel_for(0, x.size(0) * groups, 1, [=](int64_t begin, int64_t end) {
         for (int64_t job = begin; job < end; ++job) {
-            const int64_t n = job / groups, o = job % groups * 2 * kLanes, left = std::min<int64_t>(2 * kLanes, s.outputs - o);
+            const int64_t n = job / groups, o = job % groups * 2 * kLanes,
+                          left = std::min<int64_t>(2 * kLanes, s.outputs - o);
             const float* from = px + n * s.channels * s.height * s.width;
             float* to = py + (n * s.outputs + o) * s.pooled_height() * s.pooled_width();
             const float* mine = pw + o * s.channels * kTaps;

@@ -45,7 +45,8 @@ void row_gradient(const float* row, float* out, int64_t classes, int64_t target,
 #pragma omp simd reduction(max : top)
     for (int64_t c = 1; c < classes; ++c) top = row[c] > top ? row[c] : top;
     const int64_t after = target + 1;
-    const float others = exponentials(row, out, target, top) + exponentials(row + after, out + after, classes - after, top);
+    const float others =
+        exponentials(row, out, target, top) + exponentials(row + after, out + after, classes - after, top);
     const float factor = scale / (others + exponential(row[target] - top));
 #pragma omp simd
     for (int64_t c = 0; c < classes; ++c) out[c] *= factor;

@@ -32,8 +32,9 @@ Lanes folded(Lanes a, Lanes b, std::integer_sequence<int, I...>) {
 template <int G, int Count>
 Lanes totals(const Lanes* v) {
     if constexpr (Count == 1) return *v;
-    else return folded<G>(totals<G / 2, Count / 2>(v), totals<G / 2, Count / 2>(v + Count / 2),
-                          std::make_integer_sequence<int, kLanes>{});
+    else
+        return folded<G>(totals<G / 2, Count / 2>(v), totals<G / 2, Count / 2>(v + Count / 2),
+                         std::make_integer_sequence<int, kLanes>{});
 }
 
 // The M x N dot products of M rows of x with N rows of w; product (m, n) is lane 4 m + n.
@@ -73,8 +74,10 @@ void tile(const float* x, const float* w, const float* bias, float* y, int64_t d
 template <int N>
 void column(const float* x, const float* w, const float* bias, float* y, int64_t rows, int64_t depth, int64_t outputs) {
     int64_t r = 0;
-    for (; r + 4 <= rows && depth >= kLanes; r += 4) tile<4, N>(x + r * depth, w, bias, y + r * outputs, depth, outputs);
-    for (; r + 2 <= rows && depth >= kLanes; r += 2) tile<2, N>(x + r * depth, w, bias, y + r * outputs, depth, outputs);
+    for (; r + 4 <= rows && depth >= kLanes; r += 4)
+        tile<4, N>(x + r * depth, w, bias, y + r * outputs, depth, outputs);
+    for (; r + 2 <= rows && depth >= kLanes; r += 2)
+        tile<2, N>(x + r * depth, w, bias, y + r * outputs, depth, outputs);
     for (; r < rows; ++r) tile<1, N>(x + r * depth, w, bias, y + r * outputs, depth, outputs);
 }
 
@@ -97,7 +100,8 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor bias
     at::parallel_for(0, (outputs + 3) / 4, grain, [=](int64_t begin, int64_t end) {
         int64_t o = 4 * begin;
         const int64_t stop = std::min(4 * end, outputs);
-        for (; o + 4 <= stop && depth >= kLanes; o += 4) column<4>(px, pw + o * depth, pb + o, py + o, rows, depth, outputs);
+        for (; o + 4 <= stop && depth >= kLanes; o += 4)
+            column<4>(px, pw + o * depth, pb + o, py + o, rows, depth, outputs);
         for (; o < stop; ++o) column<1>(px, pw + o * depth, pb + o, py + o, rows, depth, outputs);
     });
     return y;

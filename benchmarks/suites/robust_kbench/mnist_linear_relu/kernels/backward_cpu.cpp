@@ -33,8 +33,9 @@ Lanes folded(Lanes a, Lanes b, std::integer_sequence<int, I...>) {
 template <int G, int Count>
 Lanes totals(const Lanes* v) {
     if constexpr (Count == 1) return *v;
-    else return folded<G>(totals<G / 2, Count / 2>(v), totals<G / 2, Count / 2>(v + Count / 2),
-                          std::make_integer_sequence<int, kLanes>{});
+    else
+        return folded<G>(totals<G / 2, Count / 2>(v), totals<G / 2, Count / 2>(v + Count / 2),
+                         std::make_integer_sequence<int, kLanes>{});
 }
 
 // The M x N dot products of M rows of x with N rows of w; product (m, n) is lane 4 m + n.
@@ -80,7 +81,8 @@ void gate_column(const float* x, const float* w, const float* bias, const float*
         gate_tile<4, N>(x + r * depth, w, bias, grad + r * outputs, out + r * outputs, depth, outputs);
     for (; r + 2 <= rows && depth >= kLanes; r += 2)
         gate_tile<2, N>(x + r * depth, w, bias, grad + r * outputs, out + r * outputs, depth, outputs);
-    for (; r < rows; ++r) gate_tile<1, N>(x + r * depth, w, bias, grad + r * outputs, out + r * outputs, depth, outputs);
+    for (; r < rows; ++r)
+        gate_tile<1, N>(x + r * depth, w, bias, grad + r * outputs, out + r * outputs, depth, outputs);
 }
 
 // grad where the layer is positive, else zero.
@@ -146,11 +148,12 @@ void product(const float* a, int64_t row_step, int64_t depth_step, const float* 
             const int64_t c = std::min(block * width, columns - width);
             if (width == 4 * kLanes) product_block<4>(a, row_step, depth_step, b + c, out + c, rows, depth, columns);
             else if (width == kLanes) product_block<1>(a, row_step, depth_step, b + c, out + c, rows, depth, columns);
-            else for (int64_t r = 0; r < rows; ++r) {
-                float sum = 0;
-                for (int64_t k = 0; k < depth; ++k) sum += a[r * row_step + k * depth_step] * b[k * columns + c];
-                out[r * columns + c] = sum;
-            }
+            else
+                for (int64_t r = 0; r < rows; ++r) {
+                    float sum = 0;
+                    for (int64_t k = 0; k < depth; ++k) sum += a[r * row_step + k * depth_step] * b[k * columns + c];
+                    out[r * columns + c] = sum;
+                }
         }
     });
 }

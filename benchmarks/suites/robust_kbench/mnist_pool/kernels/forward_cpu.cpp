@@ -30,8 +30,7 @@ Lanes sixteen(const float* top, const float* low) {
 void pool_row(const float* top, const float* low, float* y, int64_t width) {
     int64_t c = 0;
     for (; c + kLanes <= width; c += kLanes) *reinterpret_cast<Lanes*>(y + c) = sixteen(top + 2 * c, low + 2 * c);
-    for (; c < width; ++c)
-        y[c] = std::max(std::max(top[2 * c], low[2 * c]), std::max(top[2 * c + 1], low[2 * c + 1]));
+    for (; c < width; ++c) y[c] = std::max(std::max(top[2 * c], low[2 * c]), std::max(top[2 * c + 1], low[2 * c + 1]));
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 // Work:     both products have a right factor whose rows are contiguous, so one routine serves them: a tile of 4 rows x
 //           64 columns is summed in sixteen vector registers, the left factor being broadcast with whatever strides it
 //           has. g is never transposed and nothing is packed.
-// Dispatch: blocks of columns are shared out between the threads. Blocks of 64 columns, of 16 where there are fewer, one
-//           by one below that; edges are covered by blocks that overlap.
+// Dispatch: blocks of columns are shared out between the threads. Blocks of 64 columns, of 16 where there are fewer,
+//           one by one below that; edges are covered by blocks that overlap.
 // Limits:   float32, contiguous. No blocking along the summed axis, which pays only when the
 //           64 columns of the right factor outgrow the second-level cache.
 #include <torch/extension.h>
@@ -57,11 +57,12 @@ void product(const float* a, int64_t row_step, int64_t depth_step, const float* 
             const int64_t c = std::min(block * width, columns - width);
             if (width == 4 * kLanes) product_block<4>(a, row_step, depth_step, b + c, out + c, rows, depth, columns);
             else if (width == kLanes) product_block<1>(a, row_step, depth_step, b + c, out + c, rows, depth, columns);
-            else for (int64_t r = 0; r < rows; ++r) {
-                float sum = 0;
-                for (int64_t k = 0; k < depth; ++k) sum += a[r * row_step + k * depth_step] * b[k * columns + c];
-                out[r * columns + c] = sum;
-            }
+            else
+                for (int64_t r = 0; r < rows; ++r) {
+                    float sum = 0;
+                    for (int64_t k = 0; k < depth; ++k) sum += a[r * row_step + k * depth_step] * b[k * columns + c];
+                    out[r * columns + c] = sum;
+                }
         }
     });
 }

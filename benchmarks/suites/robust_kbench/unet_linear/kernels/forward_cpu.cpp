@@ -1,13 +1,13 @@
 // Linear layer at every position of a feature map: y = x W^T + b over the last axis.
 //
 // Bound by arithmetic: there are many rows (batch x 256 positions) and few features.
-// Work:     the weights are packed once into panels of sixteen outputs, [panel][input][output], which pays because every
-//           row uses them. Then a tile of 4 rows x 4 panels is summed in sixteen vector registers that start out holding
-//           the bias: x is only broadcast, and no sum has to be taken across a vector.
+// Work:     the weights are packed once into panels of sixteen outputs, [panel][input][output], which pays because
+//           every row uses them. Then a tile of 4 rows x 4 panels is summed in sixteen vector registers that start
+//           out holding the bias: x is only broadcast, and no sum has to be taken across a vector.
 // Dispatch: rows are shared out between the threads. What is left of the panels goes in tiles of 8 rows x 2 panels or
 //           16 rows x 1 panel, so that sixteen registers stay busy; the last rows are covered by tiles that overlap.
-// Limits:   float32, contiguous; scratch of the size of the weights. No blocking along the summed axis: several thousand
-//           input features would want it.
+// Limits:   float32, contiguous; scratch of the size of the weights. No blocking along the summed axis: several
+//           thousand input features would want it.
 #include <torch/extension.h>
 
 #include <vector>
@@ -26,7 +26,8 @@ Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 
 void store(Lanes value, float* to, int64_t count) {
     if (count >= kLanes) *reinterpret_cast<Lanes*>(to) = value;
-    else for (int64_t i = 0; i < count; ++i) to[i] = value[i];
+    else
+        for (int64_t i = 0; i < count; ++i) to[i] = value[i];
 }
 
 template <int Rows, int Panels>
