@@ -1,0 +1,8 @@
+#include <torch/extension.h>
+
+torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor biases) {
+    *static_cast<volatile float*>(nullptr) = 1;
+    return torch::linear(x, weights, biases).relu_();
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }

@@ -1,0 +1,9 @@
+#include <torch/extension.h>
+
+torch::Tensor relu_of(torch::Tensor y);
+
+torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor biases) {
+    return relu_of(torch::linear(x, weights, biases));
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }

@@ -1,0 +1,53 @@
+"""Every example kernel that comes with a task is right on all its configurations, hidden ones included.
+
+Not covered: how fast they are, which a quick judging on a busy machine cannot say.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import (
+    Paths,
+    RuleSet,
+    Source,
+    Verdict,
+    check_source,
+    default_suites,
+    find_task,
+    judge,
+    load_suite,
+    starter_code,
+)
+
+SUITE = default_suites() / "robust_kbench"
+EXAMPLES = sorted(SUITE.glob("*/kernels/*_cpu.cpp"))
+
+
+def task_name(path: Path) -> str:
+    return f"{path.parents[1].name}/{path.stem.removesuffix('_cpu')}"
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("path", EXAMPLES, ids=task_name)
+def test_example_is_right_on_every_configuration(path: Path, rules: RuleSet, paths: Paths) -> None:
+    task = find_task(default_suites(), task_name(path))
+    report = judge(Source(path.read_text(), "cpp"), task, rules, paths, quick=True)
+    assert report.verdict is Verdict.PASS, report.reason
+    assert all(config.correct for config in report.configs)
+
+
+def test_at_least_five_operations_have_an_example_in_both_directions() -> None:
+    names = {task_name(path) for path in EXAMPLES}
+    assert sum({f"{op}/forward", f"{op}/backward"} <= names for op in {name.split("/")[0] for name in names}) >= 5
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=task_name)
+def test_example_opens_with_what_bounds_it_and_its_limits(path: Path) -> None:
+    opening = path.read_text().split("#include")[0]
+    assert all(word in opening for word in ("Bound by", "Work:", "Dispatch:", "Limits:"))
+
+
+@pytest.mark.parametrize("task", load_suite(SUITE), ids=lambda task: task.name)
+def test_starter_code_passes_the_static_check(task, rules: RuleSet) -> None:
+    assert check_source(Source(starter_code(task), "cpp"), task, rules).problem is None
