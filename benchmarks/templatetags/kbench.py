@@ -43,7 +43,7 @@ VERDICT_BADGES = {
     Verdict.NOISY: Badge("Too noisy to measure", "warn", "wave"),
     Verdict.INTERNAL_ERROR: Badge("Our own error", "warn", "gear"),
 }
-TIMING_TRUST = {"supervisor": "by the supervisor's clock, out of the submission's reach"}
+TIMING_TRUST = {"supervisor": "by the supervisor's clock"}
 STATE_BADGES = {
     State.QUEUED: Badge("Queued", "live", "clock"),
     State.CANCELLED: Badge("Cancelled", "", "pause"),
