@@ -254,7 +254,7 @@ class Evaluation(models.Model):
     started = models.DateTimeField(null=True, blank=True)
     finished = models.DateTimeField(null=True, blank=True)
     heartbeat = models.DateTimeField(null=True, blank=True)
-    stage = models.CharField(max_length=10, blank=True)  # of the harness: static, compile, prepare, verify, time
+    stage = models.CharField(max_length=10, blank=True)  # of the harness: static, compile, prepare, load, verify, time
     stage_text = models.CharField(max_length=500, blank=True)
     stage_done = models.PositiveIntegerField(null=True, blank=True)
     stage_total = models.PositiveIntegerField(null=True, blank=True)

@@ -71,6 +71,7 @@ _STATE_OF_STAGE = {
     "static": State.COMPILING,
     "compile": State.COMPILING,
     "prepare": State.VERIFYING,
+    "load": State.VERIFYING,
     "verify": State.VERIFYING,
     "time": State.TIMING,
     "audit": State.AUDITING,

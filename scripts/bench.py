@@ -163,7 +163,7 @@ def _judge(task: TaskSpec, text: str, paths: Paths) -> dict[str, Any]:
     report = judge(Source(text, "cpp"), task, default_rules(), paths)
     total_s = time.monotonic() - started
     stages = {f"{item.name}_s": item.seconds for item in report.stages}
-    return {"total_s": total_s, **stages, "start_s": report.environment.get("start_seconds"), **_outcome(report)}
+    return {"total_s": total_s, **stages, **_outcome(report)}
 
 
 def _scored(task: TaskSpec, text: str, paths: Paths) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _outcome(report: Report) -> dict[str, Any]:
 
 
 def _print_judging(rows: list[dict[str, Any]]) -> None:
-    head = ("compile_s", "prepare_s", "start_s", "verify_s", "time_s", "total_s")
+    head = ("compile_s", "prepare_s", "load_s", "verify_s", "time_s", "total_s")
     print(f"{'task':32} {'caches':24}" + "".join(f"{name:>11}" for name in head) + f"{'stock_s':>10}")
     for row in rows:
         for kind in ("cold", "warm_caches_new_source", "warm"):

@@ -11,7 +11,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -122,6 +122,8 @@ class _Work:
     gates: tuple[Flag, ...] = ()
     results: tuple[ConfigResult, ...] = ()
     environment: dict[str, Any] = field(default_factory=dict)
+    _log_of_stage: str = ""
+    _exit_code_of_stage: int | None = None
 
     def run(self) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         self.kind = device_kind(self.device)
@@ -201,12 +203,17 @@ class _Work:
         setting = Setting(self.task, self.configs, self.rules, cores, build.binary, prepared, scratch)
         before = os.sched_getaffinity(0)
         self._log = _VisibleLog(scratch / "candidate.log")
+        with ExitStack() as stack:
+            session = self._stage("load", lambda: self._load(stack, setting))
+            stack.callback(os.sched_setaffinity, 0, before)
+            os.sched_setaffinity(0, cores.supervisor)
+            return self._judge_calls(Judging(session, self._listen, self.cancelled), prepared)
+
+    def _load(self, stack: ExitStack, setting: Setting) -> Session:
         try:
-            with _started(self, setting) as session:
-                os.sched_setaffinity(0, cores.supervisor)
-                return self._judge_calls(Judging(session, self._listen, self.cancelled), prepared)
+            return stack.enter_context(Session(setting))
         finally:
-            os.sched_setaffinity(0, before)
+            self._log_of_stage = self._log.read()
 
     def _judge_calls(self, judging: Judging, prepared: PreparedBaseline) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         try:
@@ -303,28 +310,6 @@ class _VisibleLog:
         with self._path.open("rb") as file:
             file.seek(max(0, self._path.stat().st_size - _LOG_BYTES))
             return file.read(_LOG_BYTES)
-
-
-@contextmanager
-def _started(work: _Work, setting: Setting) -> Iterator[Session]:
-    """A session; starting it belongs to the verify stage, and so does what goes wrong there."""
-    started = time.monotonic()
-    try:
-        session = Session(setting).__enter__()
-    except Fault:
-        work.stages.append(StageResult("verify", time.monotonic() - started, None, work._log.read()))
-        raise
-    work.environment["start_seconds"] = round(time.monotonic() - started, 3)
-    with session_exit(session):
-        yield session
-
-
-@contextmanager
-def session_exit(session: Session) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        session.__exit__()
 
 
 def _visible_first(configs: Sequence[Config]) -> tuple[Config, ...]:

@@ -138,7 +138,7 @@ class ConfigResult:
 
 @dataclass(frozen=True)
 class StageResult:
-    name: str  # static, compile, prepare, verify, time
+    name: str  # static, compile, prepare, load, verify, time
     seconds: float
     exit_code: int | None = None
     log_tail: str = ""

@@ -56,7 +56,7 @@ class Paths:
 class Step:
     """One thing to tell whoever watches. `done` of `total` counts configurations or calls."""
 
-    stage: str  # static, compile, prepare, verify, time
+    stage: str  # static, compile, prepare, load, verify, time
     state: str  # waiting, started, progress, finished
     done: int | None = None
     total: int | None = None

@@ -189,8 +189,8 @@ def _task(data: Mapping[str, Any], direction: str, source: str, folder: Path) ->
 def _configs(data: Mapping[str, Any], section: Mapping[str, Any], device: str) -> Iterator[Config]:
     """The product input × init × shared of each group, later parts overriding earlier ones, duplicates dropped."""
     seen: set[str] = set()
-    for group in GROUPS:
-        lists = section[device].get(group, {})
+    for group in (name for name in GROUPS if name in section[device]):
+        lists = section[device][group]
         parts = (lists.get(part, [{}]) for part in ("input", "init", "shared"))
         for chosen in itertools.product(*parts):
             values = {key: value for part in chosen for key, value in part.items()}

@@ -14,6 +14,7 @@ TITLES = {
     "static": "Static check",
     "compile": "Compile",
     "prepare": "Prepare baselines",
+    "load": "Load",
     "verify": "Verify",
     "time": "Time",
 }

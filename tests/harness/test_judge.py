@@ -56,7 +56,7 @@ def test_hidden_configurations_keep_their_values(report: Report) -> None:
 
 
 def test_stages_come_in_order_and_take_time(report: Report, steps: list[Step]) -> None:
-    assert [item.name for item in report.stages] == ["static", "compile", "prepare", "verify", "time"]
+    assert [item.name for item in report.stages] == ["static", "compile", "prepare", "load", "verify", "time"]
     assert [item.stage for item in steps if item.state == "started"] == [item.name for item in report.stages]
     assert any(item.stage == "verify" and item.total == len(report.configs) for item in steps)
 

@@ -36,23 +36,23 @@ def compare(out: Tensor, ref64: Tensor, tolerance: float, rms_tolerance: float) 
     """Every element within `tolerance`, and all together within `rms_tolerance`. `reason` is empty if `ok`."""
     if out.shape != ref64.shape or ref64.dtype != torch.float64:
         raise ValueError(f"cannot compare {tuple(out.shape)} with a {ref64.dtype} reference {tuple(ref64.shape)}")
-    if not bool(torch.isfinite(ref64).all()):
+    rms = float(_rms(ref64))
+    if not math.isfinite(rms):
         raise ValueError("the reference is not finite")
-    finite = torch.isfinite(out)
-    difference = torch.where(finite, (out.double() - ref64).abs(), math.inf)
-    rms = _rms(ref64)
-    good = finite & (difference <= tolerance * (ref64.abs() + rms))
-    relative = _ratio(difference, ref64.abs() + rms)
-    rms_error = float(_ratio(_rms(difference), rms))
-    bad = out.numel() - int(good.sum())
-    reason = _reason(relative, bad, int((~finite).sum()), tolerance) or _rms_reason(rms_error, rms_tolerance)
+    difference = (out.double() - ref64).abs_()
+    if not math.isfinite(float(difference.max())):  # the largest of values with a NaN among them is NaN
+        difference.masked_fill_(~torch.isfinite(out), math.inf)
+    relative = _relative(difference, ref64, rms)
+    worst = float(relative.max())
+    bad = 0 if worst <= tolerance else out.numel() - int((relative <= tolerance).sum())
+    rms_error = _ratio(float(_rms(difference)), rms)
     return Comparison(
         ok=bad == 0 and rms_error <= rms_tolerance,
         max_abs_error=float(difference.max()),
-        max_rel_error=float(relative.max()),
+        max_rel_error=worst,
         rms_error=rms_error,
         bad_elements=bad,
-        reason=reason,
+        reason=_reason(relative, bad, tolerance) or _rms_reason(rms_error, rms_tolerance),
     )
 
 
@@ -87,16 +87,25 @@ def _rms(values: Tensor) -> Tensor:
     return values.square().mean().sqrt()
 
 
-def _ratio(error: Tensor, scale: Tensor) -> Tensor:
-    """0 for no error, even on a scale of zero."""
-    return torch.where(error == 0, 0.0, error / scale)
+def _relative(difference: Tensor, ref64: Tensor, rms: float) -> Tensor:
+    """Relative to `|ref| + rms(ref)`; where both are zero, so must the result be."""
+    if rms == 0:
+        return torch.where(difference == 0, 0.0, math.inf)
+    return difference / ref64.abs().add_(rms)
 
 
-def _reason(relative: Tensor, bad: int, not_finite: int, tolerance: float) -> str:
+def _ratio(error: float, scale: float) -> float:
+    if error == 0:
+        return 0.0
+    return error / scale if scale else math.inf
+
+
+def _reason(relative: Tensor, bad: int, tolerance: float) -> str:
     if bad == 0:
         return ""
     worst = tuple(int(place) for place in torch.unravel_index(relative.argmax(), relative.shape))
-    size = "not finite" if not_finite else f"{float(relative.max()):.2g} of |reference| + rms"
+    largest = float(relative.max())
+    size = f"{largest:.2g} of |reference| + rms" if math.isfinite(largest) else "not finite or should be zero"
     share = f"{bad} of {relative.numel()} elements are off by more than {tolerance:g}"
     return f"{share}; the worst one{f', at {worst},' if worst else ''} is {size}"
 
