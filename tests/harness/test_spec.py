@@ -81,6 +81,11 @@ def test_a_configuration_overrides_a_constant_and_switches_an_argument_on(suites
     assert hidden.arguments[2] == ValueArgument("factor", 7)
 
 
+def test_a_group_that_is_not_there_has_no_configurations(tmp_path):
+    _written(tmp_path, TOML[: TOML.index("[forward.cpu.multi]")])
+    assert [config.group for config in _task(tmp_path).configs_for("cpu")] == ["single"]
+
+
 def test_every_tensor_is_moved_once_unless_the_file_says_otherwise(suites, tmp_path):
     assert _task(suites).configs_for("cpu")[0].bytes_moved == 4 * (24 + 1)
     _written(tmp_path, TOML.replace("flops =", 'bytes = "rows"\nflops ='))

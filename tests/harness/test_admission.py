@@ -1,0 +1,144 @@
+"""The admission of tasks: the ones that ship pass, and each kind of bad task is caught."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.harness import default_suites
+from benchmarks.harness.child.admission import admission
+from benchmarks.harness.child.naive import NaiveSums
+from benchmarks.harness.spec import find_task, load_suite
+
+TASKS = load_suite(default_suites() / "robust_kbench")
+
+REFERENCE = """
+def forward(x, w):
+    return (x * w).sum(1)
+
+def backward(grad_output, x, w):
+    return grad_output.unsqueeze(1) * w, (grad_output.unsqueeze(1) * x).sum(0)
+"""
+TOML = """
+op = "dot"
+title = "Dot products"
+formula = "y = x·w"
+summary = "For the tests."
+family = "test"
+[forward]
+version = 1
+arguments = [
+    { name = "x", shape = ["rows", "columns"], draw = "input" },
+    { name = "w", shape = ["columns"], draw = "input" },
+]
+results = [{ name = "y", shape = ["rows"], tolerance = 1e-4, rms_tolerance = 2e-5 }]
+flops = "2 * rows * columns"
+[forward.cpu.single]
+input = [{ rows = 30, columns = 50 }]
+[backward]
+version = 1
+arguments = [
+    { name = "grad_output", shape = ["rows"], draw = "grad" },
+    { name = "x", shape = ["rows", "columns"], draw = "input" },
+    { name = "w", shape = ["columns"], draw = "input" },
+]
+results = [
+    { name = "grad_x", shape = ["rows", "columns"], tolerance = 1e-4, rms_tolerance = 2e-5 },
+    { name = "grad_w", shape = ["columns"], tolerance = 1e-4, rms_tolerance = 2e-5 },
+]
+flops = "2 * rows * columns"
+[backward.cpu.single]
+input = [{ rows = 30, columns = 50 }]
+"""
+
+
+def _admission(folder: Path, direction: str = "forward", toml: str = TOML, reference: str = REFERENCE):
+    operation = folder / "suite" / "dot"
+    operation.mkdir(parents=True)
+    (operation / "task.toml").write_text(toml)
+    (operation / "reference.py").write_text(reference)
+    return admission(find_task(folder, f"suite/dot/{direction}"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As the admission runs: thousands of tiny operations, which more threads only slow down."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_a_task_that_ships_is_admissible(task):
+    found = admission(task)
+    assert found["problems"] == []
+    assert {"zeros", "constant mean", "another seed", "bfloat16"} <= found["refused"].keys()
+    assert all(count > 0 for count, _ in found["refused"].values())
+    assert any(name.startswith("copy of") for name in found["refused"])
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_sound_task_is_admissible(tmp_path, direction):
+    assert _admission(tmp_path, direction)["problems"] == []
+
+
+def test_a_tolerance_that_lets_lower_precision_pass_is_a_problem(tmp_path):
+    found = _admission(tmp_path, toml=TOML.replace("1e-4", "1e-1").replace("2e-5", "1e-1"))
+    assert any(problem.startswith("bfloat16") for problem in found["problems"])
+    assert not any(problem.startswith("zeros") for problem in found["problems"])
+
+
+def test_a_tolerance_that_lets_zeros_pass_is_a_problem(tmp_path):
+    found = _admission(tmp_path, toml=TOML.replace("1e-4", "1e3").replace("2e-5", "1e3"))
+    assert any(problem.startswith("zeros") for problem in found["problems"])
+
+
+def test_a_tolerance_that_float32_cannot_meet_is_a_problem(tmp_path):
+    found = _admission(tmp_path, toml=TOML.replace("1e-4", "1e-9"))
+    assert any("too little room" in problem for problem in found["problems"])
+
+
+def test_a_gradient_that_is_not_that_of_forward_is_a_problem(tmp_path):
+    found = _admission(tmp_path, "backward", reference=REFERENCE.replace("x).sum(0)", "x).sum(0) * 1.001"))
+    assert any("autograd" in problem for problem in found["problems"])
+
+
+def test_an_operand_without_effect_must_be_labelled(tmp_path):
+    found = _admission(tmp_path, reference=REFERENCE.replace("(x * w)", "(x + 0 * w)"))
+    assert found["labels"] == ["no-effect:w"]
+    assert any("labels" in problem for problem in found["problems"])
+
+
+def test_a_small_output_must_be_labelled_and_the_label_makes_it_admissible(tmp_path):
+    small = REFERENCE.replace("(x * w).sum(1)", "(x * w).sum(1) * 1e-5")
+    labelled = TOML.replace("version = 1", 'version = 1\nlabels = ["small-output"]', 1)
+    assert _admission(tmp_path / "without", reference=small)["labels"] == ["small-output"]
+    assert _admission(tmp_path / "with", toml=labelled, reference=small)["admissible"]
+
+
+def test_a_label_that_no_filter_gives_is_a_problem(tmp_path):
+    found = _admission(tmp_path, toml=TOML.replace("version = 1", 'version = 1\nlabels = ["flat-axis"]', 1))
+    assert any("labels" in problem for problem in found["problems"])
+
+
+def test_a_result_that_is_flat_along_an_axis_is_labelled(tmp_path):
+    found = _admission(tmp_path, reference=REFERENCE.replace("(x * w).sum(1)", "(x * w).sum().expand(len(x)).clone()"))
+    assert "flat-axis" in found["labels"]
+
+
+def test_naive_sums_lose_what_a_loop_in_float32_loses():
+    tiny = torch.full((2**14,), 2.0**-25)
+    tiny[0] = 1.0
+    with NaiveSums():
+        naive = tiny.sum()
+    assert float(naive) == 1.0
+    assert float(tiny.sum()) > 1.0
+
+
+@pytest.mark.parametrize("size", [(5, 7), (1, 300)])
+def test_naive_products_agree_with_torch_up_to_rounding(size):
+    a, b = torch.randn(*size), torch.randn(size[1], 4)
+    with NaiveSums():
+        naive = a @ b
+    assert torch.allclose(naive, a @ b, atol=1e-4)
