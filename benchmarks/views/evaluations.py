@@ -72,6 +72,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "configs": configs,
         "timed": any(config.kernel_us for config in configs),
         "axis": Axis.over([*bounds, evaluation.score_lo, evaluation.score_hi]),
+        "roofline": any(config.roofline_fraction for config in configs),
         "report": evaluation.report or {},
         "history": selectors.evaluation_history(evaluation),
         "standing": selectors.standing_of(evaluation),

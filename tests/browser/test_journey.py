@@ -171,3 +171,14 @@ def test_the_keyboard_skips_to_the_content(visitor: Any) -> None:
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     assert page.url.endswith("#main")
+
+
+def test_a_waiting_page_follows_its_place_in_the_queue(visitor: Any, kernel: Any) -> None:
+    busy, next_one = visitor.tab(), visitor.tab()
+    submit(busy, kernel("seconds: 6", "keeps the worker busy"))
+    expect(busy.get_by_role("heading", name="Timing")).to_be_visible(timeout=JUDGED_MS)
+    submit(next_one, kernel("waits for its turn"))
+    next_one.evaluate("window.sameDocument = true")
+    expect(next_one.get_by_text("You are next: another evaluation is being judged")).to_be_visible(timeout=JUDGED_MS)
+    expect(next_one.get_by_text("Accepted").first).to_be_visible(timeout=JUDGED_MS)
+    assert next_one.evaluate("window.sameDocument")
