@@ -6,14 +6,19 @@ numbers that replace those of the rule set. Adding a case needs no Python. Not c
 which needs a full judging.
 """
 
+import os
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.harness import Paths, Report, RuleSet, Source, Verdict, default_suites, find_task, judge
+from benchmarks.harness import Paths, Report, RuleSet, Source, Verdict, check_source, default_suites, find_task, judge
+from benchmarks.harness.builds import build
+from benchmarks.harness.judge import host_lock
+from benchmarks.harness.source import ignore_steps, never_cancelled
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 FOLDERS = sorted(path.parent for path in CORPUS.glob("*/*/case.toml"))
@@ -21,8 +26,15 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.usefixtures("sandbox")]
 
 
 @pytest.fixture(scope="session")
-def reports() -> dict[Path, Report]:
-    """The reports so far: each case is judged once, whatever the number of tests that look at it."""
+def reports(request: pytest.FixtureRequest, sandbox: None, rules: RuleSet, paths: Paths) -> dict[Path, Report]:
+    """The reports so far: each case is judged once, whatever the number of tests that look at it.
+
+    Everything that will be judged is compiled first, on all cores: one after the other it would take most of the time.
+    """
+    parameters = [getattr(item, "callspec", None) for item in request.session.items]
+    folders = {item.params["folder"] for item in parameters if item is not None and "folder" in item.params}
+    with host_lock(ignore_steps, "compile", never_cancelled), ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda folder: prebuild(folder, rules, paths), sorted(folders)))
     return {}
 
 
@@ -33,21 +45,35 @@ def folder(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def case(folder: Path) -> dict[str, Any]:
-    return tomllib.loads((folder / "case.toml").read_text())
+    return read_case(folder)
 
 
 @pytest.fixture
 def report(folder: Path, case: dict[str, Any], reports: dict[Path, Report], rules: RuleSet, paths: Paths) -> Report:
     if folder not in reports:
-        source = Source((folder / "kernel.cpp").read_bytes().decode(errors="replace"), "cpp")
         task = find_task(default_suites(), case["task"])
         for _ in range(case.get("judgings", 1)):
-            reports[folder] = judge(source, task, changed(rules, case.get("rules", {})), paths, quick=True)
+            reports[folder] = judge(read_source(folder), task, changed(rules, case), paths, quick=True)
     return reports[folder]
 
 
-def changed(rules: RuleSet, sections: dict[str, dict[str, float]]) -> RuleSet:
+def read_case(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "case.toml").read_text())
+
+
+def read_source(folder: Path) -> Source:
+    return Source((folder / "kernel.cpp").read_bytes().decode(errors="replace"), "cpp")
+
+
+def changed(rules: RuleSet, case: dict[str, Any]) -> RuleSet:
+    sections = case.get("rules", {})
     return replace(rules, **{name: replace(getattr(rules, name), **values) for name, values in sections.items()})
+
+
+def prebuild(folder: Path, rules: RuleSet, paths: Paths) -> None:
+    case = read_case(folder)
+    if check_source(read_source(folder), find_task(default_suites(), case["task"]), rules).problem is None:
+        build(read_source(folder), changed(rules, case), paths)
 
 
 def accepted(case: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@
 #include <thread>
 
 static void scribble(volatile float* values, size_t count) {
-    for (size_t i = 0;; i = (i + 1) % count) values[i] = float(i);
+    for (size_t step = 0;; ++step) values[step % count] = float(step);
 }
 
 torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor biases) {
