@@ -1,8 +1,9 @@
 """The calls of one judging: every configuration verified, then all of them timed in random order.
 
-Every call looks the same to the submission, and every one is checked, the timed ones too: there is no phase to
-detect. A step is one set of fresh inputs on which every contestant is called once, in an order that is reversed in
-the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`judge.py`).
+A visit to a contestant is two calls: one on decoys, so that its code is as warm as anybody's, then one on fresh inputs,
+whose time counts. Verifying and timing make the same visits; every timed call is checked and some of the others, so
+there is no phase to detect. A step is one visit to every contestant on the same inputs, in an order that is reversed
+in the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`judge.py`).
 """
 
 import secrets
@@ -25,6 +26,7 @@ from .stats import PairedTimes, median_us
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
 _NULL_CALLS = 40
+_CHECK_DECOYS_ONCE_IN = 8
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 
@@ -149,12 +151,13 @@ class Judging:
         if with_baselines:
             self._verify_baselines(number, choice)
         ledger = self.ledgers[number]
-        ledger.fault = self._checked_call(number, choice)
+        ledger.fault = self._warm_up(CANDIDATE, number, choice, checked=True) or self._fresh_call(number, choice)
         if ledger.fault is not None and ledger.fault.verdict is Verdict.INCORRECT_VALUE:
             ledger.fault = self._repeated(number, choice, ledger.fault)
 
     def _verify_baselines(self, number: int, choice: int) -> None:
         """Eager must be right, or the task is broken; a torch.compile result that is wrong is no baseline."""
+        self._session.show(number)
         self._session.call_baseline(number, choice, EAGER)
         comparison = self._session.compare("baseline", number, choice)
         if not comparison.ok:
@@ -165,15 +168,21 @@ class Judging:
             if not comparison.ok:
                 self.compile_problems[number] = f"its results are wrong: {comparison.reason}"
 
-    def _checked_call(self, number: int, choice: int) -> Fault | None:
-        result = self._session.call_candidate(number, choice)
-        return self._check(number, choice, result)
+    def _warm_up(self, who: Contender, number: int, choice: int, *, checked: bool) -> Fault | None:
+        """A call on decoys, so that what the kernel does in it helps nothing in the call that counts."""
+        self._session.show(number, decoys=True)
+        result = self._call(who, number, choice)
+        return self._check(number, choice, result, compare=checked) if who == CANDIDATE else None
 
-    def _check(self, number: int, choice: int, result: CallResult) -> Fault | None:
+    def _fresh_call(self, number: int, choice: int) -> Fault | None:
+        self._session.show(number)
+        return self._check(number, choice, self._session.call_candidate(number, choice))
+
+    def _check(self, number: int, choice: int, result: CallResult, *, compare: bool = True) -> Fault | None:
         ledger = self.ledgers[number]
         ledger.calls += 1
         fault = call_fault(result)
-        if fault is not None:
+        if fault is not None or not compare:
             return fault
         comparison = self._session.compare("candidate", number, choice)
         ledger.note(comparison)
@@ -182,7 +191,7 @@ class Judging:
     def _repeated(self, number: int, choice: int, fault: Fault) -> Fault:
         """The same input again: a right result beside the wrong one is another verdict."""
         for _ in range(_REPEATS_OF_A_WRONG_CALL):
-            again = self._checked_call(number, choice)
+            again = self._fresh_call(number, choice)
             if again is None:
                 return Fault(
                     Verdict.NONDETERMINISTIC, f"the same input gave a right and a wrong result: {fault.reason}"
@@ -205,15 +214,22 @@ class Judging:
         self._give_up_if_late()
         ledger = self.ledgers[number]
         choice = self._session.fill(number)
+        results: dict[Contender, CallResult] = {}
         for who in self._order(number, backwards=backwards):
-            if who == CANDIDATE:
-                result = self._session.call_candidate(number, choice)
-                ledger.fault = self._check(number, choice, result)
-            else:
-                result = self._session.call_baseline(number, choice, who[1])
+            ledger.fault = self._warm_up(who, number, choice, checked=secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0)
             if ledger.fault is not None:
                 return
-            ledger.note_time(who, result)
+            self._session.show(number)
+            results[who] = self._call(who, number, choice)
+        ledger.fault = self._check(number, choice, results[CANDIDATE])
+        if ledger.fault is None:
+            for who, result in results.items():
+                ledger.note_time(who, result)
+
+    def _call(self, who: Contender, number: int, choice: int) -> CallResult:
+        if who == CANDIDATE:
+            return self._session.call_candidate(number, choice)
+        return self._session.call_baseline(number, choice, who[1])
 
     def _order(self, number: int, *, backwards: bool) -> Sequence[Contender]:
         compiled: list[Contender] = [("baseline", COMPILE)] if self.compile_problems[number] is None else []
@@ -223,6 +239,7 @@ class Judging:
     def _null_call_us(self) -> float:
         """What a call costs beside the kernel: doorbell, Python, copying the results out."""
         choice = self._session.fill(0)
+        self._session.show(0)
         calls = [self._session.call_baseline(0, choice, NOTHING).wall_us for _ in range(_NULL_CALLS)]
         return median_us(np.array([wall for wall in calls if wall is not None]))
 

@@ -78,7 +78,7 @@ VERDICT_TEXTS = {
     ),
     Verdict.TAMPERING: VerdictText(
         "There is evidence that the submission tried to influence its own judging.",
-        "The reason names the evidence. If you think it is wrong, report the evaluation.",
+        "The reason names the evidence; a source without it can be submitted at any time.",
     ),
     Verdict.NOISY: VerdictText(
         "The machine was too noisy for a number that can be trusted; this is our fault.",

@@ -25,7 +25,7 @@ from .errors import RefereeError
 from .faults import load_fault
 from .isolation import Child, Room, child_code, inside, python_argv, spawn
 from .memory import SharedMemory, describe, lay_out
-from .protocol import Link, ProtocolError, make_links
+from .protocol import Link, ProtocolError, Status, make_links
 from .rules import RuleSet
 from .seccomp import builder_program, candidate_program, supported
 from .spec import Config, TaskSpec
@@ -81,10 +81,14 @@ class Session:
         self._stack.close()
 
     def fill(self, config: int, distribution: str | None = None) -> int:
-        """Fresh values for every input set of `config`; the number of the set that will count, known to nobody else."""
+        """Fresh values for every input set of `config`; the number of the one that will count, known to nobody else."""
         seeds = [self._seed() for _ in range(self._sets[config])]
         self._referee.ask("fill", config=config, seeds=seeds, distribution=distribution)
         return secrets.randbelow(len(seeds))
+
+    def show(self, config: int, *, decoys: bool = False) -> None:
+        """Puts the filled values, or decoys in their place, before the contestants, which are all frozen."""
+        self._referee.ask("show", config=config, what="decoys" if decoys else "values")
 
     def call_candidate(self, config: int, choice: int) -> CallResult:
         return self.candidate.call(config, choice, timeout_s=self.setting.rules.limits.call_s)
@@ -92,7 +96,7 @@ class Session:
     def call_baseline(self, config: int, choice: int, function: int) -> CallResult:
         """Raises RefereeError if the baseline does not answer as it must."""
         result = self.baseline.call(config, choice, function=function, timeout_s=self.setting.rules.limits.call_s * 3)
-        if result.status is None or result.status != 0:
+        if result.status is not Status.OK:
             name = ("eager", "torch.compile", "null call")[function]
             raise RefereeError(f"the {name} baseline failed: {result.text}\n{self.baseline.child.log_tail(2000)}")
         return result
@@ -113,20 +117,16 @@ class Session:
         self._stack.callback(inputs.close)
         self.baseline = self._contestant("baseline", inputs.fd)
         self.candidate = self._contestant("candidate", inputs.fd)
-        self._referee = _Referee(setting, inputs.fd, self.baseline, self.candidate)
-        self._stack.callback(self._referee.kill)
-        self._start_baseline()
-        self.candidate.start(self._candidate_room(), setting.scratch / "candidate.log")
         described = describe(setting.configs, self._layout)
         common = baselines.opening(setting.task, described, setting.cores.threads)
+        # the baseline takes longest to start, so it begins
+        self._start_baseline(common)
+        self._referee = _Referee(setting, inputs.fd, self.baseline, self.candidate)
+        self._stack.callback(self._referee.kill)
+        self.candidate.start(self._candidate_room(), setting.scratch / "candidate.log")
         self._referee.open(common)
         inputs.forbid_new_writers()
-        # a warm baseline on zeros would be timed on numbers that no judging has
-        for number in range(len(setting.configs)):
-            self.fill(number)
         self._open_candidate({key: value for key, value in common.items() if key != "task"})
-        wanted = [problem is None for problem in setting.prepared.problems]
-        self.baseline.open({**common, "prepare": False, "compile": wanted})
         self._await_candidate()
         self._park(self.candidate)
         self._await_baseline()
@@ -142,11 +142,13 @@ class Session:
         self._stack.callback(contestant.kill)
         return contestant
 
-    def _start_baseline(self) -> None:
+    def _start_baseline(self, common: dict[str, Any]) -> None:
         setting = self.setting
         cache = baselines.own_copy(setting.prepared, setting.scratch)
         room = baselines.baseline_room(setting.task, cache, setting.rules)
         self.baseline.start(room, setting.scratch / "baseline.log", _trusted_filter())
+        wanted = [problem is None for problem in setting.prepared.problems]
+        self.baseline.open({**common, "prepare": False, "compile": wanted})
 
     def _candidate_room(self) -> Room:
         limits, binary = self.setting.rules.limits, self.setting.binary
@@ -216,7 +218,9 @@ class _Referee:
 
     def open(self, common: dict[str, Any]) -> None:
         self._receive()
-        self._link.send(**{**common, "threads": len(os.sched_getaffinity(0))}, **self._memory)
+        threads = len(os.sched_getaffinity(0))
+        writing_cores = self._setting.cores.supervisor
+        self._link.send(**{**common, "threads": threads}, **self._memory, writing_cores=writing_cores)
         self._receive()
 
     def ask(self, request: str, **details: Any) -> dict[str, Any]:

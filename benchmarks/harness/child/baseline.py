@@ -26,6 +26,8 @@ def main(arguments: Sequence[str]) -> None:
     message = link.receive()
     set_threads(message["threads"])
     calls = open_calls(message)
+    if message["prepare"] or any(message["compile"]):
+        _without_precompiled_headers()
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
         _prepare(message, eager, calls, link)
@@ -36,6 +38,13 @@ def main(arguments: Sequence[str]) -> None:
     ]
     link.send(loaded=True)
     serve(message["control"], [[eager] * len(calls), compiled, [_nothing(call) for call in calls]], calls, link)
+
+
+def _without_precompiled_headers() -> None:
+    """torch keeps them outside its cache folder and would build them anew in every judging."""
+    import torch._inductor.config as inductor
+
+    inductor.cpp_cache_precompile_headers = False
 
 
 def compiled_copy(function: Function) -> Function:

@@ -4,14 +4,19 @@ It alone may write the input memory: it maps it before the memory is sealed. Ref
 Not covered: deciding the verdict, and the time of anything.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from . import check, inputs
 from .shell import arguments_of, connect, map_memory, outputs_of, set_threads, view
+
+Values = list[tuple[NDArray[Any], NDArray[Any]]]  # where values go, and what they are
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -34,19 +39,34 @@ class Referee:
         self._outputs = {who: map_memory(fd, writable=False) for who, fd in message["outputs"].items()}
         self._module = check.load_reference(Path(message["task"]))
         self._direction = message["direction"]
-        self._drawn: dict[tuple[int, int], str] = {}
+        self._cores = os.sched_getaffinity(0)
+        self._writing_cores = message["writing_cores"]
+        self._decoys: dict[int, Values] = {}
+        self._values: dict[int, Values] = {}
+        self._drawn: dict[int, str] = {}
         self._references: dict[tuple[int, int], tuple[torch.Tensor, ...]] = {}
 
     def fill(self, config: int, seeds: list[str], distribution: str | None) -> dict[str, Any]:
-        """Draws the input sets 0, 1, ... of `config` from `seeds` (hexadecimal)."""
-        self._references.clear()
-        data = self._configs[config]
-        tensors = [item for item in data["arguments"] if "value" not in item]
-        for number, seed in enumerate(seeds):
-            places = zip(tensors, data["input_offsets"][number], strict=True)
-            targets = [view(self._inputs, item, offset) for item, offset in places]
-            self._drawn[config, number] = inputs.draw(data, bytes.fromhex(seed), targets, distribution)
+        """Draws the input sets 0, 1, ... of `config` from `seeds` (hexadecimal). `show` puts them before contestants.
+
+        What was drawn before becomes the decoys; the first time decoys are drawn as well.
+        """
+        before = self._values.pop(config, None)
+        self._decoys[config] = before or self._draw(config, [seed[::-1] for seed in seeds], distribution)
+        self._values[config] = self._draw(config, seeds, distribution)
         return {"filled": len(seeds)}
+
+    def show(self, config: int, what: str) -> dict[str, Any]:
+        """Writes the `values` or the `decoys` of `config` into the input memory, from the supervisor's core.
+
+        So before every call the inputs have just been written by another core than the contestant's.
+        """
+        self._references.clear()
+        os.sched_setaffinity(0, self._writing_cores)
+        for target, source in (self._decoys if what == "decoys" else self._values)[config]:
+            np.copyto(target, source)
+        os.sched_setaffinity(0, self._cores)
+        return {"shown": what}
 
     def compare(self, who: str, config: int, number: int) -> dict[str, Any]:
         """Compares what `who` left in its output memory with the reference for input set `number`."""
@@ -59,8 +79,21 @@ class Referee:
             "reason": "" if worst is None else worst.reason,
             "max_abs_error": str(max(item.max_abs_error for item in found)),
             "max_rel_error": str(max(item.max_rel_error for item in found)),
-            "distribution": self._drawn[config, number],
+            "distribution": self._drawn[config],
         }
+
+    def _draw(self, config: int, seeds: list[str], distribution: str | None) -> Values:
+        """Values for every tensor of every set, in memory of the referee's own, beside the places they go to."""
+        data = self._configs[config]
+        tensors = [item for item in data["arguments"] if "value" not in item]
+        drawn: Values = []
+        for number, seed in enumerate(seeds):
+            places = zip(tensors, data["input_offsets"][number], strict=True)
+            targets = [view(self._inputs, item, offset) for item, offset in places]
+            values = [torch.empty_like(target) for target in targets]
+            self._drawn[config] = inputs.draw(data, bytes.fromhex(seed), values, distribution)
+            drawn += [(target.numpy(), value.numpy()) for target, value in zip(targets, values, strict=True)]
+        return drawn
 
     def _reference(self, config: int, number: int) -> tuple[torch.Tensor, ...]:
         if (config, number) not in self._references:
