@@ -43,9 +43,10 @@ def test_at_least_five_operations_have_an_example_in_both_directions() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=task_name)
-def test_example_opens_with_what_bounds_it_and_its_limits(path: Path) -> None:
+def test_example_opens_with_what_it_computes_and_what_bounds_it(path: Path) -> None:
     opening = path.read_text().split("#include")[0]
-    assert all(word in opening for word in ("Bound by", "Work:", "Dispatch:", "Limits:"))
+    assert opening.startswith("// ")
+    assert "Bound by" in opening
 
 
 @pytest.mark.parametrize("task", load_suite(SUITE), ids=lambda task: task.name)
