@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -150,7 +150,7 @@ def _run(
 
 
 def _room(rules: RuleSet, work: Path) -> Room:
-    packages = {path: str(path) for path in _packages()}
+    packages = {path: inside(path, name) for path, name in _packages().items()}
     return Room(
         read_only={_HEADERS: "/kbench/thin", **packages},
         writable={work: "/kbench/work"},
@@ -166,13 +166,15 @@ def _flags(rules: RuleSet) -> list[str]:
 
 
 def _includes(*, thin: bool) -> list[str]:
-    folders = [*_torch_includes(), Path(sysconfig.get_paths()["include"])]
+    torch = inside(_torch_folder() / "include", "torch/include")
+    python = Path(sysconfig.get_paths()["include"])
+    folders = [torch, f"{torch}/torch/csrc/api/include", inside(python, "python")]
     mine = ["-isystem", inside(_HEADERS, "thin")] if thin else []
-    return [*mine, *(part for folder in folders for part in ("-isystem", str(folder)))]
+    return [*mine, *(part for folder in folders for part in ("-isystem", folder))]
 
 
 def _linking() -> list[str]:
-    libraries = _torch_folder() / "lib"
+    libraries = inside(_torch_folder() / "lib", "torch/lib")
     return [f"-L{libraries}", *(f"-l{name}" for name in _LIBRARIES), "-fopenmp", "-Wl,--as-needed"]
 
 
@@ -185,14 +187,13 @@ def _torch_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def _torch_includes() -> Sequence[Path]:
-    root = _torch_folder() / "include"
-    return (root, root / "torch/csrc/api/include")
-
-
-def _packages() -> list[Path]:
-    """What a compiler may read beside /usr: torch's headers and libraries, Python's headers."""
-    return [_torch_folder() / "include", _torch_folder() / "lib", Path(sysconfig.get_paths()["include"])]
+def _packages() -> dict[Path, str]:
+    """What a compiler may read beside /usr, and its name inside: torch's headers and libraries, Python's headers."""
+    return {
+        _torch_folder() / "include": "torch/include",
+        _torch_folder() / "lib": "torch/lib",
+        Path(sysconfig.get_paths()["include"]): "python",
+    }
 
 
 @functools.cache
@@ -221,7 +222,7 @@ def _machine() -> str:
 
 
 def _fixed_parts(rules: RuleSet) -> tuple[str, ...]:
-    return (*_flags(rules), *compiler_environment().values(), sys.version)
+    return (*_flags(rules), *_includes(thin=True), *compiler_environment().values(), sys.version)
 
 
 def _key(source: Source, rules: RuleSet) -> str:

@@ -94,13 +94,13 @@ class Child:
         self.log = log
 
     @functools.cached_property
-    def pid(self) -> int:
-        """Valid once the child has answered; raises SupervisorError if it is gone."""
+    def pid(self) -> int | None:
+        """Known once the child has answered; None if it was gone by then."""
         pid = self._process.pid
         for _ in range(2 if self._wrapped else 0):
             children = _children_of(pid)
             if not children:
-                raise SupervisorError("a sandboxed child is gone before it answered")
+                return None
             pid = children[0]
         return pid
 
@@ -118,17 +118,26 @@ class Child:
         return self.exit_code()
 
     def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        if self.pid is not None:
+            _signal_quietly(self.pid, signal.SIGCONT)
 
     def freeze(self, deadline_s: float = 2.0) -> None:
         """Returns when every thread of the child has stopped. A dead child is frozen too."""
-        os.kill(self.pid, signal.SIGSTOP)
+        if self.pid is None:
+            return
+        _signal_quietly(self.pid, signal.SIGSTOP)
         until = time.monotonic() + deadline_s
         while not _all_stopped(self.pid):
-            if self.exit_code() is not None:
-                return
             if time.monotonic() > until:
                 raise SupervisorError("a child did not stop when told to")
+
+    def pin(self, cores: Sequence[int]) -> None:
+        """Moves every thread of the child to `cores`; threads that it starts later follow."""
+        for thread in _threads_of(self.pid):
+            try:
+                os.sched_setaffinity(thread, cores)
+            except ProcessLookupError:
+                continue
 
     def kill(self) -> None:
         """Ends the child and everything it started; returns when they are gone."""
@@ -223,6 +232,8 @@ def _bubblewrap(room: Room) -> list[str]:
         command += ["--ro-bind", str(source), target]
     for source, target in room.writable.items():
         command += ["--bind", str(source), target]
+    # the root and /dev are tmpfs of the machine's size: what is left of them must not hold anything
+    command += ["--size", str(room.scratch_bytes), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]  # noqa: S108
     return [*command, "--chdir", "/tmp"]  # noqa: S108 - its own tmpfs
 
 
@@ -264,10 +275,14 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _all_stopped(pid: int) -> bool:
+    return all(_state(f"/proc/{pid}/task/{thread}/stat") in "TtZX" for thread in _threads_of(pid))
+
+
+def _threads_of(pid: int | None) -> list[int]:
     try:
-        return all(_state(f"/proc/{pid}/task/{task}/stat") in "TtZX" for task in os.listdir(f"/proc/{pid}/task"))
+        return [] if pid is None else [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        return []
 
 
 def _state(stat_file: str) -> str:

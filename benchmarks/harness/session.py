@@ -135,7 +135,7 @@ class Session:
     def _park(self, contestant: Contestant) -> None:
         """Frozen until its first call, and from then on only on the cores that are for contestants."""
         contestant.child.freeze()
-        _pin(contestant.child.pid, self.setting.cores.contestants)
+        contestant.child.pin(self.setting.cores.contestants)
 
     def _contestant(self, module: str, inputs_fd: int) -> Contestant:
         contestant = Contestant(module, self.setting.configs, self._layout, inputs_fd)
@@ -246,8 +246,3 @@ def _set_count(config: Config, rules: RuleSet) -> int:
 
 def _trusted_filter() -> bytes:
     return builder_program() if supported() else b""
-
-
-def _pin(pid: int, cores: Sequence[int]) -> None:
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(thread), cores)

@@ -1,5 +1,6 @@
 """Builds: content-addressed, in the sandbox, with a thin header that refuses nothing legal."""
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -67,10 +68,11 @@ def test_a_compiler_bomb_runs_out_of_time(paths: Paths) -> None:
     assert (result.binary, result.cached) == (None, False)
 
 
-def test_cancelling_stops_the_compiler(paths: Paths) -> None:
-    result = builds.build(Source(PLAIN + "// cancelled", "cpp"), RULES, paths, cancelled=lambda: True)
+def test_cancelling_stops_the_compiler_and_keeps_nothing(paths: Paths) -> None:
+    source = Source(f"{PLAIN}// {uuid.uuid4()}", "cpp")
+    result = builds.build(source, RULES, paths, cancelled=lambda: True)
     assert result.binary is None
-    assert not builds.build(Source(PLAIN + "// cancelled", "cpp"), RULES, paths).cached
+    assert not (paths.builds / builds._key(source, RULES) / "build.json").exists()
 
 
 def test_nothing_is_left_in_scratch(compile_text: Compile, paths: Paths) -> None:
