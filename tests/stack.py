@@ -1,0 +1,120 @@
+"""The whole site under `manage.py up` in a folder of its own: real Redis, real workers, real web server and database.
+
+By default with a fake judge and quick clocks; `settings="kbench_site.settings"` gives the real one.
+"""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SUBMIT = """
+import json, sys
+import django
+django.setup()
+from benchmarks.models import TaskVersion
+from benchmarks.services import submission_create
+version = TaskVersion.objects.get(task__op="mnist_linear_relu", task__direction="forward", status="active")
+for text in json.load(sys.stdin):
+    print(submission_create(version=version, text=text, language="cpp").code)
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Stack:
+    """`manage.py up` in a folder of its own."""
+
+    def __init__(self, folder, settings="tests.stack_settings"):
+        self.folder, self.port = folder, free_port()
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("KBENCH_", "DJANGO_"))},
+            "KBENCH_DATA_DIR": str(folder),
+            "KBENCH_EXAMPLES": "0",
+            "KBENCH_HEARTBEAT_TIMEOUT_S": "5",
+            "PORT": str(self.port),
+            "DJANGO_SETTINGS_MODULE": settings,
+        }
+        self.output = folder / "up.out"
+        self.process = None
+
+    def up(self):
+        with self.output.open("w") as output:
+            argv = [sys.executable, "manage.py", "up"]
+            self.process = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stdout=output, stderr=output)
+        self.wait(lambda: "ready: " in self.output.read_text(), 120, "the stack did not come up")
+        return self
+
+    def down(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(60)
+
+    def wait(self, condition, seconds, complaint):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if condition():
+                return
+            assert self.process.poll() is None, self.output.read_text()
+            time.sleep(0.1)
+        states = self.rows("select code, state, verdict, attempt, reason_text from benchmarks_evaluation")
+        pytest.fail(f"{complaint}\n{self.output.read_text()}\n{states}")
+
+    def rows(self, query, *values):
+        with closing(sqlite3.connect(self.folder / "kbench.sqlite3", timeout=30)) as database:
+            return database.execute(query, values).fetchall()
+
+    def submit(self, *texts):
+        argv = [sys.executable, "-c", SUBMIT]
+        result = subprocess.run(
+            argv, cwd=ROOT, env=self.environment, input=json.dumps(texts), stdout=subprocess.PIPE, text=True, check=True
+        )
+        return [code.replace("-", "") for code in result.stdout.split()]
+
+    def state(self, code):
+        return self.rows("select state, verdict, attempt from benchmarks_evaluation where code = ?", code)[0]
+
+    def ended(self, code):
+        return self.state(code)[0] in ("done", "cancelled", "expired")
+
+    def wait_until_timed(self, code):
+        self.wait(lambda: self.state(code)[0] == "timing", 60, "it was never timed")
+
+    def wait_until_ended(self, *codes, seconds=90):
+        self.wait(lambda: all(self.ended(code) for code in codes), seconds, "not everything ended")
+
+    def find(self, *words):
+        """The processes of this stack whose command line has all the words."""
+        tree = psutil.Process(self.process.pid).children(recursive=True)
+        return [item for item in tree if all(word in " ".join(item.cmdline()) for word in words)]
+
+    def kill(self, *words):
+        found = self.find(*words)
+        assert found, words
+        for item in found:
+            item.kill()
+
+    def judged(self, code):
+        """How often a standing report was written: one set of stages is three rows."""
+        return self.rows(
+            "select count(*) from benchmarks_stageresult s join benchmarks_evaluation e on e.id = s.evaluation_id"
+            " where e.code = ?", code
+        )[0][0] / 3  # fmt: skip
+
+    def fetch(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
