@@ -84,7 +84,7 @@ def quick_rules(rules: RuleSet) -> RuleSet:
     steps = min(_QUICK_STEPS, rules.time.steps_per_config)
     return replace(
         rules,
-        time=replace(rules.time, steps_per_config=steps, min_steps_per_config=steps),
+        time=replace(rules.time, launches=1, steps_per_config=steps, min_steps_per_config=steps),
         score=replace(rules.score, max_half_width=float("inf")),
     )
 
@@ -202,7 +202,7 @@ class _Work:
         assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
         setting = Setting(self.task, self.configs, self.rules, cores, build.binary, prepared, scratch)
         before = os.sched_getaffinity(0)
-        self._log = _VisibleLog(scratch / "candidate.log")
+        self._log = _VisibleLog(scratch / "candidate0.log")
         with ExitStack() as stack:
             session = self._stage("load", lambda: self._load(stack, setting))
             stack.callback(os.sched_setaffinity, 0, before)

@@ -46,6 +46,7 @@ class Ledger:
     max_rel_error: float = 0.0
     walls_us: dict[Contender, list[float]] = field(default_factory=dict)
     resumes_us: dict[Contender, list[float]] = field(default_factory=dict)
+    launches: list[int] = field(default_factory=list)
 
     def note(self, comparison: Comparison) -> None:
         self.checked += 1
@@ -125,6 +126,8 @@ class Judging:
             spent = time.monotonic() - started
             if number >= self._rules.time.min_steps_per_config and spent > self._rules.time.budget_s:
                 return
+            # both directions of the order with one launch, then the next one
+            self._session.turn(number // 2)
             for config in self._round(number):
                 self._time_step(config, backwards=number % 2 == 1)
                 if self.fault is not None:
@@ -138,6 +141,7 @@ class Judging:
             kernel_us=np.array(walls[CANDIDATE]) + self.late_ready_us(number),
             eager_us=np.array(walls["baseline", EAGER]),
             compile_us=None if compiled is None else np.array(compiled),
+            launch=np.array(self.ledgers[number].launches),
         )
 
     def late_ready_us(self, number: int) -> float:
@@ -223,6 +227,7 @@ class Judging:
             results[who] = self._call(who, number, choice)
         ledger.fault = self._check(number, choice, results[CANDIDATE])
         if ledger.fault is None:
+            ledger.launches.append(self._session.launch)
             for who, result in results.items():
                 ledger.note_time(who, result)
 

@@ -33,6 +33,7 @@ class VerifyRules:
 
 @dataclass(frozen=True)
 class TimeRules:
+    launches: int
     steps_per_config: int
     min_steps_per_config: int
     budget_s: float

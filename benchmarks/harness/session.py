@@ -1,4 +1,4 @@
-"""Everything that is alive during one judging: referee, baseline and candidate, over one shared memory.
+"""Everything that is alive during one judging: referee, and launches of baseline and candidate, over one shared memory.
 
 The referee answers while contestants are frozen, so its reference values never coexist with running submission code
 in one process, nor is any contestant disturbed while it is timed.
@@ -68,6 +68,8 @@ class Session:
         self._secret = secrets.token_bytes(32)
         self._drawn = 0
         self._stack = ExitStack()
+        self._casts: list[tuple[Contestant, Contestant]] = []  # baseline and candidate of each launch
+        self.launch = 0
 
     def __enter__(self) -> Self:
         try:
@@ -79,6 +81,18 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @property
+    def baseline(self) -> Contestant:
+        return self._casts[self.launch][0]
+
+    @property
+    def candidate(self) -> Contestant:
+        return self._casts[self.launch][1]
+
+    def turn(self, number: int) -> None:
+        """Goes on with launch `number`, counted round and round."""
+        self.launch = number % len(self._casts)
 
     def fill(self, config: int, distribution: str | None = None) -> int:
         """Fresh values for every input set of `config`; the number of the one that will count, known to nobody else."""
@@ -102,7 +116,7 @@ class Session:
         return result
 
     def compare(self, who: str, config: int, choice: int) -> Comparison:
-        answer = self._referee.ask("compare", who=who, config=config, number=choice)
+        answer = self._referee.ask("compare", who=f"{who}{self.launch}", config=config, number=choice)
         return Comparison(
             ok=bool(answer["ok"]),
             reason=str(answer["reason"]),
@@ -115,22 +129,27 @@ class Session:
         setting = self.setting
         inputs = SharedMemory("inputs", self._layout.input_bytes)
         self._stack.callback(inputs.close)
-        self.baseline = self._contestant("baseline", inputs.fd)
-        self.candidate = self._contestant("candidate", inputs.fd)
         described = describe(setting.configs, self._layout)
         common = baselines.opening(setting.task, described, setting.cores.threads)
-        # the baseline takes longest to start, so it begins
-        self._start_baseline(common)
-        self._referee = _Referee(setting, inputs.fd, self.baseline, self.candidate)
+        for _ in range(setting.rules.time.launches):
+            self._casts.append((self._contestant("baseline", inputs.fd), self._contestant("candidate", inputs.fd)))
+        # baselines take longest to start, so they begin
+        for number, (baseline, _) in enumerate(self._casts):
+            self._start_baseline(baseline, common, number)
+        self._referee = _Referee(setting, inputs.fd, self._casts)
         self._stack.callback(self._referee.kill)
-        self.candidate.start(self._candidate_room(), setting.scratch / "candidate.log")
+        for number, (_, candidate) in enumerate(self._casts):
+            candidate.start(self._candidate_room(), setting.scratch / f"candidate{number}.log")
         self._referee.open(common)
         inputs.forbid_new_writers()
-        self._open_candidate({key: value for key, value in common.items() if key != "task"})
-        self._await_candidate()
-        self._park(self.candidate)
-        self._await_baseline()
-        self._park(self.baseline)
+        for _, candidate in self._casts:
+            self._open_candidate(candidate, {key: value for key, value in common.items() if key != "task"})
+        for _, candidate in self._casts:
+            self._await_candidate(candidate)
+            self._park(candidate)
+        for baseline, _ in self._casts:
+            self._await_baseline(baseline)
+            self._park(baseline)
 
     def _park(self, contestant: Contestant) -> None:
         """Frozen until its first call, and from then on only on the cores that are for contestants."""
@@ -142,13 +161,13 @@ class Session:
         self._stack.callback(contestant.kill)
         return contestant
 
-    def _start_baseline(self, common: dict[str, Any]) -> None:
+    def _start_baseline(self, baseline: Contestant, common: dict[str, Any], number: int) -> None:
         setting = self.setting
         cache = baselines.own_copy(setting.prepared, setting.scratch)
         room = baselines.baseline_room(setting.task, cache, setting.rules)
-        self.baseline.start(room, setting.scratch / "baseline.log", _trusted_filter())
+        baseline.start(room, setting.scratch / f"baseline{number}.log", _trusted_filter())
         wanted = [problem is None for problem in setting.prepared.problems]
-        self.baseline.open({**common, "prepare": False, "compile": wanted})
+        baseline.open({**common, "prepare": False, "compile": wanted})
 
     def _candidate_room(self) -> Room:
         limits, binary = self.setting.rules.limits, self.setting.binary
@@ -162,32 +181,32 @@ class Session:
             cpu_s=int(2 * limits.judging_s * self.setting.cores.threads),
         )
 
-    def _open_candidate(self, common: dict[str, Any]) -> None:
+    def _open_candidate(self, candidate: Contestant, common: dict[str, Any]) -> None:
         program = candidate_program() if supported() else b""
         binary = inside(self.setting.binary, f"job/{self.setting.binary.name}")
-        self.candidate.open({**common, "binary": binary, "filter": base64.b64encode(program).decode()})
+        candidate.open({**common, "binary": binary, "filter": base64.b64encode(program).decode()})
 
-    def _await_candidate(self) -> None:
+    def _await_candidate(self, candidate: Contestant) -> None:
         """Waits until the candidate serves; whatever else it says or does is a Fault."""
         deadline = time.monotonic() + self.setting.rules.limits.setup_s
         while True:
             try:
-                message = self.candidate.receive(max(0.01, deadline - time.monotonic()))
+                message = candidate.receive(max(0.01, deadline - time.monotonic()))
             except TimeoutError:
                 raise load_fault({"timeout_s": self.setting.rules.limits.setup_s}, None) from None
             except ProtocolError:
-                raise load_fault({}, self.candidate.child.wait(1.0)) from None
+                raise load_fault({}, candidate.child.wait(1.0)) from None
             if message.get("serving"):
                 return
             if "load_error" in message or "missing" in message:
                 raise load_fault(message, None)
 
-    def _await_baseline(self) -> None:
+    def _await_baseline(self, baseline: Contestant) -> None:
         try:
-            while not self.baseline.receive(_REFEREE_TIMEOUT_S).get("serving"):
+            while not baseline.receive(_REFEREE_TIMEOUT_S).get("serving"):
                 pass
         except (TimeoutError, ProtocolError) as error:
-            raise RefereeError(f"the baseline did not start: {self.baseline.child.log_tail(4000)}") from error
+            raise RefereeError(f"the baseline did not start: {baseline.child.log_tail(4000)}") from error
 
     def _seed(self) -> str:
         self._drawn += 1
@@ -197,18 +216,20 @@ class Session:
 class _Referee:
     """The supervisor's end of `child/referee.py`."""
 
-    def __init__(self, setting: Setting, inputs_fd: int, baseline: Contestant, candidate: Contestant) -> None:
+    def __init__(self, setting: Setting, inputs_fd: int, casts: Sequence[tuple[Contestant, Contestant]]) -> None:
         self._setting = setting
-        self._memory = {
-            "inputs": inputs_fd,
-            "outputs": {"baseline": baseline.outputs.fd, "candidate": candidate.outputs.fd},
+        outputs = {
+            f"{contestant.module}{number}": contestant.outputs.fd
+            for number, cast in enumerate(casts)
+            for contestant in cast
         }
+        self._memory = {"inputs": inputs_fd, "outputs": outputs}
         ours, theirs = make_links()
         room = Room(
             read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
             memory_bytes=4 * setting.rules.limits.memory_bytes,
         )
-        fds = (theirs.fileno(), inputs_fd, baseline.outputs.fd, candidate.outputs.fd)
+        fds = (theirs.fileno(), inputs_fd, *outputs.values())
         argv = python_argv("referee", str(theirs.fileno()))
         self._link: Link = ours
         self._child: Child = spawn(

@@ -1,6 +1,8 @@
 """Medians, quartiles and bootstrap intervals over paired samples. Pure numpy, no knowledge of kernels.
 
-All times are in microseconds; a sample is one step, in which every contestant was timed once on the same inputs.
+All times are in microseconds; a sample is one step, in which every contestant was timed once on the same inputs. Steps
+belong to launches: processes differ in where their memory lies, which moves times by some percent, so launches are
+averaged and resampled as well.
 """
 
 from collections.abc import Sequence
@@ -19,10 +21,18 @@ class PairedTimes:
     kernel_us: Times
     eager_us: Times
     compile_us: Times | None
+    launch: NDArray[np.intp]  # which launch each step was made with
 
     @property
     def steps(self) -> int:
         return len(self.kernel_us)
+
+    def by_launch(self) -> "list[PairedTimes]":
+        return [self._only(self.launch == number) for number in np.unique(self.launch)]
+
+    def _only(self, mine: NDArray[np.bool_]) -> "PairedTimes":
+        compiled = None if self.compile_us is None else self.compile_us[mine]
+        return PairedTimes(self.kernel_us[mine], self.eager_us[mine], compiled, self.launch[mine])
 
 
 def median_us(times: Times) -> float:
@@ -35,8 +45,9 @@ def iqr_us(times: Times) -> float:
 
 
 def speedup(times: PairedTimes) -> float:
-    """The stronger baseline's median over the kernel's."""
-    return float(np.exp(_log_speedup(times, np.arange(times.steps)[None, :])[0]))
+    """The stronger baseline's median over the kernel's, the geometric mean over launches."""
+    logs = [_log_speedup(part, np.arange(part.steps)[None, :])[0] for part in times.by_launch()]
+    return float(np.exp(np.mean(logs)))
 
 
 def interval(samples: Times) -> tuple[float, float]:
@@ -46,10 +57,20 @@ def interval(samples: Times) -> tuple[float, float]:
 
 
 def bootstrap_log_speedups(all_times: Sequence[PairedTimes], samples: int, seed: int) -> NDArray[np.float64]:
-    """Logarithms of resampled speedups, shape (configurations, samples). Pairs stay together."""
+    """Logarithms of resampled speedups, shape (configurations, samples).
+
+    Launches are resampled first, the same ones for all configurations, then steps within each; pairs stay together.
+    """
     draw = np.random.default_rng(seed)
+    launches = len(all_times[0].by_launch())
+    chosen = draw.integers(0, launches, size=(launches, samples))
+    return np.stack([_resampled(times, draw, samples)[chosen, np.arange(samples)].mean(axis=0) for times in all_times])
+
+
+def _resampled(times: PairedTimes, draw: np.random.Generator, samples: int) -> NDArray[np.float64]:
+    """Shape (launches, samples)."""
     return np.stack(
-        [_log_speedup(times, draw.integers(0, times.steps, size=(samples, times.steps))) for times in all_times]
+        [_log_speedup(part, draw.integers(0, part.steps, size=(samples, part.steps))) for part in times.by_launch()]
     )
 
 

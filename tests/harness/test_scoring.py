@@ -14,7 +14,7 @@ RULES = default_rules()
 def times(kernel_us: float, eager_us: float, compile_us: float | None = None, steps: int = 21) -> PairedTimes:
     wobble = 1 + 0.01 * np.sin(np.arange(steps))
     compiled = None if compile_us is None else compile_us * wobble
-    return PairedTimes(kernel_us * wobble, eager_us * wobble[::-1], compiled)
+    return PairedTimes(kernel_us * wobble, eager_us * wobble[::-1], compiled, np.arange(steps) % 2)
 
 
 def timed(key: str, paired: PairedTimes, floor_us: float | None = 1.0) -> ConfigResult:
