@@ -47,17 +47,25 @@ def score(results: Sequence[ConfigResult], times: Mapping[str, PairedTimes], rul
     low, high = stats.interval(np.mean(logs, axis=0))
     speedup = geometric_mean([_known(item.speedup) for item in results])
     worst = min(results, key=lambda item: _known(item.speedup))
-    compiled = [item.compile_us for item in results]
+    paired = [times[item.key] for item in results]
     return Score(
         speedup=speedup,
         ci95=(min(low, speedup), max(high, speedup)),
-        vs_eager=geometric_mean([_known(item.eager_us) / _known(item.kernel_us) for item in results]),
-        vs_compile=None
-        if None in compiled
-        else geometric_mean([_known(item.compile_us) / _known(item.kernel_us) for item in results]),
+        vs_eager=geometric_mean([stats.speedup(replace(item, compile_us=None)) for item in paired]),
+        vs_compile=_vs_compile(paired),
         worst_config=worst.key,
         timing_trust=TIMING_TRUST,
     )
+
+
+def _vs_compile(paired: Sequence[PairedTimes]) -> float | None:
+    """None unless every configuration has a torch.compile time. Same launches and medians as the score."""
+    ratios = [
+        stats.speedup(replace(item, eager_us=item.compile_us, compile_us=None))
+        for item in paired
+        if item.compile_us is not None
+    ]
+    return geometric_mean(ratios) if len(ratios) == len(paired) else None
 
 
 def half_width(value: Score) -> float:

@@ -45,6 +45,14 @@ def test_both_ratios_are_shown_beside_the_score() -> None:
     assert score.speedup == pytest.approx(2.0, rel=0.02)
 
 
+def test_the_score_never_exceeds_the_ratio_to_either_baseline() -> None:
+    draw = np.random.default_rng(3)
+    noisy = {key: times(10, 40, 40) for key in ("a", "b")}
+    shaken = {key: replace(value, kernel_us=value.kernel_us * draw.uniform(1, 3, 21)) for key, value in noisy.items()}
+    score, _ = scored(**shaken)
+    assert score.speedup <= min(score.vs_eager, score.vs_compile or 0) * (1 + 1e-12)
+
+
 def test_ratio_to_torch_compile_is_absent_if_a_configuration_lacks_it() -> None:
     score, _ = scored(a=times(10, 40, 20), b=times(10, 40))
     assert score.vs_compile is None
