@@ -1,7 +1,7 @@
 """From paired times to a score, and what keeps a score under review.
 
 Score = geometric mean over all timed configurations of `min(eager, compile) / kernel`, from paired medians; its
-interval comes from resampling steps. Not covered: correctness, which was decided before anything is scored.
+interval comes from resampling launches and steps. Not covered: correctness, decided before anything is scored.
 """
 
 import math
