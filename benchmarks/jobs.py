@@ -23,6 +23,7 @@ from .harness import Cancelled, HarnessError, Report, Source, Step
 from .judging import site_judge
 from .models import DeviceKind, Evaluation, Worker
 from .services import ClaimLost, Holding
+from .states import WorkerRole
 from .worker import asked_to_stop_kindly, stopping
 
 logger = logging.getLogger(__name__)
@@ -33,15 +34,15 @@ STEP_EVERY_DEFAULT_S = 0.1
 @shared_task(
     name=queue.COMPILE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860
 )
-def compile_next(self: Any) -> None:
-    """Compile the next evaluation; what does not compile ends here and never waits for a device."""
-    _take(self.request.hostname, None, _compile)
+def compile_next(self: Any, device_kind: str) -> None:
+    """Compile the next evaluation of a device kind; what does not compile ends here and never waits for a device."""
+    _take(self.request.hostname, device_kind, WorkerRole.COMPILE, _compile)
 
 
 @shared_task(name=queue.JUDGE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=3600, time_limit=3660)
 def judge_next(self: Any, device_kind: str) -> None:
     """Judge the next evaluation of a device kind that is compiled."""
-    _take(self.request.hostname, DeviceKind.objects.get(slug=device_kind), _judge)
+    _take(self.request.hostname, device_kind, WorkerRole.JUDGE, _judge)
 
 
 @shared_task(name=queue.REAP_JOB, ignore_result=True, time_limit=60)
@@ -54,9 +55,12 @@ def reap() -> None:
 @shared_task(name=queue.DISPATCH_JOB, ignore_result=True, time_limit=30)
 def dispatch() -> None:
     """Wake workers for rows whose message was lost."""
-    waiting = Evaluation.objects.queued().order_by()
-    built = waiting.filter(built__isnull=False).values_list("device_kind__slug").annotate(rows=Count("pk"))
-    queue.resend(waiting.filter(built__isnull=True).count(), dict(built))
+    queue.resend(to_compile=_rows_by_kind(built__isnull=True), to_judge=_rows_by_kind(built__isnull=False))
+
+
+def _rows_by_kind(**condition: bool) -> dict[str, int]:
+    waiting = Evaluation.objects.queued().order_by().filter(**condition)
+    return dict(waiting.values_list("device_kind__slug").annotate(rows=Count("pk")))
 
 
 @shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)
@@ -115,8 +119,9 @@ class Sitting:
 Work = Callable[[Sitting], None]
 
 
-def _take(node: str, device_kind: DeviceKind | None, work: Work) -> None:
-    holding = services.evaluation_claim(Worker.objects.get(name=node), device_kind=device_kind)
+def _take(node: str, device_kind: str, role: WorkerRole, work: Work) -> None:
+    worker, kind = Worker.objects.get(name=node), DeviceKind.objects.get(slug=device_kind)
+    holding = services.evaluation_claim(worker, kind, role)
     if holding is None:
         return
     sitting = Sitting(holding)
@@ -153,6 +158,7 @@ def _compile(sitting: Sitting) -> None:
         _source(evaluation),
         spec_of(evaluation.task_version),
         rules_of(evaluation.ruleset),
+        device=_device(evaluation),
         on_step=sitting.on_step,
         cancelled=sitting.cancelled,
     )
@@ -169,7 +175,7 @@ def _judge(sitting: Sitting) -> None:
         _source(evaluation),
         spec_of(evaluation.task_version),
         rules_of(evaluation.ruleset),
-        device="cpu" if evaluation.device_kind.device_class == "cpu" else "cuda:0",
+        device=_device(evaluation),
         on_step=sitting.on_step,
         cancelled=sitting.cancelled,
     )
@@ -190,6 +196,12 @@ def _raise_if_stopped(sitting: Sitting) -> None:
     # a stop also reaches the sandbox's processes, so what came out of them now is no verdict
     if sitting.cancelled():
         raise Cancelled
+
+
+def _device(evaluation: Evaluation) -> str:
+    """The device of the worker that holds the evaluation."""
+    assert evaluation.worker is not None  # noqa: S101 - a claim names its worker
+    return evaluation.worker.device
 
 
 def _source(evaluation: Evaluation) -> Source:

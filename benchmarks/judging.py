@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from . import harness
+from .devices import CPU, Device
 from .harness import Build, Isolation, Paths, Report, RuleSet, Source, Step, TaskSpec
 
 StepListener = Callable[[Step], None]
@@ -18,10 +19,19 @@ Cancelled = Callable[[], bool]
 
 
 class Judge(Protocol):
-    """Blocking; raises the harness's errors."""
+    """Blocking; raises the harness's errors. `device` is a name of this machine: `cpu`, `cuda:0`."""
+
+    def devices(self) -> tuple[Device, ...]: ...
 
     def compile(
-        self, source: Source, task: TaskSpec, rules: RuleSet, *, on_step: StepListener, cancelled: Cancelled
+        self,
+        source: Source,
+        task: TaskSpec,
+        rules: RuleSet,
+        *,
+        device: str,
+        on_step: StepListener,
+        cancelled: Cancelled,
     ) -> Build: ...
 
     def judge(
@@ -37,7 +47,7 @@ class Judge(Protocol):
 
     def isolation(self) -> Isolation: ...
 
-    def self_test(self) -> None:
+    def self_test(self, device: str) -> None:
         """Raises SupervisorError where a tiny good or a tiny bad kernel gets a wrong verdict."""
 
 
@@ -52,8 +62,18 @@ class HarnessJudge:
     def __init__(self) -> None:
         self.paths = Paths(settings.DATA_DIR)
 
+    def devices(self) -> tuple[Device, ...]:
+        return (Device(CPU, CPU, "CPU"),)
+
     def compile(
-        self, source: Source, task: TaskSpec, rules: RuleSet, *, on_step: StepListener, cancelled: Cancelled
+        self,
+        source: Source,
+        task: TaskSpec,
+        rules: RuleSet,
+        *,
+        device: str,
+        on_step: StepListener,
+        cancelled: Cancelled,
     ) -> Build:
         return harness.compile_source(source, task, rules, self.paths, on_step=on_step, cancelled=cancelled)
 
@@ -81,5 +101,5 @@ class HarnessJudge:
     def isolation(self) -> Isolation:
         return harness.isolation_in_force(self.paths)
 
-    def self_test(self) -> None:
+    def self_test(self, device: str) -> None:
         harness.self_test(harness.default_rules(settings.KBENCH_RULESET), self.paths)

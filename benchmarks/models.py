@@ -209,6 +209,7 @@ class Worker(models.Model):
     name = models.CharField(max_length=200, unique=True)
     role = models.CharField(max_length=10, choices=WorkerRole)
     device_kind = models.ForeignKey(DeviceKind, null=True, blank=True, on_delete=models.PROTECT, related_name="workers")
+    device = models.CharField(max_length=20, blank=True)  # of its own machine: cpu, cuda:0
     state = models.CharField(max_length=12, choices=WorkerState, default=WorkerState.STARTING)
     state_text = models.CharField(max_length=500, blank=True)
     started = models.DateTimeField()
@@ -361,6 +362,7 @@ class ConfigResult(models.Model):
     max_abs_error = models.FloatField(null=True)
     max_rel_error = models.FloatField(null=True)
     kernel_us = models.FloatField(null=True)
+    bound_us = models.FloatField(null=True)  # GPU: by the clock that the submission cannot reach
     eager_us = models.FloatField(null=True)
     compile_us = models.FloatField(null=True)
     kernel_iqr_us = models.FloatField(null=True)

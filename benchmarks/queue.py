@@ -5,6 +5,7 @@ decides). Does NOT decide what runs next: that is `EvaluationQuerySet.in_queue_o
 """
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 
 import redis
@@ -21,18 +22,22 @@ DISPATCH_JOB = "benchmarks.dispatch"
 REAP_JOB = "benchmarks.reap"
 PRUNE_JOB = "benchmarks.prune_events"
 
-COMPILE_QUEUE = "compile"
 MAINT_QUEUE = "maint"
 OUTSTANDING_MAX = 4  # messages that lie in one queue at a time, however many rows wait
+
+
+def compile_queue(device_kind: str) -> str:
+    """A queue per device kind: a kernel is compiled where the tools of its device are."""
+    return "compile" if device_kind == "cpu" else f"compile.{device_kind}"
 
 
 def judge_queue(device_kind: str) -> str:
     return f"judge.{device_kind}"
 
 
-def wake_compile() -> None:
-    """Once the transaction commits, some compile worker looks at the table."""
-    transaction.on_commit(partial(_send, COMPILE_JOB, COMPILE_QUEUE))
+def wake_compile(device_kind: str) -> None:
+    """Once the transaction commits, some compile worker of that device kind looks at the table."""
+    transaction.on_commit(partial(_send, COMPILE_JOB, compile_queue(device_kind), device_kind))
 
 
 def wake_judge(device_kind: str) -> None:
@@ -40,17 +45,17 @@ def wake_judge(device_kind: str) -> None:
     transaction.on_commit(partial(_send, JUDGE_JOB, judge_queue(device_kind), device_kind))
 
 
-def resend(rows_to_compile: int, rows_to_judge: dict[str, int]) -> None:
-    """Fill up the queues to as many messages as rows wait, a few at most."""
-    _fill(COMPILE_QUEUE, rows_to_compile, partial(_send, COMPILE_JOB, COMPILE_QUEUE))
-    for device_kind, rows in rows_to_judge.items():
-        name = judge_queue(device_kind)
-        _fill(name, rows, partial(_send, JUDGE_JOB, name, device_kind))
+def resend(to_compile: Mapping[str, int], to_judge: Mapping[str, int]) -> None:
+    """Fill up the queues to as many messages as rows of that device kind wait, a few at most."""
+    for device_kind, rows in to_compile.items():
+        _fill(COMPILE_JOB, compile_queue(device_kind), device_kind, rows)
+    for device_kind, rows in to_judge.items():
+        _fill(JUDGE_JOB, judge_queue(device_kind), device_kind, rows)
 
 
-def _fill(queue: str, rows: int, send: "partial[None]") -> None:
+def _fill(job: str, queue: str, device_kind: str, rows: int) -> None:
     for _ in range(min(rows, OUTSTANDING_MAX) - outstanding(queue)):
-        send()
+        _send(job, queue, device_kind)
 
 
 def outstanding(queue: str) -> int:
@@ -62,8 +67,8 @@ def outstanding(queue: str) -> int:
         return OUTSTANDING_MAX
 
 
-def _send(job: str, queue: str, *arguments: str) -> None:
+def _send(job: str, queue: str, device_kind: str) -> None:
     try:
-        current_app.send_task(job, args=arguments, queue=queue, retry=False)
+        current_app.send_task(job, args=(device_kind,), queue=queue, retry=False)
     except (OperationalError, redis.RedisError, OSError) as error:
         logger.warning("%s is not woken now (%s); dispatch will try again", queue, error)

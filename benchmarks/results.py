@@ -71,6 +71,7 @@ def _config(evaluation: Evaluation, position: int, config: ConfigReport) -> Conf
         max_abs_error=_finite(config.max_abs_error),
         max_rel_error=_finite(config.max_rel_error),
         kernel_us=config.kernel_us,
+        bound_us=getattr(config, "bound_us", None),
         eager_us=config.eager_us,
         compile_us=config.compile_us,
         kernel_iqr_us=config.kernel_iqr_us,

@@ -6,7 +6,6 @@ Does NOT judge (`jobs.py` asks the harness) and does NOT know what a result mean
 """
 
 import uuid
-from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
@@ -40,6 +39,7 @@ from .states import (
     Switch,
     TaskVersionStatus,
     Visibility,
+    WorkerRole,
     sources,
 )
 from .waiting import waiting_text
@@ -160,15 +160,16 @@ def evaluation_create(
             queued=timezone.now(),
         )
         _tell(evaluation, queue_changed=True)
-        wake_compile()
+        wake_compile(evaluation.device_kind.slug)
     return evaluation
 
 
-def evaluation_claim(worker: Worker, *, device_kind: DeviceKind | None = None) -> Holding | None:
-    """The next evaluation for `worker`: to compile without `device_kind`, to judge with one. None: nothing to do."""
+def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = WorkerRole.JUDGE) -> Holding | None:
+    """The next evaluation of a device kind for `worker` to compile or to judge. None: there is nothing to do."""
     if not switch_is_on(Switch.JUDGING):
         return None
-    while (pk := _next_to_judge(device_kind) if device_kind else _next_to_compile()) is not None:
+    following = _next_to_compile if role == WorkerRole.COMPILE else _next_to_judge
+    while (pk := following(device_kind)) is not None:
         claim = uuid.uuid4()
         now = timezone.now()
         columns = {"claim": claim, "worker": worker, "claimed": now, "heartbeat": now}
@@ -177,8 +178,8 @@ def evaluation_claim(worker: Worker, *, device_kind: DeviceKind | None = None) -
                 Worker.objects.filter(pk=worker.pk).update(current_evaluation=pk)
                 evaluation = _whole(pk)
                 _tell(evaluation, queue_changed=True)
-                if device_kind is not None:
-                    wake_compile()
+                if role == WorkerRole.JUDGE:
+                    wake_compile(device_kind.slug)
                 return Holding(evaluation, claim)
     return None
 
@@ -188,19 +189,14 @@ def _next_to_judge(device_kind: DeviceKind) -> int | None:
     return built.in_queue_order().values_list("pk", flat=True).first()
 
 
-def _next_to_compile() -> int | None:
-    """The first that is not built, unless enough of its device kind lie ready ahead of it.
+def _next_to_compile(device_kind: DeviceKind) -> int | None:
+    """The first that is not built, unless enough lie ready before it.
 
     On a CPU compiling and timing share the machine, so compiling everything first would only delay the first result.
     """
-    ready: Counter[str] = Counter()
-    columns = ("pk", "built", "device_kind__slug", "device_kind__device_class")
-    for pk, built, slug, device_class in Evaluation.objects.queued().in_queue_order().values_list(*columns):
-        if built is not None:
-            ready[slug] += 1
-        elif ready[slug] < _BUILT_AHEAD.get(device_class, _BUILT_AHEAD_ELSEWHERE):
-            return int(pk)
-    return None
+    enough = _BUILT_AHEAD.get(device_kind.device_class, _BUILT_AHEAD_ELSEWHERE)
+    order = Evaluation.objects.queued().filter(device_kind=device_kind).in_queue_order()
+    return next((pk for pk, built in order.values_list("pk", "built")[:enough] if built is None), None)
 
 
 def evaluation_step(holding: Holding, step: Step) -> None:
@@ -349,7 +345,7 @@ def _back_to_queue(holding: Holding, **columns: Any) -> None:
         if evaluation.built:
             wake_judge(evaluation.device_kind.slug)
         else:
-            wake_compile()
+            wake_compile(evaluation.device_kind.slug)
 
 
 def _finish_internal_error(holding: Holding, why: str) -> None:

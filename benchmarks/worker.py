@@ -1,7 +1,8 @@
 """A worker process as the site sees it: its row, its sign of life, its self-test, how it stops.
 
-A worker's node name starts with its queue: `judge.cpu@host` judges on device kind `cpu`, `compile@host` compiles,
-`maint@host` keeps house. Does NOT start processes (`manage.py up` does) and does NOT know jobs.
+A worker's node name says what it does and on which device of its machine: `judge.cuda:0@host` judges on the first
+GPU, `compile.cuda:0@host` compiles for it, `compile@host` for the CPU, `maint@host` keeps house. Does NOT start
+processes (`kbench_site/workers.py` does) and does NOT know jobs.
 """
 
 import ctypes
@@ -12,7 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from celery import signals
@@ -21,9 +22,11 @@ from django.conf import settings
 from django.db import close_old_connections, connections
 from django.utils import timezone
 
-from .harness import HarnessError, Isolation
+from . import devices
+from .devices import CPU, Device
+from .harness import HarnessError, Isolation, UsageError
 from .judging import site_judge
-from .models import DeviceKind, Evaluation, Worker
+from .models import Evaluation, Worker
 from .services import evaluation_requeue
 from .states import WorkerRole, WorkerState
 
@@ -34,15 +37,19 @@ _alive = threading.Event()
 
 
 def register(node: str) -> Worker:
-    """The row of this worker, afresh. What an earlier process of that name held is put back into the queue."""
-    queue = node.partition("@")[0]
-    role, _, device = queue.partition(".")
+    """The row of this worker, afresh. What an earlier process of that name held is put back into the queue.
+
+    Raises UsageError where this machine has no such device.
+    """
+    role, _, name = node.partition("@")[0].partition(".")
+    device = None if role == WorkerRole.MAINT else device_named(name or CPU)
     now = timezone.now()
     worker, _ = Worker.objects.update_or_create(
         name=node,
         defaults={
             "role": WorkerRole(role),
-            "device_kind": DeviceKind.objects.get(slug=device) if device else None,
+            "device": device.name if device else "",
+            "device_kind": devices.register(device) if device else None,
             "state": WorkerState.STARTING,
             "state_text": "",
             "started": now,
@@ -55,6 +62,14 @@ def register(node: str) -> Worker:
     return worker
 
 
+def device_named(name: str) -> Device:
+    """The device of this machine that has the name. Raises UsageError."""
+    found = {device.name: device for device in site_judge().devices()}
+    if name not in found:
+        raise UsageError(f"there is no device {name} on this machine; it has {', '.join(found) or 'none'}")
+    return found[name]
+
+
 def prove(worker: Worker) -> str | None:
     """Record the isolation in force and judge a tiny good and a tiny bad kernel. What is wrong, or None."""
     try:
@@ -63,7 +78,7 @@ def prove(worker: Worker) -> str | None:
         if settings.KBENCH_PUBLIC and not isolation.strong:
             return f"A public site needs strong isolation; this machine gives {isolation.name}: {isolation.text}"
         if worker.role == WorkerRole.JUDGE:
-            site_judge().self_test()
+            site_judge().self_test(worker.device)
     except HarnessError as error:
         return str(error)
     return None
@@ -80,8 +95,16 @@ def set_state(node: str, state: WorkerState, text: str = "") -> None:
 
 
 def _versions() -> dict[str, str]:
-    names = ("kbench", "torch", "celery", "django")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    """Of what is installed; kbench itself may run from its folder alone."""
+    installed = {name: _version(name) for name in ("kbench", "torch", "triton", "celery", "django")}
+    return {"python": platform.python_version(), **{name: text for name, text in installed.items() if text}}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _beat_forever(node: str) -> None:
@@ -116,7 +139,11 @@ def die_with_parent() -> None:
 def _start(sender: Any, **_: Any) -> None:
     """Before anything is consumed: a worker that cannot judge right does not judge."""
     node = sender.hostname
-    worker = register(node)
+    try:
+        worker = register(node)
+    except UsageError as error:
+        logger.error("%s does not start: %s", node, error)
+        raise WorkerShutdown(1) from error
     threading.Thread(target=_beat_forever, args=(node,), daemon=True, name="sign-of-life").start()
     problem = prove(worker)
     connections.close_all()

@@ -1,13 +1,14 @@
 """A judge that does what the source asks for, so that tests drive the real worker path without a compiler.
 
 Lines of the source such as `// verdict: INCORRECT_VALUE`, `// speedup: 2.5`, `// seconds: 3`, `// gate: too fast`,
-`// raises` or `// counts: FILE` steer it. Does NOT measure anything.
+`// raises` or `// counts: FILE` steer it (`#` does as well as `//`). Does NOT measure anything.
 """
 
 import re
 import time
 from pathlib import Path
 
+from benchmarks.devices import Device, device_class
 from benchmarks.harness import (
     Build,
     Cancelled,
@@ -22,17 +23,21 @@ from benchmarks.harness import (
     Verdict,
 )
 
+CPU = Device("cpu", "cpu", "CPU")
+GPU = Device("cuda:0", "nvidia-h200", "NVIDIA H200")
+TRUST = {"cpu": "supervisor", "cuda:0": "bounded"}
+
 
 def wish(text, name, default=""):
-    found = re.search(rf"^// {name}: *(.*)$", text, re.MULTILINE)
+    found = re.search(rf"^(?://|#) {name}: *(.*)$", text, re.MULTILINE)
     return found.group(1).strip() if found else default
 
 
-def report_for(source, task, *, verdict="PASS", speedup=2.0, half_width=0.02, gate=""):
+def report_for(source, task, *, device=CPU, verdict="PASS", speedup=2.0, half_width=0.02, gate=""):
     """A report as the harness would write it for a source that does what `verdict` says."""
     passed = verdict == "PASS"
     ci95 = (speedup * (1 - half_width), speedup * (1 + half_width))
-    shown = [config for config in task.configs_for("cpu") if not config.hidden]
+    shown = [config for config in task.configs_for(device_class(source.language)) if not config.hidden]
     configs = tuple(
         ConfigResult(
             key=config.key,
@@ -49,12 +54,12 @@ def report_for(source, task, *, verdict="PASS", speedup=2.0, half_width=0.02, ga
         )
         for config in shown
     )
-    score = Score(speedup, ci95, speedup, speedup * 1.2, shown[0].key, "the supervisor's own clock") if passed else None
+    score = Score(speedup, ci95, speedup, speedup * 1.2, shown[0].key, TRUST[device.name]) if passed else None
     return Report(
         task=task.name,
         suite=task.suite,
         language=source.language,
-        device_kind="cpu",
+        device_kind=device.kind,
         ruleset="rk-1",
         verdict=Verdict(verdict),
         reason=f"A fake judge was asked for {verdict}.",
@@ -69,7 +74,12 @@ def report_for(source, task, *, verdict="PASS", speedup=2.0, half_width=0.02, ga
 
 
 class FakeJudge:
-    def compile(self, source, task, rules, *, on_step, cancelled):
+    known = (CPU,)
+
+    def devices(self):
+        return self.known
+
+    def compile(self, source, task, rules, *, device, on_step, cancelled):
         on_step(Step("compile", "started"))
         self._work(float(wish(source.text, "compile seconds", "0")), cancelled)
         on_step(Step("compile", "finished"))
@@ -85,16 +95,20 @@ class FakeJudge:
             on_step(Step(stage, "started", 0, 3))
             on_step(Step(stage, "progress", number, 3, f"configuration {number}"))
         self._work(float(wish(text, "seconds", "0")), cancelled)
-        if "// raises" in text:
+        if re.search("^(//|#) raises", text, re.MULTILINE):
             raise SupervisorError("the fake judge was asked to fail")
         verdict, speedup = wish(text, "verdict", "PASS"), float(wish(text, "speedup", "2.0"))
-        return report_for(source, task, verdict=verdict, speedup=speedup, gate=wish(text, "gate"))
+        wishes = {"verdict": verdict, "speedup": speedup, "gate": wish(text, "gate")}
+        return report_for(source, task, device=self._named(device), **wishes)
 
     def isolation(self):
         return Isolation("fake", True, "no sandbox at all: this is a fake judge")
 
-    def self_test(self):
+    def self_test(self, device):
         """Nothing can be wrong with a fake."""
+
+    def _named(self, name):
+        return next(device for device in self.known if device.name == name)
 
     def _work(self, seconds, cancelled):
         until = time.monotonic() + seconds
@@ -104,8 +118,14 @@ class FakeJudge:
             time.sleep(0.02)
 
 
+class GpuJudge(FakeJudge):
+    """On a machine with a GPU."""
+
+    known = (CPU, GPU)
+
+
 class BrokenJudge(FakeJudge):
-    def self_test(self):
+    def self_test(self, device):
         raise SupervisorError("a wrong kernel was accepted")
 
 

@@ -49,9 +49,14 @@ def person(db):
 
 def make_worker(role=WorkerRole.JUDGE, name=None, **columns):
     now = timezone.now()
-    kind = DeviceKind.objects.get(slug="cpu") if role == WorkerRole.JUDGE else None
-    defaults = {"role": role, "device_kind": kind, "state": WorkerState.ONLINE, "started": now, "heartbeat": now}
+    kind = DeviceKind.objects.get(slug="cpu") if role != WorkerRole.MAINT else None
+    device = {"device_kind": kind, "device": "cpu" if kind else ""}
+    defaults = {"role": role, **device, "state": WorkerState.ONLINE, "started": now, "heartbeat": now}
     return Worker.objects.update_or_create(name=name or f"{role}@test", defaults={**defaults, **columns})[0]
+
+
+def claimed_to_compile(worker, kind="cpu"):
+    return services.evaluation_claim(worker, DeviceKind.objects.get(slug=kind), WorkerRole.COMPILE)
 
 
 @pytest.fixture
@@ -66,7 +71,7 @@ def claim(worker, cpu):
 
     def claim_next():
         Evaluation.objects.filter(state=State.QUEUED, built=None).update(built=timezone.now())
-        return services.evaluation_claim(worker, device_kind=cpu)
+        return services.evaluation_claim(worker, cpu)
 
     return claim_next
 

@@ -9,7 +9,7 @@ from benchmarks import services
 from benchmarks.models import Evaluation
 from benchmarks.states import State
 
-from .conftest import make_worker
+from .conftest import claimed_to_compile, make_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,7 +36,7 @@ def at_once(count, action):
 def test_of_many_workers_one_claims_an_evaluation(submit):
     submit()
     workers = [make_worker("compile", name=f"compile@{number}") for number in range(6)]
-    holdings = at_once(6, lambda number: services.evaluation_claim(workers[number]))
+    holdings = at_once(6, lambda number: claimed_to_compile(workers[number]))
     assert len([holding for holding in holdings if holding]) == 1
 
 
@@ -44,7 +44,7 @@ def test_many_workers_share_many_evaluations_without_overlap(submit):
     for _ in range(12):
         submit()
     workers = [make_worker("compile", name=f"compile@{number}") for number in range(4)]
-    taken = at_once(4, lambda number: [services.evaluation_claim(workers[number]) for _ in range(3)])
+    taken = at_once(4, lambda number: [claimed_to_compile(workers[number]) for _ in range(3)])
     pks = [holding.evaluation.pk for holdings in taken for holding in holdings]
     assert len(set(pks)) == 12
 
@@ -52,7 +52,7 @@ def test_many_workers_share_many_evaluations_without_overlap(submit):
 def test_cancelling_and_claiming_at_once_leaves_one_winner(submit):
     evaluation = submit()
     worker = make_worker("compile")
-    acts = [lambda: services.evaluation_cancel(evaluation, "Not wanted."), lambda: services.evaluation_claim(worker)]
+    acts = [lambda: services.evaluation_cancel(evaluation, "Not wanted."), lambda: claimed_to_compile(worker)]
     cancelled, _ = at_once(2, lambda number: acts[number]())
     assert cancelled
     assert Evaluation.objects.get().state == State.CANCELLED

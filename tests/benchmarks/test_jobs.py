@@ -22,7 +22,7 @@ def deliver(worker):
 
     def run(times=1):
         for _ in range(times):
-            jobs.compile_next.apply().get()
+            jobs.compile_next.apply(args=["cpu"]).get()
             jobs.judge_next.apply(args=["cpu"]).get()
 
     return run
@@ -63,7 +63,7 @@ def test_a_message_without_work_does_nothing(deliver):
 
 def test_what_does_not_compile_ends_without_a_device(submit, worker):
     submit(text="// verdict: COMPILE_ERROR\n")
-    jobs.compile_next.apply().get()
+    jobs.compile_next.apply(args=["cpu"]).get()
     assert row().verdict == "COMPILE_ERROR"
 
 
@@ -87,7 +87,7 @@ def test_a_cancelled_evaluation_stops_its_judge(submit, worker, settings):
     evaluation = submit(text="// seconds: 30\n")
     cancel = threading.Timer(0.5, lambda: (services.evaluation_cancel(evaluation, "Not wanted."), connection.close()))
     cancel.start()
-    jobs.compile_next.apply().get()
+    jobs.compile_next.apply(args=["cpu"]).get()
     jobs.judge_next.apply(args=["cpu"]).get()
     cancel.join()
     assert (row().state, row().verdict) == (State.CANCELLED, "")
@@ -95,7 +95,7 @@ def test_a_cancelled_evaluation_stops_its_judge(submit, worker, settings):
 
 def test_a_worker_that_is_stopped_gives_its_evaluation_back(submit, worker):
     submit(text="// seconds: 30\n")
-    jobs.compile_next.apply().get()
+    jobs.compile_next.apply(args=["cpu"]).get()
     stop = threading.Timer(0.5, stopping.set)
     stop.start()
     jobs.judge_next.apply(args=["cpu"]).get()
@@ -107,7 +107,7 @@ def test_a_heartbeat_keeps_a_long_judging_from_the_reaper(submit, worker, settin
     settings.KBENCH_HEARTBEAT_S = 0.05
     settings.KBENCH_HEARTBEAT_TIMEOUT_S = 0.5
     submit(text="// seconds: 1.5\n")
-    jobs.compile_next.apply().get()
+    jobs.compile_next.apply(args=["cpu"]).get()
     reaped = []
     reaper = threading.Timer(1.2, lambda: (reaped.append(services.requeue_lost()), connection.close()))
     reaper.start()

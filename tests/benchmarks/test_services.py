@@ -14,7 +14,7 @@ from benchmarks.services import ClaimLost, Holding, Refused
 from benchmarks.states import MOVES, Priority, State, Switch
 from tests.fakes import report_for
 
-from .conftest import make_worker
+from .conftest import claimed_to_compile, make_worker
 
 
 def age(evaluation, **times):
@@ -79,9 +79,9 @@ def test_nothing_is_claimed_while_judging_is_paused(submit, claim):
 
 def test_what_is_not_compiled_waits_for_the_compile_worker(submit, worker, cpu):
     evaluation = submit()
-    assert services.evaluation_claim(worker, device_kind=cpu) is None
-    services.evaluation_built(services.evaluation_claim(make_worker("compile")))
-    assert services.evaluation_claim(worker, device_kind=cpu).evaluation == evaluation
+    assert services.evaluation_claim(worker, cpu) is None
+    services.evaluation_built(claimed_to_compile(make_worker("compile")))
+    assert services.evaluation_claim(worker, cpu).evaluation == evaluation
 
 
 def test_people_go_before_agents_and_examples(submit, claim):
@@ -206,15 +206,15 @@ def test_a_cpu_is_not_kept_from_judging_by_compiling_ahead(submit, worker, cpu):
     for _ in range(3):
         submit()
     compiler = make_worker("compile")
-    services.evaluation_built(services.evaluation_claim(compiler))
-    assert services.evaluation_claim(compiler) is None
-    services.evaluation_claim(worker, device_kind=cpu)
-    assert services.evaluation_claim(compiler) is not None
+    services.evaluation_built(claimed_to_compile(compiler))
+    assert claimed_to_compile(compiler) is None
+    services.evaluation_claim(worker, cpu)
+    assert claimed_to_compile(compiler) is not None
 
 
 def test_a_person_is_compiled_although_examples_lie_ready(submit):
     compiler = make_worker("compile")
     submit(priority=Priority.EXAMPLE)
-    services.evaluation_built(services.evaluation_claim(compiler))
+    services.evaluation_built(claimed_to_compile(compiler))
     person = submit()
-    assert services.evaluation_claim(compiler).evaluation == person
+    assert claimed_to_compile(compiler).evaluation == person

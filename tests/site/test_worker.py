@@ -19,14 +19,15 @@ def tasks(db):
 def test_a_node_name_tells_role_and_device(tasks):
     row = worker.register("judge.cpu@here")
     assert (row.role, row.device_kind.slug, row.state) == (WorkerRole.JUDGE, "cpu", WorkerState.STARTING)
-    assert worker.register("compile@here").device_kind is None
+    assert worker.register("compile@here").device_kind.slug == "cpu"
+    assert worker.register("maint@here").device_kind is None
 
 
 def test_starting_again_gives_back_what_the_dead_one_held(tasks):
     row = worker.register("compile@here")
     version = TaskVersion.objects.filter(status="active").first()
     services.submission_create(version=version, text="// x", language="cpp")
-    assert services.evaluation_claim(row)
+    assert services.evaluation_claim(row, row.device_kind, row.role)
     worker.register("compile@here")
     evaluation = Evaluation.objects.get()
     assert (evaluation.state, evaluation.attempt) == (State.QUEUED, 2)

@@ -56,7 +56,8 @@ def worker(role: str = WorkerRole.JUDGE, **columns: Any) -> Worker:
     now = timezone.now()
     defaults = {
         "role": role,
-        "device_kind": DeviceKind.objects.get(slug="cpu") if role == WorkerRole.JUDGE else None,
+        "device_kind": DeviceKind.objects.get(slug="cpu") if role != WorkerRole.MAINT else None,
+        "device": "cpu" if role != WorkerRole.MAINT else "",
         "state": WorkerState.ONLINE,
         "started": now,
         "heartbeat": now,
@@ -69,10 +70,11 @@ def worker(role: str = WorkerRole.JUDGE, **columns: Any) -> Worker:
 
 def claimed_for_judging() -> services.Holding:
     """The next evaluation in the queue, compiled and in the hands of a judging worker."""
-    building = services.evaluation_claim(worker(WorkerRole.COMPILE))
+    cpu = DeviceKind.objects.get(slug="cpu")
+    building = services.evaluation_claim(worker(WorkerRole.COMPILE), cpu, WorkerRole.COMPILE)
     assert building is not None
     services.evaluation_built(building)
-    holding = services.evaluation_claim(worker(), device_kind=DeviceKind.objects.get(slug="cpu"))
+    holding = services.evaluation_claim(worker(), cpu)
     assert holding is not None
     return holding
 

@@ -2,10 +2,9 @@
 
 Migrates, syncs tasks and examples, then runs Redis (unless REDIS_URL names one), the web server and the workers as
 children, starts again what dies, and says `ready: URL` when a page really came back and a judging worker has
-reported. Does NOT install anything: `make run` does.
+reported; `--device` leaves devices out. Does NOT install anything: `make run` does.
 """
 
-import fcntl
 import os
 import signal
 import socket
@@ -13,74 +12,97 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import timezone
 
 from benchmarks.catalogue import examples_load, tasks_sync
+from benchmarks.devices import Device
 from benchmarks.harness import Paths, remove_scratch
 from benchmarks.models import Worker
 from benchmarks.querysets import WorkerQuerySet
 from benchmarks.states import WorkerRole, WorkerState
 from kbench_site.processes import Child, Family, GivenUp
+from kbench_site.workers import (
+    CELERY,
+    add_arguments,
+    child,
+    chosen_devices,
+    maint_child,
+    only_one,
+    sole_worker_of,
+    worker_children,
+)
 
 PYTHON = sys.executable
 TEND_EVERY_S = 0.25
-CELERY = (PYTHON, "-m", "celery", "-A", "kbench_site", "worker")
-QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat")
 REPORTED = (WorkerState.ONLINE, WorkerState.QUARANTINED)
 
 
 class Command(BaseCommand):
     help = "Run the whole site: database, Redis, web server and workers."
     stopping = False
+    ready = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with only_one(settings.DATA_DIR):
+        devices = chosen_devices(options["device"])
+        lock = only_one(settings.DATA_DIR / "up.lock", f"kbench is already up on {settings.DATA_DIR}")
+        with lock, sole_worker_of(devices):
             _refuse_taken_port()
             self.say(f"data in {settings.DATA_DIR}, logs in {settings.DATA_DIR / 'log'}")
             prepare()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, self.stop)
-            self.run_family()
+            self.run_family(children(devices, options["compile"]))
 
-    def run_family(self) -> None:
-        family = Family(children())
-        started = timezone.now()
+    def run_family(self, members: list[Child]) -> None:
+        family = Family(members)
+        self.workers = sum(member.argv[: len(CELERY)] == CELERY for member in members)
+        self.said: set[str] = set()
+        self.started = timezone.now()
         family.start()
         try:
-            self.tend(family, started)
+            self.tend(family)
         except GivenUp as error:
             raise CommandError(str(error)) from error
         finally:
             self.say("stopping")
             family.stop()
 
-    def tend(self, family: Family, started: datetime) -> None:
-        ready = False
+    def tend(self, family: Family) -> None:
+        all_reported = False
         while not self.stopping:
             for sentence in family.tend():
                 self.say(sentence)
-            if not ready and is_ready(started):
-                ready = True
-                self.welcome(started)
+            all_reported = all_reported or self.look()
             time.sleep(TEND_EVERY_S)
 
-    def welcome(self, started: datetime) -> None:
-        for sentence in complaints(started):
-            self.say(sentence)
-        if settings.KBENCH_EXAMPLES:
+    def look(self) -> bool:
+        """Welcomes workers as they report; True when all have."""
+        if not self.ready and not is_ready(self.started):
+            return False
+        reported = _workers(self.started).count()
+        for sentence in complaints(self.started):
+            if sentence not in self.said:
+                self.say(sentence)
+                self.said.add(sentence)
+        if settings.KBENCH_EXAMPLES and (not self.ready or reported >= self.workers):
             examples_load()
-            connections.close_all()
-        self.say(f"ready: {url()}")
+        connections.close_all()
+        if not self.ready:
+            self.say(f"ready: {url()}")
+            self.ready = True
+        return reported >= self.workers
 
     def stop(self, *_: Any) -> None:
         self.stopping = True
@@ -99,23 +121,14 @@ def prepare() -> None:
     connections.close_all()  # the children open their own
 
 
-def children() -> list[Child]:
+def children(devices: Sequence[Device], compilers: int | None) -> list[Child]:
     """Redis first: it is started first and stopped last."""
     return [
-        *([] if settings.REDIS_IS_EXTERNAL else [_child("redis", _redis_argv(), essential=True)]),
-        _child("web", _web_argv(), essential=True),
-        _child("judge", (*CELERY, "-n", "judge.cpu@%h", "-Q", "judge.cpu", "-c", "1", "-l", "INFO", *QUIET)),
-        _child("compile", (*CELERY, "-n", "compile@%h", "-Q", "compile", "-c", "1", "-l", "INFO", *QUIET)),
-        _child(
-            "maint", (*CELERY, "-n", "maint@%h", "-Q", "maint", "-P", "solo", "-l", "WARNING", *QUIET, *_beat_options())
-        ),
+        *([] if settings.REDIS_IS_EXTERNAL else [child("redis", _redis_argv(), essential=True)]),
+        child("web", _web_argv(), essential=True),
+        *worker_children(devices, compilers),
+        maint_child(),
     ]
-
-
-def _child(name: str, argv: tuple[str, ...], *, essential: bool = False) -> Child:
-    environment = {"DJANGO_SETTINGS_MODULE": os.environ["DJANGO_SETTINGS_MODULE"], "PYTHONUNBUFFERED": "1"}
-    log = settings.DATA_DIR / "log" / f"{name}.log"
-    return Child(name, argv, log, essential=essential, environment=environment)
 
 
 def _redis_argv() -> tuple[str, ...]:
@@ -134,25 +147,6 @@ def _web_argv() -> tuple[str, ...]:
     place = ("--host", settings.HOST, "--port", str(settings.PORT))
     manner = ("--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "3", "--log-level", "warning")
     return (PYTHON, "-m", "uvicorn", "kbench_site.asgi:application", *place, *manner)
-
-
-def _beat_options() -> tuple[str, ...]:
-    return ("-B", "-s", str(settings.DATA_DIR / "celerybeat-schedule"))
-
-
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """A second `up` on the same data folder is refused with the number of the first."""
-    path = folder / "up.lock"
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise CommandError(f"kbench is already up on {folder} (process {path.read_text().strip()})") from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 def _refuse_taken_port() -> None:

@@ -1,0 +1,64 @@
+"""Device kinds as the site knows them: which language they serve, which exist, how one comes to exist.
+
+A kind is a row from the moment a worker has found such a device; it stays when the worker is gone, because boards
+hang at it. Does NOT look for devices: the harness does, in the worker.
+"""
+
+from dataclasses import dataclass
+
+from .models import DeviceKind
+
+CPU = "cpu"
+CLASS_OF_LANGUAGE = {"cpp": "cpu", "cuda": "cuda", "triton": "cuda"}
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of this machine: its name here, the kind that boards are for, its name for people."""
+
+    name: str
+    kind: str
+    title: str
+
+
+class NoDevice(Exception):
+    """A device kind that does not exist or does not run the language; the text is for the person."""
+
+
+def device_class(language: str) -> str:
+    return CLASS_OF_LANGUAGE[language]
+
+
+def register(device: Device) -> DeviceKind:
+    """The row of a device's kind, made when the first such device reports."""
+    kind, _ = DeviceKind.objects.get_or_create(
+        slug=device.kind, defaults={"title": device.title, "device_class": CPU if device.name == CPU else "cuda"}
+    )
+    return kind
+
+
+def kinds_for(language: str) -> list[DeviceKind]:
+    return list(DeviceKind.objects.filter(device_class=device_class(language)))
+
+
+def kind_for(language: str, wanted: str = "") -> DeviceKind:
+    """The kind that is asked for, or the only one there is. Raises NoDevice."""
+    kinds = kinds_for(language)
+    if not kinds:
+        raise NoDevice(f"No device here runs {language}: no worker with such a device has ever reported.")
+    if not wanted:
+        return _only(kinds, language)
+    named = [kind for kind in kinds if kind.slug == wanted]
+    if not named:
+        raise NoDevice(f"{wanted} does not run {language}; choose {_names(kinds)}.")
+    return named[0]
+
+
+def _only(kinds: list[DeviceKind], language: str) -> DeviceKind:
+    if len(kinds) > 1:
+        raise NoDevice(f"Several device kinds run {language}; choose {_names(kinds)}.")
+    return kinds[0]
+
+
+def _names(kinds: list[DeviceKind]) -> str:
+    return " or ".join(kind.slug for kind in kinds)
