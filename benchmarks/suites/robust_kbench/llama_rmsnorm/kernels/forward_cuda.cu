@@ -1,0 +1,106 @@
+// RMS norm over the last axis: y = x / sqrt(mean(x^2) + eps) * w.
+//
+// Bound by memory: x is read once, y is written once; w stays in the caches.
+// Work:     one block of 256 threads per row. The row lives in registers between the sum of squares and the scaling.
+//           All loads of a thread are issued before the first is used; six or more blocks share a multiprocessor, so that
+//           some load while others reduce or store. x is loaded with the evict-first policy: nobody reads it again,
+//           and L2 has more room for results that need not have reached memory when the kernel ends.
+// Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned.
+//           The number of packs per thread is a template argument, from 1 to 16. Longer rows are read twice.
+// Limits:   float32, contiguous; many rows are needed to fill the device, a single row uses one block.
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <torch/extension.h>
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+
+__device__ float square_sum(float v) { return v * v; }
+__device__ float square_sum(float4 v) { return v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w); }
+
+__device__ float scaled(float v, float scale, float w) { return v * scale * w; }
+__device__ float4 scaled(float4 v, float scale, float4 w) {
+    return {v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w};
+}
+
+__device__ float warp_sum(float v) {
+    for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffff, v, offset);
+    return v;
+}
+
+// The sum of v over the block, in every thread. Called once per kernel: the buffer is not protected against reuse.
+__device__ float block_sum(float v) {
+    __shared__ float sums[kWarps];
+    v = warp_sum(v);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = v;
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < kWarps; ++i) total += sums[i];
+    return total;
+}
+
+template <typename Pack, int kPacks>
+__global__ void __launch_bounds__(kThreads) normalise_rows(const float* x, const float* __restrict__ w, float* y, int size, float eps) {
+    const int packs = size / int(sizeof(Pack) / sizeof(float));
+    const auto in = reinterpret_cast<const Pack*>(x + int64_t(blockIdx.x) * size);
+    const auto out = reinterpret_cast<Pack*>(y + int64_t(blockIdx.x) * size);
+    const auto weight = reinterpret_cast<const Pack*>(w);
+    Pack row[kPacks];
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+        const int at = threadIdx.x + i * kThreads;
+        row[i] = at < packs ? __ldcs(in + at) : Pack{};
+    }
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) sum += square_sum(row[i]);
+    const float scale = rsqrtf(block_sum(sum) / size + eps);
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+        const int at = threadIdx.x + i * kThreads;
+        if (at < packs) out[at] = scaled(row[i], scale, weight[at]);
+    }
+}
+
+template <typename Pack>
+__global__ void __launch_bounds__(kThreads) normalise_long_rows(const float* x, const float* __restrict__ w, float* y, int size, float eps) {
+    const int packs = size / int(sizeof(Pack) / sizeof(float));
+    const auto in = reinterpret_cast<const Pack*>(x + int64_t(blockIdx.x) * size);
+    const auto out = reinterpret_cast<Pack*>(y + int64_t(blockIdx.x) * size);
+    const auto weight = reinterpret_cast<const Pack*>(w);
+    float sum = 0;
+#pragma unroll 8
+    for (int at = threadIdx.x; at < packs; at += kThreads) sum += square_sum(in[at]);
+    const float scale = rsqrtf(block_sum(sum) / size + eps);
+#pragma unroll 8
+    for (int at = threadIdx.x; at < packs; at += kThreads) out[at] = scaled(in[at], scale, weight[at]);
+}
+
+template <typename Pack>
+void launch(const float* x, const float* w, float* y, int64_t rows, int size, float eps) {
+    const int packs_per_thread = (size / int(sizeof(Pack) / sizeof(float)) + kThreads - 1) / kThreads;
+    const auto kernel = packs_per_thread <= 1    ? normalise_rows<Pack, 1>
+                        : packs_per_thread <= 2  ? normalise_rows<Pack, 2>
+                        : packs_per_thread <= 4  ? normalise_rows<Pack, 4>
+                        : packs_per_thread <= 8  ? normalise_rows<Pack, 8>
+                        : packs_per_thread <= 16 ? normalise_rows<Pack, 16>
+                                                 : normalise_long_rows<Pack>;
+    kernel<<<unsigned(rows), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(x, w, y, size, eps);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace
+
+torch::Tensor forward(torch::Tensor x, torch::Tensor w, double eps) {
+    x = x.contiguous();
+    w = w.contiguous();
+    auto y = torch::empty(x.sizes(), x.options());
+    const int64_t size = w.numel(), rows = x.numel() / size;
+    const auto run = size % 4 == 0 ? launch<float4> : launch<float>;
+    run(x.const_data_ptr<float>(), w.const_data_ptr<float>(), y.mutable_data_ptr<float>(), rows, int(size), float(eps));
+    return y;
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
