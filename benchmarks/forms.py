@@ -150,6 +150,7 @@ class TaskFilterForm(forms.Form):
             family=data.get("family", ""),
             direction=data.get("direction", ""),
             state=data.get("state", ""),
+            device=data.get("device", ""),
             sort=data.get("sort") or "name",
         )
 

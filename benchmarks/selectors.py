@@ -35,7 +35,6 @@ from .querysets import User
 from .states import RUNNING, State, Switch, TaskVersionStatus, WorkerRole
 
 PAGE_ROWS = 50
-DEFAULT_DEVICE = "cpu"
 
 
 def active_ruleset() -> RuleSet | None:
@@ -65,12 +64,27 @@ class TaskFilter:
     family: str = ""
     direction: str = ""
     state: str = ""
+    device: str = ""
     sort: str = "name"
 
 
 def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
-    """Tasks with `entries`, `best_score` and `best` (the standing that leads on the CPU board, or None)."""
-    standings = _visible_standings().filter(task_version__task=OuterRef("pk")).order_by()
+    """Tasks with `entries`, `best_score` and `best` (the standing that leads on the board, or None)."""
+    rows = Paginator(_with_best(chosen), PAGE_ROWS).get_page(page)
+    _attach_best(list(rows))
+    return rows
+
+
+def all_tasks(chosen: TaskFilter) -> list[Any]:
+    """The same without pages."""
+    rows = list(_with_best(chosen))
+    _attach_best(rows)
+    return rows
+
+
+def _with_best(chosen: TaskFilter) -> QuerySet[Any]:
+    shown = _visible_standings(chosen.device or default_device())
+    standings = shown.filter(task_version__task=OuterRef("pk")).order_by()
     leader = standings.order_by("rank", "verified_at", "pk")
     counted = standings.values("task_version__task").annotate(n=Count("pk")).values("n")
     tasks = Task.objects.listed().annotate(
@@ -78,11 +92,13 @@ def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
         best_score=Subquery(leader.values("score")[:1]),
         best_pk=Subquery(leader.values("pk")[:1]),
     )
-    rows = Paginator(_narrowed(tasks, chosen).order_by(*TASK_ORDERS[chosen.sort]), PAGE_ROWS).get_page(page)
-    found = Standing.objects.with_context().in_bulk([task.best_pk for task in rows if task.best_pk])
-    for task in rows:
+    return _narrowed(tasks, chosen).order_by(*TASK_ORDERS[chosen.sort])
+
+
+def _attach_best(tasks: list[Any]) -> None:
+    found = Standing.objects.with_context().in_bulk([task.best_pk for task in tasks if task.best_pk])
+    for task in tasks:
         task.best = found.get(task.best_pk)
-    return rows
 
 
 def _narrowed(tasks: QuerySet[Any], chosen: TaskFilter) -> QuerySet[Any]:
@@ -105,13 +121,15 @@ def task_families() -> list[str]:
 
 def active_version(suite: str, op: str, direction: str) -> TaskVersion:
     """The version of a task that is judged now, or 404."""
-    return get_object_or_404(
-        TaskVersion.objects.select_related("task__suite"),
-        task__suite__slug=suite,
-        task__op=op,
-        task__direction=direction,
-        status=TaskVersionStatus.ACTIVE,
-    )
+    version = find_active_version(suite, op, direction)
+    if version is None:
+        raise Http404("There is no such task.")
+    return version
+
+
+def find_active_version(suite: str, op: str, direction: str) -> TaskVersion | None:
+    versions = TaskVersion.objects.select_related("task__suite").filter(status=TaskVersionStatus.ACTIVE)
+    return versions.filter(task__suite__slug=suite, task__op=op, task__direction=direction).first()
 
 
 def version_numbered(suite: str, op: str, direction: str, number: str) -> TaskVersion:
@@ -127,8 +145,21 @@ def version_numbered(suite: str, op: str, direction: str, number: str) -> TaskVe
     )
 
 
-def device_kinds() -> list[DeviceKind]:
-    return list(DeviceKind.objects.all())
+def device_kinds(version: TaskVersion | None = None) -> list[DeviceKind]:
+    """The one with the most entries first, GPUs before the CPU; of a task only those it has configurations for."""
+    entries = Standing.objects.filter(device_kind=OuterRef("pk"), under_review=False).order_by()
+    if version is not None:
+        entries = entries.filter(task_version=version)
+    counted = entries.values("device_kind").annotate(n=Count("pk")).values("n")
+    kinds = DeviceKind.objects.annotate(entries=Coalesce(Subquery(counted), 0))
+    ordered = sorted(kinds, key=lambda kind: (-kind.entries, kind.device_class == "cpu", kind.slug))
+    return [kind for kind in ordered if version is None or kind.device_class in version.definition["devices"]]
+
+
+def default_device(version: TaskVersion | None = None) -> str:
+    """What is shown where no device kind is chosen; empty before the first start."""
+    kinds = device_kinds(version)
+    return kinds[0].slug if kinds else ""
 
 
 def task_versions(task: Task) -> QuerySet[TaskVersion]:
@@ -141,12 +172,12 @@ def baselines_by_config(version: TaskVersion) -> dict[tuple[str, str, str], Base
     return {(row.device_kind.slug, row.group, row.key): row for row in rows}
 
 
-def top_entries(version: TaskVersion, limit: int = 5) -> list[Standing]:
-    ordered = _visible_standings().filter(task_version=version).order_by("rank", "verified_at", "pk")
+def top_entries(version: TaskVersion, device: str, limit: int = 5) -> list[Standing]:
+    ordered = _visible_standings(device).filter(task_version=version).order_by("rank", "verified_at", "pk")
     return list(ordered.with_context()[:limit])
 
 
-def _visible_standings(device: str = DEFAULT_DEVICE) -> Any:
+def _visible_standings(device: str) -> Any:
     """Ranked public standings of active task versions under the active rule set."""
     return (
         Standing.objects.ranked()
@@ -177,6 +208,15 @@ def evaluation_for(user: User, code: uuid.UUID) -> Evaluation:
     if evaluation is None:
         raise Http404("There is no such evaluation, or it is private.")
     return evaluation
+
+
+def submission_for(user: User, code: uuid.UUID) -> tuple[Submission, list[Evaluation]]:
+    """A submission with its evaluations, newest first; 404 for whom may not read them."""
+    rows = Evaluation.objects.readable_by(user).with_context().filter(submission__code=code)
+    evaluations = list(rows.order_by("-queued", "-pk"))
+    if not evaluations:
+        raise Http404("There is no such submission, or it is private.")
+    return evaluations[0].submission, evaluations
 
 
 def standing_of(evaluation: Evaluation) -> Standing | None:

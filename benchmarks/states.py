@@ -82,6 +82,11 @@ class Origin(models.TextChoices):
     EXAMPLE = "example", "Shipped with kbench"
 
 
+class TokenScope(models.TextChoices):
+    READ = "read", "Read what its owner may read"
+    SUBMIT = "submit", "Submit and cancel as well"
+
+
 class WorkerRole(models.TextChoices):
     COMPILE = "compile", "Compiles"
     JUDGE = "judge", "Judges"

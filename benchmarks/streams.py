@@ -113,6 +113,17 @@ async def _stream(hub: "Hub", reader: str, topics: list[str], last_id: int | Non
             await _wait(woken, PING_S if hub.connected else POLL_S)
 
 
+async def wait_for_end(topic: str, seconds: float) -> None:
+    """Returns when the evaluation of the topic has ended, or after `seconds`."""
+    hub, deadline = _hub(), time.monotonic() + seconds
+    with hub.following("waiting", [topic]) as woken:
+        while (left_s := deadline - time.monotonic()) > 0:
+            woken.clear()
+            if await _in_thread(partial(_all_ended, [topic])):
+                return
+            await _wait(woken, min(left_s, PING_S if hub.connected else POLL_S))
+
+
 @dataclass(frozen=True)
 class _News:
     events: list[Event]

@@ -1,4 +1,4 @@
-"""Headers that every answer carries, and static files under ASGI.
+"""Headers that every answer carries, static files under ASGI, and tokens in place of sessions for programs.
 
 The content security policy allows nothing inline and nothing from elsewhere. Does NOT cover transport security,
 which `settings.py` turns on for a public site.
@@ -6,9 +6,16 @@ which `settings.py` turns on for a public site.
 
 from collections.abc import Callable
 from contextlib import closing
+from http import HTTPStatus
 
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
+
+from benchmarks.api.problems import CONTENT_TYPE, Problem, problem, problem_of_status
+from benchmarks.tokens import token_find
+
+API = "/api/"
 
 POLICY = "; ".join(
     (
@@ -37,6 +44,36 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
         return response
 
     return middleware
+
+
+def bearer_tokens(get_response: GetResponse) -> GetResponse:
+    """A request with a token acts for its owner; below /api/ a session counts for nothing, and errors are JSON."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+        of_api = request.path.startswith(API)
+        if scheme.lower() == "bearer":
+            token = token_find(text.strip())
+            if token is None:
+                return problem(Problem(HTTPStatus.UNAUTHORIZED, "invalid-token", "The token is unknown or expired."))
+            request.api_token = token  # type: ignore[attr-defined]
+            _act_as(request, token.owner)
+        elif of_api:
+            _act_as(request, AnonymousUser())
+        response = get_response(request)
+        failed = of_api and response.status_code >= HTTPStatus.BAD_REQUEST
+        told = response.headers.get("Content-Type") == CONTENT_TYPE
+        return problem_of_status(response.status_code) if failed and not told else response
+
+    return middleware
+
+
+def _act_as(request: HttpRequest, user: AbstractBaseUser | AnonymousUser) -> None:
+    async def auser() -> AbstractBaseUser | AnonymousUser:
+        return user
+
+    request.user = user  # type: ignore[assignment]
+    request.auser = auser  # type: ignore[assignment]
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]

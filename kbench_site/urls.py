@@ -6,10 +6,12 @@ Does NOT name any page itself except the event stream and the admin.
 from django.contrib import admin
 from django.urls import include, path
 
+from benchmarks.api import api
 from benchmarks.streams import event_stream
 
 urlpatterns = [
     path("admin/", admin.site.urls),
+    path("api/v1/", api.urls),
     path("events/", event_stream, name="events"),
     path("", include("benchmarks.urls")),
 ]

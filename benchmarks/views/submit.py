@@ -10,11 +10,10 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from benchmarks import harness, selectors, services
+from benchmarks import harness, limits, selectors, services
 from benchmarks.forms import SubmissionForm
 from benchmarks.models import Evaluation, TaskVersion
 
-from . import limits
 from .sessions import remember
 
 

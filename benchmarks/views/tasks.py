@@ -48,7 +48,7 @@ def task_list(request: HttpRequest) -> HttpResponse:
 
 def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> HttpResponse:
     version = selectors.active_version(suite, op, direction)
-    entries = selectors.top_entries(version)
+    entries = selectors.top_entries(version, selectors.default_device(version))
     tables = config_tables(version)
     context = {
         "version": version,

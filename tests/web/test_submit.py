@@ -8,10 +8,10 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
+from benchmarks import limits
 from benchmarks.models import Evaluation, Submission
 from benchmarks.services import switch_set
 from benchmarks.states import Switch
-from benchmarks.views import limits
 
 from . import factories
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpRequest
 
-from benchmarks import selectors
+from . import selectors
 
 WINDOW = timedelta(hours=1)
 ACCOUNT_PER_HOUR = 120
@@ -23,7 +23,7 @@ def refusal(request: HttpRequest) -> str | None:
         return "Log in to submit. What you typed stays here: log in in another tab, then submit again."
     allowed, made = _account(request) if request.user.is_authenticated else _address(request)
     if made >= allowed:
-        return f"That is {allowed} submissions within an hour, which is the limit. Wait a little; your text stays here."
+        return f"That is {allowed} submissions within an hour, which is the limit. Wait a little."
     return None
 
 

@@ -1,0 +1,165 @@
+"""The HTTP API `/api/v1/`: what a program needs to submit kernels and follow them.
+
+Reading what is public needs no token; a token reads what its owner may read, and one with the scope `submit` writes.
+A session of a browser counts for nothing here, so no other site can act through one. Errors are problem+json with a
+stable `code` (`problems.py`). Does NOT stream: events are at `/events/`, which takes the same tokens.
+"""
+
+import logging
+import uuid
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from asgiref.sync import sync_to_async
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import Field, NinjaAPI, Status
+from ninja.errors import HttpError, ValidationError
+
+from benchmarks import harness, selectors, services
+from benchmarks.devices import kinds_for
+from benchmarks.models import Evaluation
+from benchmarks.selectors import TaskFilter
+from benchmarks.streams import wait_for_end
+
+from . import boards, schemas, submissions
+from .problems import Problem, problem
+
+logger = logging.getLogger(__name__)
+WAIT_MAX_S = 60.0
+api = NinjaAPI(
+    title="kbench",
+    version="1",
+    urls_namespace="api",
+    description="Submit kernels, follow their judging, read leaderboards. Send `Authorization: Bearer TOKEN`; tokens "
+    "are made under *API tokens* of an account.",
+)
+
+
+@api.get("/tasks", response=list[schemas.TaskOut], summary="All tasks with their best verified entry")
+def task_list(request: HttpRequest, q: str = "", device: str = "") -> Any:
+    return [schemas.task_out(task) for task in selectors.all_tasks(TaskFilter(words=q, device=device))]
+
+
+@api.get("/tasks/{suite}/{op}/{direction}", response=schemas.TaskDetail, summary="One task with starter code")
+def task(request: HttpRequest, suite: str, op: str, direction: str) -> Any:
+    version = selectors.active_version(suite, op, direction)
+    spec = harness.find_task(harness.default_suites(), version.task.path)
+    starter = {language: harness.starter_code(spec, language) for language in harness.LANGUAGES}
+    kinds = {language: [kind.slug for kind in kinds_for(language)] for language in harness.LANGUAGES}
+    return schemas.task_detail(version, starter, kinds)
+
+
+@api.post("/submissions", response={202: schemas.SubmissionOut}, summary="Submit a source for judging")
+def submission_create(request: HttpRequest, wanted: schemas.SubmissionIn, response: HttpResponse) -> Any:
+    """`Location` is the evaluation. With an `Idempotency-Key` the same post twice is one submission."""
+    evaluation, remarks = submissions.submit(request, wanted)
+    response.headers["Location"] = f"/api/v1/evaluations/{evaluation.code}"
+    shown = selectors.evaluation_for(request.user, evaluation.code)
+    return Status(HTTPStatus.ACCEPTED, schemas.submission_out(shown.submission, [shown], remarks))
+
+
+@api.get("/submissions/{id}", response=schemas.SubmissionOut, summary="A submission with its evaluations")
+def submission(request: HttpRequest, id: uuid.UUID) -> Any:
+    found, evaluations = selectors.submission_for(request.user, id)
+    return schemas.submission_out(found, evaluations)
+
+
+@api.get("/evaluations/{id}", response=schemas.EvaluationOut, summary="An evaluation, at once or when it has ended")
+async def evaluation(
+    request: HttpRequest,
+    id: uuid.UUID,
+    wait: Annotated[float, Field(ge=0, le=WAIT_MAX_S, description="seconds to wait for its end")] = 0.0,
+) -> Any:
+    found = await sync_to_async(selectors.evaluation_for)(request.user, id)
+    if wait and not found.is_finished:
+        await wait_for_end(found.topic, wait)
+        found = await sync_to_async(selectors.evaluation_for)(request.user, id)
+    return await sync_to_async(schemas.evaluation_out)(found, whole=True)
+
+
+@api.post("/evaluations/{id}/cancel", response=schemas.EvaluationOut, summary="End an evaluation without a verdict")
+def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
+    owner = submissions.owner_of(request)
+    found = selectors.evaluation_for(request.user, id)
+    if found.submission.owner_id != owner.pk and not owner.is_staff:
+        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only who submitted it can cancel an evaluation.")
+    if not services.evaluation_cancel(found, "Cancelled by who submitted it."):
+        raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had ended before.")
+    return schemas.evaluation_out(_again(request, found))
+
+
+@api.get("/leaderboards", response=schemas.LeaderboardOut, summary="One page of a leaderboard")
+def leaderboard(
+    request: HttpRequest,
+    *,
+    task: str,
+    device: str = "",
+    ruleset: str = "",
+    format: Literal["json", "csv"] = "json",
+    page: int = 1,
+) -> Any:
+    version = submissions.version_of(task)
+    key = selectors.board_key(version, device or selectors.default_device(version), ruleset)
+    board = boards.leaderboard(key, page)
+    return HttpResponse(boards.as_csv(board), content_type="text/csv; charset=utf-8") if format == "csv" else board
+
+
+@api.get("/status", response=schemas.StatusOut, summary="Queues, workers and notices")
+def status(request: HttpRequest) -> Any:
+    queues = [
+        schemas.QueueOut(
+            device=line.device.slug,
+            title=line.device.title,
+            queued=line.queued,
+            running=line.running,
+            workers=line.workers,
+        )
+        for line in selectors.queue_lines()
+    ]
+    workers = [
+        schemas.WorkerOut(
+            name=row.name,
+            role=row.role,
+            device=row.device_kind.slug if row.device_kind else None,
+            state=row.state,
+            state_text=row.state_text,
+            isolation=row.isolation,
+            heartbeat=row.heartbeat,
+        )
+        for row in selectors.workers()
+    ]
+    return schemas.StatusOut(queues=queues, workers=workers, notices=[item.text for item in selectors.site_notices()])
+
+
+def _again(request: HttpRequest, found: Evaluation) -> Evaluation:
+    return selectors.evaluation_for(request.user, found.code)
+
+
+@api.exception_handler(Problem)
+def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
+    return problem(error)
+
+
+@api.exception_handler(Http404)
+def _on_missing(request: HttpRequest, error: Http404) -> HttpResponse:
+    return problem(Problem(HTTPStatus.NOT_FOUND, "not-found", "There is no such thing, or it is private."))
+
+
+@api.exception_handler(ValidationError)
+def _on_invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
+    errors = [{"place": ".".join(map(str, item["loc"])), "text": item["msg"]} for item in error.errors]
+    detail = "; ".join(f"{item['place']}: {item['text']}" for item in errors)
+    return problem(Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, errors=errors))
+
+
+@api.exception_handler(HttpError)
+def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
+    return problem(Problem(HTTPStatus(error.status_code), "bad-request", str(error)))
+
+
+@api.exception_handler(Exception)
+def _on_crash(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The edge of the API: whatever broke here is our fault, and the caller wants JSON all the same."""
+    logger.error("%s %s failed", request.method, request.path, exc_info=error)
+    detail = "Something broke on our side. It has been logged."
+    return problem(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail))
