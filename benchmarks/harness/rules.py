@@ -21,6 +21,7 @@ class SourceRules:
 @dataclass(frozen=True)
 class CompileRules:
     flags: tuple[str, ...]
+    cuda_flags: tuple[str, ...]
     timeout_s: float
     memory_bytes: int
     binary_max_bytes: int
@@ -61,6 +62,16 @@ class CpuRules:
 
 
 @dataclass(frozen=True)
+class GpuRules:
+    flush_bytes: int
+    spare_bytes: int
+    slack_us: float
+    slack_fraction: float
+    contention: float
+    canary_drift: float
+
+
+@dataclass(frozen=True)
 class ScoreRules:
     bootstrap_samples: int
     max_half_width: float
@@ -83,6 +94,8 @@ class RuleSet:
     time: TimeRules
     limits: Limits
     cpu: CpuRules
+    gpu_time: TimeRules  # in place of `time` on a GPU
+    gpu: GpuRules
     score: ScoreRules
     gates: GateRules
     text: str  # the file itself, for the rules page and for the record
@@ -95,6 +108,8 @@ _SECTIONS: dict[str, type[Any]] = {
     "time": TimeRules,
     "limits": Limits,
     "cpu": CpuRules,
+    "gpu_time": TimeRules,
+    "gpu": GpuRules,
     "score": ScoreRules,
     "gates": GateRules,
 }

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-LANGUAGES = ("cpp",)
+from .errors import UsageError
+
+SUFFIXES = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py"}
+LANGUAGES = tuple(SUFFIXES)
+_DEVICE_CLASSES = {"cpp": "cpu", "cuda": "cuda", "triton": "cuda"}
+
+
+def device_class(language: str) -> str:
+    """The class of devices that `language` is judged on: `cpu` or `cuda`. Raises UsageError for an unknown one."""
+    if language not in _DEVICE_CLASSES:
+        raise UsageError(f"the language {language!r} is not known here; known: {', '.join(LANGUAGES)}")
+    return _DEVICE_CLASSES[language]
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import Paths, Source, builds, default_rules
 from benchmarks.harness.builds import Build
+from benchmarks.harness.gxx import Gxx, prepare_headers
+from benchmarks.harness.toolchain import torch_folder
 
 pytestmark = pytest.mark.sandbox
 RULES = default_rules()
@@ -33,7 +34,7 @@ def test_the_same_source_is_built_once(compile_text: Compile) -> None:
 def test_another_flag_is_another_build() -> None:
     source = Source("int forward = ;", "cpp")
     other = replace(RULES, compile=replace(RULES.compile, flags=(*RULES.compile.flags, "-DX")))
-    assert builds._key(source, RULES) != builds._key(source, other)
+    assert builds._key(source, RULES, Gxx()) != builds._key(source, other, Gxx())
 
 
 def test_an_error_has_its_line_and_is_remembered(compile_text: Compile) -> None:
@@ -63,7 +64,7 @@ def test_a_compiler_bomb_runs_out_of_time(paths: Paths) -> None:
         RULES,
         compile=replace(RULES.compile, timeout_s=2, flags=(*RULES.compile.flags, "-fconstexpr-ops-limit=99999999999")),
     )
-    builds.prepare_headers(RULES, paths)
+    prepare_headers(RULES, paths)
     result = builds.build(Source(bomb, "cpp"), rules, paths)
     assert (result.binary, result.cached) == (None, False)
 
@@ -72,7 +73,7 @@ def test_cancelling_stops_the_compiler_and_keeps_nothing(paths: Paths) -> None:
     source = Source(f"{PLAIN}// {uuid.uuid4()}", "cpp")
     result = builds.build(source, RULES, paths, cancelled=lambda: True)
     assert result.binary is None
-    assert not (paths.builds / builds._key(source, RULES) / "build.json").exists()
+    assert not (paths.builds / builds._key(source, RULES, Gxx()) / "build.json").exists()
 
 
 def test_nothing_is_left_in_scratch(compile_text: Compile, paths: Paths) -> None:
@@ -82,4 +83,4 @@ def test_nothing_is_left_in_scratch(compile_text: Compile, paths: Paths) -> None
 
 
 def test_torch_is_found_without_importing_it() -> None:
-    assert (Path(builds._torch_folder()) / "include").is_dir()
+    assert (torch_folder() / "include").is_dir()
