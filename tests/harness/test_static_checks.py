@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.harness import Source, check_source, default_rules, default_suites, find_task, starter_code
-from benchmarks.harness.static_checks import blank
+from benchmarks.harness.remarks import blank
 
 RULES = default_rules()
 TASK = find_task(default_suites(), "mnist_linear_relu/forward")
@@ -58,3 +58,92 @@ def test_blanking_keeps_lines_and_columns() -> None:
     text = 'a /* b\nc */ d "e\\"f" R"x(g\n)x" h // i\nj'
     assert [len(line) for line in blank(text).splitlines()] == [len(line) for line in text.splitlines()]
     assert blank(text).split() == ["a", "d", "h", "j"]
+
+
+CUDA = "__global__ void k() {}\n" + GOOD
+TRITON = "import torch\n@triton.jit\ndef k(x):\n    pass\ndef forward(x):\n    return x\n"
+
+
+def flags(text: str, language: str) -> dict[str, int | None]:
+    found = check_source(Source(text, language), TASK, RULES)
+    assert found.problem is None
+    return {flag.code: flag.line for flag in found.flags}
+
+
+def test_good_sources_of_each_language_have_no_remarks() -> None:
+    assert (flags(GOOD, "cpp"), flags(CUDA, "cuda"), flags(TRITON, "triton")) == ({}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "words"),
+    [
+        (TRITON, "cuda", "looks like Python; the language here is CUDA"),
+        (CUDA, "triton", "looks like C++ or CUDA; the language here is Triton"),
+        ("__global__ void k() {}", "cuda", "PYBIND11_MODULE"),
+        (CUDA.replace("forward", "foreword"), "cuda", "'forward'"),
+        (TRITON.replace("forward", "foreword"), "triton", "no function 'forward'"),
+        ("def outer():\n    def forward(x):\n        return x\n", "triton", "no function 'forward'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_every_language(text: str, language: str, words: str) -> None:
+    assert words in problem(text, language)
+
+
+def test_python_that_does_not_parse_is_left_to_the_compile_stage() -> None:
+    assert problem("def forward(x:\n    return x\n", "triton") == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("auto y = at::linear(x, w);", "library-call"),
+        ("cublasSgemm(h);", "library-call"),
+        ('asm volatile("add.u32 r, r, 1;");', "inline-assembly"),
+        ("void* p = dlopen(name, 2);", "system-call"),
+        ("__half2 h;", "low-precision"),
+        ('asm("mma.sync.f32.tf32.tf32.f32");', "low-precision"),
+        ("wmma::fragment<wmma::matrix_a, 16, 16, 8, wmma::precision::tf32, L> a;", "low-precision"),
+        ("cudaStreamCreateWithFlags(&s, 0);", "own-stream"),
+        ("cudaGraphLaunch(g, s);", "cuda-graph"),
+        ("cudaLaunchHostFunc(s, f, p);", "host-callback"),
+    ],
+)
+def test_remarks_on_cuda_carry_their_line(line: str, code: str) -> None:
+    assert flags(f"{CUDA}// one more\n{line}\n", "cuda")[code] == CUDA.count("\n") + 2
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("torch.matmul(a, b)", "library-call"),
+        ("torch.nn.functional.linear(a, b)", "library-call"),
+        ("torch.ops.aten.mm(a, b)", "library-call"),
+        ("a.matmul(b)", "library-call"),
+        ("tl.inline_asm_elementwise(a)", "inline-assembly"),
+        ("import ctypes", "system-call"),
+        ("from subprocess import run", "system-call"),
+        ("exec(a)", "system-call"),
+        ("torch.utils.cpp_extension.load_inline(a)", "compiles-code"),
+        ("a.to(tl.float16)", "low-precision"),
+        ("tl.dot(a, b)", "low-precision"),
+        ("torch.backends.cuda.matmul.allow_tf32 = True", "low-precision"),
+        ("s = torch.cuda.Stream()", "own-stream"),
+        ("g = torch.cuda.CUDAGraph()", "cuda-graph"),
+    ],
+)
+def test_remarks_on_triton_carry_their_line(line: str, code: str) -> None:
+    assert flags(f"{TRITON}# one more\n{line}\n", "triton")[code] == TRITON.count("\n") + 2
+
+
+def test_a_dot_product_in_full_precision_is_no_remark() -> None:
+    assert flags(TRITON + 'tl.dot(a, b, input_precision="ieee")\n', "triton") == {}
+
+
+def test_no_kernel_of_its_own_is_said() -> None:
+    assert flags(GOOD, "cuda") == {"no-kernel": None}
+    assert flags("def forward(x):\n    return x\n", "triton") == {"no-kernel": None}
+
+
+def test_words_in_comments_and_strings_of_python_do_not_count() -> None:
+    assert flags(TRITON + '# import ctypes\ns = """\nimport ctypes\ntorch.matmul(a)"""\n', "triton") == {}
+    assert blank('a = """x\ny"""  # é\nb = 1\n', "triton") == "a =     \n         \nb = 1\n"
