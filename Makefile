@@ -29,7 +29,8 @@ fix: install ## let the tools mend what they can
 	$(BIN)/ruff format .
 	$(BIN)/python -m scripts.docs
 
-bench: install system-run ## benchmarks of the system itself: tables, then one JSON line
+bench: install ## benchmarks of the system itself: tables, then one JSON line
+	@sh scripts/system_packages.sh bubblewrap:bwrap ninja-build:ninja
 	$(BIN)/python -m scripts.bench
 
 install: $(VENV)/installed

@@ -14,11 +14,12 @@ CLASS_OF_LANGUAGE = {"cpp": "cpu", "cuda": "cuda", "triton": "cuda"}
 
 @dataclass(frozen=True)
 class Device:
-    """One device of this machine: its name here, the kind that boards are for, its name for people."""
+    """One device of this machine: its name here, the kind that boards are for, its name for people, its class."""
 
     name: str
     kind: str
     title: str
+    device_class: str
 
 
 class NoDevice(Exception):
@@ -32,7 +33,7 @@ def device_class(language: str) -> str:
 def register(device: Device) -> DeviceKind:
     """The row of a device's kind, made when the first such device reports."""
     kind, _ = DeviceKind.objects.get_or_create(
-        slug=device.kind, defaults={"title": device.title, "device_class": CPU if device.name == CPU else "cuda"}
+        slug=device.kind, defaults={"title": device.title, "device_class": device.device_class}
     )
     return kind
 

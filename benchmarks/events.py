@@ -9,8 +9,8 @@ the topic's first word and the kind, so that htmx can use it as `hx-trigger="sse
     board:DEVICE       board-changed (a standing of that device kind was written)
     any                end (nothing more will come; the browser should close: `sse-close="end"`)
 
-The data of an event is JSON: `{"topic": ..., ...payload}`. Pages are complete without events; a missed one loses
-nothing. Rows are pruned after some days. Does NOT cover reading the stream: that is `streams.py`.
+The data of an event is JSON: `{"topic": ..., "at": ..., ...payload}`. Pages are complete without events; a missed
+one loses nothing. Rows are pruned after some days. Does NOT cover reading the stream: that is `streams.py`.
 """
 
 import json

@@ -63,7 +63,7 @@ class HarnessJudge:
         self.paths = Paths(settings.DATA_DIR)
 
     def devices(self) -> tuple[Device, ...]:
-        return (Device(CPU, CPU, "CPU"),)
+        return (Device(CPU, CPU, "CPU", CPU),)
 
     def compile(
         self,

@@ -149,7 +149,7 @@ def _latest(topics: list[str]) -> list[Event]:
 
 def _formatted(event: Event) -> bytes:
     name = f"{event.topic.partition(':')[0]}-{event.kind}"
-    data = json.dumps({"topic": event.topic, **event.payload})
+    data = json.dumps({"topic": event.topic, "at": event.created.isoformat(), **event.payload})
     return f"id: {event.pk}\nevent: {name}\ndata: {data}\n\n".encode()
 
 

@@ -23,8 +23,8 @@ from benchmarks.harness import (
     Verdict,
 )
 
-CPU = Device("cpu", "cpu", "CPU")
-GPU = Device("cuda:0", "nvidia-h200", "NVIDIA H200")
+CPU = Device("cpu", "cpu", "CPU", "cpu")
+GPU = Device("cuda:0", "nvidia-h200", "NVIDIA H200", "cuda")
 TRUST = {"cpu": "supervisor", "cuda:0": "bounded"}
 
 

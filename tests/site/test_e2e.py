@@ -1,0 +1,49 @@
+"""The end-to-end script against a whole stack whose judge is a fake with a GPU: figures, verdicts, exit codes."""
+
+import json
+
+import pytest
+
+from scripts import gpu_e2e
+
+pytestmark = pytest.mark.sandbox
+TASK = "mnist_linear_relu/forward"
+SOURCE = '#include <torch/extension.h>\n{}\nPYBIND11_MODULE(x, m) {{ m.def("forward", 0); }}\n'
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs the script with one kernel per line of orders; what it returned and its JSON."""
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.stack_gpu_settings")
+
+    def with_kernels(*orders, expected="PASS", count=1):
+        arguments = []
+        for number, order in enumerate(orders):
+            path = tmp_path / f"kernel{number}.cu"
+            path.write_text(SOURCE.format(order))
+            arguments += ["--kernel", f"{TASK}={path}={expected}"]
+        out = tmp_path / "out.json"
+        arguments += ["--submissions", str(count), "--device", "cuda:0", "--json", str(out), "--timeout-s", "90"]
+        return gpu_e2e.main(arguments), json.loads(out.read_text())
+
+    return with_kernels
+
+
+def test_it_measures_every_submission_from_post_to_verdict(run):
+    code, result = run("// speedup: 2.5\n// seconds: 0.5\n// compile seconds: 0.3", count=3)
+    assert (code, result["count"], result["as_expected"]) == (0, 3, 3)
+    row = result["submissions"][0]
+    assert (row["verdict"], row["speedup"]) == ("PASS", 2.5)
+    assert row["compile_s"] >= 0.3
+    assert row["judge_s"] >= 0.5
+    assert row["total_s"] >= row["compile_s"] + row["judge_s"]
+    assert result["judgings_per_hour"] > 0
+
+
+def test_a_verdict_that_is_not_expected_is_an_exit_code(run):
+    code, result = run("// verdict: INCORRECT_VALUE")
+    assert (code, result["submissions"][0]["as_expected"]) == (1, False)
+
+
+def test_intervals_that_overlap_count_once():
+    assert gpu_e2e._union([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)]) == [(0.0, 3.0), (5.0, 6.0)]
