@@ -5,10 +5,11 @@
 // Work:     a thread makes one pooled place of 4 or 8 output channels, that is 16 or 32 sums. A 4 x 4 patch of an input
 //           channel, held in registers, serves all of them: 288 multiply-adds for 16 inputs and 72 weights. The
 //           weights lie in shared memory with the channels side by side, so four come with one load that all threads
-//           share. The next patch is under way while one is used; neighbours' patches overlap, which the cache serves.
+//           share. Neighbours' patches overlap, which the cache serves; while a warp waits for one, others multiply.
 // Dispatch: the places of all images are numbered through and cut in blocks of 64, small enough to share them out
-//           evenly. 8 channels per thread if that gives every processor four blocks, else 4. Rows of even width are
-//           read as float2, others as single floats. Weights are staged for 32 input channels at a time.
+//           evenly; registers are limited so that twelve blocks run on a processor at once. 8 channels per thread if
+//           that gives every processor four blocks, else 4. Rows of even width are read as float2, others as single
+//           floats. Weights are staged for 32 input channels at a time.
 // Limits:   float32, contiguous, fewer than 2^31 inputs and results; an odd last row or column of the convolution is
 //           dropped, as in PyTorch.
 #include <c10/cuda/CUDAException.h>
@@ -17,7 +18,7 @@
 
 namespace {
 
-constexpr int kThreads = 64, kBlocks = 11, kTaps = 9, kStagedChannels = 32;  // eleven blocks per processor at once
+constexpr int kThreads = 64, kBlocks = 12, kTaps = 9, kStagedChannels = 32;
 constexpr int kProcessors = 132;  // of an H200; only a guide for sizing grids
 
 struct Layer {
@@ -88,17 +89,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks) conv_relu_pool(Layer layer)
     const int row = inner / layer.pooled_width, column = inner - row * layer.pooled_width;
     const int plane = layer.height * layer.width;
     const float* from = layer.x + image * layer.in_channels * plane + 2 * row * layer.width + 2 * column;
-    float patch[16], next[16], sums[4][Channels] = {};
-    load_patch<Width>(next, from, layer.width);
+    float patch[16], sums[4][Channels] = {};
     for (int first = 0; first < layer.in_channels; first += kStagedChannels) {
         const int count = min(kStagedChannels, layer.in_channels - first);
         __syncthreads();  // the weights staged before are no longer needed
         stage_weights<Channels>(staged, layer, channel, first, count);
         __syncthreads();
         for (int k = 0; k < count; ++k) {
-            for (int i = 0; i < 16; ++i) patch[i] = next[i];
-            if (first + k + 1 < layer.in_channels)
-                load_patch<Width>(next, from + (first + k + 1) * plane, layer.width);
+            load_patch<Width>(patch, from + (first + k) * plane, layer.width);
             convolve<Channels>(sums, patch, staged + k * kTaps * Channels);
         }
     }
