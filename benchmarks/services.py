@@ -215,7 +215,7 @@ def evaluation_step(holding: Holding, step: Step) -> None:
             # set once: a second judging stage does not start the evaluation again
             Evaluation.objects.filter(pk=evaluation.pk, started=None).update(started=timezone.now())
             evaluation.state = target
-            _tell(evaluation)
+            emit(evaluation.topic, "state", state=target, stage=step.stage)
         elif Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim).update(**columns):
             emit(evaluation.topic, "progress", stage=step.stage, state=step.state, done=step.done, total=step.total)
         else:

@@ -45,7 +45,8 @@ def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
     if ahead:
         return f"{ahead} ahead of you."
     if running:
-        return "You are next: another evaluation is being judged on this machine."
+        place = "on this machine" if evaluation.device_kind.device_class == "cpu" else "on the GPU"
+        return f"You are next: another evaluation is being judged {place}."
     return "You are next: a worker picks it up now."
 
 
@@ -60,7 +61,8 @@ def _nobody_there(evaluation: Evaluation) -> str:
     missing = _missing(judges, f"{kind} worker")
     if missing or evaluation.built:
         return missing
-    return _missing(Worker.objects.filter(role=WorkerRole.COMPILE), "worker that compiles")
+    compilers = Worker.objects.filter(role=WorkerRole.COMPILE, device_kind=kind)
+    return _missing(compilers, f"worker that compiles for {kind}")
 
 
 def _missing(workers: WorkerQuerySet, what: str) -> str:

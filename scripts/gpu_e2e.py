@@ -200,10 +200,12 @@ class Stream(threading.Thread):
         data = json.loads(event.get("data", "{}"))
         if data.get("topic") not in self.by_topic:
             return
-        kind = event["event"].partition("-")[2]
-        what = data["stage"] if kind == "progress" else data["state"]
-        moment = (_seconds(data["at"]), kind, what, data["state"])
-        self.by_topic[data["topic"]].moments.append(moment)
+        kind, when = event["event"].partition("-")[2], _seconds(data["at"])
+        moments = self.by_topic[data["topic"]].moments
+        if kind == "state":
+            moments.append((when, kind, data["state"], ""))
+        if "stage" in data:  # a stage that moves the evaluation on is told with its state
+            moments.append((when, "progress", data["stage"], "started" if kind == "state" else data["state"]))
 
 
 def main(argv: list[str]) -> int:

@@ -95,6 +95,7 @@ class FakeJudge:
             on_step(Step(stage, "started", 0, 3))
             on_step(Step(stage, "progress", number, 3, f"configuration {number}"))
         self._work(float(wish(text, "seconds", "0")), cancelled)
+        on_step(Step("time", "finished"))
         if re.search("^(//|#) raises", text, re.MULTILINE):
             raise SupervisorError("the fake judge was asked to fail")
         verdict, speedup = wish(text, "verdict", "PASS"), float(wish(text, "speedup", "2.0"))

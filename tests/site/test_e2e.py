@@ -38,6 +38,7 @@ def test_it_measures_every_submission_from_post_to_verdict(run):
     assert row["judge_s"] >= 0.5
     assert row["total_s"] >= row["compile_s"] + row["judge_s"]
     assert result["judgings_per_hour"] > 0
+    assert 0 < result["device_busy_s"] <= result["makespan_s"]
 
 
 def test_a_verdict_that_is_not_expected_is_an_exit_code(run):
