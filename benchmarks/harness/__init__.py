@@ -7,7 +7,6 @@ Celery, and torch only in `child/`, which runs in processes of its own and is ne
 from pathlib import Path
 
 from .builds import Build
-from .devices import device_kind
 from .errors import (
     Cancelled,
     HarnessError,
@@ -23,10 +22,11 @@ from .judge import compile_source, judge, remove_scratch
 from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
 from .rules import RuleSet, load_rules
 from .selfcheck import self_test
-from .source import LANGUAGES, Paths, Source, Step, StepListener
+from .source import LANGUAGES, Paths, Source, Step, StepListener, device_class
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
 from .starter import starter_code
 from .static_checks import StaticCheck, check_source
+from .tracks import Device, devices_here
 
 __all__ = [
     "LANGUAGES",
@@ -35,6 +35,7 @@ __all__ = [
     "Cancelled",
     "Config",
     "ConfigResult",
+    "Device",
     "Flag",
     "HarnessError",
     "Isolation",
@@ -64,7 +65,8 @@ __all__ = [
     "compile_source",
     "default_rules",
     "default_suites",
-    "device_kind",
+    "device_class",
+    "devices_here",
     "find_task",
     "isolation_in_force",
     "judge",

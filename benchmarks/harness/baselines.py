@@ -4,23 +4,23 @@ A judging times the baselines anew; only their compilation is kept. A configurat
 not in time, is remembered with the reason, and eager alone counts there.
 """
 
-import fcntl
 import hashlib
 import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .builds import compiler_environment
-from .contestants import Contestant
+from .contestants import Actor, Contestant
 from .devices import Cores, Peaks
 from .errors import RefereeError
 from .isolation import Room, child_code, inside
+from .locks import file_lock
 from .memory import SharedMemory, describe, lay_out
 from .protocol import ProtocolError
 from .rules import RuleSet
@@ -45,13 +45,9 @@ def prepare(
     task: TaskSpec, configs: Sequence[Config], rules: RuleSet, paths: Paths, *, cores: Cores, progress: Progress
 ) -> PreparedBaseline:
     """The prepared baselines of `task`, made now if this machine does not have them yet."""
-    folder = paths.baselines / _key(task, configs, cores)
-    with _locked(folder.with_suffix(".lock")):
-        if not (folder / "ready.json").exists():
-            job = _Preparation(task, configs, rules, folder / "cache", cores=cores, progress=progress)
-            _prepare(job, folder, paths)
-    data = json.loads((folder / "ready.json").read_text())
-    return PreparedBaseline(folder / "cache", tuple(data["problems"]), Peaks.from_json(data["peaks"]))
+    work = CpuPreparation(task, configs, rules, progress)
+    work.cores = cores
+    return work.kept(paths, key(task, configs, str(cores.threads)))
 
 
 def baseline_room(task: TaskSpec, cache: Path, rules: RuleSet) -> Room:
@@ -79,58 +75,53 @@ def opening(task: TaskSpec, described: list[dict[str, Any]], threads: int) -> di
     return {"configs": described, "threads": threads, "task": task_folder(task), "direction": task.direction}
 
 
-def _prepare(job: "_Preparation", folder: Path, paths: Paths) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "cache").mkdir(parents=True)
-    with tempfile.TemporaryDirectory(prefix="prepare-", dir=paths.scratch) as scratch:
-        while job.peaks is None:
-            job.run_child(Path(scratch) / "log")
-    (folder / "ready.partial").write_text(json.dumps({"problems": job.problem_list(), "peaks": job.peaks}))
-    (folder / "ready.partial").replace(folder / "ready.json")
-
-
-class _Preparation:
+class Preparation(ABC):
     """Compiles configurations in a child; one that does not end in time is given up and the rest goes on."""
 
-    def __init__(
-        self,
-        task: TaskSpec,
-        configs: Sequence[Config],
-        rules: RuleSet,
-        cache: Path,
-        *,
-        cores: Cores,
-        progress: Progress,
-    ) -> None:
-        self._task, self._configs, self._rules = task, configs, rules
-        self._cache, self._cores, self._progress = cache, cores, progress
+    def __init__(self, task: TaskSpec, configs: Sequence[Config], rules: RuleSet, progress: Progress) -> None:
+        self.task, self.configs, self.rules = task, configs, rules
+        self._progress = progress
         self.problems: dict[int, str | None] = {}
         self.peaks: dict[str, Any] | None = None
 
-    def problem_list(self) -> list[str | None]:
-        return [self.problems[number] for number in range(len(self._configs))]
+    @abstractmethod
+    def start(self, wanted: list[int], cache: Path, log: Path) -> Actor:
+        """A child at work on the configurations `wanted`, its compiled kernels going to `cache`."""
 
-    def run_child(self, log: Path) -> None:
+    def kept(self, paths: Paths, name: str) -> PreparedBaseline:
+        """What lies under `name`, prepared first if nothing does."""
+        folder = paths.baselines / name
+        with file_lock(folder.with_suffix(".lock")):
+            if not (folder / "ready.json").exists():
+                self._run(folder, paths)
+        data = json.loads((folder / "ready.json").read_text())
+        return PreparedBaseline(folder / "cache", tuple(data["problems"]), Peaks.from_json(data["peaks"]))
+
+    def _run(self, folder: Path, paths: Paths) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "cache").mkdir(parents=True)
+        with tempfile.TemporaryDirectory(prefix="prepare-", dir=paths.scratch) as scratch:
+            while self.peaks is None:
+                self._run_child(folder / "cache", Path(scratch) / "log")
+        problems = [self.problems[number] for number in range(len(self.configs))]
+        (folder / "ready.partial").write_text(json.dumps({"problems": problems, "peaks": self.peaks}))
+        (folder / "ready.partial").replace(folder / "ready.json")
+
+    def _run_child(self, cache: Path, log: Path) -> None:
         """One child; a second one is needed only after a configuration that did not end."""
-        wanted = [number for number in range(len(self._configs)) if number not in self.problems]
-        layout = lay_out(self._configs, [1] * len(self._configs))
-        inputs = SharedMemory("inputs", layout.input_bytes)
-        child = Contestant("baseline", self._configs, layout, inputs.fd)
-        child.start(baseline_room(self._task, self._cache, self._rules), log, builder_program() if supported() else b"")
+        wanted = [number for number in range(len(self.configs)) if number not in self.problems]
+        child = self.start(wanted, cache, log)
         try:
-            common = opening(self._task, describe(self._configs, layout), self._cores.threads)
-            child.open({**common, "prepare": True, "wanted": wanted, "peaks": True})
             self._follow(child)
         except ProtocolError as error:
             raise RefereeError(f"preparing baselines failed: {error}\n{child.child.log_tail(4000)}") from error
         finally:
             child.kill()
-            inputs.close()
 
-    def _follow(self, child: Contestant) -> None:
+    def _follow(self, child: Actor) -> None:
         current: int | None = None
         while self.peaks is None:
-            timeout_s = _OWN_TIME_S if current is None else self._rules.score.baseline_compile_timeout_s
+            timeout_s = _OWN_TIME_S if current is None else self.rules.score.baseline_compile_timeout_s
             try:
                 message = child.receive(timeout_s)
             except TimeoutError as error:
@@ -142,7 +133,7 @@ class _Preparation:
 
     def _take(self, message: dict[str, Any], current: int | None) -> int | None:
         if "compiling" in message:
-            self._progress(len(self.problems), len(self._configs), "torch.compile builds its baseline")
+            self._progress(len(self.problems), len(self.configs), "torch.compile builds its baseline")
             return int(message["compiling"])
         if "compiled" in message:
             self.problems[int(message["compiled"])] = message["problem"]
@@ -151,19 +142,29 @@ class _Preparation:
         return current
 
 
-def _key(task: TaskSpec, configs: Sequence[Config], cores: Cores) -> str:
-    parts = [task.content_sha256, *(config.key for config in configs), *compiler_environment().values()]
-    return (
-        f"{task.op}-{task.direction}-"
-        + hashlib.sha256("\0".join([*parts, str(cores.threads)]).encode()).hexdigest()[:24]
-    )
+class CpuPreparation(Preparation):
+    cores: Cores
+
+    def start(self, wanted: list[int], cache: Path, log: Path) -> Contestant:
+        layout = lay_out(self.configs, [1] * len(self.configs))
+        inputs = SharedMemory("inputs", layout.input_bytes)
+        child = Contestant("baseline", self.configs, layout, inputs.fd)
+        try:
+            child.start(baseline_room(self.task, cache, self.rules), log, builder_program() if supported() else b"")
+            common = opening(self.task, describe(self.configs, layout), self.cores.threads)
+            child.open({**common, "prepare": True, "wanted": wanted, "peaks": True})
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            inputs.close()
+        return child
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def key(task: TaskSpec, configs: Sequence[Config], *machine: str) -> str:
+    """A name for everything that prepared baselines depend on."""
+    parts = [task.content_sha256, *(config.key for config in configs), *compiler_environment().values(), *machine]
+    return f"{task.op}-{task.direction}-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def own_copy(prepared: PreparedBaseline, scratch: Path) -> Path:

@@ -38,27 +38,35 @@ class CallResult:
     late: bool = False  # results changed after DONE
     timed_out: bool = False
     exit_code: int | None = None
+    event_us: float | None = None  # GPU: as the child's device events claim it
+    tail_us: float | None = None  # GPU: from DONE until the referee's own kernel had run
+    flush_us: float | None = None  # GPU: how long flushing the cache took before the call
+    copied: bool = False  # GPU: a result was copied within the timed window
+    foreign: bool = False  # GPU: a result is said to lie outside of the shared memory
+    throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
+
+    @property
+    def time_us(self) -> float | None:
+        """What counts: the device's events where there are any, else the supervisor's clock."""
+        return self.wall_us if self.event_us is None else self.event_us
 
 
-class Contestant:
-    """A child that runs `child/<module>.py`; the one who made it kills it."""
+class Actor:
+    """A child that runs `child/<module>.py` and shares a control page; the one who made it kills it."""
 
-    def __init__(self, module: str, configs: Sequence[Config], layout: Layout, inputs_fd: int) -> None:
+    def __init__(self, module: str) -> None:
         self.module = module
-        self.outputs = OutputMemory(layout, configs)
-        self._control = ControlPage()
-        self._inputs_fd = inputs_fd
-        self._draw = np.random.default_rng(int.from_bytes(os.urandom(16), "little"))
+        self.control = ControlPage()
         self._step = 0
         self._child: Child | None = None
         self._link: Link | None = None
 
-    def start(self, room: Room, log: Path, filter_program: bytes = b"") -> None:
+    def start(self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = ()) -> None:
         ours, theirs = make_links()
-        fds = (theirs.fileno(), self._inputs_fd, self.outputs.fd, self._control.fd)
         try:
             argv = python_argv(self.module, str(theirs.fileno()))
-            self._child = spawn(argv, room, log, fds=fds, filter_program=filter_program)
+            inherited = (theirs.fileno(), self.control.fd, *fds)
+            self._child = spawn(argv, room, log, fds=inherited, filter_program=filter_program)
         finally:
             theirs.close()
         self._link = ours
@@ -77,16 +85,54 @@ class Contestant:
 
     def open(self, message: dict[str, Any]) -> None:
         """Tells the child its memory and what to load."""
-        self.link.send(**message, inputs=self._inputs_fd, outputs=self.outputs.fd, control=self._control.fd)
+        self.link.send(**message, control=self.control.fd)
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
         """The child's next message. Raises TimeoutError, or ProtocolError if it is gone or talks nonsense."""
         return self.link.receive(timeout_s)
 
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+        if self._link is not None:
+            self._link.close()
+        self.control.close()
+
+    def pending_message(self) -> dict[str, Any]:
+        """What the child said of the call that has just ended, if anything."""
+        try:
+            return self.link.receive(0.5)
+        except (TimeoutError, ProtocolError):
+            return {}
+
+    def broken(self, timeout_s: float) -> CallResult:
+        """The outcome of a call that did not come to its end; the child is gone afterwards."""
+        code = self.child.wait(0.2)
+        self.child.kill()
+        if code is None:
+            return CallResult(None, timed_out=True, text=f"no answer within {timeout_s:g} s")
+        return CallResult(None, exit_code=code)
+
+
+class Contestant(Actor):
+    """An actor on the processor, called and timed by the supervisor itself."""
+
+    def __init__(self, module: str, configs: Sequence[Config], layout: Layout, inputs_fd: int) -> None:
+        super().__init__(module)
+        self.outputs = OutputMemory(layout, configs)
+        self._inputs_fd = inputs_fd
+        self._draw = np.random.default_rng(int.from_bytes(os.urandom(16), "little"))
+
+    def start(self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = ()) -> None:
+        super().start(room, log, filter_program, (*fds, self._inputs_fd, self.outputs.fd))
+
+    def open(self, message: dict[str, Any]) -> None:
+        super().open({**message, "inputs": self._inputs_fd, "outputs": self.outputs.fd})
+
     def call(self, config: int, choice: int, *, function: int = 0, timeout_s: float) -> CallResult:
         """Runs one call on input set `choice` and leaves the child frozen, or dead."""
         self._step += 1
-        words = self._control.words
+        words = self.control.words
         self.outputs.poison(config)
         places = self.outputs.places(config, _SAMPLES, self._draw)
         words[Word.FUNCTION], words[Word.CONFIG], words[Word.CHOICE] = function, config, 0
@@ -94,7 +140,7 @@ class Contestant:
         resumed_ns = _now_ns()
         self.child.resume()
         if not self._await(Word.READY, timeout_s):
-            return self._broken(timeout_s)
+            return self.broken(timeout_s)
         early = words[Word.DONE] == self._step
         words[Word.CHOICE] = choice
         started_ns = _now_ns()
@@ -102,23 +148,19 @@ class Contestant:
         arrived = self._await(Word.DONE, timeout_s)
         ended_ns = _now_ns()
         if not arrived:
-            return self._broken(timeout_s)
+            return self.broken(timeout_s)
         sampled = self.outputs.sample(places)
         self.child.freeze()
         late = not np.array_equal(sampled, self.outputs.sample(places))
         return self._ended((ended_ns - started_ns) / 1e3, (started_ns - resumed_ns) / 1e3, early=early, late=late)
 
     def kill(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-        if self._link is not None:
-            self._link.close()
+        super().kill()
         self.outputs.close()
-        self._control.close()
 
     def _await(self, word: Word, timeout_s: float) -> bool:
         """Spins until the child has set `word` to this step; False if it died or time ran out."""
-        words, step = self._control.words, self._step
+        words, step = self.control.words, self._step
         deadline = time.monotonic() + timeout_s
         while True:
             for _ in range(_POLLS_PER_LOOK):
@@ -129,10 +171,10 @@ class Contestant:
 
     def _ended(self, wall_us: float, resume_us: float, *, early: bool, late: bool) -> CallResult:
         try:
-            status = Status(self._control.words[Word.STATUS])
+            status = Status(self.control.words[Word.STATUS])
         except ValueError:
             return CallResult(None, text="the process answered with an unknown status")
-        message = {} if status is Status.OK else self._pending_message()
+        message = {} if status is Status.OK else self.pending_message()
         return CallResult(
             status=status,
             wall_us=wall_us,
@@ -142,19 +184,6 @@ class Contestant:
             early=early,
             late=late,
         )
-
-    def _pending_message(self) -> dict[str, Any]:
-        try:
-            return self.link.receive(0.5)
-        except (TimeoutError, ProtocolError):
-            return {}
-
-    def _broken(self, timeout_s: float) -> CallResult:
-        code = self.child.wait(0.2)
-        self.child.kill()
-        if code is None:
-            return CallResult(None, timed_out=True, text=f"no answer within {timeout_s:g} s")
-        return CallResult(None, exit_code=code)
 
 
 def _now_ns() -> int:

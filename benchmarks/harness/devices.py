@@ -1,6 +1,6 @@
-"""What this machine is: device kind, cores, what is recorded with every report, and the roofline floor.
+"""What this machine is: cores, what is recorded with every report, and the roofline floor.
 
-Not covered: GPUs, which have a room of their own later; measuring peaks, which the baseline child does.
+Not covered: GPUs (`gpu/discovery.py`); measuring peaks, which the baseline child does.
 """
 
 import os
@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import UsageError
 from .rules import CpuRules
-
-DEVICE_KINDS = {"cpu": "cpu"}  # device -> kind that a leaderboard is for
 
 
 @dataclass(frozen=True)
@@ -49,13 +46,6 @@ class Peaks:
         sizes = [size for size, _ in self.copy_bytes_per_s]
         first = min(bisect_left(sizes, size_bytes), len(sizes) - 1)
         return max(rate for _, rate in self.copy_bytes_per_s[first:])
-
-
-def device_kind(device: str) -> str:
-    """The kind of a device name. Raises UsageError for one that cannot be judged here."""
-    if device not in DEVICE_KINDS:
-        raise UsageError(f"there is no device {device!r} here; known: {', '.join(DEVICE_KINDS)}")
-    return DEVICE_KINDS[device]
 
 
 def divide_cores(rules: CpuRules) -> Cores:

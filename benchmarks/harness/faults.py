@@ -65,6 +65,12 @@ def call_fault(result: CallResult) -> Fault | None:
         return Fault(Verdict.TAMPERING, "the process reported results before the call had begun")
     if result.status is not Status.OK:
         return _refused(result.status, result)
+    return _suspicious(result)
+
+
+def _suspicious(result: CallResult) -> Fault | None:
+    if result.foreign:
+        return Fault(Verdict.TAMPERING, "the process named places for its results that are not its own")
     if result.late:
         return Fault(Verdict.TAMPERING, "results were still being written after the call had been reported done")
     return None

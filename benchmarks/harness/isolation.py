@@ -44,7 +44,10 @@ class Room:
     read_only: Mapping[Path, str] = field(default_factory=dict)
     writable: Mapping[Path, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    memory_bytes: int = 8 << 30
+    devices: tuple[Path, ...] = ()
+    memory_bytes: int | None = (
+        8 << 30
+    )  # of address space; None: no limit, as a GPU's driver reserves far more than it uses
     file_bytes: int = 64 << 20
     scratch_bytes: int = 256 << 20
     cpu_s: int = 600
@@ -210,8 +213,9 @@ def _environment(room: Room) -> dict[str, str]:
 
 
 def _limits(room: Room) -> dict[str, int]:
+    address_space = {} if room.memory_bytes is None else {"RLIMIT_AS": room.memory_bytes}
     return {
-        "RLIMIT_AS": room.memory_bytes,
+        **address_space,
         "RLIMIT_FSIZE": room.file_bytes,
         "RLIMIT_CPU": room.cpu_s,
         "RLIMIT_CORE": 0,
@@ -223,6 +227,8 @@ def _bubblewrap(room: Room) -> list[str]:
     command = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL", "--hostname", "kbench", "--uid", "65534", "--gid", "65534"]
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
+    for node in room.devices:
+        command += ["--dev-bind", str(node), str(node)]
     command += ["--ro-bind", "/usr", "/usr", *_root_links()]
     for path in _SHARED_FILES:
         command += ["--ro-bind-try", path, path]

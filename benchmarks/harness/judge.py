@@ -1,40 +1,47 @@
-"""The judge: static check, compile, baselines, verify, time, report. Blocking; one judging per machine at a time.
+"""The judge: static check, compile, baselines, verify, time, report. Blocking; one judging per device at a time.
 
-This process is the supervisor: it loads neither torch nor the submission. While it times a CPU kernel it holds the
-lock of the host, which builds take too. Not covered: queues, retries and who may submit.
+This process is the supervisor: it loads neither torch nor the submission, and holds no context on a GPU. What differs
+between devices is in `tracks.py`. Not covered: queues, retries and who may submit.
 """
 
-import fcntl
 import os
 import shutil
-import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import baselines, builds, scoring
+from . import builds, scoring
 from .baselines import PreparedBaseline
 from .builds import Build
-from .devices import Cores, device_kind, divide_cores, machine_record
 from .errors import Cancelled
 from .faults import Fault
 from .isolation import clean_text, demand_isolation
 from .judging import Judging, hidden_words
 from .report import ConfigResult, Flag, Report, Score, StageResult, Verdict
 from .rules import RuleSet
-from .session import Session, Setting
-from .source import CancelCheck, Paths, Source, Step, StepListener, ignore_steps, never_cancelled
+from .session import Session
+from .source import (
+    LANGUAGES,
+    CancelCheck,
+    Paths,
+    Source,
+    Step,
+    StepListener,
+    ignore_steps,
+    never_cancelled,
+)
 from .spec import Config, TaskSpec
 from .static_checks import check_source
 from .stats import PairedTimes
+from .tracks import Track, open_track
 
 T = TypeVar("T")
 _LOG_BYTES = 16 * 1024
-_LOCK_POLL_S = 0.2
 _QUICK_STEPS = 9
 
 
@@ -55,7 +62,8 @@ def judge(
     Raises UsageError, IsolationError (`public` and no strong sandbox), SupervisorError (our fault), Cancelled.
     """
     isolation = demand_isolation(public=public)
-    work = _Work(source, task, quick_rules(rules) if quick else rules, paths, device, quick, on_step, cancelled)
+    track = open_track(device, quick_rules(rules) if quick else rules, paths)
+    work = _Work(source, task, track, quick, on_step, cancelled)
     work.environment["isolation"] = isolation.text
     try:
         score, reason, results = work.run()
@@ -70,39 +78,27 @@ def compile_source(
     rules: RuleSet,
     paths: Paths,
     *,
+    device: str = "cpu",
     on_step: StepListener = ignore_steps,
     cancelled: CancelCheck = never_cancelled,
 ) -> Build:
-    """Compiles ahead of `judge`, which then finds the build in the cache. Waits while the host is timing."""
-    with host_lock(on_step, "compile", cancelled):
+    """Compiles ahead of `judge`, which then finds the build in the cache. On a CPU it waits for timings."""
+    track = open_track(device, rules, paths)
+    with track.build_lock(on_step, cancelled):
         on_step(Step("compile", "started", text=task.name))
-        return builds.build(source, rules, paths, cancelled=cancelled)
+        return builds.build(source, rules, paths, target=track.target, cancelled=cancelled)
 
 
 def quick_rules(rules: RuleSet) -> RuleSet:
     """The same rules with few steps and no demand on the width of the interval."""
     steps = min(_QUICK_STEPS, rules.time.steps_per_config)
+    few = {"launches": 1, "steps_per_config": steps, "min_steps_per_config": steps}
     return replace(
         rules,
-        time=replace(rules.time, launches=1, steps_per_config=steps, min_steps_per_config=steps),
+        time=replace(rules.time, **few),
+        gpu_time=replace(rules.gpu_time, **few),
         score=replace(rules.score, max_half_width=float("inf")),
     )
-
-
-@contextmanager
-def host_lock(on_step: StepListener, stage: str, cancelled: CancelCheck) -> Iterator[None]:
-    """One timing or build on this machine at a time, across all data folders. Says so while it waits."""
-    path = Path(tempfile.gettempdir()) / "kbench-cpu.lock"
-    with _open_shared(path) as fd:
-        told = False
-        while not _try_lock(fd):
-            if not told:
-                on_step(Step(stage, "waiting", text="another submission is being timed or built on this machine"))
-            told = True
-            if cancelled():
-                raise Cancelled
-            time.sleep(_LOCK_POLL_S)
-        yield
 
 
 @dataclass
@@ -111,9 +107,7 @@ class _Work:
 
     source: Source
     task: TaskSpec
-    rules: RuleSet
-    paths: Paths
-    device: str
+    track: Track
     quick: bool
     on_step: StepListener
     cancelled: CancelCheck
@@ -126,16 +120,26 @@ class _Work:
     _exit_code_of_stage: int | None = None
 
     def run(self) -> tuple[Score, str, tuple[ConfigResult, ...]]:
-        self.kind = device_kind(self.device)
-        self.configs = _visible_first(self.task.configs_for("cpu"))
         self._stage("static", self._check)
-        with host_lock(self.on_step, "compile", self.cancelled):
+        with self.track.build_lock(self.on_step, self.cancelled):
             build = self._stage("compile", self._build)
-            cores = divide_cores(self.rules.cpu)
-            self.environment |= {**machine_record(), **builds.compiler_environment(), "threads": cores.threads}
-            prepared = self._stage("prepare", lambda: self._prepare(cores))
+        with self.track.lock(self.on_step, self.cancelled):
+            self.environment |= {**self.track.record(), **builds.compiler_environment()}
+            prepared = self._stage("prepare", self._prepare)
             with tempfile.TemporaryDirectory(prefix="judge-", dir=self.paths.scratch) as scratch:
-                return self._run_session(build, prepared, cores, Path(scratch))
+                return self._run_session(build, prepared, Path(scratch))
+
+    @property
+    def rules(self) -> RuleSet:
+        return self.track.rules
+
+    @property
+    def paths(self) -> Paths:
+        return self.track.paths
+
+    @cached_property
+    def configs(self) -> tuple[Config, ...]:
+        return _visible_first(self.task.configs_for(self.track.device.device_class))
 
     def report(
         self,
@@ -150,7 +154,7 @@ class _Work:
             task=self.task.name,
             suite=self.task.suite,
             language=self.source.language,
-            device_kind=self.kind,
+            device_kind=self.track.device.kind,
             ruleset=self.rules.name,
             verdict=verdict,
             reason=reason,
@@ -165,13 +169,15 @@ class _Work:
         )
 
     def _check(self) -> None:
+        if self.source.language in LANGUAGES and not self.track.speaks(self.source.language):
+            raise Fault(Verdict.REJECTED, f"{self.source.language} is not judged on {self.track.device.name}")
         found = check_source(self.source, self.task, self.rules)
         self.flags += found.flags
         if found.problem:
             raise Fault(Verdict.REJECTED, found.problem)
 
     def _build(self) -> Build:
-        build = builds.build(self.source, self.rules, self.paths, cancelled=self.cancelled)
+        build = builds.build(self.source, self.rules, self.paths, target=self.track.target, cancelled=self.cancelled)
         if self.cancelled():
             raise Cancelled
         self._log_of_stage = build.log[-_LOG_BYTES:]
@@ -183,35 +189,33 @@ class _Work:
             raise Fault(Verdict.COMPILE_ERROR, build.problem or _first_error(build.log))
         return build
 
-    def _prepare(self, cores: Cores) -> PreparedBaseline:
-        prepared = baselines.prepare(
+    def _prepare(self) -> PreparedBaseline:
+        prepared = self.track.prepare(
             self.task,
             self.configs,
-            self.rules,
-            self.paths,
-            cores=cores,
-            progress=lambda done, total, text: self.on_step(Step("prepare", "progress", done, total, text)),
+            lambda done, total, text: self.on_step(Step("prepare", "progress", done, total, text)),
         )
         if self.quick:
             return replace(prepared, problems=tuple("left out of a quick check" for _ in self.configs))
         return prepared
 
     def _run_session(
-        self, build: Build, prepared: PreparedBaseline, cores: Cores, scratch: Path
+        self, build: Build, prepared: PreparedBaseline, scratch: Path
     ) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
-        setting = Setting(self.task, self.configs, self.rules, cores, build.binary, prepared, scratch)
         before = os.sched_getaffinity(0)
         self._log = _VisibleLog(scratch / "candidate0.log")
         with ExitStack() as stack:
-            session = self._stage("load", lambda: self._load(stack, setting))
+            new = self.track.session(self.task, self.configs, build.binary, prepared, scratch)
+            session = self._stage("load", lambda: self._load(stack, new))
             stack.callback(os.sched_setaffinity, 0, before)
-            os.sched_setaffinity(0, cores.supervisor)
+            os.sched_setaffinity(0, self.track.cores.supervisor)
+            self.environment |= self.track.before()
             return self._judge_calls(Judging(session, self._listen, self.cancelled), prepared)
 
-    def _load(self, stack: ExitStack, setting: Setting) -> Session:
+    def _load(self, stack: ExitStack, session: Session[Any]) -> Session[Any]:
         try:
-            return stack.enter_context(Session(setting))
+            return stack.enter_context(session)
         finally:
             self._log_of_stage = self._log.read()
 
@@ -223,6 +227,8 @@ class _Work:
             self.results = tuple(
                 item.result(key) for item, key in zip(judging.ledgers, _shown_keys(self.configs), strict=True)
             )
+        self.results, found = self.track.after(judging, self.results)
+        self.environment |= found
         return self._scored(judging, prepared)
 
     def _calls(self, judging: Judging, run: Callable[[], None]) -> None:
@@ -247,7 +253,7 @@ class _Work:
             finished.append(scoring.with_times(result, times[result.key], floor_us, self.rules))
             self._remark(judging, number, config)
         timed = [item for item in finished if item.group != "hidden"]
-        score = scoring.score(timed, times, self.rules)
+        score = scoring.score(timed, times, self.rules, self.track.timing_trust)
         self.environment["null_call_us"] = judging.null_call_us
         self.environment["steps_per_config"] = min(item.steps for item in times.values())
         if scoring.half_width(score) > self.rules.score.max_half_width:
@@ -327,26 +333,6 @@ def _shown_keys(configs: Sequence[Config]) -> list[str]:
 def _first_error(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if "error" in line.lower()]
     return lines[0][:300] if lines else "the compiler failed without saying why"
-
-
-@contextmanager
-def _open_shared(path: Path) -> Iterator[int]:
-    """A lock file that every user of the machine may lock."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        if os.fstat(fd).st_uid == os.getuid() and stat.S_IMODE(os.fstat(fd).st_mode) != 0o666:
-            os.fchmod(fd, 0o666)
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def remove_scratch(paths: Paths) -> None:

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -44,9 +45,11 @@ class Ledger:
     checked: int = 0
     max_abs_error: float = 0.0
     max_rel_error: float = 0.0
-    walls_us: dict[Contender, list[float]] = field(default_factory=dict)
+    times_us: dict[Contender, list[float]] = field(default_factory=dict)
     resumes_us: dict[Contender, list[float]] = field(default_factory=dict)
     launches: list[int] = field(default_factory=list)
+    seen: dict[Contender, list[CallResult]] = field(default_factory=dict)  # timed calls, for what bounds their claims
+    throttled: int = 0  # steps that were dropped because clocks were lowered
 
     def note(self, comparison: Comparison) -> None:
         self.checked += 1
@@ -54,8 +57,9 @@ class Ledger:
         self.max_rel_error = max(self.max_rel_error, comparison.max_rel_error)
 
     def note_time(self, who: Contender, result: CallResult) -> None:
-        if result.wall_us is not None and result.resume_us is not None:
-            self.walls_us.setdefault(who, []).append(result.wall_us)
+        self.seen.setdefault(who, []).append(result)
+        if result.time_us is not None and result.resume_us is not None:
+            self.times_us.setdefault(who, []).append(result.time_us)
             self.resumes_us.setdefault(who, []).append(result.resume_us)
 
     def result(self, shown_key: str) -> ConfigResult:
@@ -88,7 +92,7 @@ def hidden_words(config: Config, fault: Fault) -> str:
 class Judging:
     """Runs the calls of one session and keeps the ledgers, one per configuration in the session's order."""
 
-    def __init__(self, session: Session, on_step: StepListener, cancelled: CancelCheck) -> None:
+    def __init__(self, session: Session[Any], on_step: StepListener, cancelled: CancelCheck) -> None:
         self._session = session
         self._on_step = on_step
         self._cancelled = cancelled
@@ -96,7 +100,7 @@ class Judging:
         self._deadline = time.monotonic() + self._rules.limits.judging_s
         self.ledgers = [Ledger(config) for config in session.setting.configs]
         self.compile_problems = list(session.setting.prepared.problems)
-        self.null_call_us: float | None = None
+        self.null_calls: list[CallResult] = []
 
     @property
     def fault(self) -> tuple[Config, Fault] | None:
@@ -105,6 +109,7 @@ class Judging:
 
     def verify(self) -> None:
         """Calls every configuration several times; goes on after wrong values, stops when the process is gone."""
+        self.null_calls = self._null_calls()
         total = len(self.ledgers)
         for number, ledger in enumerate(self.ledgers):
             name = "a hidden configuration" if ledger.config.hidden else ledger.config.key
@@ -119,7 +124,6 @@ class Judging:
 
     def time(self) -> None:
         """Times until every configuration has its steps or the budget is spent. Stops at the first fault."""
-        self.null_call_us = self._null_call_us()
         started = time.monotonic()
         for number in range(self._rules.time.steps_per_config):
             self._tell(Step("time", "progress", number, self._rules.time.steps_per_config, "paired steps"))
@@ -133,13 +137,18 @@ class Judging:
                 if self.fault is not None:
                     return
 
+    @property
+    def null_call_us(self) -> float | None:
+        walls = [result.wall_us for result in self.null_calls if result.wall_us is not None]
+        return median_us(np.array(walls)) if walls else None
+
     def paired_times(self, number: int) -> PairedTimes:
         """Paired times of a configuration; what a kernel waited longer than the baselines to say ready is added."""
-        walls = self.ledgers[number].walls_us
-        compiled = walls.get(("baseline", COMPILE))
+        times = self.ledgers[number].times_us
+        compiled = times.get(("baseline", COMPILE))
         return PairedTimes(
-            kernel_us=np.array(walls[CANDIDATE]) + self.late_ready_us(number),
-            eager_us=np.array(walls["baseline", EAGER]),
+            kernel_us=np.array(times[CANDIDATE]) + self.late_ready_us(number),
+            eager_us=np.array(times["baseline", EAGER]),
             compile_us=None if compiled is None else np.array(compiled),
             launch=np.array(self.ledgers[number].launches),
         )
@@ -174,6 +183,8 @@ class Judging:
 
     def _warm_up(self, who: Contender, number: int, choice: int, *, checked: bool) -> Fault | None:
         """A call on decoys, so that what the kernel does in it helps nothing in the call that counts."""
+        if not self._session.decoys:
+            return None
         self._session.show(number, decoys=True)
         result = self._call(who, number, choice)
         return self._check(number, choice, result, compare=checked) if who == CANDIDATE else None
@@ -190,6 +201,8 @@ class Judging:
             return fault
         comparison = self._session.compare("candidate", number, choice)
         ledger.note(comparison)
+        if not comparison.intact:
+            return Fault(Verdict.REJECTED, "the kernel wrote into its inputs, which belong to the caller")
         return None if comparison.ok else Fault(Verdict.INCORRECT_VALUE, comparison.reason)
 
     def _repeated(self, number: int, choice: int, fault: Fault) -> Fault:
@@ -227,9 +240,15 @@ class Judging:
             results[who] = self._call(who, number, choice)
         ledger.fault = self._check(number, choice, results[CANDIDATE])
         if ledger.fault is None:
-            ledger.launches.append(self._session.launch)
-            for who, result in results.items():
-                ledger.note_time(who, result)
+            self._note(ledger, results)
+
+    def _note(self, ledger: Ledger, results: dict[Contender, CallResult]) -> None:
+        if any(result.throttled for result in results.values()):
+            ledger.throttled += 1
+            return
+        ledger.launches.append(self._session.launch)
+        for who, result in results.items():
+            ledger.note_time(who, result)
 
     def _call(self, who: Contender, number: int, choice: int) -> CallResult:
         if who == CANDIDATE:
@@ -241,12 +260,11 @@ class Judging:
         order = [("baseline", EAGER), *compiled, CANDIDATE]
         return order[::-1] if backwards else order
 
-    def _null_call_us(self) -> float:
-        """What a call costs beside the kernel: doorbell, Python, copying the results out."""
+    def _null_calls(self) -> list[CallResult]:
+        """Calls that compute nothing: doorbell, Python, and what else a call costs beside the kernel."""
         choice = self._session.fill(0)
         self._session.show(0)
-        calls = [self._session.call_baseline(0, choice, NOTHING).wall_us for _ in range(_NULL_CALLS)]
-        return median_us(np.array([wall for wall in calls if wall is not None]))
+        return [self._session.call_baseline(0, choice, NOTHING) for _ in range(_NULL_CALLS)]
 
     def _alive(self) -> bool:
         return self._session.candidate.child.exit_code() is None

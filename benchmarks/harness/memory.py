@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .protocol import CONTROL_BYTES
 from .spec import Config, TensorArgument
 
-_ALIGNMENT_BYTES = 64
+_ALIGNMENT_BYTES = 512  # what torch's allocator of GPU memory gives; more than a cache line
 _GAP_BYTES = 4096  # between tensors, so that a read past the end meets another tensor's page, never the next value
 _SEAL_FUTURE_WRITE = 0x0010
 _FIXED_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -45,6 +45,17 @@ def lay_out(configs: Sequence[Config], sets: Sequence[int]) -> Layout:
     out_ruler = _Ruler()
     outputs = tuple(tuple(out_ruler.take(item.nbytes) for item in config.results) for config in configs)
     return Layout(inputs, outputs, ruler.total_bytes, out_ruler.total_bytes)
+
+
+def overlay(configs: Sequence[Config], sets: Sequence[int]) -> Layout:
+    """As `lay_out`, every configuration over the same memory: on a GPU one of them is there at a time."""
+    alone = [lay_out([config], [count]) for config, count in zip(configs, sets, strict=True)]
+    return Layout(
+        inputs=tuple(item.inputs[0] for item in alone),
+        outputs=tuple(item.outputs[0] for item in alone),
+        input_bytes=max(item.input_bytes for item in alone),
+        output_bytes=max(item.output_bytes for item in alone),
+    )
 
 
 def describe(configs: Sequence[Config], layout: Layout) -> list[dict[str, Any]]:

@@ -7,24 +7,34 @@ READY, the supervisor rings GO with the number of the input set that counts, the
 
 import json
 import socket
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
 MESSAGE_MAX_BYTES = 128 * 1024
+RESULTS_MAX = 8
+_DESCRIPTORS_MAX = 16
 CONTROL_BYTES = 4096
 
 
 class Word(IntEnum):
-    """Places of 64-bit words on the control page; what different sides write lies in different cache lines."""
+    """Places of 64-bit words on the control page; what different sides write lies in different cache lines.
+
+    On a GPU it is the referee that rings GO and waits for DONE, on behalf of the supervisor, which may ring ABORT.
+    """
 
     STEP = 0
     FUNCTION = 1
     CONFIG = 2
+    ABORT = 3  # GPU only: the child is gone, nobody needs to wait for it
     READY = 16
     GO = 32
     CHOICE = 33
     DONE = 48
     STATUS = 49
+    EVENT_NS = 50  # GPU only: the time of the call as the child's device events claim it
+    COPIED = 51  # GPU only: 1 if a result had to be copied into shared memory
+    PLACES = 56  # GPU only: where in shared memory each result lies, in bytes
 
 
 class Status(IntEnum):
@@ -52,6 +62,23 @@ class Link:
 
     def send(self, **message: Any) -> None:
         self._end.sendall(json.dumps(message).encode())
+
+    def send_descriptors(self, descriptors: Sequence[int], **message: Any) -> None:
+        """A message together with open files; what shares a GPU's memory is such a file."""
+        socket.send_fds(self._end, [json.dumps(message).encode()], list(descriptors))
+
+    def receive_descriptors(self, timeout_s: float | None = None) -> tuple[dict[str, Any], list[int]]:
+        """As `receive`, with the files that came along; they are the caller's to close."""
+        self._end.settimeout(timeout_s)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._end, MESSAGE_MAX_BYTES, _DESCRIPTORS_MAX)
+        except (TimeoutError, BlockingIOError) as error:
+            raise TimeoutError("no message in time") from error
+        except OSError as error:
+            raise ProtocolError(f"the channel broke: {error}") from error
+        if not data:
+            raise ProtocolError("the other side went away")
+        return _parse(data), descriptors
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
         """The next message. Raises TimeoutError, or ProtocolError for nonsense and for a closed channel."""

@@ -128,6 +128,8 @@ class ConfigResult:
     calls: int = 0
     checked_calls: int = 0
     failure: str = ""
+    excess_us: float | None = None  # GPU: time by the referee's clock beyond what the calls claimed, in the median
+    copied: bool = False  # GPU: results were copied into shared memory within the timed window
 
     def __post_init__(self) -> None:
         if self.checked_calls > self.calls:

@@ -16,8 +16,6 @@ from .report import ConfigResult, Flag, Score
 from .rules import RuleSet
 from .stats import PairedTimes
 
-TIMING_TRUST = "supervisor"  # the supervisor's own clock is the time; a submission cannot influence it
-
 
 def with_times(result: ConfigResult, times: PairedTimes, floor_us: float | None, rules: RuleSet) -> ConfigResult:
     """`result` with medians, quartile ranges, speedup and its interval."""
@@ -39,8 +37,10 @@ def with_times(result: ConfigResult, times: PairedTimes, floor_us: float | None,
     )
 
 
-def score(results: Sequence[ConfigResult], times: Mapping[str, PairedTimes], rules: RuleSet) -> Score:
-    """The score over `results`, all of which have times."""
+def score(
+    results: Sequence[ConfigResult], times: Mapping[str, PairedTimes], rules: RuleSet, timing_trust: str
+) -> Score:
+    """The score over `results`, all of which have times. `timing_trust` says who held the clock."""
     logs = stats.bootstrap_log_speedups(
         [times[item.key] for item in results], rules.score.bootstrap_samples, _seed(*(item.key for item in results))
     )
@@ -54,7 +54,7 @@ def score(results: Sequence[ConfigResult], times: Mapping[str, PairedTimes], rul
         vs_eager=geometric_mean([stats.speedup(replace(item, compile_us=None)) for item in paired]),
         vs_compile=_vs_compile(paired),
         worst_config=worst.key,
-        timing_trust=TIMING_TRUST,
+        timing_trust=timing_trust,
     )
 
 

@@ -1,8 +1,9 @@
 """System call filters as classic BPF programs, for bubblewrap's `--seccomp` and for `prctl` in a child.
 
-Two profiles: `builder` (compilers and trusted children: they may start processes) and `candidate` (one process that
-may start threads and nothing else). What is denied kills the process where an honest kernel never asks, and answers
-EPERM where a library might. Covered: x86-64 and aarch64. Not covered: arguments behind pointers, ioctl numbers.
+Profiles: `builder` (compilers and trusted children: they may start processes), `gpu` (the same for children that open
+a GPU) and `candidate` (one process that may start threads and nothing else). What is denied kills the process where an
+honest kernel never asks, and answers EPERM where a library might. Covered: x86-64 and aarch64. Not covered: arguments
+behind pointers, ioctl numbers.
 """
 
 import errno
@@ -13,6 +14,7 @@ _LOAD_WORD, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARGUMENT = 0, 4, 16
 _CLONE_THREAD = 0x00010000
+_LOCAL = 1  # AF_UNIX
 _X32_BIT = 0x40000000
 
 # name: (x86-64, aarch64); None where the architecture has no such call
@@ -140,7 +142,12 @@ def builder_program() -> bytes:
     return _program(kill=_NEVER, refuse=["socket", "connect", "bind", "listen"], threads_only=False)
 
 
-def _program(*, kill: list[str], refuse: list[str], threads_only: bool) -> bytes:
+def gpu_program() -> bytes:
+    """As `builder_program`, for trusted children on a GPU: the driver demands a local socket, and gets it."""
+    return _program(kill=_NEVER, refuse=[], threads_only=False, local_sockets=True)
+
+
+def _program(*, kill: list[str], refuse: list[str], threads_only: bool, local_sockets: bool = False) -> bytes:
     column, architecture = _ARCHITECTURES[platform.machine()]
     lines = [
         (_LOAD_WORD, 0, 0, _OFFSET_ARCH),
@@ -156,6 +163,8 @@ def _program(*, kill: list[str], refuse: list[str], threads_only: bool) -> bytes
         lines += _when(_NUMBERS[name][column], _ERRNO | errno.EPERM)
     # glibc falls back from clone3, whose flags lie behind a pointer, to clone, whose flags we can see
     lines += _when(_NUMBERS["clone3"][column], _ERRNO | errno.ENOSYS)
+    if local_sockets:
+        lines += _local_sockets_only(_NUMBERS["socket"][column])
     if threads_only:
         lines += _threads_only(_NUMBERS["clone"][column])
     lines += [(_RETURN, 0, 0, _ALLOW)]
@@ -164,6 +173,18 @@ def _program(*, kill: list[str], refuse: list[str], threads_only: bool) -> bytes
 
 def _when(number: int | None, action: int) -> list[tuple[int, int, int, int]]:
     return [] if number is None else [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, action)]
+
+
+def _local_sockets_only(number: int | None) -> list[tuple[int, int, int, int]]:
+    if number is None:
+        return []
+    return [
+        (_JUMP_EQUAL, 0, 4, number),
+        (_LOAD_WORD, 0, 0, _OFFSET_ARGUMENT),
+        (_JUMP_EQUAL, 0, 1, _LOCAL),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+    ]
 
 
 def _threads_only(clone: int | None) -> list[tuple[int, int, int, int]]:

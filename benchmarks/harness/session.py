@@ -11,15 +11,16 @@ import hmac
 import os
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from . import baselines
 from .baselines import PreparedBaseline
-from .contestants import CallResult, Contestant
+from .contestants import Actor, CallResult, Contestant
 from .devices import Cores
 from .errors import RefereeError
 from .faults import load_fault
@@ -30,8 +31,9 @@ from .rules import RuleSet
 from .seccomp import builder_program, candidate_program, supported
 from .spec import Config, TaskSpec
 
+ActorT = TypeVar("ActorT", bound=Actor)
 EAGER, COMPILE, NOTHING = 0, 1, 2
-_REFEREE_TIMEOUT_S = 120.0
+REFEREE_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Comparison:
     max_abs_error: float
     max_rel_error: float
     distribution: str
+    intact: bool = True  # the inputs are as they were before the call
 
 
 @dataclass(frozen=True)
@@ -58,17 +61,19 @@ class Setting:
     scratch: Path
 
 
-class Session:
+class Session(ABC, Generic[ActorT]):
     """Context manager; every child is dead when it is left. Raises Fault if the submission cannot be loaded."""
+
+    decoys: bool  # a contestant warms up on other values before its call counts
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self._sets = [_set_count(config, setting.rules) for config in setting.configs]
-        self._layout = lay_out(setting.configs, self._sets)
         self._secret = secrets.token_bytes(32)
         self._drawn = 0
         self._stack = ExitStack()
-        self._casts: list[tuple[Contestant, Contestant]] = []  # baseline and candidate of each launch
+        self._casts: list[tuple[ActorT, ActorT]] = []  # baseline and candidate of each launch
+        self._referee: Referee
         self.launch = 0
 
     def __enter__(self) -> Self:
@@ -82,12 +87,24 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    @abstractmethod
+    def _open(self) -> None:
+        """Starts every child and leaves the contestants frozen before their first call."""
+
+    @abstractmethod
+    def show(self, config: int, *, decoys: bool = False) -> None:
+        """Puts the filled values, or decoys in their place, before the contestants, which are all frozen."""
+
+    @abstractmethod
+    def _call(self, who: str, config: int, choice: int, function: int, timeout_s: float) -> CallResult:
+        """One call of `baseline` or `candidate`, left frozen or dead."""
+
     @property
-    def baseline(self) -> Contestant:
+    def baseline(self) -> ActorT:
         return self._casts[self.launch][0]
 
     @property
-    def candidate(self) -> Contestant:
+    def candidate(self) -> ActorT:
         return self._casts[self.launch][1]
 
     def turn(self, number: int) -> None:
@@ -100,16 +117,12 @@ class Session:
         self._referee.ask("fill", config=config, seeds=seeds, distribution=distribution)
         return secrets.randbelow(len(seeds))
 
-    def show(self, config: int, *, decoys: bool = False) -> None:
-        """Puts the filled values, or decoys in their place, before the contestants, which are all frozen."""
-        self._referee.ask("show", config=config, what="decoys" if decoys else "values")
-
     def call_candidate(self, config: int, choice: int) -> CallResult:
-        return self.candidate.call(config, choice, timeout_s=self.setting.rules.limits.call_s)
+        return self._call("candidate", config, choice, 0, self.setting.rules.limits.call_s)
 
     def call_baseline(self, config: int, choice: int, function: int) -> CallResult:
         """Raises RefereeError if the baseline does not answer as it must."""
-        result = self.baseline.call(config, choice, function=function, timeout_s=self.setting.rules.limits.call_s * 3)
+        result = self._call("baseline", config, choice, function, self.setting.rules.limits.call_s * 3)
         if result.status is not Status.OK:
             name = ("eager", "torch.compile", "null call")[function]
             raise RefereeError(f"the {name} baseline failed: {result.text}\n{self.baseline.child.log_tail(2000)}")
@@ -123,7 +136,51 @@ class Session:
             max_abs_error=float(answer["max_abs_error"]),
             max_rel_error=float(answer["max_rel_error"]),
             distribution=str(answer["distribution"]),
+            intact=bool(answer.get("intact", True)),
         )
+
+    def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
+        """Waits until the candidate says `word`; whatever else it says or does is a Fault."""
+        deadline = time.monotonic() + self.setting.rules.limits.setup_s
+        while True:
+            try:
+                message = candidate.receive(max(0.01, deadline - time.monotonic()))
+            except TimeoutError:
+                raise load_fault({"timeout_s": self.setting.rules.limits.setup_s}, None) from None
+            except ProtocolError:
+                raise load_fault({}, candidate.child.wait(1.0)) from None
+            if message.get(word):
+                return
+            if "load_error" in message or "missing" in message:
+                raise load_fault(message, None)
+
+    def _await_baseline(self, baseline: ActorT, word: str = "serving") -> None:
+        try:
+            while not baseline.receive(REFEREE_TIMEOUT_S).get(word):
+                pass
+        except (TimeoutError, ProtocolError) as error:
+            raise RefereeError(f"the baseline did not start: {baseline.child.log_tail(4000)}") from error
+
+    def _seed(self) -> str:
+        self._drawn += 1
+        return hmac.new(self._secret, self._drawn.to_bytes(8, "little"), hashlib.sha256).hexdigest()
+
+
+class CpuSession(Session[Contestant]):
+    """Contestants on the processor, called and timed by the supervisor itself."""
+
+    decoys = True
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._layout = lay_out(setting.configs, self._sets)
+
+    def show(self, config: int, *, decoys: bool = False) -> None:
+        self._referee.ask("show", config=config, what="decoys" if decoys else "values")
+
+    def _call(self, who: str, config: int, choice: int, function: int, timeout_s: float) -> CallResult:
+        contestant = self.candidate if who == "candidate" else self.baseline
+        return contestant.call(config, choice, function=function, timeout_s=timeout_s)
 
     def _open(self) -> None:
         setting = self.setting
@@ -136,11 +193,10 @@ class Session:
         # baselines take longest to start, so they begin
         for number, (baseline, _) in enumerate(self._casts):
             self._start_baseline(baseline, common, number)
-        self._referee = _Referee(setting, inputs.fd, self._casts)
-        self._stack.callback(self._referee.kill)
+        self._referee = self._start_referee(inputs.fd)
         for number, (_, candidate) in enumerate(self._casts):
             candidate.start(self._candidate_room(), setting.scratch / f"candidate{number}.log")
-        self._referee.open(common)
+        self._open_referee(common, inputs.fd)
         inputs.forbid_new_writers()
         for _, candidate in self._casts:
             self._open_candidate(candidate, {key: value for key, value in common.items() if key != "task"})
@@ -161,11 +217,31 @@ class Session:
         self._stack.callback(contestant.kill)
         return contestant
 
+    def _start_referee(self, inputs_fd: int) -> "Referee":
+        memory = [contestant.outputs.fd for cast in self._casts for contestant in cast]
+        setting = self.setting
+        room = Room(
+            read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
+            memory_bytes=4 * setting.rules.limits.memory_bytes,
+        )
+        referee = Referee("referee", room, setting.scratch / "referee.log", (inputs_fd, *memory))
+        self._stack.callback(referee.kill)
+        return referee
+
+    def _open_referee(self, common: dict[str, Any], inputs_fd: int) -> None:
+        outputs = {
+            f"{item.module}{number}": item.outputs.fd for number, cast in enumerate(self._casts) for item in cast
+        }
+        threads, writing_cores = len(os.sched_getaffinity(0)), self.setting.cores.supervisor
+        memory = {"inputs": inputs_fd, "outputs": outputs}
+        self._referee.open(**{**common, "threads": threads}, **memory, writing_cores=writing_cores)
+        self._referee.receive()
+
     def _start_baseline(self, baseline: Contestant, common: dict[str, Any], number: int) -> None:
         setting = self.setting
         cache = baselines.own_copy(setting.prepared, setting.scratch)
         room = baselines.baseline_room(setting.task, cache, setting.rules)
-        baseline.start(room, setting.scratch / f"baseline{number}.log", _trusted_filter())
+        baseline.start(room, setting.scratch / f"baseline{number}.log", trusted_filter())
         wanted = [problem is None for problem in setting.prepared.problems]
         baseline.open({**common, "prepare": False, "compile": wanted})
 
@@ -186,77 +262,43 @@ class Session:
         binary = inside(self.setting.binary, f"job/{self.setting.binary.name}")
         candidate.open({**common, "binary": binary, "filter": base64.b64encode(program).decode()})
 
-    def _await_candidate(self, candidate: Contestant) -> None:
-        """Waits until the candidate serves; whatever else it says or does is a Fault."""
-        deadline = time.monotonic() + self.setting.rules.limits.setup_s
-        while True:
-            try:
-                message = candidate.receive(max(0.01, deadline - time.monotonic()))
-            except TimeoutError:
-                raise load_fault({"timeout_s": self.setting.rules.limits.setup_s}, None) from None
-            except ProtocolError:
-                raise load_fault({}, candidate.child.wait(1.0)) from None
-            if message.get("serving"):
-                return
-            if "load_error" in message or "missing" in message:
-                raise load_fault(message, None)
 
-    def _await_baseline(self, baseline: Contestant) -> None:
-        try:
-            while not baseline.receive(_REFEREE_TIMEOUT_S).get("serving"):
-                pass
-        except (TimeoutError, ProtocolError) as error:
-            raise RefereeError(f"the baseline did not start: {baseline.child.log_tail(4000)}") from error
+class Referee:
+    """The supervisor's end of a referee process. Whatever goes wrong there is a RefereeError: our fault."""
 
-    def _seed(self) -> str:
-        self._drawn += 1
-        return hmac.new(self._secret, self._drawn.to_bytes(8, "little"), hashlib.sha256).hexdigest()
-
-
-class _Referee:
-    """The supervisor's end of `child/referee.py`."""
-
-    def __init__(self, setting: Setting, inputs_fd: int, casts: Sequence[tuple[Contestant, Contestant]]) -> None:
-        self._setting = setting
-        outputs = {
-            f"{contestant.module}{number}": contestant.outputs.fd
-            for number, cast in enumerate(casts)
-            for contestant in cast
-        }
-        self._memory = {"inputs": inputs_fd, "outputs": outputs}
+    def __init__(
+        self, module: str, room: Room, log: Path, fds: Sequence[int], filter_program: bytes | None = None
+    ) -> None:
         ours, theirs = make_links()
-        room = Room(
-            read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
-            memory_bytes=4 * setting.rules.limits.memory_bytes,
-        )
-        fds = (theirs.fileno(), inputs_fd, *outputs.values())
-        argv = python_argv("referee", str(theirs.fileno()))
-        self._link: Link = ours
-        self._child: Child = spawn(
-            argv, room, setting.scratch / "referee.log", fds=fds, filter_program=_trusted_filter()
-        )
-        theirs.close()
+        self.link: Link = ours
+        try:
+            argv = python_argv(module, str(theirs.fileno()))
+            self._child: Child = spawn(
+                argv, room, log, fds=(theirs.fileno(), *fds), filter_program=filter_program or trusted_filter()
+            )
+        finally:
+            theirs.close()
 
-    def open(self, common: dict[str, Any]) -> None:
-        self._receive()
-        threads = len(os.sched_getaffinity(0))
-        writing_cores = self._setting.cores.supervisor
-        self._link.send(**{**common, "threads": threads}, **self._memory, writing_cores=writing_cores)
-        self._receive()
+    def open(self, **message: Any) -> None:
+        self.receive()
+        self.link.send(**message)
 
     def ask(self, request: str, **details: Any) -> dict[str, Any]:
-        self._link.send(do=request, **details)
-        return self._receive()
+        self.link.send(do=request, **details)
+        return self.receive()
+
+    def receive(self) -> dict[str, Any]:
+        try:
+            return self.link.receive(REFEREE_TIMEOUT_S)
+        except (TimeoutError, ProtocolError) as error:
+            raise self.failed(error) from error
+
+    def failed(self, error: Exception) -> RefereeError:
+        return RefereeError(f"the referee failed: {error}\n{self._child.log_tail(4000)}")
 
     def kill(self) -> None:
         self._child.kill()
-        self._link.close()
-
-    def _receive(self) -> dict[str, Any]:
-        try:
-            return self._link.receive(_REFEREE_TIMEOUT_S)
-        except (TimeoutError, ProtocolError) as error:
-            raise RefereeError(f"the referee failed: {error}\n{self._child.log_tail(4000)}") from error
+        self.link.close()
 
 
 def _set_count(config: Config, rules: RuleSet) -> int:
@@ -265,5 +307,5 @@ def _set_count(config: Config, rules: RuleSet) -> int:
     return max(1, min(rules.time.input_sets, rules.time.input_sets_max_bytes // size_bytes))
 
 
-def _trusted_filter() -> bytes:
+def trusted_filter() -> bytes:
     return builder_program() if supported() else b""

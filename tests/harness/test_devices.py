@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from benchmarks.harness import UsageError, default_rules, device_kind, devices
+from benchmarks.harness import Paths, UsageError, default_rules, devices, devices_here
 from benchmarks.harness.devices import Peaks
+from benchmarks.harness.tracks import open_track
 
 PEAKS = Peaks(((1 << 14, 10e9), (1 << 18, 40e9), (1 << 24, 8e9)), gemm_flops_per_s=1e11)
 
@@ -30,7 +31,10 @@ def test_data_larger_than_any_copy_measured_uses_the_largest() -> None:
     assert PEAKS.floor_us(1 << 30, 0) == pytest.approx((1 << 30) / 8e9 * 1e6)
 
 
-def test_device_kinds() -> None:
-    assert device_kind("cpu") == "cpu"
+def test_the_processor_is_always_a_device() -> None:
+    assert (devices_here()[0].name, devices_here()[0].kind) == ("cpu", "cpu")
+
+
+def test_an_unknown_device_is_refused(paths: Paths) -> None:
     with pytest.raises(UsageError, match="tpu"):
-        device_kind("tpu")
+        open_track("tpu", default_rules(), paths)

@@ -24,7 +24,7 @@ def timed(key: str, paired: PairedTimes, floor_us: float | None = 1.0) -> Config
 
 def scored(**paired: PairedTimes) -> tuple[Score, list[ConfigResult]]:
     results = [timed(key, value) for key, value in paired.items()]
-    return scoring.score(results, paired, RULES), results
+    return scoring.score(results, paired, RULES, "supervisor"), results
 
 
 def test_score_is_the_geometric_mean_of_the_configurations() -> None:
@@ -75,7 +75,7 @@ def test_more_than_ten_times_the_baseline_goes_under_review() -> None:
 def test_faster_than_the_roofline_goes_under_review() -> None:
     paired = times(10, 40)
     results = [timed("a", paired, floor_us=20.0)]
-    score = scoring.score(results, {"a": paired}, RULES)
+    score = scoring.score(results, {"a": paired}, RULES, "supervisor")
     assert [flag.code for flag in scoring.gates(score, results, RULES, exact=False)] == ["gate-roofline"]
 
 

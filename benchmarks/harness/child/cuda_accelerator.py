@@ -1,0 +1,166 @@
+"""The GPU as children see it: memory shared between processes through the driver's API, events, NVML.
+
+Device memory comes from cuMemCreate with a file descriptor as its handle; whoever gets the descriptor maps the same
+memory. The driver is called through ctypes, so nothing beside torch is needed. Not covered: more than one GPU; a child
+sees only the one it was given.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .accelerator import Arena
+
+_PINNED, _FILE_DESCRIPTOR, _DEVICE = 1, 1, 1
+_READ, _READ_WRITE = 1, 3
+_GRANULE_BYTES = 2 << 20
+# NVML's bits for clocks that are lower than they should be
+_THROTTLE_REASONS = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
+
+
+class _Properties(ctypes.Structure):
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location", _Location),
+        ("windows", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    )
+
+
+class _Access(ctypes.Structure):
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+class _Bytes:
+    """Raw device memory in the form that torch takes over without a copy."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+class CudaAccelerator:
+    device = torch.device("cuda", 0)
+
+    def __init__(self) -> None:
+        torch.zeros(1, device=self.device)
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._nvml = _open_nvml()
+
+    def create(self, size_bytes: int) -> Arena:
+        size_bytes = _rounded(size_bytes)
+        properties = _Properties(_PINNED, _FILE_DESCRIPTOR, _Location(_DEVICE, 0))
+        handle, fd = ctypes.c_uint64(), ctypes.c_int(-1)
+        self._call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size_bytes), ctypes.byref(properties), _u64(0))
+        self._call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _FILE_DESCRIPTOR, _u64(0))
+        arena = Arena(self._mapped(handle, size_bytes, writable=True), fd.value)
+        arena.data.zero_()
+        return arena
+
+    def adopt(self, fd: int, size_bytes: int, *, writable: bool) -> Arena:
+        handle = ctypes.c_uint64()
+        self._call(
+            "cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), ctypes.c_int(_FILE_DESCRIPTOR)
+        )
+        return Arena(self._mapped(handle, _rounded(size_bytes), writable=writable), fd)
+
+    def timer(self) -> "CudaTimer":
+        return CudaTimer()
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def forget_cached(self) -> None:
+        self._call("cuCtxResetPersistingL2Cache")
+
+    @contextmanager
+    def results_in(self, arena: Arena, first_byte: int, library: str) -> Iterator[None]:
+        """torch's own caching allocator goes on, over segments that `library` hands out from the arena."""
+        shared = ctypes.CDLL(library)
+        shared.kbench_open(_u64(arena.base + first_byte), _u64(arena.size_bytes - first_byte))
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "kbench_allocate", "kbench_release")
+        pool = torch.cuda.MemPool(allocator.allocator())
+        with torch.cuda.use_mem_pool(pool):
+            yield
+
+    def state(self) -> dict[str, Any]:
+        import pynvml
+
+        reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._nvml)
+        return {
+            "clock_mhz": pynvml.nvmlDeviceGetClockInfo(self._nvml, pynvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": pynvml.nvmlDeviceGetClockInfo(self._nvml, pynvml.NVML_CLOCK_MEM),
+            "temperature_c": pynvml.nvmlDeviceGetTemperature(self._nvml, pynvml.NVML_TEMPERATURE_GPU),
+            "power_w": pynvml.nvmlDeviceGetPowerUsage(self._nvml) / 1e3,
+            "throttle": [name for bit, name in _THROTTLE_REASONS.items() if reasons & bit],
+        }
+
+    def _mapped(self, handle: ctypes.c_uint64, size_bytes: int, *, writable: bool) -> torch.Tensor:
+        address, size = ctypes.c_uint64(), ctypes.c_size_t(size_bytes)
+        self._call("cuMemAddressReserve", ctypes.byref(address), size, ctypes.c_size_t(0), _u64(0), _u64(0))
+        self._call("cuMemMap", address, size, ctypes.c_size_t(0), handle, _u64(0))
+        access = _Access(_Location(_DEVICE, 0), _READ_WRITE if writable else _READ)
+        self._call("cuMemSetAccess", address, size, ctypes.byref(access), ctypes.c_size_t(1))
+        return torch.as_tensor(_Bytes(int(address.value), size_bytes), device=self.device)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self._driver, name)(*arguments)
+        if code != 0:
+            text = ctypes.c_char_p()
+            self._driver.cuGetErrorString(code, ctypes.byref(text))
+            raise RuntimeError(f"{name}: {(text.value or b'unknown error').decode()}")
+
+
+class CudaTimer:
+    """A pair of events on the current stream, which is the default stream unless the called code changed it."""
+
+    def __init__(self) -> None:
+        self._first = torch.cuda.Event(enable_timing=True)
+        self._last = torch.cuda.Event(enable_timing=True)
+
+    def start(self) -> None:
+        self._first.record()
+
+    def stop(self) -> None:
+        self._last.record()
+
+    def elapsed_us(self) -> float:
+        return float(self._first.elapsed_time(self._last)) * 1e3
+
+
+def open_device() -> CudaAccelerator:
+    return CudaAccelerator()
+
+
+def _open_nvml() -> Any:
+    import pynvml
+
+    pynvml.nvmlInit()
+    uuid = str(torch.cuda.get_device_properties(0).uuid)
+    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
+
+
+def _rounded(size_bytes: int) -> int:
+    return -(-size_bytes // _GRANULE_BYTES) * _GRANULE_BYTES
+
+
+def _u64(value: int) -> ctypes.c_uint64:
+    return ctypes.c_uint64(value)

@@ -1,0 +1,115 @@
+"""The trusted process that runs a task as torch eager and as torch.compile on a GPU, through the candidate's shell.
+
+Also compiles the baselines ahead of a judging and measures what this GPU can do at most. Its results are copied to
+shared memory only when the referee asks for them, outside the timed window: it needs no watching.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..protocol import Link
+from .accelerator import Accelerator, exact_arithmetic
+from .baseline import compiled_copy
+from .check import load_reference
+from .gpu_shell import Call, Server, open_calls, receive_memory, start_device
+from .gpu_warm import drawn_tensors
+from .inputs import call_arguments
+from .shell import Function, connect
+
+_COPY_SIZES_BYTES = tuple(1 << power for power in range(20, 31, 2))
+_GEMM_SIZE = 4096
+_FLUSH_BYTES = 256 << 20
+_WARM_CALLS = 2
+
+
+def main(arguments: Sequence[str]) -> None:
+    link = connect(arguments)
+    link.send(started=True)
+    message = link.receive()
+    exact_arithmetic()
+    device = start_device(message)
+    eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
+    if message["prepare"]:
+        _prepare(message, eager, device, link)
+        return
+    link.send(awake=True)
+    memory = receive_memory(link, message, device)
+    calls = open_calls(message, memory)
+    compiled = [
+        _warm(compiled_copy(eager), call.sets[0]) if wanted else None
+        for call, wanted in zip(calls, message["compile"], strict=True)
+    ]
+    link.send(loaded=True)
+    functions: list[list[Function | None]] = [[eager] * len(calls), compiled, [_nothing(call) for call in calls]]
+    Server(functions, calls, memory.outputs, device, link).serve(message["control"])
+
+
+def _warm(function: Function, arguments: Sequence[Any]) -> Function:
+    for _ in range(_WARM_CALLS):
+        function(*arguments)
+    return function
+
+
+def _nothing(call: Call) -> Function:
+    """A function that computes nothing: what a call costs beside the kernel."""
+    return lambda *_: call.outputs
+
+
+def _prepare(message: dict[str, Any], eager: Function, device: Accelerator, link: Link) -> None:
+    """Compiles one configuration after the other and says how each went; the supervisor watches the time."""
+    for number in message["wanted"]:
+        link.send(compiling=number)
+        started_s = time.monotonic()
+        problem = _try_compile(eager, message["configs"][number], device)
+        link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
+    link.send(peaks=measure_peaks(device))
+
+
+def _try_compile(eager: Function, config: dict[str, Any], device: Accelerator) -> str | None:
+    arguments = call_arguments(config, drawn_tensors(config, device))
+    try:
+        _warm(compiled_copy(eager), arguments)
+        device.synchronize()
+    except Exception as error:  # noqa: BLE001 - process edge: torch.compile fails in many ways, each is the answer
+        return f"{type(error).__name__}: {error}"[:500]
+    return None
+
+
+def measure_peaks(device: Accelerator) -> dict[str, Any]:
+    """The best cold copy in bytes (read and written) per second by size, and float32 GEMM flops per second."""
+    on_gpu = device.device.type == "cuda"
+    sizes = _COPY_SIZES_BYTES if on_gpu else _COPY_SIZES_BYTES[:2]
+    return {
+        "copy_bytes_per_s": [[size, _copy_rate(size, device)] for size in sizes],
+        "gemm_flops_per_s": _gemm_rate(_GEMM_SIZE if on_gpu else _GEMM_SIZE // 8, device),
+    }
+
+
+def _copy_rate(size_bytes: int, device: Accelerator) -> float:
+    source = torch.ones(size_bytes // 8, device=device.device)
+    target = torch.empty_like(source)
+    return size_bytes / _best_s(lambda: target.copy_(source), device)
+
+
+def _gemm_rate(size: int, device: Accelerator) -> float:
+    left, right = torch.randn(2, size, size, device=device.device)
+    target = torch.empty(size, size, device=device.device)
+    return 2.0 * size**3 / _best_s(lambda: torch.mm(left, right, out=target), device)
+
+
+def _best_s(work: Function, device: Accelerator, repeats: int = 20) -> float:
+    """The shortest time of `work` with nothing of it in the cache."""
+    flush = torch.empty(_FLUSH_BYTES if device.device.type == "cuda" else 1, dtype=torch.int8, device=device.device)
+    timer, best_us = device.timer(), float("inf")
+    for _ in range(repeats):
+        flush.zero_()
+        timer.start()
+        work()
+        timer.stop()
+        device.synchronize()
+        best_us = min(best_us, timer.elapsed_us())
+    return best_us / 1e6

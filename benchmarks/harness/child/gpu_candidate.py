@@ -1,0 +1,44 @@
+"""The process that holds a GPU submission. It sees inputs and its own shared memory, never a reference.
+
+The device is awake and the system call filter in force before a byte of the submission is mapped. Not covered: any
+decision, and compiling Triton kernels, which `gpu_warm.py` has done before.
+"""
+
+import base64
+import signal
+import sys
+from collections.abc import Sequence
+
+from .accelerator import exact_arithmetic
+from .enter import install_filter
+from .gpu_shell import Server, open_calls, receive_memory, start_device
+from .modules import load_function
+from .shell import connect
+
+
+def main(arguments: Sequence[str]) -> None:
+    link = connect(arguments)
+    link.send(started=True)
+    message = link.receive()
+    exact_arithmetic()
+    device = start_device(message)
+    link.send(awake=True)
+    memory = receive_memory(link, message, device)
+    calls = open_calls(message, memory)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    wake_triton(message["binary"])
+    with device.results_in(memory.outputs, message["slot_bytes"], message["pool"]):
+        if message["filter"]:
+            install_filter(base64.b64decode(message["filter"]))
+        function = load_function(message["binary"], message["direction"], link)
+        if function is not None:
+            Server([[function] * len(calls)], calls, memory.outputs, device, link).serve(message["control"])
+
+
+def wake_triton(path: str) -> None:
+    """What Triton needs of the machine is looked for before the filter forbids to start programs."""
+    if path.endswith(".py"):
+        sys.dont_write_bytecode = True
+        import triton
+
+        triton.runtime.driver.active.get_current_device()

@@ -1,0 +1,266 @@
+"""The trusted process of a GPU judging: owns the shared memory, runs each call, compares results on the GPU.
+
+Per call it writes fresh inputs, poisons results, flushes the L2 cache, and only then lets the contestant be woken; it
+rings GO, waits for DONE and takes the time with its own clock. Right after DONE it asks the GPU for a tiny kernel of
+its own: a contestant whose work still runs delays that, and so the time is the GPU's, whatever the contestant says.
+Private values, references and snapshots stay in memory that is shared with nobody. Not covered: freezing contestants
+and every decision, which are the supervisor's.
+"""
+
+import ctypes
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..protocol import CONTROL_BYTES, Link, Status, Word
+from . import check, inputs
+from .accelerator import Arena, exact_arithmetic, open_accelerator, tensors_of
+from .shell import connect, map_memory
+
+_POLLS_PER_LOOK = 2048
+_POISON = 0xFF  # float32: NaN; int64: -1
+_CANARY_BYTES = 1 << 28
+_CANARY_GEMM = 4096
+_CANARY_REPEATS = 7
+_HOST_SHRINK = 64  # the stand-in for a GPU has a slow memory
+
+
+def main(arguments: Sequence[str]) -> None:
+    link = connect(arguments)
+    link.send(started=True)
+    referee = Referee(link.receive(), link)
+    referee.share_memory()
+    gc.disable()
+    while True:
+        request = link.receive()
+        link.send(**getattr(referee, request.pop("do"))(**request))
+
+
+@dataclass
+class Desk:
+    """What the referee holds of one contestant."""
+
+    arena: Arena
+    words: Any
+    places: dict[int, list[int]] = field(default_factory=dict)  # where the results of a configuration lay last
+    snapshot: list[torch.Tensor] = field(default_factory=list)
+
+
+class Referee:
+    """Answers the supervisor's requests; each public method but `share_memory` is one of them."""
+
+    def __init__(self, message: dict[str, Any], link: Link) -> None:
+        exact_arithmetic()
+        self._link = link
+        self._device = open_accelerator(message["device"])
+        self._configs = message["configs"]
+        self._module = check.load_reference(Path(message["task"]))
+        self._direction = message["direction"]
+        self._inputs = self._device.create(message["input_bytes"])
+        self._desks = {
+            who: Desk(self._device.create(message["output_bytes"]), _words(fd))
+            for who, fd in message["controls"].items()
+        }
+        self._on_gpu = self._device.device.type == "cuda"
+        self._flush = torch.empty(message["flush_bytes"], dtype=torch.int8, device=self._device.device)
+        self._mark = torch.zeros(1, device=self._device.device)
+        self._timer = self._device.timer()
+        self._drawn = ""
+        self._values: list[list[torch.Tensor]] = []
+        self._references: dict[int, tuple[torch.Tensor, ...]] = {}
+
+    def share_memory(self) -> None:
+        """Sends the descriptors: inputs first, then one arena for each contestant in the order of the request."""
+        self._flush_us = sorted(self._flush_cache() for _ in range(_CANARY_REPEATS))[_CANARY_REPEATS // 2]
+        fds = [self._inputs.fd, *(desk.arena.fd for desk in self._desks.values())]
+        sizes = {
+            "input_bytes": self._inputs.size_bytes,
+            "output_bytes": [d.arena.size_bytes for d in self._desks.values()],
+        }
+        self._link.send_descriptors(fds, **sizes)
+
+    def fill(self, config: int, seeds: list[str], distribution: str | None) -> dict[str, Any]:
+        """Draws the input sets 0, 1, ... of `config` from `seeds` (hexadecimal) into memory of its own."""
+        self._references.clear()
+        self._values = []  # before anything else is allocated: one configuration may fill much of the memory
+        self._values = [self._drawn_set(config, bytes.fromhex(seed), distribution) for seed in seeds]
+        return {"filled": len(seeds)}
+
+    def run(self, *, who: str, config: int, choice: int, function: int, step: int, timeout_s: float) -> dict[str, Any]:
+        """One call of a contestant that the supervisor wakes when it is told `prepared`, and freezes afterwards."""
+        desk = self._desks[who]
+        self._write_inputs(config)
+        self._poison(desk, config)
+        flush_us = self._flush_cache()
+        words = desk.words
+        words[Word.FUNCTION], words[Word.CONFIG], words[Word.CHOICE] = function, config, 0
+        words[Word.STEP] = step
+        resumed_ns = _now_ns()
+        self._link.send(prepared=True)
+        if not _await(words, Word.READY, step, timeout_s):
+            return {"arrived": False, "flush_us": flush_us}
+        early = words[Word.DONE] == step
+        words[Word.CHOICE] = choice
+        started_ns = _now_ns()
+        words[Word.GO] = step
+        arrived = _await(words, Word.DONE, step, timeout_s)
+        ended_ns = _now_ns()
+        if not arrived:
+            return {"arrived": False, "flush_us": flush_us}
+        self._mark.add_(1.0)
+        self._device.synchronize()
+        idle_ns = _now_ns()
+        status = int(words[Word.STATUS])
+        desk.snapshot, inside = self._snapshot(desk, config) if status == Status.OK else ([], True)
+        return {
+            "arrived": True,
+            "early": bool(early),
+            "inside": inside,
+            "status": status,
+            "copied": bool(words[Word.COPIED]),
+            "event_us": int(words[Word.EVENT_NS]) / 1e3,
+            "wall_us": (ended_ns - started_ns) / 1e3,
+            "tail_us": (idle_ns - ended_ns) / 1e3,
+            "resume_us": (started_ns - resumed_ns) / 1e3,
+            "flush_us": flush_us,
+            "throttle": self._device.state()["throttle"],
+        }
+
+    def compare(self, who: str, config: int, number: int) -> dict[str, Any]:
+        """Compares the snapshot of the last call of `who` with the reference for input set `number`."""
+        found = [
+            check.compare(out, ref, item["tolerance"], item["rms_tolerance"])
+            for out, ref, item in zip(
+                self._desks[who].snapshot,
+                self._reference(config, number),
+                self._configs[config]["results"],
+                strict=True,
+            )
+        ]
+        self._desks[who].snapshot = []
+        worst = next((item for item in found if not item.ok), None)
+        return {
+            "ok": worst is None,
+            "reason": "" if worst is None else worst.reason,
+            "max_abs_error": str(max(item.max_abs_error for item in found)),
+            "max_rel_error": str(max(item.max_rel_error for item in found)),
+            "distribution": self._drawn,
+            "intact": self._inputs_intact(config, number),
+        }
+
+    def canary(self) -> dict[str, Any]:
+        """What the GPU does now: copy bandwidth (read and written) and float32 GEMM, medians, and its state."""
+        shrink = 1 if self._on_gpu else _HOST_SHRINK
+        source = torch.ones(_CANARY_BYTES // 4 // shrink, device=self._device.device)
+        target, size = torch.empty_like(source), _CANARY_GEMM // (8 if shrink > 1 else 1)
+        left = torch.ones(size, size, device=self._device.device)
+        copy_us = self._median_us(lambda: target.copy_(source))
+        gemm_us = self._median_us(lambda: torch.mm(left, left))
+        return {
+            "copy_gb_per_s": 2 * source.numel() * 4 / copy_us / 1e3,
+            "gemm_tflops": 2 * size**3 / gemm_us / 1e6,
+            "state": self._device.state(),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        if not self._on_gpu:
+            return {"gpu": "host stand-in", "torch": torch.__version__, "flush_us": self._flush_us}
+        properties = torch.cuda.get_device_properties(0)
+        return {
+            "gpu": properties.name,
+            "sm_count": properties.multi_processor_count,
+            "l2_bytes": properties.L2_cache_size,
+            "memory_bytes": properties.total_memory,
+            "cuda": torch.version.cuda,
+            "torch": torch.__version__,
+            "flush_us": self._flush_us,
+        }
+
+    def _drawn_set(self, config: int, seed: bytes, distribution: str | None) -> list[torch.Tensor]:
+        data = self._configs[config]
+        values = [torch.empty_like(place) for place in tensors_of(data, self._inputs, data["input_offsets"][0])]
+        self._drawn = inputs.draw(data, seed, values, distribution)
+        return values
+
+    def _write_inputs(self, config: int) -> None:
+        data = self._configs[config]
+        for offsets, values in zip(data["input_offsets"], self._values, strict=True):
+            for place, value in zip(tensors_of(data, self._inputs, offsets), values, strict=True):
+                place.copy_(value)
+
+    def _poison(self, desk: Desk, config: int) -> None:
+        """NaN where results lay last and where they are copied to."""
+        data = self._configs[config]
+        for places in (desk.places.get(config, []), data["output_offsets"]):
+            for place, item in zip(places, data["results"], strict=False):
+                desk.arena.bytes_of(item, place).fill_(_POISON)
+
+    def _flush_cache(self) -> float:
+        """Leaves nothing of inputs and results in the cache; how long that took, in microseconds."""
+        self._device.forget_cached()
+        self._timer.start()
+        self._flush.zero_()
+        self._timer.stop()
+        self._device.synchronize()
+        return self._timer.elapsed_us()
+
+    def _snapshot(self, desk: Desk, config: int) -> tuple[list[torch.Tensor], bool]:
+        """Copies of the results as they are now; False if the places told are no places."""
+        found, places = [], []
+        for number, item in enumerate(self._configs[config]["results"]):
+            place = int(desk.words[Word.PLACES + number])
+            if place % 8 or not desk.arena.holds(item, place):
+                return [], False
+            found.append(desk.arena.view(item, place).clone())
+            places.append(place)
+        desk.places[config] = places
+        return found, True
+
+    def _inputs_intact(self, config: int, number: int) -> bool:
+        data = self._configs[config]
+        places = tensors_of(data, self._inputs, data["input_offsets"][number])
+        bits = torch.int32
+        return all(
+            torch.equal(place.view(bits), value.view(bits))
+            for place, value in zip(places, self._values[number], strict=True)
+        )
+
+    def _reference(self, config: int, number: int) -> tuple[torch.Tensor, ...]:
+        if number not in self._references:
+            arguments = inputs.call_arguments(self._configs[config], self._values[number])
+            self._references[number] = check.reference(self._module, self._direction, arguments)
+        return self._references[number]
+
+    def _median_us(self, work: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(_CANARY_REPEATS):
+            self._timer.start()
+            work()
+            self._timer.stop()
+            self._device.synchronize()
+            times.append(self._timer.elapsed_us())
+        return sorted(times)[len(times) // 2]
+
+
+def _words(fd: int) -> Any:
+    return (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(map_memory(fd, writable=True))
+
+
+def _await(words: Any, word: Word, step: int, timeout_s: float) -> bool:
+    """Spins until the contestant has set `word`; False if time ran out or the supervisor says that it is gone."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        for _ in range(_POLLS_PER_LOOK):
+            if words[word] == step:
+                return True
+        if time.monotonic() > deadline or words[Word.ABORT] == step:
+            return bool(words[word] == step)
+
+
+def _now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)

@@ -1,0 +1,50 @@
+"""Runs a Triton submission once per configuration, so that its kernels lie compiled in a cache.
+
+It may start compilers, which the judged process may not, and it is timed by nobody. Its inputs are drawn here, from
+seeds that are used nowhere else. Not covered: whether the results are right.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import inputs
+from .accelerator import Accelerator, exact_arithmetic
+from .gpu_shell import start_device
+from .modules import load_function
+from .shell import Function, connect
+
+
+def main(arguments: Sequence[str]) -> None:
+    link = connect(arguments)
+    link.send(started=True)
+    message = link.receive()
+    exact_arithmetic()
+    device = start_device(message)
+    function = load_function(message["binary"], message["direction"], link)
+    if function is None:
+        return
+    try:
+        for config in message["configs"]:
+            run_once(function, config, device)
+    except Exception as error:  # noqa: BLE001 - process edge: whatever the submission raised is the answer
+        link.send(call_error=f"{type(error).__name__}: {error}"[:4000])
+        return
+    link.send(warmed=True)
+
+
+def run_once(function: Function, config: dict[str, Any], device: Accelerator) -> None:
+    tensors = drawn_tensors(config, device)
+    function(*inputs.call_arguments(config, tensors))
+    device.synchronize()
+
+
+def drawn_tensors(config: dict[str, Any], device: Accelerator) -> list[torch.Tensor]:
+    """Tensor arguments of `config` in memory of this process, with random values."""
+    items = [item for item in config["arguments"] if "value" not in item]
+    kinds = {"float32": torch.float32, "int64": torch.int64}
+    tensors = [torch.empty(item["shape"], dtype=kinds[item["dtype"]], device=device.device) for item in items]
+    inputs.draw(config, os.urandom(inputs.SEED_BYTES), tensors)
+    return tensors

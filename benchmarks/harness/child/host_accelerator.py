@@ -1,0 +1,64 @@
+"""The stand-in for a GPU: ordinary shared memory and the host's clock. For tests of what surrounds a GPU."""
+
+import mmap
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .accelerator import Arena
+
+
+class HostAccelerator:
+    device = torch.device("cpu")
+
+    def create(self, size_bytes: int) -> Arena:
+        fd = os.memfd_create("arena")
+        os.ftruncate(fd, size_bytes)
+        return self.adopt(fd, size_bytes, writable=True)
+
+    def adopt(self, fd: int, size_bytes: int, *, writable: bool) -> Arena:
+        memory = mmap.mmap(fd, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns that read-only memory is read-only
+            return Arena(torch.frombuffer(memory, dtype=torch.uint8), fd)
+
+    def timer(self) -> "HostTimer":
+        return HostTimer()
+
+    def synchronize(self) -> None:
+        """Nothing runs beside the caller."""
+
+    def forget_cached(self) -> None:
+        """There is no reserved cache."""
+
+    @contextmanager
+    def results_in(self, arena: Arena, first_byte: int, library: str) -> Iterator[None]:
+        """torch's host allocator cannot be replaced, so results are copied."""
+        yield
+
+    def state(self) -> dict[str, Any]:
+        return {"clock_mhz": None, "memory_clock_mhz": None, "temperature_c": None, "power_w": None, "throttle": []}
+
+
+class HostTimer:
+    def __init__(self) -> None:
+        self._started_ns = self._stopped_ns = 0
+
+    def start(self) -> None:
+        self._started_ns = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        self._stopped_ns = time.perf_counter_ns()
+
+    def elapsed_us(self) -> float:
+        return (self._stopped_ns - self._started_ns) / 1e3
+
+
+def open_device() -> HostAccelerator:
+    torch.set_num_threads(1)
+    return HostAccelerator()

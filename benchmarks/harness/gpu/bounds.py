@@ -1,0 +1,53 @@
+"""What the referee's clock says of the times that a contestant's events claim. Pure arithmetic.
+
+A call takes, by the referee's clock, from GO until the GPU is free again: that is the claim plus what a call costs that
+computes nothing (`null`), give or take a slack. Whoever claims less than that has not told everything.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..contestants import CallResult
+from ..rules import GpuRules
+
+_MANY = 0.2  # of all calls
+
+
+def bound_us(result: CallResult) -> float:
+    """From GO until the referee's own kernel had run."""
+    if result.wall_us is None or result.tail_us is None:
+        raise ValueError("a call that did not end has no bound")
+    return result.wall_us + result.tail_us
+
+
+def excess_us(seen: Sequence[CallResult], trusted: Sequence[CallResult], null: Sequence[CallResult]) -> float:
+    """How much more time than claimed the calls took, in the median, beyond what trusted calls beside them did.
+
+    Near zero for an honest contestant, also on a machine that is too busy: the trusted calls suffer as much.
+    """
+    return _beyond_claim_us(seen) - max(_beyond_claim_us(null), _beyond_claim_us(trusted))
+
+
+def slack_us(seen: Sequence[CallResult], rules: GpuRules) -> float:
+    """How much of an excess is taken for noise and launch overhead."""
+    claimed = float(np.median([item.event_us or 0.0 for item in seen]))
+    return rules.slack_us + rules.slack_fraction * claimed
+
+
+def busy(seen: Sequence[CallResult], usual_us: float, rules: GpuRules) -> bool:
+    """Whether flushing the cache took too long before many of the calls: something else was running on the GPU.
+
+    `usual_us` is what it takes before any submission is loaded. Whoever was called before left it running, so calls of
+    everybody count.
+    """
+    slow = sum((item.flush_us or 0.0) > rules.contention * usual_us for item in seen)
+    return slow > _MANY * len(seen)
+
+
+def _beyond_claim_us(seen: Sequence[CallResult]) -> float:
+    return float(np.median([bound_us(item) - (item.event_us or 0.0) for item in seen]))
+
+
+def median_bound_us(seen: Sequence[CallResult]) -> float:
+    return float(np.median([bound_us(item) for item in seen]))

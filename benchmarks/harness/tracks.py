@@ -1,0 +1,217 @@
+"""What differs between judging on the processor and on a GPU: the lock, the baselines, the session, the trust.
+
+`judge.py` runs the same stages over either. Not covered: what a call is (`session.py`, `gpu/session.py`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from . import baselines
+from .baselines import PreparedBaseline, Progress
+from .devices import divide_cores, machine_record
+from .errors import UsageError
+from .faults import Fault
+from .gpu import baselines as gpu_baselines
+from .gpu import bounds
+from .gpu.discovery import Gpu, gpus
+from .gpu.pool import pool_library
+from .gpu.session import GpuSession, GpuSetting
+from .judging import CANDIDATE, Judging
+from .locks import machine_lock
+from .report import ConfigResult, Verdict
+from .rules import RuleSet
+from .session import EAGER, CpuSession, Session, Setting
+from .source import CancelCheck, Paths, StepListener, device_class
+from .spec import Config, TaskSpec
+
+Found = tuple[tuple[ConfigResult, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Device:
+    """Something that submissions can be judged on here."""
+
+    name: str  # cpu, cuda:0
+    kind: str  # what a leaderboard is for: cpu, nvidia-h200
+    title: str
+    device_class: str  # whose configurations count: cpu, cuda
+
+
+CPU = Device("cpu", "cpu", "CPU", "cpu")
+
+
+def devices_here() -> tuple[Device, ...]:
+    """The processor, and every GPU that the driver shows."""
+    return (CPU, *(Device(gpu.name, gpu.kind, gpu.title, "cuda") for gpu in gpus()))
+
+
+class Track(ABC):
+    """One device as the judge uses it."""
+
+    device: Device
+    timing_trust: str
+    target: str | None = None  # what device code is compiled for
+
+    def __init__(self, rules: RuleSet, paths: Paths) -> None:
+        self.rules, self.paths = rules, paths
+        self.cores = divide_cores(rules.cpu)
+
+    @abstractmethod
+    def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        """Held while compiling, where that would disturb a timing."""
+
+    @abstractmethod
+    def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        """Held while judging: one at a time on a device, across all processes."""
+
+    @abstractmethod
+    def prepare(self, task: TaskSpec, configs: Sequence[Config], progress: Progress) -> PreparedBaseline: ...
+
+    @abstractmethod
+    def session(
+        self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
+    ) -> Session[Any]: ...
+
+    def speaks(self, language: str) -> bool:
+        return device_class(language) == self.device.device_class
+
+    def record(self) -> dict[str, Any]:
+        """What of the machine is put into a report."""
+        return {**machine_record(), "threads": self.cores.threads}
+
+    def before(self) -> dict[str, Any]:
+        """What is measured of the device before the first call."""
+        return {}
+
+    def after(self, judging: Judging, results: Sequence[ConfigResult]) -> Found:
+        """Results with what bounds their times, and what is measured of the device after the last call.
+
+        Raises Fault where the bounds say that times cannot be as claimed, or the device was not steady.
+        """
+        return tuple(results), {}
+
+
+class CpuTrack(Track):
+    device = CPU
+    timing_trust = "supervisor"
+
+    def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        return host_lock(on_step, "compile", cancelled)
+
+    def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        return host_lock(on_step, "prepare", cancelled)
+
+    def prepare(self, task: TaskSpec, configs: Sequence[Config], progress: Progress) -> PreparedBaseline:
+        return baselines.prepare(task, configs, self.rules, self.paths, cores=self.cores, progress=progress)
+
+    def session(
+        self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
+    ) -> CpuSession:
+        return CpuSession(Setting(task, configs, self.rules, self.cores, binary, prepared, scratch))
+
+
+class GpuTrack(Track):
+    timing_trust = "bounded"
+
+    def __init__(self, gpu: Gpu, rules: RuleSet, paths: Paths) -> None:
+        super().__init__(replace(rules, time=rules.gpu_time), paths)
+        self.gpu = gpu
+        self.device = Device(gpu.name, gpu.kind, gpu.title, "cuda")
+        self.target = gpu.target
+
+    def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        """A compiler takes nothing from a GPU."""
+        return nullcontext()
+
+    def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        text = "another submission is being judged on this GPU"
+        return machine_lock(f"gpu-{self.gpu.uuid}", text, on_step, "prepare", cancelled)
+
+    def prepare(self, task: TaskSpec, configs: Sequence[Config], progress: Progress) -> PreparedBaseline:
+        return gpu_baselines.prepare(task, configs, self.rules, self.paths, gpu=self.gpu, progress=progress)
+
+    def session(
+        self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
+    ) -> GpuSession:
+        pool = pool_library(self.paths)
+        setting = GpuSetting(
+            task, configs, self.rules, self.cores, binary, prepared, scratch, self.gpu, self.rules.gpu, pool
+        )
+        self._session = GpuSession(setting)
+        return self._session
+
+    def record(self) -> dict[str, Any]:
+        return {**super().record(), "gpu": self.gpu.title, "driver": self.gpu.driver}
+
+    def before(self) -> dict[str, Any]:
+        self._canary = self._session.canary()
+        state = self._canary["state"]
+        return {
+            **self._session.machine,
+            "driver": self.gpu.driver,
+            "clocks_before_mhz": state["clock_mhz"],
+            "temperature_before_c": state["temperature_c"],
+            "copy_gb_per_s": round(self._canary["copy_gb_per_s"], 1),
+            "gemm_tflops": round(self._canary["gemm_tflops"], 2),
+        }
+
+    def after(self, judging: Judging, results: Sequence[ConfigResult]) -> Found:
+        last = self._session.canary()
+        if self._drift(last) > self.rules.gpu.canary_drift:
+            last = self._session.canary()
+        drift = self._drift(last)
+        state = last["state"]
+        found = {
+            "clocks_after_mhz": state["clock_mhz"],
+            "memory_clock_mhz": state["memory_clock_mhz"],
+            "temperature_c": state["temperature_c"],
+            "power_w": state["power_w"],
+            "canary_drift": round(drift, 4),
+            "throttled_samples": sum(ledger.throttled for ledger in judging.ledgers),
+            "null_bound_us": round(bounds.median_bound_us(judging.null_calls), 1),
+        }
+        if drift > self.rules.gpu.canary_drift and self.gpu.accelerator == "cuda":
+            raise Fault(Verdict.NOISY, f"the GPU itself became {drift:.1%} faster or slower during the judging")
+        return tuple(self._bounded(judging, number, item) for number, item in enumerate(results)), found
+
+    def _bounded(self, judging: Judging, number: int, result: ConfigResult) -> ConfigResult:
+        ledger = judging.ledgers[number]
+        if ledger.config.hidden or CANDIDATE not in ledger.seen:
+            return result
+        seen, trusted = ledger.seen[CANDIDATE], ledger.seen["baseline", EAGER]
+        excess_us = bounds.excess_us(seen, trusted, judging.null_calls)
+        slack_us = bounds.slack_us(seen, self.rules.gpu)
+        if excess_us > slack_us:
+            raise Fault(
+                Verdict.TAMPERING,
+                f"the calls kept the GPU or the process {excess_us:.0f} µs longer than the time they claim, where "
+                f"{slack_us:.0f} µs are allowed: work must be joined to the current stream ({result.key})",
+            )
+        everybody = [item for calls in ledger.seen.values() for item in calls]
+        if bounds.busy(everybody, self._session.machine["flush_us"], self.rules.gpu):
+            raise Fault(Verdict.TAMPERING, f"something kept running on the GPU between the calls ({result.key})")
+        return replace(result, excess_us=excess_us, copied=any(item.copied for item in seen))
+
+    def _drift(self, now: dict[str, Any]) -> float:
+        return max(abs(float(now[name]) / float(self._canary[name]) - 1) for name in ("copy_gb_per_s", "gemm_tflops"))
+
+
+def open_track(device: str, rules: RuleSet, paths: Paths) -> Track:
+    """The track of a device name. Raises UsageError for one that is not here."""
+    if device == CPU.name:
+        return CpuTrack(rules, paths)
+    for gpu in gpus():
+        if gpu.name == device:
+            return GpuTrack(gpu, rules, paths)
+    known = ", ".join(item.name for item in devices_here())
+    raise UsageError(f"there is no device {device!r} here; known: {known}")
+
+
+def host_lock(on_step: StepListener, stage: str, cancelled: CancelCheck) -> AbstractContextManager[None]:
+    """One timing or build on the processors of this machine at a time."""
+    text = "another submission is being timed or built on this machine"
+    return machine_lock("cpu", text, on_step, stage, cancelled)

@@ -1,0 +1,52 @@
+"""The GPU track without a GPU: a stand-in keeps the protocol in ordinary memory, and everything else is real.
+
+Kernels are C++ here, since nothing can run CUDA; what only a GPU shows is in `tests/gpu/`.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import Paths, Report, RuleSet, Source, Verdict, default_rules, find_task, default_suites, judge
+from benchmarks.harness import tracks
+from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.spec import TaskSpec
+
+pytestmark = pytest.mark.sandbox
+
+RIGHT = Path("benchmarks/suites/robust_kbench/mnist_linear_relu/kernels/forward_cpu.cpp").read_text()
+STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
+
+
+@pytest.fixture(scope="module")
+def task() -> TaskSpec:
+    return find_task(default_suites(), "mnist_linear_relu/forward")
+
+
+@pytest.fixture(scope="module")
+def rules() -> RuleSet:
+    rules = default_rules()
+    few = replace(rules.gpu_time, steps_per_config=4, min_steps_per_config=2)
+    calm = replace(rules.gpu, flush_bytes=1 << 20, spare_bytes=1 << 20, slack_us=2000, contention=1e6, canary_drift=1e6)
+    return replace(rules, gpu_time=few, gpu=calm, score=replace(rules.score, max_half_width=10.0))
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracks, "gpus", lambda: (STAND_IN,))
+    monkeypatch.setattr(tracks.GpuTrack, "speaks", lambda *_: True)
+
+
+def judged(text: str, task: TaskSpec, rules: RuleSet, paths: Paths) -> Report:
+    return judge(Source(text, "cpp"), task, rules, paths, device="host:0")
+
+
+def test_a_right_kernel_passes_with_bounded_times(task: TaskSpec, rules: RuleSet, paths: Paths) -> None:
+    report = judged(RIGHT, task, rules, paths)
+    assert report.verdict is Verdict.PASS, report.reason
+    assert report.score is not None
+    assert report.score.timing_trust == "bounded"
+    assert report.device_kind == "stand-in"
+    assert all(item.copied for item in report.configs if item.group != "hidden")
+    assert report.environment["null_bound_us"] > 0
