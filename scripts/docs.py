@@ -6,11 +6,11 @@ test compares with the settings.
 
 import re
 import sys
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.harness import VERDICT_TEXTS, default_rules, default_suites, load_suite
+from scripts.corpus import CLASSES, KINDS, Case, read_cases
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,12 +21,27 @@ def verdicts() -> str:
 
 
 def corpus() -> str:
-    rows = []
-    for path in sorted((ROOT / "tests" / "corpus").glob("*/*/case.toml")):
-        case = tomllib.loads(path.read_text())
-        expected = case["expect"] if isinstance(case["expect"], list) else [case["expect"]]
-        rows.append(f"| `{path.parent.name}` | {case['about']} | {', '.join(f'`{item}`' for item in expected)} |")
+    rows = [f"| `{case.folder.name}` | {case.about} | {_verdicts(case)} |" for case in read_cases("cpu")]
     return "\n".join(["| case | what it does | verdict |", "|---|---|---|", *rows])
+
+
+def gpu_corpus() -> str:
+    """By kind: attacks in the order of their classes, then failures, then honest controls."""
+    cases = sorted(read_cases("cuda"), key=lambda case: (KINDS.index(case.kind), case.exploit))
+    rows = [
+        f"| `{case.folder.name}` | {_class(case)} | {case.language} | {case.about} | {_verdicts(case)} |"
+        for case in cases
+    ]
+    return "\n".join(["| case | class | language | what it does | verdict |", "|---|---|---|---|---|", *rows])
+
+
+def _class(case: Case) -> str:
+    return f"{case.exploit} {CLASSES[case.exploit]}" if case.exploit else case.kind
+
+
+def _verdicts(case: Case) -> str:
+    limit = "" if case.max_speedup == float("inf") else f", at most {case.max_speedup:g}×"
+    return ", ".join(f"`{item}`{limit if item == 'PASS' else ''}" for item in case.expect)
 
 
 def tasks() -> str:
@@ -50,6 +65,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "rules": ("docs/rules.md", rules),
     "tasks": ("docs/tasks.md", tasks),
     "corpus": ("docs/security.md", corpus),
+    "gpu-corpus": ("docs/security.md", gpu_corpus),
 }
 
 
