@@ -3,8 +3,8 @@
 #include "parts/linear_relu.cuh"
 
 __global__ void read_askew(const float* x, float* y) {
-    const float4 values = *reinterpret_cast<const volatile float4*>(x + 1);
-    y[threadIdx.x] = values.x + values.w;
+    const float4 values = *reinterpret_cast<const float4*>(x + 1);
+    y[threadIdx.x] = values.x + values.y + values.z + values.w;
 }
 
 torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor biases) {
