@@ -71,7 +71,7 @@ __device__ void add_groups(const Product& p, const Sums& sums, Terms& scratch, i
     __syncthreads();  // the terms are used up
 #pragma unroll
     for (int i = 0; i < 4; ++i) scratch[group * kTile + y + i / 2 * kHalf][x + i % 2 * kHalf] = sums.c[i / 2][i % 2];
-    if (x < 2) scratch[group * kTile + y + x * kHalf][kTile] = sums.bias[x];
+    if (x < 2) scratch[group * kTile + y + x * kHalf][kTile] = x == 0 ? sums.bias[0] : sums.bias[1];
     __syncthreads();
     const int tile_row = threadIdx.x / kTile, row = first_row + tile_row, column = threadIdx.x % kTile;
     const auto total = [&](int at) {
