@@ -4,30 +4,14 @@ A kind is a row from the moment a worker has found such a device; it stays when 
 hang at it. Does NOT look for devices: the harness does, in the worker.
 """
 
-from dataclasses import dataclass
-
+from .harness import Device, device_class
 from .models import DeviceKind
 
 CPU = "cpu"
-CLASS_OF_LANGUAGE = {"cpp": "cpu", "cuda": "cuda", "triton": "cuda"}
-
-
-@dataclass(frozen=True)
-class Device:
-    """One device of this machine: its name here, the kind that boards are for, its name for people, its class."""
-
-    name: str
-    kind: str
-    title: str
-    device_class: str
 
 
 class NoDevice(Exception):
     """A device kind that does not exist or does not run the language; the text is for the person."""
-
-
-def device_class(language: str) -> str:
-    return CLASS_OF_LANGUAGE[language]
 
 
 def register(device: Device) -> DeviceKind:

@@ -5,6 +5,7 @@ refuses it explains, and it keeps the text that was typed. Does NOT write: that 
 """
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -13,12 +14,14 @@ from django.contrib.auth.forms import UserCreationForm
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 
+from .devices import NoDevice, kind_for
 from .harness import LANGUAGES, Flag, RuleSet, Source, StaticCheck, TaskSpec, check_source
+from .languages import TITLES, language_of_file
+from .models import DeviceKind
 from .selectors import TASK_ORDERS, TaskFilter
 from .states import Visibility
 from .templatetags.numbers import size
 
-LANGUAGE_TITLES = {"cpp": "C++ (torch extension)", "cuda": "CUDA (torch extension)", "triton": "Triton (Python)"}
 BYTE_ORDER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
@@ -32,14 +35,28 @@ class SubmissionForm(forms.Form):
 
     text = forms.CharField(label="Source", required=False, strip=False, widget=forms.Textarea)
     file = forms.FileField(label="Or upload a file", required=False, allow_empty_file=True)
-    language = forms.ChoiceField(choices=[(name, LANGUAGE_TITLES[name]) for name in LANGUAGES])
+    language = forms.ChoiceField(choices=[(name, TITLES[name]) for name in LANGUAGES])
+    device = forms.ChoiceField(required=False)
     title = forms.CharField(label="Title", required=False, max_length=200)
     visibility = forms.ChoiceField(label="Who can see it", choices=Visibility.choices, required=False)
     client_token = forms.CharField(required=False, max_length=60, initial=new_token, widget=forms.HiddenInput)
 
-    def __init__(self, task: TaskSpec, rules: RuleSet, *args: Any, signed_in: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        task: TaskSpec,
+        rules: RuleSet,
+        *args: Any,
+        kinds: Sequence[DeviceKind] = (),
+        signed_in: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.task, self.rules = task, rules
+        self.device_kind: DeviceKind | None = None
+        self.fields["device"] = forms.ChoiceField(
+            required=False,
+            choices=[("", "The one that runs the language"), *((kind.slug, kind.title) for kind in kinds)],
+        )
         self.source: Source | None = None
         self.findings: tuple[Flag, ...] = ()
         choices = Visibility.choices if signed_in else [c for c in Visibility.choices if c[0] != Visibility.PRIVATE]
@@ -72,9 +89,18 @@ class SubmissionForm(forms.Form):
         if self.errors:
             return data
         text = data["file"] if data.get("file") is not None else data["text"]
-        self.source = Source(text, data["language"])
+        self.source = Source(text, self._language(data["language"]))
         self._check(self.source)
         return data
+
+    def choose_device(self) -> bool:
+        """Sets `device_kind`; False, with an error on the form, where no device can run the language."""
+        assert self.source is not None  # noqa: S101 - of a valid form alone
+        try:
+            self.device_kind = kind_for(self.source.language, self.cleaned_data["device"])
+        except NoDevice as error:
+            self.add_error("language", str(error))
+        return self.device_kind is not None
 
     def token(self) -> str:
         """The same form with the same source is one submission; edited after a step back in the browser, another."""
@@ -84,6 +110,11 @@ class SubmissionForm(forms.Form):
     def keep_text(self, text: str) -> None:
         """The uploaded text moves into the editor, so that an error does not lose it: browsers drop the file."""
         self.data = {**{name: self.data[name] for name in self.data}, "text": text}
+
+    def _language(self, chosen: str) -> str:
+        """A file says by its suffix what it is written in."""
+        upload = self.files.get("file")
+        return (upload and upload.name and language_of_file(upload.name)) or chosen
 
     def _check(self, source: Source) -> None:
         found: StaticCheck = check_source(source, self.task, self.rules)

@@ -11,8 +11,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from . import harness
-from .devices import CPU, Device
-from .harness import Build, Isolation, Paths, Report, RuleSet, Source, Step, TaskSpec
+from .harness import Build, Device, Isolation, Paths, Report, RuleSet, Source, Step, TaskSpec
 
 StepListener = Callable[[Step], None]
 Cancelled = Callable[[], bool]
@@ -63,7 +62,7 @@ class HarnessJudge:
         self.paths = Paths(settings.DATA_DIR)
 
     def devices(self) -> tuple[Device, ...]:
-        return (Device(CPU, CPU, "CPU", CPU),)
+        return harness.devices_here()
 
     def compile(
         self,
@@ -75,7 +74,9 @@ class HarnessJudge:
         on_step: StepListener,
         cancelled: Cancelled,
     ) -> Build:
-        return harness.compile_source(source, task, rules, self.paths, on_step=on_step, cancelled=cancelled)
+        return harness.compile_source(
+            source, task, rules, self.paths, device=device, on_step=on_step, cancelled=cancelled
+        )
 
     def judge(
         self,

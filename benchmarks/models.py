@@ -363,7 +363,8 @@ class ConfigResult(models.Model):
     max_abs_error = models.FloatField(null=True)
     max_rel_error = models.FloatField(null=True)
     kernel_us = models.FloatField(null=True)
-    bound_us = models.FloatField(null=True)  # GPU: by the clock that the submission cannot reach
+    excess_us = models.FloatField(null=True)  # GPU: what the referee's clock saw beyond the claimed time
+    copied = models.BooleanField(default=False)  # GPU: results were copied into shared memory while timed
     eager_us = models.FloatField(null=True)
     compile_us = models.FloatField(null=True)
     kernel_iqr_us = models.FloatField(null=True)
@@ -388,6 +389,11 @@ class ConfigResult(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+    @property
+    def bound_us(self) -> float | None:
+        """What a call took at most, by the clock of the referee."""
+        return None if self.kernel_us is None or self.excess_us is None else self.kernel_us + self.excess_us
 
 
 class BaselineResult(models.Model):

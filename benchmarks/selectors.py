@@ -313,12 +313,8 @@ class BoardSummary:
     leader: Standing | None
 
 
-def board_summaries() -> list[BoardSummary]:
-    """A board per listed task and device kind for which the task has configurations; three queries per device kind."""
-    return [summary for device in device_kinds() for summary in _summaries_on(device)]
-
-
-def _summaries_on(device: DeviceKind) -> list[BoardSummary]:
+def board_summaries(device: DeviceKind) -> list[BoardSummary]:
+    """A board per listed task that has configurations for the device kind."""
     shown = _visible_standings(device.slug).order_by()
     first = shown.filter(task_version=OuterRef("pk")).order_by("rank", "verified_at", "pk")
     versions = (

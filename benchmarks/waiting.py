@@ -9,7 +9,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from .models import Evaluation, SiteSwitch, Worker
+from .models import DeviceKind, Evaluation, SiteSwitch, Worker
 from .querysets import WorkerQuerySet
 from .states import State, Switch, WorkerRole, WorkerState
 
@@ -39,7 +39,7 @@ def waiting(evaluation: Evaluation) -> Waiting | None:
 
 
 def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
-    stopped = _paused() or _nobody_there(evaluation)
+    stopped = _paused() or nobody_there(evaluation.device_kind, built=evaluation.built is not None)
     if stopped:
         return stopped
     if ahead:
@@ -55,11 +55,11 @@ def _paused() -> str:
     return f"Judging is paused: {switch.message or 'no reason was given'}" if switch else ""
 
 
-def _nobody_there(evaluation: Evaluation) -> str:
-    kind = evaluation.device_kind
+def nobody_there(kind: DeviceKind, *, built: bool = False) -> str:
+    """Why nothing of a device kind is judged now, or compiled unless it is `built`; empty where somebody works."""
     judges = Worker.objects.filter(role=WorkerRole.JUDGE, device_kind=kind)
     missing = _missing(judges, f"{kind} worker")
-    if missing or evaluation.built:
+    if missing or built:
         return missing
     compilers = Worker.objects.filter(role=WorkerRole.COMPILE, device_kind=kind)
     return _missing(compilers, f"worker that compiles for {kind}")

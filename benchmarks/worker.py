@@ -23,8 +23,8 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 
 from . import devices
-from .devices import CPU, Device
-from .harness import HarnessError, Isolation, UsageError
+from .devices import CPU
+from .harness import Device, HarnessError, Isolation, UsageError
 from .judging import site_judge
 from .models import Evaluation, Worker
 from .services import evaluation_requeue

@@ -14,7 +14,8 @@ from pathlib import Path
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from benchmarks.devices import CPU, Device
+from benchmarks.devices import CPU
+from benchmarks.harness import Device
 from benchmarks.judging import site_judge
 from benchmarks.queue import MAINT_QUEUE, compile_queue, judge_queue
 

@@ -8,11 +8,11 @@ import re
 import time
 from pathlib import Path
 
-from benchmarks.devices import Device, device_class
 from benchmarks.harness import (
     Build,
     Cancelled,
     ConfigResult,
+    Device,
     Flag,
     Isolation,
     Report,
@@ -21,6 +21,7 @@ from benchmarks.harness import (
     Step,
     SupervisorError,
     Verdict,
+    device_class,
 )
 
 CPU = Device("cpu", "cpu", "CPU", "cpu")

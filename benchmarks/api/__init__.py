@@ -17,6 +17,7 @@ from ninja.errors import HttpError, ValidationError
 
 from benchmarks import harness, selectors, services
 from benchmarks.devices import kinds_for
+from benchmarks.languages import starter_of
 from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
 from benchmarks.streams import wait_for_end
@@ -44,7 +45,7 @@ def task_list(request: HttpRequest, q: str = "", device: str = "") -> Any:
 def task(request: HttpRequest, suite: str, op: str, direction: str) -> Any:
     version = selectors.active_version(suite, op, direction)
     spec = harness.find_task(harness.default_suites(), version.task.path)
-    starter = {language: harness.starter_code(spec, language) for language in harness.LANGUAGES}
+    starter = {language: text for language in harness.LANGUAGES if (text := starter_of(spec, language))}
     kinds = {language: [kind.slug for kind in kinds_for(language)] for language in harness.LANGUAGES}
     return schemas.task_detail(version, starter, kinds)
 

@@ -43,7 +43,12 @@ VERDICT_BADGES = {
     Verdict.NOISY: Badge("Too noisy to measure", "warn", "wave"),
     Verdict.INTERNAL_ERROR: Badge("Our own error", "warn", "gear"),
 }
-TIMING_TRUST = {"supervisor": "by the supervisor's clock"}
+TIMING_TRUST = {
+    "supervisor": "by the supervisor's clock",
+    "bounded": "by events on the GPU, which the referee's clock bounds",
+    "audited": "by events on the GPU, which an audit has confirmed",
+}
+TRUST_BADGES = {"bounded": Badge("bounded", "", "clock"), "audited": Badge("audited", "good", "shield")}
 STATE_BADGES = {
     State.QUEUED: Badge("Queued", "live", "clock"),
     State.CANCELLED: Badge("Cancelled", "", "pause"),
@@ -63,6 +68,12 @@ def outcome(evaluation: Evaluation) -> dict[str, Badge]:
 @register.inclusion_tag("_badge.html")
 def verdict_badge(verdict: str) -> dict[str, Badge]:
     return {"badge": VERDICT_BADGES[Verdict(verdict)]}
+
+
+@register.inclusion_tag("_trust.html")
+def trust_badge(level: str) -> dict[str, Badge | None]:
+    """How far a time on a GPU was confirmed; on a CPU there is nothing to tell apart."""
+    return {"badge": TRUST_BADGES.get(level)}
 
 
 @register.inclusion_tag("_navigation.html", takes_context=True)

@@ -4,17 +4,21 @@ Hidden configurations are counted and never shown; the definition in the table d
 other people's sources: those hang at their evaluations.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from benchmarks import harness, selectors
+from benchmarks import harness, languages, selectors
+from benchmarks.devices import CPU
 from benchmarks.forms import TaskFilterForm
+from benchmarks.languages import starter_of
 from benchmarks.models import BaselineResult, DeviceKind, TaskVersion
 from benchmarks.templatetags.whiskers import Axis
+
+from .devices import device_choice
 
 DEVICE_TITLES = {"cpu": "CPU", "cuda": "CUDA GPU"}
 
@@ -37,54 +41,83 @@ class ConfigTable:
     hidden: int
 
 
+@dataclass(frozen=True)
+class Starter:
+    """Where somebody begins who writes in one language."""
+
+    language: str
+    title: str
+    suffix: str
+    text: str
+
+
 def task_list(request: HttpRequest) -> HttpResponse:
     form = TaskFilterForm(request.GET, families=selectors.task_families())
-    chosen = form.chosen()
+    devices = device_choice(request, selectors.device_kinds())
+    chosen = replace(form.chosen(), device=devices.slug)
     rows = selectors.task_rows(chosen, request.GET.get("page", 1))
     best = [task.best for task in rows if task.best]
     axis = Axis.over(value for row in best for value in (row.score_lo, row.score_hi))
-    return render(request, "tasks/list.html", {"form": form, "rows": rows, "axis": axis, "sort": chosen.sort})
+    context = {"form": form, "rows": rows, "axis": axis, "sort": chosen.sort, "devices": devices}
+    return render(request, "tasks/list.html", context)
 
 
 def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> HttpResponse:
     version = selectors.active_version(suite, op, direction)
-    entries = selectors.top_entries(version, selectors.default_device(version))
-    tables = config_tables(version)
+    kinds = selectors.device_kinds(version)
+    devices = device_choice(request, kinds)
+    entries = selectors.top_entries(version, devices.slug)
+    tables = config_tables(version, kinds, devices.current)
+    device_class = devices.current.device_class if devices.current else CPU
+    rules = harness.default_rules(settings.KBENCH_RULESET)
     context = {
         "version": version,
         "task": version.task,
+        "devices": devices,
         "tables": tables,
         "results": tables[0].lines[0].config["results"] if tables else [],
         "entries": entries,
         "axis": Axis.over(value for row in entries for value in (row.score_lo, row.score_hi)),
         "versions": selectors.task_versions(version.task),
-        "starter": starter_of(version),
-        "rules": harness.default_rules(settings.KBENCH_RULESET),
+        "starters": starters(version, device_class),
+        "rules": rules,
+        "steps": (rules.time if device_class == CPU else rules.gpu_time).steps_per_config,
     }
     return render(request, "tasks/detail.html", context)
 
 
 def task_starter(request: HttpRequest, suite: str, op: str, direction: str) -> HttpResponse:
     version = selectors.active_version(suite, op, direction)
-    response = HttpResponse(starter_of(version), content_type="text/plain; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{op}_{direction}.cpp"'
+    language = request.GET.get("language", "cpp")
+    text = starter_of(_spec(version), language) if language in languages.SUFFIXES else None
+    if text is None:
+        raise Http404("There is no starter code in this language.")
+    response = HttpResponse(text, content_type="text/plain; charset=utf-8")
+    name = f"{op}_{direction}.{languages.SUFFIXES[language]}"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
 
-def starter_of(version: TaskVersion) -> str:
-    return harness.starter_code(harness.find_task(harness.default_suites(), version.task.path))
+def starters(version: TaskVersion, device_class: str) -> list[Starter]:
+    """In every language that such a device runs."""
+    spec = _spec(version)
+    texts = [(name, starter_of(spec, name)) for name in languages.languages_of(device_class)]
+    return [Starter(name, languages.TITLES[name], languages.SUFFIXES[name], text) for name, text in texts if text]
 
 
-def config_tables(version: TaskVersion) -> list[ConfigTable]:
-    """One table per device kind that exists, and one per device class that has configurations but no device yet."""
+def _spec(version: TaskVersion) -> harness.TaskSpec:
+    return harness.find_task(harness.default_suites(), version.task.path)
+
+
+def config_tables(version: TaskVersion, kinds: list[DeviceKind], first: DeviceKind | None) -> list[ConfigTable]:
+    """One per device kind, and one per device class that has configurations but no device yet; `first` leads."""
     baselines = selectors.baselines_by_config(version)
-    kinds = selectors.device_kinds()
     tables = []
     for name, part in version.definition["devices"].items():
         for device in _of_class(name, kinds):
             title = device.title if device else f"{DEVICE_TITLES.get(name, name)} (no such device is connected yet)"
             tables.append(ConfigTable(title, device, _lines(part["configs"], device, baselines), part["hidden"]))
-    return tables
+    return sorted(tables, key=lambda table: table.device != first)
 
 
 def _of_class(name: str, kinds: list[DeviceKind]) -> list[DeviceKind | None]:

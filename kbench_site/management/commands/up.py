@@ -24,8 +24,7 @@ from django.db import connections
 from django.utils import timezone
 
 from benchmarks.catalogue import examples_load, tasks_sync
-from benchmarks.devices import Device
-from benchmarks.harness import Paths, remove_scratch
+from benchmarks.harness import Device, Paths, remove_scratch
 from benchmarks.models import Worker
 from benchmarks.querysets import WorkerQuerySet
 from benchmarks.states import WorkerRole, WorkerState

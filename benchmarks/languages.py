@@ -1,0 +1,30 @@
+"""Languages as the site shows them: names, file suffixes, starter code.
+
+Does NOT say what a language may do: the static check and the rules do.
+"""
+
+from pathlib import Path
+
+from . import harness
+from .harness import TaskSpec, UsageError
+
+TITLES = {"cpp": "C++", "cuda": "CUDA C++", "triton": "Triton"}
+SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py"}
+_OF_SUFFIX = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp", ".cu": "cuda", ".py": "triton"}
+
+
+def language_of_file(name: str) -> str | None:
+    """By its suffix; None where that says nothing."""
+    return _OF_SUFFIX.get(Path(name).suffix.lower())
+
+
+def languages_of(device_class: str) -> list[str]:
+    return [language for language in harness.LANGUAGES if harness.device_class(language) == device_class]
+
+
+def starter_of(task: TaskSpec, language: str) -> str | None:
+    """None for a language that has no starter code for the task."""
+    try:
+        return harness.starter_code(task, language)
+    except UsageError:
+        return None
