@@ -12,7 +12,7 @@
 // Accuracy: every float is split into two TF32 numbers, x = big + small, and big*big + big*small + small*big are
 //           summed in float32, which leaves out 2^-22 of a product. The tensor cores round their sums towards zero, so
 //           they start at zero again every 32 steps and an ordinary addition collects them.
-// Dispatch: few_rows up to 8 rows, else tiles. Four floats at a time where rows keep that alignment, else single ones.
+// Dispatch: few_rows up to 4 rows, else tiles. Four floats at a time where rows keep that alignment, else single ones.
 // Limits:   float32, contiguous.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -63,7 +63,7 @@ __device__ void walk_outputs(const Layer& layer, int column, int first, int last
     Vector x[Rows] = {};
     for (int r = 0; r < Rows; ++r)
         if (r < layer.rows) x[r] = *reinterpret_cast<const Vector*>(layer.x + int64_t(r) * layer.inputs + column);
-#pragma unroll(Rows > 4 ? 2 : 4)
+#pragma unroll 4
     for (int output = first; output < last; output += step) {
         const int64_t place = int64_t(output) * layer.inputs + column;
         const Vector weight = *reinterpret_cast<const Vector*>(layer.weights + place);
@@ -304,7 +304,6 @@ void launch(const Layer& layer) {
     const bool wide_a = layer.outputs % 4 == 0, wide_b = layer.inputs % 4 == 0;
     if (layer.rows == 1) launch_few_rows<1>(layer);
     else if (layer.rows <= 4) launch_few_rows<4>(layer);
-    else if (layer.rows <= 8) launch_few_rows<8>(layer);
     else if (wide_a && wide_b) launch_tiles<4, 4>(layer);
     else if (wide_a) launch_tiles<4, 1>(layer);
     else if (wide_b) launch_tiles<1, 4>(layer);
