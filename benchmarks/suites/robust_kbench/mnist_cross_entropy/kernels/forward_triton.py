@@ -1,4 +1,4 @@
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
 """Mean cross entropy: the mean over rows of log(sum(exp(p - max))) + max - p[target].
 
 Bound by launches for small batches, by reading the scores once for large ones. A program takes some rows, sweeps them

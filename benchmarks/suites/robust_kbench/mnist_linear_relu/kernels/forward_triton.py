@@ -1,4 +1,4 @@
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
 """A linear layer and a relu: y = max(0, x W^T + b).
 
 Bound by latency for these shapes: little work, spread over as many programs as there are tiles of results. Tiles are

@@ -1,4 +1,4 @@
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, disallow-untyped-calls=False
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
 """Max-pool with a window of 2 x 2 and a stride of 2: y[r][c] = the largest of four neighbours.
 
 Bound by memory. A program makes a run of results, numbered through all planes; for each it reads two pairs of
