@@ -44,6 +44,19 @@ class Judge(Protocol):
         cancelled: Cancelled,
     ) -> Report: ...
 
+    def audit(
+        self,
+        source: Source,
+        task: TaskSpec,
+        rules: RuleSet,
+        *,
+        device: str,
+        report: Report,
+        on_step: StepListener,
+        cancelled: Cancelled,
+    ) -> Report:
+        """The report of an accepted kernel with what a profiler and a sanitizer say, or with another verdict."""
+
     def isolation(self) -> Isolation: ...
 
     def self_test(self, device: str) -> None:
@@ -99,8 +112,23 @@ class HarnessJudge:
             cancelled=cancelled,
         )
 
+    def audit(
+        self,
+        source: Source,
+        task: TaskSpec,
+        rules: RuleSet,
+        *,
+        device: str,
+        report: Report,
+        on_step: StepListener,
+        cancelled: Cancelled,
+    ) -> Report:
+        return harness.audit(
+            source, task, rules, self.paths, device=device, report=report, on_step=on_step, cancelled=cancelled
+        )
+
     def isolation(self) -> Isolation:
         return harness.isolation_in_force(self.paths)
 
     def self_test(self, device: str) -> None:
-        harness.self_test(harness.default_rules(settings.KBENCH_RULESET), self.paths)
+        harness.self_test(harness.default_rules(settings.KBENCH_RULESET), self.paths, device)

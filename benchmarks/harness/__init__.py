@@ -18,7 +18,7 @@ from .errors import (
     UsageError,
 )
 from .isolation import Isolation, clean_text, isolation_in_force
-from .judge import compile_source, judge, remove_scratch
+from .judge import audit, compile_source, judge, remove_scratch
 from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
 from .rules import RuleSet, load_rules
 from .selfcheck import self_test
@@ -60,6 +60,7 @@ __all__ = [
     "ValueArgument",
     "Verdict",
     "VerdictText",
+    "audit",
     "check_source",
     "clean_text",
     "compile_source",

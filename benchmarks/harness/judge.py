@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from . import builds, scoring
 from .baselines import PreparedBaseline
 from .builds import Build
-from .errors import Cancelled
+from .errors import Cancelled, UsageError
 from .faults import Fault
 from .isolation import clean_text, demand_isolation
 from .judging import Judging, hidden_words
@@ -70,6 +70,39 @@ def judge(
         return work.report(Verdict.PASS, reason, isolation.name, score=score, configs=results)
     except Fault as fault:
         return work.report(fault.verdict, fault.reason, isolation.name, configs=work.results)
+
+
+def audit(
+    source: Source,
+    task: TaskSpec,
+    rules: RuleSet,
+    paths: Paths,
+    *,
+    report: Report,
+    device: str,
+    on_step: StepListener = ignore_steps,
+    cancelled: CancelCheck = never_cancelled,
+) -> Report:
+    """`report`, an accepted one of the same source, after a second look with NVIDIA's tools: `audited` or TAMPERING.
+
+    Raises UsageError for a device without such tools and SupervisorError if they do not work.
+    """
+    track = open_track(device, rules, paths)
+    build = builds.build(source, rules, paths, target=track.target, cancelled=cancelled)
+    if report.score is None or build.binary is None:
+        raise UsageError("only an accepted submission can be audited")
+    started = time.monotonic()
+    with track.lock(on_step, cancelled), tempfile.TemporaryDirectory(prefix="audit-", dir=paths.scratch) as scratch:
+        on_step(Step("audit", "started"))
+        results = {item.key: item for item in report.configs}
+        found = track.audit(task, build.binary, results, Path(scratch), cancelled)
+        on_step(Step("audit", "finished"))
+    stages = (*report.stages, StageResult("audit", time.monotonic() - started))
+    if found["agrees"]:
+        score = replace(report.score, timing_trust="audited")
+        return replace(report, score=score, audit=found, stages=stages)
+    reason = f"the audit contradicts the judging: {found['problems'][0]}"
+    return replace(report, verdict=Verdict.TAMPERING, reason=reason, score=None, audit=found, stages=stages)
 
 
 def compile_source(

@@ -172,6 +172,7 @@ class Report:
     stages: tuple[StageResult, ...] = ()
     flags: tuple[Flag, ...] = ()
     gates: tuple[Flag, ...] = ()
+    audit: dict[str, Any] | None = None  # GPU: what NVIDIA's tools said, see `gpu/audit.py`
     isolation: str = ""
     environment: dict[str, Any] = field(default_factory=dict)
 

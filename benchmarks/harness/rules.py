@@ -64,11 +64,13 @@ class CpuRules:
 @dataclass(frozen=True)
 class GpuRules:
     flush_bytes: int
+    gate_us: float
     spare_bytes: int
     slack_us: float
     slack_fraction: float
     contention: float
     canary_drift: float
+    audit_timeout_s: float
 
 
 @dataclass(frozen=True)

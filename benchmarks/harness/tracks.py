@@ -4,7 +4,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from .errors import UsageError
 from .faults import Fault
 from .gpu import baselines as gpu_baselines
 from .gpu import bounds
+from .gpu.audit import Auditor
 from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
@@ -28,6 +29,7 @@ from .session import EAGER, CpuSession, Session, Setting
 from .source import CancelCheck, Paths, StepListener, device_class
 from .spec import Config, TaskSpec
 
+_CANARIES = 3  # at the end; the steadiest counts, since a single one is noise as well
 Found = tuple[tuple[ConfigResult, ...], dict[str, Any]]
 
 
@@ -82,6 +84,17 @@ class Track(ABC):
     def record(self) -> dict[str, Any]:
         """What of the machine is put into a report."""
         return {**machine_record(), "threads": self.cores.threads}
+
+    def audit(
+        self,
+        task: TaskSpec,
+        binary: Path,
+        results: Mapping[str, ConfigResult],
+        scratch: Path,
+        cancelled: CancelCheck,
+    ) -> dict[str, Any]:
+        """A second look with other tools. Raises UsageError where there are none."""
+        raise UsageError(f"nothing is audited on {self.device.name}: its times are the supervisor's own")
 
     def before(self) -> dict[str, Any]:
         """What is measured of the device before the first call."""
@@ -160,9 +173,7 @@ class GpuTrack(Track):
         }
 
     def after(self, judging: Judging, results: Sequence[ConfigResult]) -> Found:
-        last = self._session.canary()
-        if self._drift(last) > self.rules.gpu.canary_drift:
-            last = self._session.canary()
+        last = min((self._session.canary() for _ in range(_CANARIES)), key=self._drift)
         drift = self._drift(last)
         state = last["state"]
         found = {
@@ -177,6 +188,18 @@ class GpuTrack(Track):
         if drift > self.rules.gpu.canary_drift and self.gpu.accelerator == "cuda":
             raise Fault(Verdict.NOISY, f"the GPU itself became {drift:.1%} faster or slower during the judging")
         return tuple(self._bounded(judging, number, item) for number, item in enumerate(results)), found
+
+    def audit(
+        self,
+        task: TaskSpec,
+        binary: Path,
+        results: Mapping[str, ConfigResult],
+        scratch: Path,
+        cancelled: CancelCheck,
+    ) -> dict[str, Any]:
+        configs = [item for item in task.configs_for("cuda") if not item.hidden]
+        timeout_s = self.rules.gpu.audit_timeout_s
+        return Auditor(task, configs, binary, self.gpu, self.rules.gpu, scratch, timeout_s, cancelled).look(results)
 
     def _bounded(self, judging: Judging, number: int, result: ConfigResult) -> ConfigResult:
         ledger = judging.ledgers[number]

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.harness import Paths
 
 pytestmark = pytest.mark.sandbox
-SELFCHECK = Path(__file__).parents[2] / "benchmarks/harness/selfcheck"
+SELFCHECK = Path(__file__).parents[2] / "benchmarks/harness/selfcheck/kernels"
 
 
 def kbench(paths: Paths, *arguments: str) -> subprocess.CompletedProcess[str]:

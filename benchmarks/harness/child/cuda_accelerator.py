@@ -64,6 +64,7 @@ class CudaAccelerator:
         torch.zeros(1, device=self.device)
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._nvml = _open_nvml()
+        self._clock_mhz = _max_clock_mhz(self._nvml)
 
     def create(self, size_bytes: int) -> Arena:
         size_bytes = _rounded(size_bytes)
@@ -90,6 +91,9 @@ class CudaAccelerator:
 
     def forget_cached(self) -> None:
         self._call("cuCtxResetPersistingL2Cache")
+
+    def hold(self, time_us: float) -> None:
+        torch.cuda._sleep(int(time_us * self._clock_mhz))
 
     @contextmanager
     def results_in(self, arena: Arena, first_byte: int, library: str) -> Iterator[None]:
@@ -156,6 +160,12 @@ def _open_nvml() -> Any:
     pynvml.nvmlInit()
     uuid = str(torch.cuda.get_device_properties(0).uuid)
     return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
+
+
+def _max_clock_mhz(handle: Any) -> int:
+    import pynvml
+
+    return int(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM))
 
 
 def _rounded(size_bytes: int) -> int:

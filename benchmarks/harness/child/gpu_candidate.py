@@ -39,6 +39,6 @@ def wake_triton(path: str) -> None:
     """What Triton needs of the machine is looked for before the filter forbids to start programs."""
     if path.endswith(".py"):
         sys.dont_write_bytecode = True
-        import triton
+        from .triton_wake import wake
 
-        triton.runtime.driver.active.get_current_device()
+        wake()

@@ -1,8 +1,9 @@
 """The trusted process of a GPU judging: owns the shared memory, runs each call, compares results on the GPU.
 
 Per call it writes fresh inputs, poisons results, flushes the L2 cache, and only then lets the contestant be woken; it
-rings GO, waits for DONE and takes the time with its own clock. Right after DONE it asks the GPU for a tiny kernel of
-its own: a contestant whose work still runs delays that, and so the time is the GPU's, whatever the contestant says.
+rings GO, waits for DONE and takes the time with its own clock. It keeps the GPU occupied for a moment after GO (the
+gate), so that launches queue up and their overhead is not taken for the GPU's time. Right after DONE it asks the GPU
+for a tiny kernel of its own: a contestant whose work still runs delays that, whatever the contestant says.
 Private values, references and snapshots stay in memory that is shared with nobody. Not covered: freezing contestants
 and every decision, which are the supervisor's.
 """
@@ -24,9 +25,10 @@ from .shell import connect, map_memory
 
 _POLLS_PER_LOOK = 2048
 _POISON = 0xFF  # float32: NaN; int64: -1
-_CANARY_BYTES = 1 << 28
+_CANARY_BYTES = 1 << 30
 _CANARY_GEMM = 4096
-_CANARY_REPEATS = 7
+_CANARY_REPEATS = 15
+_CANARY_WARM_UPS = 3
 _HOST_SHRINK = 64  # the stand-in for a GPU has a slow memory
 
 
@@ -61,6 +63,7 @@ class Referee:
         self._configs = message["configs"]
         self._module = check.load_reference(Path(message["task"]))
         self._direction = message["direction"]
+        self._gate_us: float = message["gate_us"]
         self._inputs = self._device.create(message["input_bytes"])
         self._desks = {
             who: Desk(self._device.create(message["output_bytes"]), _words(fd))
@@ -106,6 +109,7 @@ class Referee:
             return {"arrived": False, "flush_us": flush_us}
         early = words[Word.DONE] == step
         words[Word.CHOICE] = choice
+        self._device.hold(self._gate_us)
         started_ns = _now_ns()
         words[Word.GO] = step
         arrived = _await(words, Word.DONE, step, timeout_s)
@@ -238,13 +242,13 @@ class Referee:
 
     def _median_us(self, work: Callable[[], Any]) -> float:
         times = []
-        for _ in range(_CANARY_REPEATS):
+        for _ in range(_CANARY_REPEATS + _CANARY_WARM_UPS):
             self._timer.start()
             work()
             self._timer.stop()
             self._device.synchronize()
             times.append(self._timer.elapsed_us())
-        return sorted(times)[len(times) // 2]
+        return sorted(times[_CANARY_WARM_UPS:])[_CANARY_REPEATS // 2]
 
 
 def _words(fd: int) -> Any:

@@ -12,6 +12,7 @@ import torch
 
 from . import inputs
 from .accelerator import Accelerator, exact_arithmetic
+from .gpu_candidate import wake_triton
 from .gpu_shell import start_device
 from .modules import load_function
 from .shell import Function, connect
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     message = link.receive()
     exact_arithmetic()
     device = start_device(message)
+    wake_triton(message["binary"])
     function = load_function(message["binary"], message["direction"], link)
     if function is None:
         return

@@ -36,6 +36,9 @@ class HostAccelerator:
     def forget_cached(self) -> None:
         """There is no reserved cache."""
 
+    def hold(self, time_us: float) -> None:
+        """The host is nobody's alone."""
+
     @contextmanager
     def results_in(self, arena: Arena, first_byte: int, library: str) -> Iterator[None]:
         """torch's host allocator cannot be replaced, so results are copied."""

@@ -118,6 +118,7 @@ class GpuSession(Session[Actor]):
             input_bytes=self._layout.input_bytes,
             output_bytes=self._arena_bytes,
             flush_bytes=setting.gpu_rules.flush_bytes,
+            gate_us=setting.gpu_rules.gate_us,
         )
         return referee
 

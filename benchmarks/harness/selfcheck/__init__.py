@@ -1,7 +1,7 @@
-"""Proves the machine before it is trusted: a right and a wrong kernel must get their verdicts.
+"""Proves a device before it is trusted: a right and a wrong kernel in each language must get their verdicts.
 
 A worker runs this at its start and after an internal error, and takes no work if it fails. The kernels are for
-mnist_linear_relu/forward and lie beside this file. Not covered: how fast or how quiet the machine is.
+mnist_linear_relu/forward and lie in `kernels/`. Not covered: how fast or how quiet the machine is.
 """
 
 from dataclasses import replace
@@ -11,18 +11,25 @@ from ..errors import SupervisorError
 from ..judge import judge
 from ..report import Verdict
 from ..rules import RuleSet
-from ..source import Paths, Source
+from ..source import LANGUAGES, Paths, Source, device_class
 from ..spec import find_task
+from ..tracks import open_track
 
-_FOLDER = Path(__file__).parent
-_EXPECTED = {"right.cpp": Verdict.PASS, "wrong.cpp": Verdict.INCORRECT_VALUE}
+_KERNELS = Path(__file__).parent / "kernels"
+_SUFFIXES = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py"}
+_EXPECTED = {"right": Verdict.PASS, "wrong": Verdict.INCORRECT_VALUE}
+_STEPS = {"steps_per_config": 3, "min_steps_per_config": 3}
 
 
-def self_test(rules: RuleSet, paths: Paths) -> None:
+def self_test(rules: RuleSet, paths: Paths, device: str = "cpu") -> None:
     """Raises SupervisorError if a verdict is not the expected one."""
-    task = find_task(_FOLDER.parents[1] / "suites", "mnist_linear_relu/forward")
-    short = replace(rules, time=replace(rules.time, steps_per_config=3, min_steps_per_config=3))
-    for name, expected in _EXPECTED.items():
-        report = judge(Source((_FOLDER / name).read_text(), "cpp"), task, short, paths, quick=True)
-        if report.verdict is not expected:
-            raise SupervisorError(f"the self-test got {report.verdict} for {name}, not {expected}: {report.reason}")
+    task = find_task(_KERNELS.parents[2] / "suites", "mnist_linear_relu/forward")
+    short = replace(rules, time=replace(rules.time, **_STEPS), gpu_time=replace(rules.gpu_time, **_STEPS))
+    wanted = open_track(device, rules, paths).device.device_class
+    for language in (item for item in LANGUAGES if device_class(item) == wanted):
+        for name, expected in _EXPECTED.items():
+            text = (_KERNELS / f"{name}{_SUFFIXES[language]}").read_text()
+            report = judge(Source(text, language), task, short, paths, device=device, quick=True)
+            if report.verdict is not expected:
+                found = f"{report.verdict} for {name}{_SUFFIXES[language]}, not {expected}: {report.reason}"
+                raise SupervisorError(f"the self-test of {device} got {found}")

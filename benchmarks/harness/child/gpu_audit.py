@@ -1,0 +1,51 @@
+"""One call of a submission per configuration, for a profiler or a memory checker that watches from outside.
+
+    python -c "... main()" '{"binary": ..., "direction": ..., "configs": [...], "flush_bytes": ...}'
+
+Inputs are drawn here and the cache is flushed before the call that is watched, as in a judging. Not covered: whether
+results are right and how long a call takes, which the one who watches says.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .accelerator import Accelerator, exact_arithmetic
+from .gpu_candidate import wake_triton
+from .gpu_shell import start_device
+from .gpu_warm import drawn_tensors
+from .inputs import call_arguments
+from .modules import function_of
+from .shell import Function
+
+_WARM_CALLS = 2
+
+
+def main(arguments: Sequence[str]) -> None:
+    plan = json.loads(Path(arguments[0]).read_text())
+    exact_arithmetic()
+    device = start_device(plan)
+    wake_triton(plan["binary"])
+    function = function_of(plan["binary"], plan["direction"])
+    for config in plan["configs"]:
+        watched_call(function, config, device, plan["flush_bytes"])
+    sys.stdout.flush()
+
+
+def watched_call(function: Function, config: dict[str, Any], device: Accelerator, flush_bytes: int) -> None:
+    """The range between the profiler's start and stop holds one call and nothing else."""
+    for _ in range(_WARM_CALLS):
+        function(*call_arguments(config, drawn_tensors(config, device)))
+    arguments = call_arguments(config, drawn_tensors(config, device))
+    flush = torch.empty(flush_bytes, dtype=torch.int8, device=device.device)
+    flush.zero_()
+    device.synchronize()
+    torch.cuda.profiler.start()
+    results = function(*arguments)
+    device.synchronize()
+    torch.cuda.profiler.stop()
+    del results

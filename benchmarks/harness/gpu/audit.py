@@ -1,0 +1,234 @@
+"""A second look at an accepted GPU submission, with NVIDIA's tools around its process.
+
+Nsight Compute watches one call per configuration: the sum of what its kernels take is held against the time that the
+submission was credited with, and what they read from memory against what there is to read. Compute Sanitizer checks
+the memory accesses of the smallest configuration. Not covered: results, which the judging has compared.
+"""
+
+import csv
+import io
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import SupervisorError
+from ..isolation import Child, Room, child_code, inside, python_argv, spawn
+from ..memory import describe, overlay
+from ..report import ConfigResult
+from ..rules import GpuRules
+from ..source import CancelCheck
+from ..spec import Config, TaskSpec
+from .discovery import Gpu
+from .session import gpu_filter
+
+_TIME, _READ, _WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
+_SCALES = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
+_POLL_S = 0.1
+_LOG_BYTES = 1 << 20
+_SHOWN_KERNELS = 12
+_ERROR_EXIT = 99
+_LARGE_BYTES = 256 << 20  # inputs of this size cannot be in any cache
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What Nsight Compute saw of one call."""
+
+    config: str
+    kernels: tuple[str, ...]
+    kernel_sum_us: float
+    claimed_us: float
+    dram_read_bytes: float
+    dram_written_bytes: float
+    input_bytes: int
+    floor_bytes: int
+
+    @property
+    def problem(self) -> str:
+        """Empty if the profiler agrees with what was claimed."""
+        if self.kernel_sum_us > self.claimed_us * 1.10 + 3.0:
+            return f"its kernels take {self.kernel_sum_us:.1f} µs, it was credited with {self.claimed_us:.1f} µs"
+        if not self.kernels:
+            return "it runs no kernel at all"
+        if self.input_bytes > _LARGE_BYTES and self.dram_read_bytes < 0.8 * self.input_bytes:
+            return f"its kernels read {self.dram_read_bytes:.3g} bytes of {self.input_bytes:.3g} that there are to read"
+        return ""
+
+
+@dataclass(frozen=True)
+class Auditor:
+    """The tools, and everything they are pointed at."""
+
+    task: TaskSpec
+    configs: Sequence[Config]
+    binary: Path
+    gpu: Gpu
+    rules: GpuRules
+    scratch: Path
+    timeout_s: float
+    cancelled: CancelCheck
+
+    def look(self, results: Mapping[str, ConfigResult]) -> dict[str, Any]:
+        """The audit as it stands in a report. `results` are those of the judging, by key of configuration."""
+        chosen = _chosen(self.configs, results)
+        watched = [self._profile(config, results[config.key]) for config in chosen]
+        smallest = min(self.configs, key=lambda item: item.bytes_moved)
+        sanitizer = self._sanitize(smallest)
+        problems = [f"{item.config}: {item.problem}" for item in watched if item.problem]
+        if sanitizer["errors"]:
+            problems.append(f"compute-sanitizer: {sanitizer['errors']} invalid memory accesses")
+        calls = [_plain(item) for item in watched]
+        return {**calls[0], "calls": calls, "sanitizer": sanitizer, "agrees": not problems, "problems": problems}
+
+    def _profile(self, config: Config, result: ConfigResult) -> Watched:
+        if result.kernel_us is None:
+            raise SupervisorError(f"{config.key} was never timed")
+        output = self._run(config, "ncu", _ncu_argv(), "ncu.csv")
+        rows = list(parse_ncu(output))
+        return Watched(
+            config=config.key,
+            kernels=tuple(row[0] for row in rows),
+            kernel_sum_us=sum(row[1] for row in rows),
+            claimed_us=result.kernel_us,
+            dram_read_bytes=sum(row[2] for row in rows),
+            dram_written_bytes=sum(row[3] for row in rows),
+            input_bytes=sum(item.nbytes for item in config.tensors),
+            floor_bytes=config.bytes_moved,
+        )
+
+    def _sanitize(self, config: Config) -> dict[str, Any]:
+        output = self._run(config, "compute-sanitizer", _sanitizer_argv(), "sanitizer.log")
+        return {"config": config.key, **parse_sanitizer(output)}
+
+    def _run(self, config: Config, tool: str, argv: Sequence[str], output: str) -> str:
+        """What the tool wrote about one call. Raises SupervisorError if it did not do its work."""
+        folder = self.scratch / f"{tool}-{time.monotonic_ns()}"
+        (folder / "out").mkdir(parents=True)
+        plan = {
+            "configs": describe([config], overlay([config], [1])),
+            "direction": self.task.direction,
+            "device": self.gpu.accelerator,
+            "binary": inside(self.binary, f"job/{self.binary.name}"),
+            "flush_bytes": self.rules.flush_bytes,
+        }
+        (folder / "plan.json").write_text(json.dumps(plan))
+        command = [
+            *argv,
+            inside(folder / "out", "out") + f"/{output}",
+            *python_argv("gpu_audit", inside(folder / "plan.json", "plan.json")),
+        ]
+        child = spawn(command, self._room(folder), folder / "log", filter_program=gpu_filter())
+        code = self._await(child)
+        written = folder / "out" / output
+        if code not in (0, _ERROR_EXIT) or not written.exists():
+            raise SupervisorError(f"{tool} ended with {code}: {child.log_tail(2000)}")
+        return written.read_text(errors="replace")[-_LOG_BYTES:]
+
+    def _await(self, child: Child) -> int | None:
+        deadline = time.monotonic() + self.timeout_s
+        try:
+            while child.wait(_POLL_S) is None and time.monotonic() < deadline and not self.cancelled():
+                pass
+            return child.exit_code()
+        finally:
+            child.kill()
+
+    def _room(self, folder: Path) -> Room:
+        environment = {**self.gpu.environment(), "TMPDIR": "/tmp", "USER": "kbench"}  # noqa: S108 - its own tmpfs
+        return Room(
+            read_only={
+                **child_code(),
+                **tool_folders(),
+                self.binary: f"/kbench/job/{self.binary.name}",
+                folder / "plan.json": "/kbench/plan.json",
+            },
+            writable={folder / "out": "/kbench/out"},
+            environment=environment,
+            devices=self.gpu.nodes,
+            memory_bytes=None,
+            file_bytes=1 << 30,
+            scratch_bytes=1 << 30,
+        )
+
+
+def tool_folders() -> dict[Path, str]:
+    """What the tools need beside /usr, at the same place inside."""
+    found = (shutil.which(name) for name in ("ncu", "compute-sanitizer"))
+    tops = {Path(*Path(path).resolve().parts[:3]) for path in found if path}
+    roots = [path for path in (*tops, Path("/opt/nvidia")) if path.is_dir() and not path.is_relative_to("/usr")]
+    return {path: str(path) for path in roots}
+
+
+def parse_ncu(text: str) -> Iterator[tuple[str, float, float, float]]:
+    """Name, time in microseconds, bytes read and bytes written of each kernel, from `--csv --page raw`."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
+    for row in rows[1:]:  # the first one holds the units
+        yield (
+            row["Kernel Name"],
+            _scaled(row[_TIME], rows[0][_TIME]),
+            _scaled(row[_READ], rows[0][_READ]),
+            _scaled(row[_WRITTEN], rows[0][_WRITTEN]),
+        )
+
+
+def parse_sanitizer(text: str) -> dict[str, Any]:
+    """The number of errors and the first of them, from compute-sanitizer's log."""
+    lines = [line.strip("= ").strip() for line in text.splitlines() if line.startswith("=====")]
+    summary = next((line for line in lines if line.startswith("ERROR SUMMARY")), "")
+    words = summary.removeprefix("ERROR SUMMARY:").split()
+    if not words or not words[0].isdigit():
+        raise SupervisorError(f"compute-sanitizer said nothing that is understood: {text[-500:]}")
+    first = next((line for line in lines if line.startswith(("Invalid", "Program hit", "Misaligned"))), "")
+    return {"errors": int(words[0]), "first": first}
+
+
+def _scaled(value: str, unit: str) -> float:
+    if unit not in _SCALES:
+        raise SupervisorError(f"Nsight Compute speaks of an unknown unit {unit!r}")
+    return float(value.replace(",", "")) * _SCALES[unit]
+
+
+def _chosen(configs: Sequence[Config], results: Mapping[str, ConfigResult]) -> list[Config]:
+    """The headline configuration and the one with the largest speedup."""
+    timed = [item for item in configs if item.key in results and results[item.key].speedup is not None]
+    headline = next(item for item in timed if item.group == "single")
+    best = max(timed, key=lambda item: results[item.key].speedup or 0.0)
+    return [headline] if best is headline else [headline, best]
+
+
+def _plain(item: Watched) -> dict[str, Any]:
+    return {
+        "config": item.config,
+        "kernels": list(item.kernels[:_SHOWN_KERNELS]),
+        "kernel_count": len(item.kernels),
+        "kernel_sum_us": round(item.kernel_sum_us, 3),
+        "claimed_us": round(item.claimed_us, 3),
+        "floor_bytes": item.floor_bytes,
+        "dram_bytes": int(item.dram_read_bytes + item.dram_written_bytes),
+        "input_bytes": item.input_bytes,
+    }
+
+
+def _ncu_argv() -> list[str]:
+    return [
+        _tool("ncu"),
+        *("--target-processes", "all", "--profile-from-start", "off"),
+        *("--clock-control", "none", "--cache-control", "none"),
+        *("--metrics", f"{_TIME},{_READ},{_WRITTEN}", "--csv", "--page", "raw", "--log-file"),
+    ]
+
+
+def _sanitizer_argv() -> list[str]:
+    return [_tool("compute-sanitizer"), "--tool", "memcheck", "--error-exitcode", str(_ERROR_EXIT), "--log-file"]
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise SupervisorError(f"there is no {name} on this machine, so nothing can be audited")
+    return found
