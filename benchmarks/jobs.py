@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from celery import shared_task
@@ -17,9 +18,9 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 from django.db.models import Count
 
-from . import events, queue, services
+from . import events, queue, results, services
 from .catalogue import rules_of, spec_of
-from .harness import Cancelled, HarnessError, Report, Source, Step
+from .harness import Cancelled, Flag, HarnessError, Report, Source, Step
 from .judging import site_judge
 from .models import DeviceKind, Evaluation, Worker
 from .services import ClaimLost, Holding
@@ -171,7 +172,17 @@ def _compile(sitting: Sitting) -> None:
 
 def _judge(sitting: Sitting) -> None:
     evaluation = sitting.holding.evaluation
-    report = site_judge().judge(
+    report = _judged(sitting)
+    _raise_if_stopped(sitting)
+    if results.wants_audit(evaluation, report):
+        report = _audited(sitting, report)
+        _raise_if_stopped(sitting)
+    _conclude(sitting.holding, report)
+
+
+def _judged(sitting: Sitting) -> Report:
+    evaluation = sitting.holding.evaluation
+    return site_judge().judge(
         _source(evaluation),
         spec_of(evaluation.task_version),
         rules_of(evaluation.ruleset),
@@ -179,8 +190,25 @@ def _judge(sitting: Sitting) -> None:
         on_step=sitting.on_step,
         cancelled=sitting.cancelled,
     )
-    _raise_if_stopped(sitting)
-    _conclude(sitting.holding, report)
+
+
+def _audited(sitting: Sitting, report: Report) -> Report:
+    """An audit that cannot be done takes nothing from the verdict: the entry stays bounded, and says why."""
+    evaluation = sitting.holding.evaluation
+    try:
+        return site_judge().audit(
+            _source(evaluation),
+            spec_of(evaluation.task_version),
+            rules_of(evaluation.ruleset),
+            device=_device(evaluation),
+            report=report,
+            on_step=sitting.on_step,
+            cancelled=sitting.cancelled,
+        )
+    except Cancelled:
+        raise
+    except HarnessError as error:
+        return replace(report, flags=(*report.flags, Flag("audit-failed", f"The audit could not be done: {error}")))
 
 
 def _conclude(holding: Holding, report: Report) -> None:

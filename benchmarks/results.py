@@ -17,6 +17,9 @@ from .states import EvaluationReason, MethodKind, Visibility
 BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
 LOG_TAIL_MAX = 64 * 1024
 AUDIT = EvaluationReason.AUDIT
+AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
+BOUNDED, AUDITED = "bounded", "audited"  # how far a time on a GPU was confirmed
+AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
 def columns_of(report: Report) -> dict[str, Any]:
@@ -122,6 +125,17 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
+def wants_audit(evaluation: Evaluation, report: Report) -> bool:
+    """What is asked for, and whatever might enter the first places of a board."""
+    if report.score is None or report.score.timing_trust != BOUNDED:
+        return False
+    if evaluation.reason in AUDITS:
+        return True
+    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
+    clearly_better = board.exclude(holder=holder_of(evaluation)).filter(score_lo__gt=report.score.ci95[1])
+    return _may_stand(evaluation) and clearly_better.count() < AUDITED_PLACES
+
+
 def standings_update(evaluation: Evaluation) -> bool:
     """Write the standing that this evaluation leads to and rank its board anew. False: the board is as it was.
 
@@ -187,8 +201,9 @@ def _replaces(evaluation: Evaluation, estimate: Estimate, current: Standing) -> 
     in_question = bool(_review_reason([evaluation]))
     if in_question != current.under_review:
         return current.under_review
-    same_code = current.evaluation.submission.blob_id == evaluation.submission.blob_id
-    return same_code or estimate.score > current.score
+    if current.evaluation.submission.blob_id != evaluation.submission.blob_id:
+        return estimate.score > current.score
+    return evaluation.timing_trust == AUDITED or current.evaluation.timing_trust != AUDITED
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -217,7 +232,7 @@ def _refresh(standing: Standing, same_code: list[Evaluation]) -> None:
 
 def _review_reason(same_code: list[Evaluation]) -> str:
     """Why the code may not rank; a passed audit settles everything before it."""
-    audits = [n for n, item in enumerate(same_code) if item.reason == AUDIT and item.verdict == Verdict.PASS]
+    audits = [n for n, item in enumerate(same_code) if _settles(item)]
     for item in same_code[audits[-1] + 1 if audits else 0 :]:
         if item.verdict != Verdict.PASS:
             return f"The same code, judged another time, ended as {item.verdict}: {item.reason_text}"
@@ -225,6 +240,11 @@ def _review_reason(same_code: list[Evaluation]) -> str:
         if gates:
             return " ".join(gate["text"] for gate in gates)
     return ""
+
+
+def _settles(item: Evaluation) -> bool:
+    """An audit that staff asked for; on a GPU only if it was really done."""
+    return item.reason == AUDIT and item.verdict == Verdict.PASS and item.timing_trust != BOUNDED
 
 
 def _pooled(same_code: list[Evaluation]) -> Estimate:

@@ -31,7 +31,9 @@ from .models import (
     Worker,
 )
 from .queue import wake_compile, wake_judge
+from .results import BOUNDED
 from .states import (
+    FINISHED,
     EvaluationReason,
     Origin,
     Priority,
@@ -46,9 +48,11 @@ from .waiting import waiting_text
 
 __all__ = [  # the names of the service layer, those included that live next door
     "ATTEMPTS_MAX",
+    "BOUNDED",
     "ClaimLost",
     "Holding",
     "Refused",
+    "audit_request",
     "evaluation_built",
     "evaluation_cancel",
     "evaluation_claim",
@@ -59,6 +63,7 @@ __all__ = [  # the names of the service layer, those included that live next doo
     "evaluation_requeue",
     "evaluation_step",
     "expire_hopeless",
+    "is_auditable",
     "record_report",
     "requeue_lost",
     "submission_create",
@@ -162,6 +167,31 @@ def evaluation_create(
         _tell(evaluation, queue_changed=True)
         wake_compile(evaluation.device_kind.slug)
     return evaluation
+
+
+def is_auditable(evaluation: Evaluation) -> bool:
+    """An accepted one of a GPU whose times nothing but a bound confirms."""
+    return evaluation.verdict == Verdict.PASS and evaluation.timing_trust == BOUNDED
+
+
+def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
+    """Judge the submission again and audit it. An audit that staff ask for settles what a review had to ask.
+
+    Raises Refused where nothing is to be confirmed or somebody has asked already.
+    """
+    if not is_auditable(evaluation):
+        raise Refused("Only an accepted evaluation on a GPU that was not audited yet can be audited.")
+    asked = Evaluation.objects.filter(submission=evaluation.submission, reason__in=results.AUDITS)
+    if asked.exclude(state__in=FINISHED).exists():
+        raise Refused("An audit of this submission is on its way already.")
+    return evaluation_create(
+        evaluation.submission,
+        device_kind=evaluation.device_kind,
+        ruleset=evaluation.ruleset,
+        reason=EvaluationReason.AUDIT if by_staff else EvaluationReason.VERIFICATION,
+        priority=Priority.REJUDGE,
+        supersedes=evaluation,
+    )
 
 
 def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = WorkerRole.JUDGE) -> Holding | None:

@@ -1,11 +1,13 @@
 """A judge that does what the source asks for, so that tests drive the real worker path without a compiler.
 
 Lines of the source such as `// verdict: INCORRECT_VALUE`, `// speedup: 2.5`, `// seconds: 3`, `// gate: too fast`,
-`// raises` or `// counts: FILE` steer it (`#` does as well as `//`). Does NOT measure anything.
+`// audit: TAMPERING` (or `fails`, or `needs FILE`), `// raises` or `// counts: FILE` steer it; `#` does as well as
+`//`. Does NOT measure anything.
 """
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.harness import (
@@ -124,6 +126,16 @@ class GpuJudge(FakeJudge):
     """On a machine with a GPU."""
 
     known = (CPU, GPU)
+
+    def audit(self, source, task, rules, *, device, report, on_step, cancelled):
+        on_step(Step("audit", "started"))
+        wanted = wish(source.text, "audit", "PASS")
+        word, _, path = wanted.partition(" ")
+        if word == "fails" or (word == "needs" and not Path(path).exists()):
+            raise SupervisorError("there is no profiler here")
+        if word == "TAMPERING":
+            return replace(report, verdict=Verdict(wanted), reason="The profiler saw more.", score=None)
+        return replace(report, score=replace(report.score, timing_trust="audited"))
 
 
 class BrokenJudge(FakeJudge):

@@ -106,11 +106,6 @@ def trust(level: str) -> str:
 
 
 @register.filter
-def words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-@register.filter
 def config_key(key: str) -> str:
     """With places at which a line may break."""
     return key.replace(",", ", ")

@@ -13,14 +13,14 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from benchmarks import selectors, services
-from benchmarks.models import Evaluation
+from benchmarks.languages import SUFFIXES
+from benchmarks.models import ConfigResult, Evaluation
 from benchmarks.templatetags.whiskers import Axis
 from benchmarks.waiting import waiting_text
 
+from .records import audit_facts, record
 from .sessions import may_cancel
 from .timeline import timeline
-
-SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py"}
 
 
 def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
@@ -43,6 +43,19 @@ def evaluation_stop(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     return redirect(evaluation)
 
 
+@require_POST
+def evaluation_audit(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    evaluation = selectors.evaluation_for(request.user, code)
+    if not _may_ask_for_audit(request, evaluation):
+        messages.error(request, "Only who submitted it, or staff, can ask for an audit.")
+        return redirect(evaluation)
+    try:
+        return redirect(services.audit_request(evaluation, by_staff=request.user.is_staff))
+    except services.Refused as error:
+        messages.warning(request, str(error))
+        return redirect(evaluation)
+
+
 def evaluation_report(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     response = JsonResponse(evaluation.report or {}, json_dumps_params={"indent": 2})
@@ -59,10 +72,15 @@ def evaluation_source(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     return response
 
 
+def _may_ask_for_audit(request: HttpRequest, evaluation: Evaluation) -> bool:
+    owner = evaluation.submission.owner_id
+    return request.user.is_staff or (owner is not None and owner == request.user.pk)
+
+
 def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
     stages = list(evaluation.stages.all())
     configs = list(evaluation.configs.all())
-    waiting = waiting_text(evaluation)
+    waiting, report = waiting_text(evaluation), evaluation.report or {}
     bounds = [value for row in configs for value in (row.speedup_lo, row.speedup_hi)]
     return {
         "evaluation": evaluation,
@@ -70,11 +88,30 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "stages": timeline(evaluation, stages, waiting),
         "logs": [stage for stage in stages if stage.log_tail],
         "configs": configs,
-        "timed": any(config.kernel_us for config in configs),
         "axis": Axis.over([*bounds, evaluation.score_lo, evaluation.score_hi]),
-        "roofline": any(config.roofline_fraction for config in configs),
-        "report": evaluation.report or {},
+        **_columns(configs),
+        "report": report,
+        "record": record(report.get("environment", {})),
+        "audit": report.get("audit"),
+        "audit_facts": audit_facts(report.get("audit")),
+        "auditable": services.is_auditable(evaluation) and _may_ask_for_audit(request, evaluation),
         "history": selectors.evaluation_history(evaluation),
         "standing": selectors.standing_of(evaluation),
         "cancellable": not evaluation.is_finished and may_cancel(request, evaluation),
+    }
+
+
+def _columns(configs: list[ConfigResult]) -> dict[str, Any]:
+    """Which columns the table of configurations has, and how many."""
+    timed = any(config.kernel_us for config in configs)
+    bounded = any(config.bound_us for config in configs)
+    roofline = any(config.roofline_fraction for config in configs)
+    timed_columns = 4 + bounded + roofline
+    columns = 3 + (timed_columns if timed else 0)
+    return {
+        "timed": timed,
+        "bounded": bounded,
+        "roofline": roofline,
+        "timed_columns": timed_columns,
+        "columns": columns,
     }

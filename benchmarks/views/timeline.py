@@ -17,14 +17,15 @@ TITLES = {
     "load": "Load",
     "verify": "Verify",
     "time": "Time",
+    "audit": "Audit",
 }
-ORDER = tuple(TITLES)
+ORDER = tuple(name for name in TITLES if name != "audit")  # which follows for the best entries of a GPU alone
 FALLBACK_STAGE = {
     State.CLAIMED: "static",
     State.COMPILING: "compile",
     State.VERIFYING: "verify",
     State.TIMING: "time",
-    State.AUDITING: "time",
+    State.AUDITING: "audit",
 }
 
 
@@ -65,7 +66,8 @@ def _queued(evaluation: Evaluation) -> list[StageLine]:
 
 def _running(evaluation: Evaluation) -> list[StageLine]:
     active = evaluation.stage if evaluation.stage in TITLES else FALLBACK_STAGE[State(evaluation.state)]
-    return [_running_line(evaluation, name, ORDER.index(name) - ORDER.index(active)) for name in ORDER]
+    order = (*ORDER, "audit") if active == "audit" else ORDER
+    return [_running_line(evaluation, name, order.index(name) - order.index(active)) for name in order]
 
 
 def _running_line(evaluation: Evaluation, name: str, place: int) -> StageLine:
@@ -85,7 +87,8 @@ def _finished(evaluation: Evaluation, results: list[StageResult]) -> list[StageL
     for result in results:
         seconds[result.name] = seconds.get(result.name, 0.0) + result.seconds
     failed = results[-1].name if results and evaluation.verdict != "PASS" else None
-    return [_finished_line(name, seconds, failed) for name in ORDER]
+    order = (*ORDER, "audit") if "audit" in seconds else ORDER
+    return [_finished_line(name, seconds, failed) for name in order]
 
 
 def _finished_line(name: str, seconds: Mapping[str, float], failed: str | None) -> StageLine:

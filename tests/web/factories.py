@@ -3,14 +3,15 @@
 `many_entries` alone writes rows in bulk, because thousands of judgings would take minutes.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from benchmarks import services
-from benchmarks.harness import ConfigResult, Flag, Report, Score, StageResult, Verdict
+from benchmarks import devices, services
+from benchmarks.harness import ConfigResult, Device, Flag, Report, Score, StageResult, Verdict
 from benchmarks.models import (
     CodeBlob,
     DeviceKind,
@@ -23,6 +24,7 @@ from benchmarks.models import (
     Worker,
 )
 from benchmarks.states import State, TaskVersionStatus, WorkerRole, WorkerState
+from tests.fakes import CPU, GPU
 
 TASK = ("robust-kbench", "mnist_linear_relu", "forward")
 SOURCE = """#include <torch/extension.h>
@@ -52,12 +54,18 @@ def queued(**options: Any) -> Evaluation:
     )
 
 
-def worker(role: str = WorkerRole.JUDGE, **columns: Any) -> Worker:
+def gpu_kind() -> DeviceKind:
+    """The kind as a worker with such a GPU registers it."""
+    return devices.register(GPU)
+
+
+def worker(role: str = WorkerRole.JUDGE, device: Device = CPU, **columns: Any) -> Worker:
     now = timezone.now()
+    works = role != WorkerRole.MAINT
     defaults = {
         "role": role,
-        "device_kind": DeviceKind.objects.get(slug="cpu") if role != WorkerRole.MAINT else None,
-        "device": "cpu" if role != WorkerRole.MAINT else "",
+        "device_kind": devices.register(device) if works else None,
+        "device": device.name if works else "",
         "state": WorkerState.ONLINE,
         "started": now,
         "heartbeat": now,
@@ -65,32 +73,65 @@ def worker(role: str = WorkerRole.JUDGE, **columns: Any) -> Worker:
         "isolation_strong": True,
         **columns,
     }
-    return Worker.objects.update_or_create(name=f"test-{role}", defaults=defaults)[0]
+    return Worker.objects.update_or_create(name=f"test-{role}-{device.kind}", defaults=defaults)[0]
 
 
-def claimed_for_judging() -> services.Holding:
+def claimed_for_judging(device: Device = CPU) -> services.Holding:
     """The next evaluation in the queue, compiled and in the hands of a judging worker."""
-    cpu = DeviceKind.objects.get(slug="cpu")
-    building = services.evaluation_claim(worker(WorkerRole.COMPILE), cpu, WorkerRole.COMPILE)
+    kind = devices.register(device)
+    building = services.evaluation_claim(worker(WorkerRole.COMPILE, device), kind, WorkerRole.COMPILE)
     assert building is not None
     services.evaluation_built(building)
-    holding = services.evaluation_claim(worker(), cpu)
+    holding = services.evaluation_claim(worker(device=device), kind)
     assert holding is not None
     return holding
 
 
-def judged(report: Report | None = None, **options: Any) -> Evaluation:
+def judged(report: Report | None = None, device: Device = CPU, **options: Any) -> Evaluation:
     """A submission that went through the queue and ended with `report`; by default it passes."""
     evaluation = queued(**options)
-    holding = claimed_for_judging()
+    holding = claimed_for_judging(device)
     services.record_report(holding, report or passing())
     evaluation.refresh_from_db()
     return evaluation
 
 
-def passing(speedup: float = 1.5, half_width: float = 0.02, **fields: Any) -> Report:
+def judged_on_gpu(report: Report | None = None, **options: Any) -> Evaluation:
+    fields = {"device_kind": gpu_kind(), "language": "cuda", **options}
+    return judged(report or passing_on_gpu(), GPU, **fields)
+
+
+def passing_on_gpu(speedup: float = 3.0, trust: str = "bounded", **fields: Any) -> Report:
+    """The report of an H200: events on the GPU as times, each with its bound, and the state of the device."""
+    report = passing(speedup, device_class="cuda", trust=trust)
+    configs = tuple(
+        replace(item, excess_us=1.5, copied=True) if item.group != "hidden" else item for item in report.configs
+    )
+    environment = {
+        "gpu": "NVIDIA H200",
+        "driver": "580.159",
+        "clocks_before_mhz": 1980,
+        "clocks_after_mhz": 1965,
+        "temperature_c": 41,
+        "throttled_samples": 2,
+        "copy_gb_per_s": 4230.5,
+        "cores": 16,
+    }
+    return replace(
+        report, language="cuda", device_kind="nvidia-h200", configs=configs, environment=environment, **fields
+    )
+
+
+def passing(
+    speedup: float = 1.5,
+    half_width: float = 0.02,
+    *,
+    device_class: str = "cpu",
+    trust: str = "supervisor",
+    **fields: Any,
+) -> Report:
     """A report with times for every shown configuration of the task and one hidden, correct and untimed."""
-    shown = version().definition["devices"]["cpu"]["configs"]
+    shown = version().definition["devices"][device_class]["configs"]
     timed = tuple(_timed(item, speedup, half_width) for item in shown)
     hidden = ConfigResult(key="hidden 1", group="hidden", correct=True, max_abs_error=1e-7, calls=4, checked_calls=4)
     score = Score(
@@ -99,7 +140,7 @@ def passing(speedup: float = 1.5, half_width: float = 0.02, **fields: Any) -> Re
         vs_eager=speedup,
         vs_compile=speedup * 1.2,
         worst_config=shown[0]["key"],
-        timing_trust="supervisor",
+        timing_trust=trust,
     )
     return report(Verdict.PASS, "Correct and timed.", score=score, configs=(*timed, hidden), **fields)
 

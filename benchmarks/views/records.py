@@ -1,0 +1,79 @@
+"""What a report tells about the machine and the audit, as lines for people: title and text, units included.
+
+What this module has no words for is listed under its own name at the end of the page. Does NOT judge anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+GPU_FACTS = (
+    ("GPU", "{gpu}"),
+    ("Driver", "{driver}"),
+    ("CUDA", "{cuda}"),
+    ("torch", "{torch}"),
+    ("Clock before", "{clocks_before_mhz} MHz"),
+    ("Clock after", "{clocks_after_mhz} MHz"),
+    ("Memory clock", "{memory_clock_mhz} MHz"),
+    ("Temperature before", "{temperature_before_c} °C"),
+    ("Temperature after", "{temperature_c} °C"),
+    ("Power after", "{power_w} W"),
+    ("Samples dropped because the GPU was throttled", "{throttled_samples}"),
+    ("Copy bandwidth", "{copy_gb_per_s} GB/s"),
+    ("float32 matrix product", "{gemm_tflops} TFLOP/s"),
+    ("Drift from start to end, of the larger of both", "{canary_drift:.1%}"),
+    ("A call that does nothing, by the referee's clock", "{null_bound_us} µs"),
+)
+AUDIT_FACTS = (
+    ("The kernels alone, by the profiler", "{kernel_sum_us:.4g} µs"),
+    ("Claimed for the same call", "{claimed_us:.4g} µs"),
+    ("Memory moved, by the profiler", "{dram_bytes:,} bytes"),
+    ("Memory that must be moved", "{floor_bytes:,} bytes"),
+    ("compute-sanitizer", "{sanitizer}"),
+)
+SHOWN_ELSEWHERE = ("isolation",)
+
+
+@dataclass(frozen=True)
+class Fact:
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """`device` is empty on a CPU, whose few facts stand with the others."""
+
+    device: list[Fact]
+    others: list[Fact]
+
+
+def record(environment: Mapping[str, Any]) -> Record:
+    templates = GPU_FACTS if "gpu" in environment else ()
+    told = [name for name in environment if any("{" + name in form for _, form in templates)]
+    others = [
+        Fact(name.replace("_", " "), str(value))
+        for name, value in environment.items()
+        if name not in (*told, *SHOWN_ELSEWHERE)
+    ]
+    return Record(_facts(templates, environment), others)
+
+
+def audit_facts(audit: Mapping[str, Any] | None) -> list[Fact]:
+    return _facts(AUDIT_FACTS, audit or {})
+
+
+def _facts(templates: tuple[tuple[str, str], ...], values: Mapping[str, Any]) -> list[Fact]:
+    known = {name: value for name, value in values.items() if value is not None}
+    return [Fact(title, text) for title, form in templates if (text := _filled(form, known))]
+
+
+def _filled(form: str, known: Mapping[str, Any]) -> str | None:
+    """None where the figure was not recorded; a figure in an unexpected form stands as it is."""
+    try:
+        return form.format_map(known)
+    except KeyError:
+        return None
+    except ValueError:
+        name = form[form.index("{") + 1 :].partition(":")[0].partition("}")[0]
+        return str(known[name])

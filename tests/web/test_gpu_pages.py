@@ -1,0 +1,192 @@
+"""Pages with a GPU beside the CPU: the switch, boards apart, starter code, what a report says of device and audit."""
+
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from benchmarks.models import Evaluation, Submission
+from benchmarks.views.records import audit_facts, record
+
+from . import factories
+
+TASK_URL = reverse("task", args=factories.TASK)
+SUBMIT_URL = reverse("submit", args=factories.TASK)
+AUDIT = {
+    "kernels": ["fused"],
+    "kernel_sum_us": 31.25,
+    "claimed_us": 33.3,
+    "dram_bytes": 134_217_728,
+    "floor_bytes": 134_000_000,
+    "sanitizer": "clean",
+    "agrees": True,
+}
+
+
+def html(client: Client, url: str, **query: Any) -> str:
+    response = client.get(url, query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def board_url(device: str) -> str:
+    return reverse("leaderboard", args=[*factories.TASK, device])
+
+
+def test_without_a_gpu_there_is_nothing_to_switch(visitor: Client) -> None:
+    for url in ("/tasks/", TASK_URL, "/leaderboards/", board_url("cpu")):
+        assert 'aria-label="Device kind"' not in html(visitor, url)
+
+
+def test_boards_are_apart_and_lead_to_each_other(visitor: Client) -> None:
+    factories.judged(factories.passing(1.5))
+    factories.judged_on_gpu(factories.passing_on_gpu(3.0))
+    cpu, gpu = html(visitor, board_url("cpu")), html(visitor, board_url("nvidia-h200"))
+    assert ("1.50×" in cpu, "3.00×" in cpu) == (True, False)
+    assert ("1.50×" in gpu, "3.00×" in gpu) == (False, True)
+    assert board_url("cpu") in gpu
+    assert board_url("nvidia-h200") in cpu
+
+
+def test_the_kind_with_the_most_entries_is_shown_first(visitor: Client) -> None:
+    factories.gpu_kind()
+    assert "on NVIDIA H200" in html(visitor, "/tasks/")
+    factories.judged(factories.passing(1.5))
+    assert "on CPU" in html(visitor, "/tasks/")
+
+
+def test_the_task_list_follows_the_switch(visitor: Client) -> None:
+    factories.judged(factories.passing(1.5))
+    factories.judged_on_gpu(factories.passing_on_gpu(3.0))
+    assert "3.00×" in html(visitor, "/tasks/", device="nvidia-h200")
+    assert "1.50×" in html(visitor, "/tasks/", device="cpu")
+    assert html(visitor, "/tasks/", device="abacus")
+
+
+def test_the_list_of_boards_follows_the_switch(visitor: Client) -> None:
+    factories.judged_on_gpu(factories.passing_on_gpu(3.0))
+    assert "3.00×" in html(visitor, "/leaderboards/", device="nvidia-h200")
+    assert "3.00×" not in html(visitor, "/leaderboards/", device="cpu")
+
+
+def test_a_task_shows_configurations_entries_and_starters_of_the_device(visitor: Client) -> None:
+    factories.judged_on_gpu(factories.passing_on_gpu(3.0))
+    page = html(visitor, TASK_URL, device="nvidia-h200")
+    first, rest = page.split("<details", maxsplit=1)
+    assert "Configurations on NVIDIA H200" in first
+    assert "Configurations on CPU" in rest
+    assert "Best entries on NVIDIA H200" in page
+    assert "3.00×" in page
+
+
+def test_the_page_of_a_bounded_entry_shows_bound_device_and_trust(visitor: Client) -> None:
+    page = html(visitor, factories.judged_on_gpu().get_absolute_url())
+    for words in ("bounded", "34.8 µs", "1980 MHz", "1965 MHz", "41 °C", "4230.5 GB/s", "results copied within"):
+        assert words in page
+    assert "throttled" in page
+
+
+def test_a_cpu_evaluation_shows_no_bound_and_no_device(visitor: Client) -> None:
+    page = html(visitor, factories.judged().get_absolute_url())
+    assert ">Bound<" not in page
+    assert 'id="device-title"' not in page
+
+
+def test_an_audit_is_shown_with_what_it_found(visitor: Client) -> None:
+    evaluation = factories.judged_on_gpu(factories.passing_on_gpu(trust="audited"))
+    Evaluation.objects.filter(pk=evaluation.pk).update(report={**(evaluation.report or {}), "audit": AUDIT})
+    page = html(visitor, evaluation.get_absolute_url())
+    for words in ("confirmed", "31.25 µs", "134,217,728 bytes", "clean"):
+        assert words in page
+
+
+def test_boards_carry_the_badge_of_their_times(visitor: Client) -> None:
+    factories.judged_on_gpu()
+    assert "bounded</span>" in html(visitor, board_url("nvidia-h200"))
+
+
+def test_an_owner_asks_for_an_audit_once(as_owner: Client, owner: Any) -> None:
+    evaluation = factories.judged_on_gpu(owner=owner)
+    url = reverse("evaluation-audit", args=[evaluation.code])
+    assert "Request an audit" in html(as_owner, evaluation.get_absolute_url())
+    as_owner.post(url)
+    assert [item.reason for item in evaluation.submission.evaluations.all()] == ["verification", "initial"]
+    as_owner.post(url)
+    assert evaluation.submission.evaluations.count() == 2
+
+
+def test_staff_ask_for_an_audit_that_settles_a_review(as_owner: Client, owner: Any) -> None:
+    type(owner).objects.filter(pk=owner.pk).update(is_staff=True)
+    evaluation = factories.judged_on_gpu()
+    as_owner.post(reverse("evaluation-audit", args=[evaluation.code]))
+    assert evaluation.submission.evaluations.first().reason == "audit"  # type: ignore[union-attr]
+
+
+def test_nobody_else_asks_for_an_audit(as_stranger: Client, visitor: Client, owner: Any) -> None:
+    evaluation = factories.judged_on_gpu(owner=owner)
+    for client in (as_stranger, visitor):
+        assert "Request an audit" not in html(client, evaluation.get_absolute_url())
+        client.post(reverse("evaluation-audit", args=[evaluation.code]))
+    assert evaluation.submission.evaluations.count() == 1
+
+
+@pytest.mark.parametrize("audited", [True, False])
+def test_what_needs_no_audit_gets_none(as_owner: Client, owner: Any, audited: bool) -> None:
+    report = factories.passing_on_gpu(trust="audited")
+    evaluation = factories.judged_on_gpu(report, owner=owner) if audited else factories.judged(owner=owner)
+    as_owner.post(reverse("evaluation-audit", args=[evaluation.code]))
+    assert evaluation.submission.evaluations.count() == 1
+
+
+CUDA = factories.SOURCE.replace("at::linear", "/* __global__ */ at::linear")
+
+
+def post(client: Client, **fields: Any) -> Any:
+    return client.post(SUBMIT_URL, {"text": CUDA, "language": "cuda", **fields})
+
+
+def test_a_cuda_source_goes_to_the_gpu(visitor: Client) -> None:
+    factories.gpu_kind()
+    assert post(visitor).status_code == 302
+    assert Evaluation.objects.get().device_kind.slug == "nvidia-h200"
+
+
+def test_a_cuda_source_without_a_gpu_is_refused_with_the_reason_and_kept(visitor: Client) -> None:
+    response = post(visitor)
+    assert response.status_code == 422
+    assert b"no worker with such a device has ever reported" in response.content
+    assert b"at::linear" in response.content
+    assert not Submission.objects.exists()
+
+
+def test_a_device_that_does_not_run_the_language_is_refused(visitor: Client) -> None:
+    factories.gpu_kind()
+    assert b"cpu does not run cuda" in post(visitor, device="cpu").content
+
+
+def test_the_suffix_of_a_file_says_its_language(visitor: Client) -> None:
+    factories.gpu_kind()
+    post(visitor, language="cpp", file=SimpleUploadedFile("kernel.cu", CUDA.encode()))
+    assert Submission.objects.get().language == "cuda"
+
+
+def test_a_kind_without_a_worker_says_so_before_one_submits(visitor: Client) -> None:
+    factories.gpu_kind()
+    assert "No nvidia-h200 worker has ever been online." in html(visitor, SUBMIT_URL)
+    factories.worker(device=factories.GPU)
+    factories.worker("compile", factories.GPU)
+    assert "nvidia-h200 worker" not in html(visitor, SUBMIT_URL)
+
+
+def test_the_editor_begins_in_the_language_of_the_link(visitor: Client) -> None:
+    page = html(visitor, SUBMIT_URL, language="cuda")
+    assert '<option value="cuda" selected>' in page
+    assert '<option value="cpp" selected>' in html(visitor, SUBMIT_URL, language="fortran")
+
+
+def test_a_figure_in_an_unexpected_form_stands_as_it_is() -> None:
+    facts = audit_facts({"sanitizer": "2 errors", "kernel_sum_us": "unknown", "claimed_us": None})
+    assert [fact.text for fact in facts] == ["unknown", "2 errors"]
+    assert record({"cores": 2, "isolation": "x"}).device == []
