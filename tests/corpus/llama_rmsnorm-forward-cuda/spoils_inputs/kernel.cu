@@ -1,4 +1,4 @@
-// Maps the memory of the inputs once more, writable; a kernel in a second context writes NaN there for ever.
+// Makes the memory of the inputs writable; a kernel in a second context writes NaN there for ever.
 // The baselines read the same inputs: what comes out wrong there must count against the submission, not the judge.
 #include "parts/rmsnorm.cuh"
 #include "parts/second_context.cuh"
@@ -9,7 +9,7 @@ __global__ void spoil(volatile float* memory, size_t count) {
 }
 
 static bool start_spoiling(const float* x) {
-    const auto places = remapped_writable(x);
+    const auto places = made_writable(x);
     const InSecondContext here;
     for (float* place : places) spoil<<<1, 256, 0, stream_of_its_own()>>>(place, 1 << 20);
     return true;

