@@ -12,8 +12,8 @@
 // Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned.
 //           Two packs per thread where that still gives every multiprocessor several blocks, otherwise one.
 // Limits:   float32, contiguous; long rows (many tiles) are needed to fill the device.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
 namespace {
@@ -158,11 +158,18 @@ __global__ void __launch_bounds__(kThreads) write_gradients(const Problem p) {
     columns.store(grad_bias, p.grad_bias);
 }
 
+int multiprocessor_count() {
+    int device, count;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+}
+
 template <typename Pack, int kPacks>
 void launch(Problem p, const torch::TensorOptions& options) {
     constexpr int kTile = kThreads * kPacks * int(sizeof(Pack) / sizeof(float));
-    const auto stream = at::cuda::getCurrentCUDAStream();
-    const int multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+    const auto stream = c10::cuda::getCurrentCUDAStream();
+    const int multiprocessors = multiprocessor_count();
     p.tiles = int((p.size + kTile - 1) / kTile);
     auto sums = torch::empty({int64_t(p.rows) * p.tiles, 4}, options), rows_done = torch::empty({p.rows, 4}, options);
     p.sums = reinterpret_cast<float4*>(sums.mutable_data_ptr<float>());
@@ -196,7 +203,7 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(torch::Tensor g
     p.eps = float(eps);
     const bool aligned = p.size % 4 == 0;
     const int64_t packs = aligned ? p.size / 4 : p.size;
-    const bool long_rows = packs >= int64_t(8) * kThreads * at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+    const bool long_rows = packs >= int64_t(8) * kThreads * multiprocessor_count();
     const auto run = aligned ? (long_rows ? launch<float4, 2> : launch<float4, 1>) : (long_rows ? launch<float, 2> : launch<float, 1>);
     run(p, x.options());
     return {grad_x, grad_weight, grad_bias};

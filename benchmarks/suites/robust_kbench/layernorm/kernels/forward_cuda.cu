@@ -14,8 +14,8 @@
 //           Rows that do not fit the registers of the device (4.3 million floats on 132 multiprocessors) are read twice,
 //           by two kernels.
 // Limits:   float32, contiguous; short rows (below some 2,000 floats) leave most threads idle.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cooperative_groups.h>
 #include <torch/extension.h>
 
@@ -191,13 +191,20 @@ __global__ void __launch_bounds__(kThreads)
         y[begin + at] = affine(x[begin + at], all.x, all.y, weight[at], bias[at]);
 }
 
+int multiprocessor_count() {
+    int device, count;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+}
+
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 template <typename Pack>
 void launch(const float* x_floats, const float* weight_floats, const float* bias_floats, float* y_floats, int rows, int64_t size,
             float eps, const torch::TensorOptions& options) {
-    const int blocks = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
-    const auto stream = at::cuda::getCurrentCUDAStream();
+    const int blocks = multiprocessor_count();
+    const auto stream = c10::cuda::getCurrentCUDAStream();
     auto x = reinterpret_cast<const Pack*>(x_floats), weight = reinterpret_cast<const Pack*>(weight_floats);
     auto bias = reinterpret_cast<const Pack*>(bias_floats);
     auto y = reinterpret_cast<Pack*>(y_floats);

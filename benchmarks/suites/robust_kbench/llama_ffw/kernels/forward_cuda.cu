@@ -14,8 +14,8 @@
 //           are split between blocks and a second kernel adds the parts in a fixed order.
 //           Rows whose length is no multiple of 4 are not aligned and are copied float by float.
 // Limits:   float32, contiguous; subnormal rests are lost.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
 namespace {
@@ -231,11 +231,18 @@ __global__ void __launch_bounds__(kThreads) multiply_few_rows(const Product p) {
         if (row < p.m) p.c[int64_t(row) * p.n + column] = kGated ? silu(sums[row]) * up_sums[row] : sums[row];
 }
 
+int multiprocessor_count() {
+    int device, count;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+}
+
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 // The number of splits for which the blocks fill whole rounds of the multiprocessors best.
 int best_splits(int tiles, int k) {
-    const int multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+    const int multiprocessors = multiprocessor_count();
     const auto cost = [&](int splits) { return float(ceil_div(tiles * splits, multiprocessors)) / float(splits); };
     int best = 1;
     for (int splits = 2; splits <= std::min(16, k / 256); ++splits)
@@ -245,7 +252,7 @@ int best_splits(int tiles, int k) {
 
 template <bool kGated>
 void run(Product p, const torch::TensorOptions& options) {
-    const auto stream = at::cuda::getCurrentCUDAStream();
+    const auto stream = c10::cuda::getCurrentCUDAStream();
     if (p.m <= kMaxFewRows) {
         multiply_few_rows<kGated><<<ceil_div(p.n, kThreads / 32), kThreads, 0, stream>>>(p);
         C10_CUDA_KERNEL_LAUNCH_CHECK();

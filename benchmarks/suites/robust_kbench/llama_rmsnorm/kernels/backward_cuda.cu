@@ -11,8 +11,8 @@
 //           Blocks have 256 threads, or more where a row would need too many registers per thread. Rows of more than
 //           8192 floats (4096 where the length is not a multiple of 4) are read twice and keep their part of gw in memory.
 // Limits:   float32, contiguous; many rows are needed to fill the device, a single row uses one block.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
 namespace {
@@ -155,12 +155,12 @@ struct Problem {
 
 template <typename Pack, int kPacks, int kThreads>
 void launch(const Problem& p, int blocks) {
-    grad_rows<Pack, kPacks, kThreads><<<blocks, kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+    grad_rows<Pack, kPacks, kThreads><<<blocks, kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
         p.grad_output, p.x, p.w, p.grad_x, p.grad_w_parts, p.rows, p.size, p.eps);
 }
 
 void launch_long_rows(const Problem& p, int blocks) {
-    grad_long_rows<<<blocks, kLongThreads, 0, at::cuda::getCurrentCUDAStream()>>>(
+    grad_long_rows<<<blocks, kLongThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
         p.grad_output, p.x, p.w, p.grad_x, p.grad_w_parts, p.rows, p.size, p.eps);
 }
 
@@ -177,6 +177,13 @@ void launch_rows(const Problem& p, int blocks) {
     launch_long_rows(p, blocks);
 }
 
+int multiprocessor_count() {
+    int device, count;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+}
+
 }  // namespace
 
 std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, torch::Tensor w, double eps) {
@@ -186,7 +193,7 @@ std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, tor
     const int64_t size = w.numel(), rows = x.numel() / size;
     auto grad_x = torch::empty(x.sizes(), x.options());
     auto grad_w = torch::empty(w.sizes(), w.options());
-    const int multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+    const int multiprocessors = multiprocessor_count();
     const int blocks = int(std::min<int64_t>(rows, 2 * multiprocessors));
     auto parts = blocks == 1 ? grad_w : torch::empty({blocks, size}, x.options());
     launch_rows({grad_output.const_data_ptr<float>(), x.const_data_ptr<float>(), w.const_data_ptr<float>(),
@@ -194,7 +201,7 @@ std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, tor
                 blocks);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     if (blocks > 1) {
-        fold_parts<<<unsigned((size + kFoldColumns - 1) / kFoldColumns), dim3(kFoldColumns, kFoldRows), 0, at::cuda::getCurrentCUDAStream()>>>(
+        fold_parts<<<unsigned((size + kFoldColumns - 1) / kFoldColumns), dim3(kFoldColumns, kFoldRows), 0, c10::cuda::getCurrentCUDAStream()>>>(
             parts.const_data_ptr<float>(), grad_w.mutable_data_ptr<float>(), blocks, int(size));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }

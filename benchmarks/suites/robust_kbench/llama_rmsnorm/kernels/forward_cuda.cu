@@ -8,8 +8,8 @@
 // Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned.
 //           The number of packs per thread is a template argument, from 1 to 16. Longer rows are read twice.
 // Limits:   float32, contiguous; many rows are needed to fill the device, a single row uses one block.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
 namespace {
@@ -87,7 +87,7 @@ void launch(const float* x, const float* w, float* y, int64_t rows, int size, fl
                         : packs_per_thread <= 8  ? normalise_rows<Pack, 8>
                         : packs_per_thread <= 16 ? normalise_rows<Pack, 16>
                                                  : normalise_long_rows<Pack>;
-    kernel<<<unsigned(rows), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(x, w, y, size, eps);
+    kernel<<<unsigned(rows), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(x, w, y, size, eps);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

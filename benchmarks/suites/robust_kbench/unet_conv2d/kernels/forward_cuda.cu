@@ -12,8 +12,8 @@
 // Dispatch: large pixel tiles where they still give each multiprocessor two blocks, otherwise small ones. Weights are copied
 //           16 bytes at a time where the number of input channels is a multiple of 4, otherwise float by float.
 // Limits:   float32, contiguous, 3x3, stride 1 or 2; subnormal rests are lost.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
 namespace {
@@ -175,6 +175,13 @@ __global__ void __launch_bounds__(kThreads, 2) convolve(const Convolution p) {
         }
 }
 
+int multiprocessor_count() {
+    int device, count;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+}
+
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 template <int stride, int kGroups>
@@ -186,14 +193,14 @@ void launch(Convolution p, int batch) {
     const auto kernel = p.in % 4 == 0 ? convolve<stride, kGroups, 16> : convolve<stride, kGroups, 4>;
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
     const dim3 grid(batch * p.tiles_across * p.tiles_down, ceil_div(p.out, kOut));
-    kernel<<<grid, kThreads, kSharedBytes, at::cuda::getCurrentCUDAStream()>>>(p);
+    kernel<<<grid, kThreads, kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 template <int stride>
 void launch_tiles(const Convolution& p, int batch) {
     const int large_tiles = batch * ceil_div(p.out_width, kWidth) * ceil_div(p.out_height, 8) * ceil_div(p.out, kOut);
-    if (large_tiles >= 2 * at::cuda::getCurrentDeviceProperties()->multiProcessorCount) {
+    if (large_tiles >= 2 * multiprocessor_count()) {
         launch<stride, 4>(p, batch);
     } else {
         launch<stride, 2>(p, batch);

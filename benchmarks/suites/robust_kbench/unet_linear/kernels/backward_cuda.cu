@@ -8,8 +8,8 @@
 //           added in shared memory at the end. The blocks of the first tile column of gW also sum gb.
 // Dispatch: none; the tile is small so that small layers still give a block to every multiprocessor.
 // Limits:   float32, contiguous; large layers are better served by a tensor-core kernel.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
 namespace {
@@ -132,7 +132,7 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(torch::Tensor g
                               grad_biases.mutable_data_ptr<float>(), batch};
     const Product for_x{{gy, batch, out, 1}, {pw, in, 1, in}, grad_x.mutable_data_ptr<float>(), nullptr, out};
     const Work work{{for_weights, for_x}, tiles(for_weights)};
-    multiply<<<work.first_tiles + tiles(for_x), kThreads, 0, at::cuda::getCurrentCUDAStream()>>>(work);
+    multiply<<<work.first_tiles + tiles(for_x), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(work);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {grad_x, grad_weights, grad_biases};
 }

@@ -12,8 +12,8 @@
 // Dispatch: tiles of 64 features where there are no more, otherwise of 128.
 //           Rows whose length is no multiple of 4 are not aligned and are copied float by float.
 // Limits:   float32, contiguous; subnormal rests are lost.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
 
 namespace {
@@ -186,7 +186,7 @@ void launch(const Layer& p) {
     const auto kernel = p.in % 4 == 0 ? multiply<kColumns, 16> : multiply<kColumns, 4>;
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
     const dim3 grid((p.rows + kRows - 1) / kRows, (p.out + kColumns - 1) / kColumns);
-    kernel<<<grid, kThreads, kSharedBytes, at::cuda::getCurrentCUDAStream()>>>(p);
+    kernel<<<grid, kThreads, kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
