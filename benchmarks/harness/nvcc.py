@@ -18,6 +18,7 @@ from pathlib import Path
 
 from .errors import SupervisorError
 from .isolation import inside
+from .nvcc_plan import MODULE_ID, parallel_script
 from .rules import RuleSet
 from .source import Source
 from .toolchain import (
@@ -78,11 +79,14 @@ class Nvcc:
     def _attempt(self, shop: Workshop, tier: str) -> Outcome:
         room = shop.room({**packages(), **_cuda_packages()})
         nvcc = f"{inside(cuda_folder(), 'cuda')}/bin/nvcc"
-        steps = [
-            [nvcc, *self._flags(shop.rules), *_includes(tier), "-c", f"{MODULE}.cu", "-o", "a.o"],
-            [host_compiler(), "-shared", "a.o", "-o", self.binary, "-Wl,--as-needed", *_linking()],
-        ]
-        return shop.run_all(steps, room)
+        compiling = [nvcc, *self._flags(shop.rules), *_includes(tier), "-c", f"{MODULE}.cu", "-o", "a.o"]
+        script = parallel_script(shop.run([nvcc, "--dryrun", *compiling[1:]], room).log)
+        if script is not None:
+            (shop.folder / "steps.sh").write_text(script)
+            (shop.folder / MODULE_ID).write_text(f"_{MODULE}")
+            compiling = ["sh", "steps.sh"]
+        linking = [host_compiler(), "-shared", "a.o", "-o", self.binary, "-Wl,--as-needed", "-fopenmp", *_linking()]
+        return shop.run_all([compiling, linking], room)
 
     def _flags(self, rules: RuleSet) -> list[str]:
         # code for one architecture with its own instructions (wgmma, bulk copies), which the `a` stands for

@@ -10,6 +10,4 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-namespace torch {
-using namespace at;  // NOLINT: the stock header does the same
-}
+#include "../../names.h"

@@ -2,16 +2,8 @@
 // binding, and of the operators only those that the source names (kbench_operators.h is written for each source).
 // A source that needs more is compiled again with the thin header and then with the stock one.
 #pragma once
-#include <Python.h>
-
-#include <ATen/Dispatch.h>
-#include <ATen/core/Tensor.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "kbench_operators.h"
+#include <ATen/ATen.h>
 
-namespace torch {
-using namespace at;  // NOLINT: the stock header does the same
-}
+#include "../../names.h"

@@ -1,0 +1,60 @@
+"""nvcc's own steps, its two front ends side by side.
+
+nvcc reads a source once for the host and once for the device, one after the other, though neither needs the other.
+`nvcc --dryrun` prints the steps; here they become a shell script that runs both readings at once. Not covered: what
+the steps are called with, which stays as nvcc says; a list of another form gives None, and nvcc then runs as usual.
+"""
+
+import re
+import shlex
+
+MODULE_ID = "module_id"
+_SETTING = re.compile(r"([A-Z_]+)=(.*)")
+_WANTED = ("PATH", "LD_LIBRARY_PATH", "CICC_PATH")
+_WRITES_ID = "--gen_module_id_file"
+_ID_FILE = re.compile(r'--module_id_file_name "[^"]*"')
+
+
+def parallel_script(dryrun: str) -> str | None:
+    """A script for `sh` that does what the printed steps do; None if they are not the expected ones.
+
+    Names of internal symbols come from the file `module_id`, which has to exist; nvcc would make it in passing.
+    """
+    lines = [line.removeprefix("#$ ") for line in dryrun.splitlines() if line.startswith("#$ ")]
+    steps = [line for line in lines if not _SETTING.match(line) and not line.startswith("rm ")]
+    parts = _parts([_ID_FILE.sub(f'--module_id_file_name "{MODULE_ID}"', step) for step in steps])
+    if parts is None:
+        return None
+    settings = [found for line in lines if (found := _SETTING.match(line)) and found[1] in _WANTED]
+    exports = "\n".join(f"export {found[1]}={shlex.quote(found[2])}" for found in settings)
+    host, device, last = (" &&\n".join(part) for part in parts)
+    return _SCRIPT.format(exports=exports, host=host, device=device, last=last)
+
+
+_SCRIPT = """\
+{exports}
+{{
+{host}
+}} > host.log 2>&1 &
+host=$!
+{{
+{device}
+}} > device.log 2>&1
+device=$?
+wait $host || {{ code=$?; cat host.log; exit $code; }}
+cat host.log device.log
+[ $device = 0 ] || exit $device
+{last}
+"""
+
+
+def _parts(steps: list[str]) -> tuple[list[str], list[str], list[str]] | None:
+    """Steps of the host's front end, of the device's compiler, and the one that needs both."""
+    fronts = [number for number, step in enumerate(steps) if "cudafe++ " in step]
+    if len(fronts) != 1 or _WRITES_ID not in steps[fronts[0]]:
+        return None
+    after = fronts[0] + 1
+    host, device, last = steps[:after], steps[after:-1], steps[-1:]
+    if not any("/cicc" in step for step in device) or not last or " -c " not in last[0]:
+        return None
+    return [step.replace(_WRITES_ID, "") for step in host], device, last
