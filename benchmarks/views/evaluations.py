@@ -18,7 +18,7 @@ from benchmarks.models import ConfigResult, Evaluation
 from benchmarks.templatetags.whiskers import Axis
 from benchmarks.waiting import waiting_text
 
-from .records import audit_facts, record
+from .records import record
 from .sessions import may_cancel
 from .timeline import timeline
 
@@ -93,7 +93,6 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "report": report,
         "record": record(report.get("environment", {})),
         "audit": report.get("audit"),
-        "audit_facts": audit_facts(report.get("audit")),
         "auditable": services.is_auditable(evaluation) and _may_ask_for_audit(request, evaluation),
         "history": selectors.evaluation_history(evaluation),
         "standing": selectors.standing_of(evaluation),

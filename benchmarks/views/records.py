@@ -1,4 +1,4 @@
-"""What a report tells about the machine and the audit, as lines for people: title and text, units included.
+"""What a report tells about the machine, as lines for people: title and text, units included.
 
 What this module has no words for is listed under its own name at the end of the page. Does NOT judge anything.
 """
@@ -23,13 +23,6 @@ GPU_FACTS = (
     ("float32 matrix product", "{gemm_tflops} TFLOP/s"),
     ("Drift from start to end, of the larger of both", "{canary_drift:.1%}"),
     ("A call that does nothing, by the referee's clock", "{null_bound_us} µs"),
-)
-AUDIT_FACTS = (
-    ("The kernels alone, by the profiler", "{kernel_sum_us:.4g} µs"),
-    ("Claimed for the same call", "{claimed_us:.4g} µs"),
-    ("Memory moved, by the profiler", "{dram_bytes:,} bytes"),
-    ("Memory that must be moved", "{floor_bytes:,} bytes"),
-    ("compute-sanitizer", "{sanitizer}"),
 )
 SHOWN_ELSEWHERE = ("isolation",)
 
@@ -57,10 +50,6 @@ def record(environment: Mapping[str, Any]) -> Record:
         if name not in (*told, *SHOWN_ELSEWHERE)
     ]
     return Record(_facts(templates, environment), others)
-
-
-def audit_facts(audit: Mapping[str, Any] | None) -> list[Fact]:
-    return _facts(AUDIT_FACTS, audit or {})
 
 
 def _facts(templates: tuple[tuple[str, str], ...], values: Mapping[str, Any]) -> list[Fact]:

@@ -8,20 +8,27 @@ from django.test import Client
 from django.urls import reverse
 
 from benchmarks.models import Evaluation, Submission
-from benchmarks.views.records import audit_facts, record
+from benchmarks.views.records import record
 
 from . import factories
 
 TASK_URL = reverse("task", args=factories.TASK)
 SUBMIT_URL = reverse("submit", args=factories.TASK)
 AUDIT = {
-    "kernels": ["fused"],
-    "kernel_sum_us": 31.25,
-    "claimed_us": 33.3,
-    "dram_bytes": 134_217_728,
-    "floor_bytes": 134_000_000,
-    "sanitizer": "clean",
+    "calls": [
+        {
+            "config": "batch_size=64",
+            "kernels": ["fused_linear_relu"],
+            "kernel_count": 1,
+            "kernel_sum_us": 31.2,
+            "claimed_us": 33.4,
+            "dram_bytes": 1 << 20,
+            "floor_bytes": 1 << 19,
+        }
+    ],
+    "sanitizer": {"config": "batch_size=64", "errors": 0, "first": ""},
     "agrees": True,
+    "problems": [],
 }
 
 
@@ -98,7 +105,7 @@ def test_an_audit_is_shown_with_what_it_found(visitor: Client) -> None:
     evaluation = factories.judged_on_gpu(factories.passing_on_gpu(trust="audited"))
     Evaluation.objects.filter(pk=evaluation.pk).update(report={**(evaluation.report or {}), "audit": AUDIT})
     page = html(visitor, evaluation.get_absolute_url())
-    for words in ("confirmed", "31.25 µs", "134,217,728 bytes", "clean"):
+    for words in ("confirmed", "fused_linear_relu", "31.2 µs", "33.4 µs", "1 MiB", "512 KiB", "no invalid access"):
         assert words in page
 
 
@@ -187,6 +194,10 @@ def test_the_editor_begins_in_the_language_of_the_link(visitor: Client) -> None:
 
 
 def test_a_figure_in_an_unexpected_form_stands_as_it_is() -> None:
-    facts = audit_facts({"sanitizer": "2 errors", "kernel_sum_us": "unknown", "claimed_us": None})
-    assert [fact.text for fact in facts] == ["unknown", "2 errors"]
-    assert record({"cores": 2, "isolation": "x"}).device == []
+    facts = record({"gpu": "H200", "canary_drift": "unknown", "temperature_c": None, "isolation": "x", "cores": 2})
+    assert [fact.text for fact in facts.device] == ["H200", "unknown"]
+    assert [(fact.title, fact.text) for fact in facts.others] == [("cores", "2")]
+
+
+def test_a_cpu_has_no_device_of_its_own() -> None:
+    assert record({"cores": 2}).device == []
