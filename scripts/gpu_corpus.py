@@ -3,8 +3,8 @@
 Words select cases by part of their name. Everything is compiled first, on several cores; then honest controls are
 judged, then attacks, then failures, and after every failure an honest kernel again, which must pass. Each case is
 printed as it ends, its raw report goes to `--reports` as one JSON line; the last line of stdout is a JSON summary.
-Exit code 0: every verdict that came is as demanded, 1: one is not, 2: hostile kernels are not run without a strong
-sandbox unless `--weak-sandbox` says that this machine may be lost.
+Exit code 0: every verdict that came is as demanded, 1: one is not, 2: nothing can be judged here. Hostile kernels are
+not run without a strong sandbox unless `--weak-sandbox` says that this machine may be lost.
 Not covered: what the verdicts of a case should be (`case.toml`), and any number that is worth keeping.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import (
+    HarnessError,
     Paths,
     Report,
     RuleSet,
@@ -78,7 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     started = time.monotonic()
     paths, rules = Paths(options.data), default_rules()
-    compile_all(cases, rules, paths, device=options.device, jobs=options.jobs)
+    try:
+        compile_all(cases, rules, paths, device=options.device, jobs=options.jobs)
+    except HarnessError as error:
+        print(f"nothing can be judged here: {error}", file=sys.stderr)
+        return 2
     compiled_s = time.monotonic() - started
     judging = partial(judge_case, rules=rules, paths=paths, device=options.device, quick=options.quick)
     control = next(case for case in read_cases("cuda") if case.name == CONTROL)

@@ -91,6 +91,14 @@ def test_hostile_kernels_need_a_strong_sandbox(monkeypatch: pytest.MonkeyPatch, 
     assert gpu_corpus.main(["zeros", "--data", str(tmp_path)]) == 2
 
 
+def test_a_device_that_is_not_here_is_said_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_corpus, "isolation_in_force", lambda: Isolation("bubblewrap", True, "strong"))
+    assert gpu_corpus.main(["zeros", "--device", "cuda:77", "--data", str(tmp_path)]) == 2
+    assert "there is no device 'cuda:77'" in capsys.readouterr().err
+
+
 def test_a_judging_that_breaks_hides_no_other(tmp_path: Path) -> None:
     (case,) = select(read_cases("cuda"), ["honest_loop"], None)
     outcome = gpu_corpus.judge_case(case, rules=default_rules(), paths=Paths(tmp_path), device="cuda:77", quick=True)
