@@ -19,7 +19,7 @@ from .harness import LANGUAGES, Flag, RuleSet, Source, StaticCheck, TaskSpec, ch
 from .languages import TITLES, language_of_file
 from .models import DeviceKind
 from .selectors import TASK_ORDERS, TaskFilter
-from .states import Visibility
+from .states import TokenScope, Visibility
 from .templatetags.numbers import size
 
 BYTE_ORDER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -184,6 +184,20 @@ class TaskFilterForm(forms.Form):
             device=data.get("device", ""),
             sort=data.get("sort") or "name",
         )
+
+
+class TokenForm(forms.Form):
+    """What a new API token is for, what it may do and for how long."""
+
+    name = forms.CharField(label="What it is for", max_length=100)
+    scope = forms.ChoiceField(label="What it may do", choices=TokenScope.choices, initial=TokenScope.SUBMIT)
+    days = forms.IntegerField(
+        label="Days until it expires",
+        required=False,
+        min_value=1,
+        max_value=3650,
+        help_text="Empty: it does not expire.",
+    )
 
 
 class SignUpForm(UserCreationForm[Any]):

@@ -19,6 +19,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from .models import (
+    ApiToken,
     BaselineResult,
     ConfigResult,
     DeviceKind,
@@ -233,6 +234,10 @@ def own_evaluations(user: User, codes: Sequence[str], page: int | str = 1) -> Pa
     rows = Evaluation.objects.with_context().order_by("-queued", "-pk")
     mine = rows.filter(submission__owner=user) if user.is_authenticated else rows.filter(code__in=codes)
     return Paginator(mine, PAGE_ROWS).get_page(page)
+
+
+def tokens_of(user: User) -> QuerySet[ApiToken]:
+    return ApiToken.objects.filter(owner=user.pk)
 
 
 def recent_submissions(user: User, since: timedelta) -> int:

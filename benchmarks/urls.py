@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
-from .views import accounts, evaluations, home, leaderboards, rules, status, submit, tasks
+from .views import accounts, evaluations, home, leaderboards, rules, status, submit, tasks, tokens
 
 task_urls = [
     path("", tasks.task_list, name="tasks"),
@@ -31,6 +31,8 @@ account_urls = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("signup/", accounts.sign_up, name="signup"),
     path("submissions/", accounts.own_submissions, name="own-submissions"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<int:pk>/revoke/", tokens.token_end, name="token-end"),
 ]
 
 urlpatterns = [

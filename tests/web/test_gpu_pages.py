@@ -90,7 +90,7 @@ def test_a_task_shows_configurations_entries_and_starters_of_the_device(visitor:
 
 def test_the_page_of_a_bounded_entry_shows_bound_device_and_trust(visitor: Client) -> None:
     page = html(visitor, factories.judged_on_gpu().get_absolute_url())
-    for words in ("bounded", "34.8 µs", "1980 MHz", "1965 MHz", "41 °C", "4230.5 GB/s", "results copied within"):
+    for words in ("bounded", "34.8 µs", "1980 MHz", "1965 MHz", "41 °C", "4230.5 GB/s", "with a copy of the results"):
         assert words in page
     assert "throttled" in page
 

@@ -1,0 +1,49 @@
+"""API tokens on the site: shown once, listed without their text, revoked by their owner alone."""
+
+import re
+from typing import Any
+
+from django.test import Client
+from django.urls import reverse
+
+from benchmarks.models import ApiToken
+from benchmarks.tokens import token_create, token_find
+
+URL = reverse("tokens")
+
+
+def make(client: Client, **fields: Any) -> str:
+    return client.post(URL, {"name": "laptop", "scope": "submit", **fields}).content.decode()
+
+
+def test_a_token_is_shown_once_and_works(as_owner: Client, owner: Any) -> None:
+    text = re.search(r'<code id="token">(kb_[\w-]+)</code>', make(as_owner))
+    assert text is not None
+    found = token_find(text[1])
+    assert found is not None
+    assert found.owner == owner
+    assert text[1] not in as_owner.get(URL).content.decode()
+
+
+def test_a_token_may_expire(as_owner: Client) -> None:
+    make(as_owner, days=30)
+    assert ApiToken.objects.get().expires is not None
+    assert "Ensure this value is greater than or equal to 1" in make(as_owner, days=0)
+
+
+def test_its_owner_revokes_a_token(as_owner: Client, owner: Any) -> None:
+    token = token_create(owner, "old")
+    as_owner.post(reverse("token-end", args=[token.row.pk]))
+    assert token_find(token.text) is None
+    assert "revoked" in as_owner.get(URL).content.decode()
+
+
+def test_nobody_revokes_the_token_of_somebody_else(as_stranger: Client, owner: Any) -> None:
+    token = token_create(owner, "mine")
+    as_stranger.post(reverse("token-end", args=[token.row.pk]))
+    assert token_find(token.text) is not None
+    assert "mine" not in as_stranger.get(URL).content.decode()
+
+
+def test_without_an_account_there_are_no_tokens(visitor: Client) -> None:
+    assert visitor.get(URL)["Location"].startswith(reverse("login"))
