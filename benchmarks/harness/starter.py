@@ -3,10 +3,12 @@
 It is made from the task definition, so it cannot disagree with it. Not covered: a fast kernel; the examples are.
 """
 
-from .errors import UsageError
+from collections.abc import Callable
+
+from .source import device_class
 from .spec import Argument, Config, TaskSpec, TensorArgument, ValueArgument
 
-_TEMPLATE = """\
+_CPP = """\
 // {title}
 // {formula}
 #include <torch/extension.h>
@@ -24,23 +26,115 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{
     m.def("{direction}", &{direction}, "{name}");
 }}
 """
+_CUDA = """\
+// {title}
+// {formula}
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/extension.h>
+
+__global__ void {direction}_kernel({parameters}, int64_t n) {{
+    const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+    if (i >= n) return;
+    {first}[i] = 0;  // Your computation goes here.
+}}
+
+{signature} {{
+{checks}
+{results}
+
+    const int64_t n = {first}.numel();
+    constexpr int threads = 256;
+    {direction}_kernel<<<(n + threads - 1) / threads, threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        {passed}, n);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    {answer}
+}}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{
+    m.def("{direction}", &{direction}, "{name}");
+}}
+"""
+_TRITON = """\
+# {title}
+# {formula}
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def {direction}_kernel({parameters}, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.zeros((BLOCK,), tl.float32)  # Your computation goes here.
+    tl.store({first}_ptr + i, value, mask=i < n)
+
+
+def {direction}({arguments}):
+{results}
+    n = {first}.numel()
+    {direction}_kernel[(triton.cdiv(n, 1024),)]({passed}, n, BLOCK=1024)
+    {answer}
+"""
 
 
 def starter_code(task: TaskSpec, language: str = "cpp") -> str:
     """The starter file of `task`. Raises UsageError for a language that has none."""
-    if language != "cpp":
-        raise UsageError(f"there is no starter code in {language!r}")
-    config = next(iter(task.configs.values()))[0]
-    return _TEMPLATE.format(
-        title=task.title,
-        formula=task.formula,
-        name=task.name,
-        direction=task.direction,
-        signature=_signature(task, config),
-        checks="\n".join(_check(item) for item in config.tensors if not item.packed),
-        results="\n".join(_result(name, config, task) for name in task.result_names),
-        answer=_answer(task),
+    group = task.configs.get(device_class(language)) or next(iter(task.configs.values()))
+    writers: dict[str, Callable[[TaskSpec, Config], str]] = {"cpp": _cpp, "cuda": _cuda, "triton": _triton}
+    return writers[language](task, group[0])
+
+
+def _cpp(task: TaskSpec, config: Config) -> str:
+    return _CPP.format(**_words(task), **_c_words(task, config))
+
+
+def _cuda(task: TaskSpec, config: Config) -> str:
+    optional = _sometimes_none(task)
+    passed = [_passed_to_cuda(item, optional) for item in _kernel_arguments(config)]
+    results = [f"{name}.data_ptr<float>()" for name in task.result_names]
+    parameters = [_cuda_parameter(item) for item in _kernel_arguments(config)]
+    return _CUDA.format(
+        **_words(task),
+        **_c_words(task, config),
+        parameters=", ".join([*parameters, *(f"float* __restrict__ {name}" for name in task.result_names)]),
+        passed=", ".join([*passed, *results]),
     )
+
+
+def _triton(task: TaskSpec, config: Config) -> str:
+    optional = _sometimes_none(task)
+    tensors = [item for item in config.tensors if item.name not in optional]
+    pointers = [f"{name}_ptr" for name in (*(item.name for item in tensors), *task.result_names)]
+    return _TRITON.format(
+        **_words(task),
+        arguments=", ".join(task.argument_names),
+        results="\n".join(_python_result(name, config) for name in task.result_names),
+        parameters=", ".join(
+            [*(f"{item.name}_ptr" for item in tensors), *(f"{name}_ptr" for name in task.result_names)]
+        ),
+        passed=", ".join([*(_python_tensor(item) for item in tensors), *task.result_names]),
+        answer=f"return {', '.join(task.result_names)}",
+    )
+
+
+def _words(task: TaskSpec) -> dict[str, str]:
+    return {
+        "title": task.title,
+        "formula": task.formula,
+        "name": task.name,
+        "direction": task.direction,
+        "first": task.result_names[0],
+    }
+
+
+def _c_words(task: TaskSpec, config: Config) -> dict[str, str]:
+    return {
+        "signature": _signature(task, config),
+        "checks": "\n".join(_check(item) for item in config.tensors if not item.packed),
+        "results": "\n".join(_result(name, config) for name in task.result_names),
+        "answer": _answer(task),
+    }
 
 
 def _signature(task: TaskSpec, config: Config) -> str:
@@ -76,18 +170,63 @@ def _check(item: TensorArgument) -> str:
     return f'    TORCH_CHECK({item.name}.is_contiguous(), "{item.name} must be contiguous");'
 
 
-def _result(name: str, config: Config, task: TaskSpec) -> str:
-    """The result's shape in the first configuration tells which argument it looks like, if any."""
-    shape = next(item.shape for item in config.results if item.name == name)
-    like = next((item for item in config.tensors if item.shape == shape and item.dtype == "float32"), None)
-    first = next(item for item in config.tensors if item.dtype == "float32")
-    source = f"std::get<0>({first.name})" if first.packed else first.name
-    if like is not None:
-        other = f"std::get<0>({like.name})" if like.packed else like.name
-        return f"    auto {name} = torch::empty_like({other});"
-    sizes = ", ".join(str(size) for size in shape)
+def _result(name: str, config: Config) -> str:
+    model, like, sizes = _made_from(name, config)
+    source = f"std::get<0>({model.name})" if model.packed else model.name
+    if like:
+        return f"    auto {name} = torch::empty_like({source});"
     note = f"  // {sizes} in the first configuration: compute it from the arguments"
     return f"    auto {name} = torch::empty({{{sizes}}}, {source}.options());{note if sizes else ''}"
+
+
+def _python_result(name: str, config: Config) -> str:
+    model, like, sizes = _made_from(name, config)
+    if like:
+        return f"    {name} = torch.empty_like({_python_tensor(model)})"
+    note = f"  # {sizes} in the first configuration: compute it from the arguments"
+    return f"    {name} = torch.empty(({_tuple(sizes)}), device={_python_tensor(model)}.device){note if sizes else ''}"
+
+
+def _made_from(name: str, config: Config) -> tuple[TensorArgument, bool, str]:
+    """The argument that a result looks like in the first configuration, or the first one; whether it does; sizes."""
+    shape = next(item.shape for item in config.results if item.name == name)
+    floats = [item for item in config.tensors if item.dtype == "float32"]
+    like = next((item for item in floats if item.shape == shape), None)
+    return like or floats[0], like is not None, ", ".join(str(size) for size in shape)
+
+
+def _python_tensor(item: TensorArgument) -> str:
+    return f"{item.name}[0]" if item.packed else item.name
+
+
+def _tuple(sizes: str) -> str:
+    return sizes + "," if sizes and "," not in sizes else sizes
+
+
+def _kernel_arguments(config: Config) -> list[Argument]:
+    """What a kernel can take as it is: tensors and numbers."""
+    return [
+        item for item in config.arguments if isinstance(item, TensorArgument) or isinstance(item.value, int | float)
+    ]
+
+
+def _cuda_parameter(item: Argument) -> str:
+    if isinstance(item, ValueArgument):
+        return f"{_cpp_type(item, set())} {item.name}"
+    return f"const {_element_type(item)}* __restrict__ {item.name}"
+
+
+def _passed_to_cuda(item: Argument, optional: set[str]) -> str:
+    if isinstance(item, ValueArgument):
+        return item.name
+    pointer = f"data_ptr<{_element_type(item)}>()"
+    if item.name in optional:
+        return f"{item.name} ? {item.name}->{pointer} : nullptr"
+    return f"std::get<0>({item.name}).{pointer}" if item.packed else f"{item.name}.{pointer}"
+
+
+def _element_type(item: TensorArgument) -> str:
+    return {"float32": "float", "int64": "int64_t"}[item.dtype]
 
 
 def _answer(task: TaskSpec) -> str:

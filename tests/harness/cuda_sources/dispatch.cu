@@ -1,5 +1,6 @@
 // A template over the type and the block size, chosen with AT_DISPATCH; half types included.
 #include <ATen/ATen.h>
+#include <ATen/AccumulateType.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_fp16.h>
