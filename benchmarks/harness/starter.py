@@ -110,9 +110,7 @@ def _triton(task: TaskSpec, config: Config) -> str:
         **_words(task),
         arguments=", ".join(task.argument_names),
         results="\n".join(_python_result(name, config) for name in task.result_names),
-        parameters=", ".join(
-            [*(f"{item.name}_ptr" for item in tensors), *(f"{name}_ptr" for name in task.result_names)]
-        ),
+        parameters=", ".join(pointers),
         passed=", ".join([*(_python_tensor(item) for item in tensors), *task.result_names]),
         answer=f"return {', '.join(task.result_names)}",
     )
