@@ -10,8 +10,9 @@
 //           takes four neighbours as its terms of two instructions.
 //           In the first product the rows of G and U alternate in groups of 8, so that a thread holds gate and up of
 //           the same result and writes silu(gate) * up.
-// Dispatch: up to 8 tokens: one warp per result column reads the weights once. Where tiles are few for the device, the terms
-//           are split between blocks and a second kernel adds the parts in a fixed order.
+// Dispatch: up to 8 tokens: one warp per result column reads the weights once. Otherwise as many tiles as fill whole
+//           rounds of the multiprocessors are computed by one block each; the terms of the tiles that are left are
+//           split between blocks, so that they take less than a round, and a last kernel adds their parts in a fixed order.
 //           Rows whose length is no multiple of 4 are not aligned and are copied float by float.
 // Limits:   float32, contiguous; subnormal rests are lost.
 #include <c10/cuda/CUDAException.h>
@@ -30,8 +31,10 @@ constexpr int kMaxFewRows = 8;
 
 struct Product {  // c (m, n) = a (m, k) b (n, k)^T, or silu(a b^T) * (a up^T) where there is an up
     const float *a, *b, *up;
-    float* c;  // one result per split
+    float* c;
     int m, n, k, k_per_split;
+    int row_tiles, first_tile;  // tiles of c are numbered down its columns
+    float4* parts;              // the sums of every split, tile and thread, where there are several splits
 };
 
 __device__ float silu(float v) { return v / (1.0f + __expf(-v)); }
@@ -96,10 +99,10 @@ __device__ Source source(const float* base, int row, int rows, int k, int rows_p
 }
 
 template <bool kGated>
-__device__ Source source_b(const Product& p) {
+__device__ Source source_b(const Product& p, int tile_column) {
     const int row = threadIdx.x / kChunks;
-    if (!kGated) return source(p.b, blockIdx.y * kTile + row, p.n, p.k, kRowsPerPass);
-    const int column = blockIdx.y * (kTile / 2) + row / 16 * 8 + row % 8;
+    if (!kGated) return source(p.b, tile_column * kTile + row, p.n, p.k, kRowsPerPass);
+    const int column = tile_column * (kTile / 2) + row / 16 * 8 + row % 8;
     return source(row % 16 < 8 ? p.b : p.up, column, p.n, p.k, kRowsPerPass / 2);
 }
 
@@ -148,60 +151,82 @@ __device__ void accumulate(Sums& sums, const float4* a_tile, const float4* b_til
 }
 
 __device__ void store(const Product& p, int row, int column, float value) {
-    if (row < p.m && column < p.n) p.c[(int64_t(blockIdx.z) * p.m + row) * p.n + column] = value;
+    if (row < p.m && column < p.n) p.c[int64_t(row) * p.n + column] = value;
 }
 
+__device__ int first_row_of_warp() { return threadIdx.x / 128 * 64; }
+__device__ int first_column_of_warp() { return threadIdx.x / 32 % 4 * 32; }
+
 template <bool kGated>
-__device__ void store_sums(const Product& p, const Sums& sums, int first_row, int warp_column) {
+__device__ void store_sums(const Product& p, const Sums& sums, int tile) {
     const int group = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+    const int first_row = tile % p.row_tiles * kTile + first_row_of_warp();
+    const int first_column = (tile / p.row_tiles * kTile + first_column_of_warp()) / (kGated ? 2 : 1);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            const int row = first_row + i * 16 + group + e / 2 * 8;
+            const int row = first_row + i * 16 + group + e / 2 * 8, column = first_column + quad * 2 + e % 2;
 #pragma unroll
             for (int j = 0; j < 4; j += kGated ? 2 : 1) {
-                const int column = (kGated ? blockIdx.y * (kTile / 2) + warp_column / 2 + j * 4 : blockIdx.y * kTile + warp_column + j * 8);
                 const float value = kGated ? silu(sums[i][j][e]) * sums[i][kGated ? j + 1 : j][e] : sums[i][j][e];
-                store(p, row, column + quad * 2 + e % 2, value);
+                store(p, row, column + j * (kGated ? 4 : 8), value);
             }
         }
+}
+
+// The sums of a thread in a part: 16 packs, those of neighbouring threads beside each other.
+__device__ float4* own_part(const Product& p, int split, int tile, int tiles) {
+    return p.parts + (int64_t(split) * tiles + tile) * 16 * kThreads + threadIdx.x;
 }
 
 template <bool kGated, int kCopyBytes>
 __global__ void __launch_bounds__(kThreads, 1) multiply(const Product p) {
     extern __shared__ float4 stages[];
-    const int k_begin = blockIdx.z * p.k_per_split, k_end = min(p.k, k_begin + p.k_per_split);
-    const int tiles = (k_end - k_begin + kDepth - 1) / kDepth, warp = threadIdx.x / 32;
-    const Source a = source(p.a, blockIdx.x * kTile + threadIdx.x / kChunks, p.m, p.k, kRowsPerPass), b = source_b<kGated>(p);
-    const auto fetch = [&](int tile) {
-        float4* stage = stages + tile % kStages * 2 * kTileChunks;
-        if (tile < tiles) {
-            a.template fetch<kCopyBytes>(stage, k_begin + tile * kDepth, k_end);
-            b.template fetch<kCopyBytes>(stage + kTileChunks, k_begin + tile * kDepth, k_end);
+    const int k_begin = blockIdx.y * p.k_per_split, k_end = min(p.k, k_begin + p.k_per_split);
+    const int steps = (k_end - k_begin + kDepth - 1) / kDepth, tile = p.first_tile + blockIdx.x;
+    const int row = tile % p.row_tiles * kTile + threadIdx.x / kChunks;
+    const Source a = source(p.a, row, p.m, p.k, kRowsPerPass), b = source_b<kGated>(p, tile / p.row_tiles);
+    const auto fetch = [&](int step) {
+        float4* stage = stages + step % kStages * 2 * kTileChunks;
+        if (step < steps) {
+            a.template fetch<kCopyBytes>(stage, k_begin + step * kDepth, k_end);
+            b.template fetch<kCopyBytes>(stage + kTileChunks, k_begin + step * kDepth, k_end);
         }
         commit_copies();
     };
-    for (int tile = 0; tile < kStages - 1; ++tile) fetch(tile);
+    for (int step = 0; step < kStages - 1; ++step) fetch(step);
     Sums sums{};
-    const int warp_row = warp / 4 * 64, warp_column = warp % 4 * 32;
-    for (int tile = 0; tile < tiles; ++tile) {
+    for (int step = 0; step < steps; ++step) {
         wait_for_copies<kStages - 2>();
-        __syncthreads();  // the tile is there, and everybody is done with the one before, whose stage is filled now
-        fetch(tile + kStages - 1);
-        const float4* stage = stages + tile % kStages * 2 * kTileChunks;
-        accumulate(sums, stage + warp_row * kChunks, stage + kTileChunks + warp_column * kChunks);
+        __syncthreads();  // the stage is there, and everybody is done with the one before, which is filled now
+        fetch(step + kStages - 1);
+        const float4* stage = stages + step % kStages * 2 * kTileChunks;
+        accumulate(sums, stage + first_row_of_warp() * kChunks, stage + kTileChunks + first_column_of_warp() * kChunks);
     }
-    store_sums<kGated>(p, sums, blockIdx.x * kTile + warp_row, warp_column);
+    if (p.parts == nullptr) return store_sums<kGated>(p, sums, tile);
+    float4* part = own_part(p, blockIdx.y, blockIdx.x, gridDim.x);
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        const float(&v)[4] = sums[i / 4][i % 4];
+        part[i * kThreads] = {v[0], v[1], v[2], v[3]};
+    }
 }
 
-__global__ void add_splits(const float* parts, float* c, int64_t size, int splits) {
-    for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < size; i += int64_t(gridDim.x) * blockDim.x) {
-        float sum = 0;
-#pragma unroll 4
-        for (int s = 0; s < splits; ++s) sum += parts[s * size + i];
-        c[i] = sum;
+// One block per tile, its threads as in multiply.
+template <bool kGated>
+__global__ void __launch_bounds__(kThreads) add_parts(const Product p, int splits) {
+    Sums sums{};
+    for (int split = 0; split < splits; ++split) {
+        const float4* part = own_part(p, split, blockIdx.x, gridDim.x);
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const float4 v = __ldcs(part + i * kThreads);
+            float(&sum)[4] = sums[i / 4][i % 4];
+            sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
+        }
     }
+    store_sums<kGated>(p, sums, p.first_tile + blockIdx.x);
 }
 
 // One warp per column of the result.
@@ -251,27 +276,34 @@ int best_splits(int tiles, int k) {
 }
 
 template <bool kGated>
-void run(Product p, const torch::TensorOptions& options) {
+void launch_tiles(Product p, int first_tile, int tiles, int splits, float* parts) {
     const auto stream = c10::cuda::getCurrentCUDAStream();
+    const auto kernel = p.k % 4 == 0 ? multiply<kGated, 16> : multiply<kGated, 4>;
+    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+    p.first_tile = first_tile;
+    p.k_per_split = ceil_div(ceil_div(p.k, splits), kDepth) * kDepth;
+    p.parts = splits > 1 ? reinterpret_cast<float4*>(parts) : nullptr;
+    kernel<<<dim3(tiles, splits), kThreads, kSharedBytes, stream>>>(p);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    if (splits == 1) return;
+    add_parts<kGated><<<tiles, kThreads, 0, stream>>>(p, splits);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+template <bool kGated>
+void run(Product p, const torch::TensorOptions& options) {
     if (p.m <= kMaxFewRows) {
-        multiply_few_rows<kGated><<<ceil_div(p.n, kThreads / 32), kThreads, 0, stream>>>(p);
+        multiply_few_rows<kGated><<<ceil_div(p.n, kThreads / 32), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(p);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         return;
     }
-    const dim3 tiles(ceil_div(p.m, kTile), ceil_div(p.n, kGated ? kTile / 2 : kTile));
-    const int splits = kGated ? 1 : best_splits(int(tiles.x * tiles.y), p.k);
-    const auto kernel = p.k % 4 == 0 ? multiply<kGated, 16> : multiply<kGated, 4>;
-    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-    p.k_per_split = ceil_div(ceil_div(p.k, splits), kDepth) * kDepth;
-    float* result = p.c;
-    const int64_t size = int64_t(p.m) * p.n;
-    auto parts = torch::empty({splits == 1 ? 0 : splits * size}, options);
-    if (splits > 1) p.c = parts.mutable_data_ptr<float>();
-    kernel<<<dim3(tiles.x, tiles.y, splits), kThreads, kSharedBytes, stream>>>(p);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-    if (splits == 1) return;
-    add_splits<<<unsigned(std::min<int64_t>(2048, (size + 255) / 256)), 256, 0, stream>>>(p.c, result, size, splits);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    p.row_tiles = ceil_div(p.m, kTile);
+    const int tiles = p.row_tiles * ceil_div(p.n, kGated ? kTile / 2 : kTile);
+    const int left = tiles % multiprocessor_count(), splits = best_splits(left, p.k);
+    auto parts = torch::empty({splits == 1 ? 0 : int64_t(splits) * left * kTile * kTile}, options);
+    if (splits == 1) return launch_tiles<kGated>(p, 0, tiles, 1, nullptr);
+    if (tiles > left) launch_tiles<kGated>(p, 0, tiles - left, 1, nullptr);
+    launch_tiles<kGated>(p, tiles - left, left, splits, parts.mutable_data_ptr<float>());
 }
 
 }  // namespace
@@ -284,12 +316,11 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor gate_proj, torch::Tensor up
     const int features = int(gate_proj.size(1)), up_features = int(gate_proj.size(0)), tokens = int(x.numel() / features);
     auto hidden = torch::empty({tokens, up_features}, x.options());
     auto y = torch::empty(x.sizes(), x.options());
-    const float* hidden_data = hidden.mutable_data_ptr<float>();
-    run<true>({x.const_data_ptr<float>(), gate_proj.const_data_ptr<float>(), up_proj.const_data_ptr<float>(),
-               hidden.mutable_data_ptr<float>(), tokens, up_features, features, 0},
-              x.options());
-    run<false>({hidden_data, down_proj.const_data_ptr<float>(), nullptr, y.mutable_data_ptr<float>(), tokens, features, up_features, 0},
-               x.options());
+    Product product{x.const_data_ptr<float>(), gate_proj.const_data_ptr<float>(), up_proj.const_data_ptr<float>(),
+                    hidden.mutable_data_ptr<float>(), tokens, up_features, features};
+    run<true>(product, x.options());
+    product = {product.c, down_proj.const_data_ptr<float>(), nullptr, y.mutable_data_ptr<float>(), tokens, features, up_features};
+    run<false>(product, x.options());
     return y;
 }
 
