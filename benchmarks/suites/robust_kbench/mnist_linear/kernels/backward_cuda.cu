@@ -129,7 +129,7 @@ void launch_few_rows(const Layer& layer) {
     else launch_few_rows<Rows, 1, 32>(layer);
 }
 
-// ---- tiles --------------------------------------------------------------------------------------------------------
+// ---- tiles: many products -----------------------------------------------------------------------------------------
 
 constexpr int kTile = 64, kStep = 32, kStages = 3, kThreads = 128;
 constexpr int kAlongStride = kStep + 4, kAcrossStride = kTile + 8;  // no two lanes of a fragment meet in a bank
@@ -139,24 +139,48 @@ static_assert(kOperand == kStep * kAcrossStride);
 
 using Sums = float[2][4][4];  // of a warp's 32 x 32 results: 2 x 4 tiles of 16 x 8
 
-// out (m x n) = a b, summed over depth. The rows of b are contiguous; those of a are, or its columns.
+// m x n sums over depth. An operand lies `along` if its neighbours in memory do so in the sum: a[row][k], b[column][k];
+// else they do in the result: a[k][row], b[k][column].
+template <bool A, bool B, int Width>
 struct Product {
+    static constexpr bool a_along = A, b_along = B;
+    static constexpr int width = Width;  // floats that can be copied at once
     const float *a, *b;
-    float* out;
     int m, n, depth;
 };
 
-// Starts to copy Outer rows of Inner floats, from (row, column) of a table on, with zeros for what lies outside.
+// Starts to copy Width floats into shared memory, or zeros if they lie outside.
+template <int Width>
+__device__ void copy_async(float* to, const float* from, bool inside) {
+    const unsigned shared = __cvta_generic_to_shared(to);
+    const int bytes = inside ? 4 * Width : 0;
+    if constexpr (Width == 4)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+
+// Starts to copy Outer rows of Inner floats, from (row, column) of a table on. A thread stays in its column.
 template <int Outer, int Inner, int Width>
 __device__ void copy_tile(float* to, int stride, const float* from, int row, int rows, int column, int columns) {
-    constexpr int PerRow = Inner / Width;
+    constexpr int PerRow = Inner / Width, Together = kThreads / PerRow;
+    const int r = threadIdx.x / PerRow, c = threadIdx.x % PerRow * Width;
+    const float* source = from + int64_t(row + r) * columns + column + c;
+    const int left = column + c < columns ? rows - row - r : 0;  // rows that are not behind the end
 #pragma unroll
-    for (int i = threadIdx.x; i < Outer * PerRow; i += kThreads) {
-        const int r = i / PerRow, c = i % PerRow * Width;
-        const bool inside = row + r < rows && column + c < columns;
-        const float* source = inside ? from + int64_t(row + r) * columns + column + c : from;
-        __pipeline_memcpy_async(to + r * stride + c, source, 4 * Width, inside ? 0 : 4 * Width);
-    }
+    for (int i = 0; i < Outer; i += Together)
+        copy_async<Width>(to + (r + i) * stride + c, source + int64_t(i) * columns, i < left);
+}
+
+// The 64 rows (of a) or columns (of b) from `first` on, and 32 places of the sum from k on.
+template <bool Along, int Width>
+__device__ void copy_operand(float* to, const float* from, int first, int count, int k, int depth) {
+    if (Along) copy_tile<kTile, kStep, Width>(to, kAlongStride, from, first, count, k, depth);
+    else copy_tile<kStep, kTile, Width>(to, kAcrossStride, from, k, depth, first, count);
+}
+
+template <bool Along>
+__device__ float entry(const float* operand, int place, int k) {
+    return operand[Along ? place * kAlongStride + k : k * kAcrossStride + place];
 }
 
 // x rounded to TF32 (whose lower 13 bits the tensor cores do not read), and what that left over.
@@ -172,49 +196,43 @@ __device__ void mma(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Adds the products of one step. `AlongK`: neighbours in a lie along the sum, else along the rows of the result.
-template <bool AlongK>
+// Adds the products of one step. Products that meet in a sum are kept apart, as each waits for the one before.
+template <bool AAlong, bool BAlong>
 __device__ void multiply(const float* a, const float* b, Sums& totals) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
     const int top = warp / 2 * 32 + group, left = warp % 2 * 32 + group;
     Sums sums = {};
 #pragma unroll
-    for (int k = member; k < kStep; k += 8) {
-        unsigned big_a[2][4], small_a[2][4];
-        for (int i = 0; i < 8; ++i) {
-            const int row = top + i / 4 * 16 + i % 2 * 8, depth = k + i / 2 % 2 * 4;
-            split(a[AlongK ? row * kAlongStride + depth : depth * kAcrossStride + row], big_a[i / 4][i % 4],
+    for (int k = member; k < member + kStep; k += 8) {
+        unsigned big_a[2][4], small_a[2][4], big_b[4][2], small_b[4][2];
+        for (int i = 0; i < 8; ++i)
+            split(entry<AAlong>(a, top + i / 4 * 16 + i % 2 * 8, k + i / 2 % 2 * 4), big_a[i / 4][i % 4],
                   small_a[i / 4][i % 4]);
-        }
-        for (int n = 0; n < 4; ++n) {
-            unsigned big_b[2], small_b[2];
-            for (int i = 0; i < 2; ++i) split(b[(k + i * 4) * kAcrossStride + left + n * 8], big_b[i], small_b[i]);
-            for (int m = 0; m < 2; ++m) {
-                mma(sums[m][n], small_a[m], big_b);
-                mma(sums[m][n], big_a[m], small_b);
-                mma(sums[m][n], big_a[m], big_b);
-            }
-        }
+        for (int i = 0; i < 8; ++i)
+            split(entry<BAlong>(b, left + i / 2 * 8, k + i % 2 * 4), big_b[i / 2][i % 2], small_b[i / 2][i % 2]);
+        for (int i = 0; i < 8; ++i) mma(sums[i / 4][i % 4], small_a[i / 4], big_b[i % 4]);
+        for (int i = 0; i < 8; ++i) mma(sums[i / 4][i % 4], big_a[i / 4], small_b[i % 4]);
+        for (int i = 0; i < 8; ++i) mma(sums[i / 4][i % 4], big_a[i / 4], big_b[i % 4]);
     }
     for (int i = 0; i < 32; ++i) totals[i / 16][i / 4 % 4][i % 4] += sums[i / 16][i / 4 % 4][i % 4];
 }
 
-// Sums the steps from `first` to `last` of the tile at (row, column). Returns the sum of row threadIdx.x of a, for
-// threads below 64 and where a has contiguous columns.
-template <bool AlongK, int WidthA, int WidthB>
-__device__ float sum_steps(const Product& product, int row, int column, int first, int last, float* shared,
-                           Sums& totals) {
+// Leaves one block's part of the tile at (row, column) in shared memory. Returns the sum of the a of result row
+// threadIdx.x, for threads below 64 and where a does not lie along the sum.
+template <class Product>
+__device__ float sum_part(const Product& product, int row, int column, int part, int parts, float* shared) {
+    const int steps = (product.depth + kStep - 1) / kStep, first = steps * part / parts;
+    const int last = steps * (part + 1) / parts;
     const auto fetch = [&](int step) {
         float *a = shared + step % kStages * 2 * kOperand, *b = a + kOperand;
-        const int k = step * kStep;
         if (step < last) {
-            if (AlongK)
-                copy_tile<kTile, kStep, WidthA>(a, kAlongStride, product.a, row, product.m, k, product.depth);
-            else copy_tile<kStep, kTile, WidthA>(a, kAcrossStride, product.a, k, product.depth, row, product.m);
-            copy_tile<kStep, kTile, WidthB>(b, kAcrossStride, product.b, k, product.depth, column, product.n);
+            copy_operand<Product::a_along, Product::width>(a, product.a, row, product.m, step * kStep, product.depth);
+            copy_operand<Product::b_along, Product::width>(b, product.b, column, product.n, step * kStep,
+                                                           product.depth);
         }
         __pipeline_commit();
     };
+    Sums totals = {};
     float row_sum = 0;
     for (int step = first; step < first + kStages - 1; ++step) fetch(step);
     for (int step = first; step < last; ++step) {
@@ -222,92 +240,98 @@ __device__ float sum_steps(const Product& product, int row, int column, int firs
         __syncthreads();  // this step has arrived for all, and all are done with the one that fetch now overwrites
         fetch(step + kStages - 1);
         const float* a = shared + step % kStages * 2 * kOperand;
-        multiply<AlongK>(a, a + kOperand, totals);
-        if (!AlongK && column == 0 && threadIdx.x < kTile)
-            for (int k = 0; k < kStep; ++k) row_sum += a[k * kAcrossStride + threadIdx.x];
+        multiply<Product::a_along, Product::b_along>(a, a + kOperand, totals);
+        if (!Product::a_along && column == 0 && threadIdx.x < kTile)
+            for (int k = 0; k < kStep; ++k) row_sum += entry<false>(a, threadIdx.x, k);
     }
     __syncthreads();
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int r = warp / 2 * 32 + lane / 4, c = warp % 2 * 32 + lane % 4 * 2;
+    for (int i = 0; i < 32; ++i)
+        shared[(r + i / 16 * 16 + i / 2 % 2 * 8) * kSumStride + c + i / 4 % 4 * 8 + i % 2] =
+            totals[i / 16][i / 4 % 4][i % 4];
     return row_sum;
 }
 
-// Puts a block's 64 x 64 sums where the whole cluster can read them.
-__device__ void publish(const Sums& totals, float* shared) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int row = warp / 2 * 32 + lane / 4, column = warp % 2 * 32 + lane % 4 * 2;
-    for (int i = 0; i < 32; ++i)
-        shared[(row + i / 16 * 16 + i / 2 % 2 * 8) * kSumStride + column + i / 4 % 4 * 8 + i % 2] =
-            totals[i / 16][i / 4 % 4][i % 4];
-}
-
-__device__ void write(const Product& product, int row, int column, float value) {
-    if (row < product.m && column < product.n) product.out[int64_t(row) * product.n + column] = value;
-}
-
-template <int WidthA, int WidthB>
-__device__ void make_grad_x(const Layer& layer, int part, int parts, int tile, float* shared) {
-    const Product product = {layer.grad, layer.weights, layer.grad_x, layer.rows, layer.inputs, layer.outputs};
+// Makes tile number `tile`: calls use(row, column, sum) for its places, each block of the cluster for some of the rows.
+template <class Product, class Use>
+__device__ void make_tile(const Product& product, int tile, int part, int parts, float* shared, Use use) {
     const auto cluster = cooperative_groups::this_cluster();
-    const int across = (product.n + kTile - 1) / kTile, steps = (product.depth + kStep - 1) / kStep;
-    const int row = tile / across * kTile, column = tile % across * kTile;
-    Sums totals = {};
-    sum_steps<true, WidthA, WidthB>(product, row, column, steps * part / parts, steps * (part + 1) / parts, shared,
-                                    totals);
-    publish(totals, shared);
+    const int across = (product.n + kTile - 1) / kTile, row = tile / across * kTile, column = tile % across * kTile;
+    sum_part(product, row, column, part, parts, shared);
     cluster.sync();
     const int share = kTile / parts;
     for (int i = threadIdx.x; i < share * kTile; i += kThreads) {
         const int r = part * share + i / kTile, c = i % kTile;
         float sum = 0;
         for (int p = 0; p < parts; ++p) sum += cluster.map_shared_rank(shared, p)[r * kSumStride + c];
-        write(product, row + r, column + c, sum);
+        use(row + r, column + c, sum);
     }
     cluster.sync();  // nobody leaves while others read from here
 }
 
-template <int WidthA, int WidthB>
-__device__ void make_grad_weights(const Layer& layer, int tile, float* shared) {
-    const Product product = {layer.grad, layer.x, layer.grad_weights, layer.outputs, layer.inputs, layer.rows};
-    const int across = (product.n + kTile - 1) / kTile, steps = (product.depth + kStep - 1) / kStep;
-    const int row = tile / across * kTile, column = tile % across * kTile, output = row + threadIdx.x;
-    if (row >= product.m) return;
-    Sums totals = {};
-    const float bias = sum_steps<false, WidthA, WidthB>(product, row, column, 0, steps, shared, totals);
-    publish(totals, shared);
-    if (column == 0 && threadIdx.x < kTile && output < product.m) layer.grad_biases[output] = bias;
-    __syncthreads();
-    for (int i = threadIdx.x; i < kTile * kTile; i += kThreads)
-        write(product, row + i / kTile, column + i % kTile, shared[i / kTile * kSumStride + i % kTile]);
+template <int Width>
+__device__ void make_grad_x(const Layer& layer, int part, int parts, int tile, float* shared) {
+    const Product<true, false, Width> product = {layer.grad, layer.weights, layer.rows, layer.inputs, layer.outputs};
+    make_tile(product, tile, part, parts, shared, [&](int row, int column, float sum) {
+        if (row < layer.rows && column < layer.inputs) layer.grad_x[int64_t(row) * layer.inputs + column] = sum;
+    });
 }
 
-template <int WidthA, int WidthB>
-__global__ void __launch_bounds__(kThreads) tiles(Layer layer, int x_tiles, int parts) {
+// Here the sums are short, so every block has a tile for itself.
+template <int Width>
+__device__ void make_grad_weights(const Layer& layer, int tile, float* shared) {
+    const Product<false, false, Width> product = {layer.grad, layer.x, layer.outputs, layer.inputs, layer.rows};
+    const int across = (layer.inputs + kTile - 1) / kTile, row = tile / across * kTile, column = tile % across * kTile;
+    const int output = row + threadIdx.x;
+    const float bias = sum_part(product, row, column, 0, 1, shared);
+    if (column == 0 && threadIdx.x < kTile && output < layer.outputs) layer.grad_biases[output] = bias;
+    __syncthreads();
+    for (int i = threadIdx.x; i < kTile * kTile; i += kThreads) {
+        const int r = i / kTile, c = i % kTile;
+        if (row + r < layer.outputs && column + c < layer.inputs)
+            layer.grad_weights[int64_t(row + r) * layer.inputs + column + c] = shared[r * kSumStride + c];
+    }
+}
+
+// The first blocks make grad_x, the others grad_weights.
+template <int Width>
+__global__ void __launch_bounds__(kThreads) gradient_tiles(Layer layer, int x_tiles, int parts) {
     extern __shared__ float shared[];
     const int x_blocks = x_tiles * parts, block = blockIdx.x;
-    if (block < x_blocks) make_grad_x<WidthA, WidthB>(layer, block % parts, parts, block / parts, shared);
-    else make_grad_weights<WidthA, WidthB>(layer, block - x_blocks, shared);
+    if (block < x_blocks) make_grad_x<Width>(layer, block % parts, parts, block / parts, shared);
+    else make_grad_weights<Width>(layer, block - x_blocks, shared);
 }
 
-// grad_x gets whole clusters, and so does grad_weights, where the last one may have blocks without work.
-template <int WidthA, int WidthB>
-void launch_tiles(const Layer& layer) {
-    const auto count = [](int size) { return (size + kTile - 1) / kTile; };
-    const int x_tiles = count(layer.rows) * count(layer.inputs), steps = (layer.outputs + kStep - 1) / kStep;
+int tiles_of(int size) { return (size + kTile - 1) / kTile; }
+
+// How many blocks share the sum of a tile, so that all processors have two blocks and each block two steps at least.
+int parts_of(int tiles, int depth) {
     int parts = 1;
-    while (parts < 8 && x_tiles * parts * 2 <= 2 * kProcessors && steps >= 4 * parts) parts *= 2;
-    const int weight_tiles = (count(layer.outputs) * count(layer.inputs) + parts - 1) / parts * parts;
-    const auto kernel = tiles<WidthA, WidthB>;
+    while (parts < 8 && tiles * parts * 2 <= 2 * kProcessors && depth >= 4 * parts * kStep) parts *= 2;
+    return parts;
+}
+
+template <class... Arguments>
+void launch_tiles(void (*kernel)(Arguments...), int blocks, int parts, Arguments... arguments) {
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-    launch_clusters(kernel, x_tiles * parts + weight_tiles, kThreads, kSharedBytes, parts, layer, x_tiles, parts);
+    launch_clusters(kernel, blocks, kThreads, kSharedBytes, parts, arguments...);
+}
+
+// Both gradients get whole clusters; the last one may have blocks without a tile, which find only zeros.
+template <int Width>
+void launch_gradient_tiles(const Layer& layer) {
+    const int x_tiles = tiles_of(layer.rows) * tiles_of(layer.inputs), parts = parts_of(x_tiles, layer.outputs);
+    const int weight_tiles = tiles_of(layer.outputs) * tiles_of(layer.inputs);
+    const int blocks = x_tiles * parts + (weight_tiles + parts - 1) / parts * parts;
+    launch_tiles(gradient_tiles<Width>, blocks, parts, layer, x_tiles, parts);
 }
 
 void launch(const Layer& layer) {
-    const bool wide_a = layer.outputs % 4 == 0, wide_b = layer.inputs % 4 == 0;
     if (layer.rows == 1) launch_few_rows<1>(layer);
     else if (layer.rows <= 4) launch_few_rows<4>(layer);
-    else if (wide_a && wide_b) launch_tiles<4, 4>(layer);
-    else if (wide_a) launch_tiles<4, 1>(layer);
-    else if (wide_b) launch_tiles<1, 4>(layer);
-    else launch_tiles<1, 1>(layer);
+    else if (layer.inputs % 4 == 0 && layer.outputs % 4 == 0) launch_gradient_tiles<4>(layer);
+    else launch_gradient_tiles<1>(layer);
 }
 
 }  // namespace

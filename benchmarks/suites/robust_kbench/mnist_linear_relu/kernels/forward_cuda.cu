@@ -45,22 +45,24 @@ struct alignas(4 * Count) Floats {
 
 constexpr int kTileOutputs = 4, kMaxWarps = 8;
 
-// The sum over the warp of each of Count values; lane l gets the sum of value l / (32 / Count).
-template <int Count>
-__device__ float warp_sums(float (&values)[Count]) {
-    int step = 16;
+// The sum over the warp of each of Count values; lane l gets the sum of value l / (32 / Count). At every step lanes
+// that differ in one bit share the values out between them, while there are several.
+template <int Step = 16, int Count>
+__device__ float warp_sums(const float (&values)[Count]) {
+    const bool upper = threadIdx.x & Step;
+    if constexpr (Step == 0) return values[0];
+    else if constexpr (Count == 1) {
+        const float sum[1] = {values[0] + __shfl_xor_sync(0xffffffff, values[0], Step)};
+        return warp_sums<Step / 2>(sum);
+    } else {
+        float sums[Count / 2];
 #pragma unroll
-    for (int half = Count / 2; half > 0; half /= 2, step /= 2) {
-        const bool upper = threadIdx.x & step;
-#pragma unroll
-        for (int i = 0; i < half; ++i) {
-            const float given = upper ? values[i] : values[i + half];
-            values[i] = (upper ? values[i + half] : values[i]) + __shfl_xor_sync(0xffffffff, given, step);
+        for (int i = 0; i < Count / 2; ++i) {
+            const float low = values[i], high = values[i + Count / 2];
+            sums[i] = (upper ? high : low) + __shfl_xor_sync(0xffffffff, upper ? low : high, Step);
         }
+        return warp_sums<Step / 2>(sums);
     }
-#pragma unroll
-    for (step = 16 / Count; step > 0; step /= 2) values[0] += __shfl_xor_sync(0xffffffff, values[0], step);
-    return values[0];
 }
 
 // A warp's part of one tile. Rows and outputs behind the end are read as the last one and not used.
@@ -125,17 +127,26 @@ constexpr int kSumStride = kTile + 4;
 
 using Sums = float[2][4][4];  // of a warp's 32 x 32 results: 2 x 4 tiles of 16 x 8
 
-// Starts to copy 64 rows x 32 columns, from (row, k) on, with zeros for what lies outside.
+// Starts to copy Width floats into shared memory, or zeros if they lie outside.
+template <int Width>
+__device__ void copy_async(float* to, const float* from, bool inside) {
+    const unsigned shared = __cvta_generic_to_shared(to);
+    const int bytes = inside ? 4 * Width : 0;
+    if constexpr (Width == 4)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+}
+
+// Starts to copy 64 rows x 32 columns, from (row, k) of a table on. A thread stays in its column.
 template <int Width>
 __device__ void copy_tile(float* to, const float* from, int row, int rows, int k, int depth) {
-    constexpr int PerRow = kStep / Width;
+    constexpr int PerRow = kStep / Width, Together = kThreads / PerRow;
+    const int r = threadIdx.x / PerRow, c = threadIdx.x % PerRow * Width;
+    const float* source = from + int64_t(row + r) * depth + k + c;
+    const int left = k + c < depth ? rows - row - r : 0;  // rows that are not behind the end
 #pragma unroll
-    for (int i = threadIdx.x; i < kTile * PerRow; i += kThreads) {
-        const int r = i / PerRow, c = i % PerRow * Width;
-        const bool inside = row + r < rows && k + c < depth;
-        const float* source = inside ? from + int64_t(row + r) * depth + k + c : from;
-        __pipeline_memcpy_async(to + r * kStride + c, source, 4 * Width, inside ? 0 : 4 * Width);
-    }
+    for (int i = 0; i < kTile; i += Together)
+        copy_async<Width>(to + (r + i) * kStride + c, source + int64_t(i) * depth, i < left);
 }
 
 // x rounded to TF32 (whose lower 13 bits the tensor cores do not read), and what that left over.
@@ -151,25 +162,21 @@ __device__ void mma(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Adds the products of one step, from two operands in shared memory whose rows are this warp's 32.
+// Adds the products of one step, from two operands in shared memory whose rows are this warp's 32. Products that meet in a sum are kept apart, as each waits for the one before.
 __device__ void multiply(const float* a, const float* b, Sums& totals) {
     const int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
     Sums sums = {};
 #pragma unroll
-    for (int k = member; k < kStep; k += 8) {
-        unsigned big_a[2][4], small_a[2][4];
+    for (int k = member; k < member + kStep; k += 8) {
+        unsigned big_a[2][4], small_a[2][4], big_b[4][2], small_b[4][2];
         for (int i = 0; i < 8; ++i)
             split(a[(i / 4 * 16 + i % 2 * 8 + group) * kStride + k + i / 2 % 2 * 4], big_a[i / 4][i % 4],
                   small_a[i / 4][i % 4]);
-        for (int n = 0; n < 4; ++n) {
-            unsigned big_b[2], small_b[2];
-            for (int i = 0; i < 2; ++i) split(b[(n * 8 + group) * kStride + k + i * 4], big_b[i], small_b[i]);
-            for (int m = 0; m < 2; ++m) {
-                mma(sums[m][n], small_a[m], big_b);
-                mma(sums[m][n], big_a[m], small_b);
-                mma(sums[m][n], big_a[m], big_b);
-            }
-        }
+        for (int i = 0; i < 8; ++i)
+            split(b[(i / 2 * 8 + group) * kStride + k + i % 2 * 4], big_b[i / 2][i % 2], small_b[i / 2][i % 2]);
+        for (int i = 0; i < 8; ++i) mma(sums[i / 4][i % 4], small_a[i / 4], big_b[i % 4]);
+        for (int i = 0; i < 8; ++i) mma(sums[i / 4][i % 4], big_a[i / 4], small_b[i % 4]);
+        for (int i = 0; i < 8; ++i) mma(sums[i / 4][i % 4], big_a[i / 4], big_b[i % 4]);
     }
     for (int i = 0; i < 32; ++i) totals[i / 16][i / 4 % 4][i % 4] += sums[i / 16][i / 4 % 4][i % 4];
 }
