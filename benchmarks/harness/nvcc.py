@@ -18,6 +18,7 @@ from pathlib import Path
 
 from .errors import SupervisorError
 from .isolation import inside
+from .missing_names import more_headers_may_help
 from .nvcc_plan import MODULE_ID, parallel_script
 from .rules import RuleSet
 from .source import Source
@@ -48,11 +49,6 @@ _DEFINES = (
     "-D__CUDA_NO_HALF2_OPERATORS__",
     f"-DTORCH_EXTENSION_NAME={MODULE}",
 )
-# what the compilers say when a name that the stock headers bring is missing
-_MISSING_NAME = re.compile(
-    r'namespace "[^"]*" has no member|name must be a namespace name|identifier "\w+" is undefined|incomplete type'
-    r"|No such file or directory|is not a template|not a class or struct name|has no member"
-)
 _OPERATOR = re.compile(r"\b(?:at|torch)::(\w+)")
 _UNQUALIFIED = re.compile(r"(?<![.\w>:])(\w+)\s*\(")
 _USES_NAMESPACE = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
@@ -74,7 +70,8 @@ class Nvcc:
         (shop.folder / f"{MODULE}.cu").write_text(source.text)
         (shop.folder / "kbench_operators.h").write_text(operator_headers(source.text))
         attempts = [functools.partial(self._attempt, shop, tier) for tier in _TIERS]
-        return with_resources(fallback(attempts, lambda outcome: bool(_MISSING_NAME.search(outcome.log))))
+        headers = torch_folder() / "include"
+        return with_resources(fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers)))
 
     def _attempt(self, shop: Workshop, tier: str) -> Outcome:
         room = shop.room({**packages(), **_cuda_packages()})

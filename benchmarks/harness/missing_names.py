@@ -1,0 +1,35 @@
+"""Whether more headers could mend what nvcc complains about.
+
+The thinner headers lack names; a wrong source lacks them too. A complaint that gives the name is worth another attempt
+only if some header of torch has that word, so that a slip of the pen does not cost a slow compilation. Not covered:
+which header has it, and g++ (`gxx.py`).
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+_NAMED = re.compile(
+    r'(?:error|catastrophic error): (?:namespace "[^"]*"|class "[^"]*") has no member(?: class)? "(\w+)"'
+    r'|error: identifier "(\w+)" is undefined'
+)
+# these do not say which name they miss
+_UNNAMED = re.compile(
+    r'error: (?:name followed by "::" must be|name must be a namespace name|incomplete type|no operator "'
+    r"|no instance of|no suitable|a template argument list is not allowed|\w+ is not a template)"
+)
+_MAX_NAMES = 50
+
+
+def more_headers_may_help(log: str, headers: Path) -> bool:
+    """`log` is what nvcc said, `headers` the folder of all headers that a thinner choice leaves out."""
+    if _UNNAMED.search(log):
+        return True
+    names = {first or second for first, second in _NAMED.findall(log)}
+    return bool(names) and _any_word(sorted(names)[:_MAX_NAMES], headers)
+
+
+def _any_word(words: list[str], folder: Path) -> bool:
+    patterns = [part for word in words for part in ("-e", word)]
+    done = subprocess.run(["grep", "-rqwF", *patterns, str(folder)], capture_output=True, check=False)
+    return done.returncode == 0

@@ -1,0 +1,197 @@
+"""CUDA builds: the steps of nvcc, what its complaints mean, and real compilations where there is an nvcc."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import Paths, Source, SupervisorError, builds, default_rules, nvcc
+from benchmarks.harness.builds import Build
+from benchmarks.harness.missing_names import more_headers_may_help
+from benchmarks.harness.nvcc import Nvcc, operator_headers, with_resources
+from benchmarks.harness.nvcc_plan import MODULE_ID, parallel_script
+from benchmarks.harness.toolchain import KernelResources, Outcome, torch_folder
+
+RULES = default_rules()
+SOURCES = Path(__file__).parent / "cuda_sources"
+PLAN = """\
+#$ _SPACE_=
+#$ PATH=/opt/cuda/bin:/usr/bin
+#$ CICC_PATH=/opt/cuda/nvvm/bin
+#$ gcc -E "a.cu" -o "/tmp/a.cpp4.ii"
+#$ cudafe++ --gen_module_id_file --module_id_file_name "/tmp/a.module_id" "/tmp/a.cpp4.ii"
+#$ gcc -D__CUDA_ARCH__=900 -E "a.cu" -o "/tmp/a.cpp1.ii"
+#$ "$CICC_PATH/cicc" --module_id_file_name "/tmp/a.module_id" "/tmp/a.cpp1.ii" -o "/tmp/a.ptx"
+#$ ptxas -v "/tmp/a.ptx" -o "/tmp/a.cubin"
+#$ rm /tmp/a.fatbin
+#$ gcc -c -x c++ "/tmp/a.cudafe1.cpp" -o "a.o"
+"""
+ASSEMBLER = """\
+ptxas info    : 0 bytes gmem
+a warning of the compiler
+ptxas info    : Compiling entry function '_Z1kPf' for 'sm_90a'
+ptxas info    : Function properties for _Z1kPf
+    16 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 16 bytes cumulative stack size, 2048 bytes smem
+ptxas info    : Compiling entry function '_Z1jPf' for 'sm_90a'
+ptxas info    : Function properties for _Z1jPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers
+"""
+
+
+@pytest.fixture
+def compiler(sandbox: None) -> None:
+    try:
+        nvcc.cuda_folder()
+    except SupervisorError as error:
+        pytest.skip(str(error))
+
+
+def test_both_front_ends_run_at_once() -> None:
+    script = parallel_script(PLAN) or ""
+    host, rest = script.split("> host.log 2>&1 &")
+    device, last = rest.split("> device.log 2>&1")
+    assert "export PATH=/opt/cuda/bin:/usr/bin" in host
+    assert [word in host for word in ("a.cpp4.ii", "cudafe++", "cicc")] == [True, True, False]
+    assert [word in device for word in ("a.cpp1.ii", "cicc", "ptxas", "a.cudafe1.cpp")] == [True, True, True, False]
+    assert "a.cudafe1.cpp" in last
+
+
+def test_the_module_id_is_given_and_not_made() -> None:
+    script = parallel_script(PLAN) or ""
+    assert "--gen_module_id_file" not in script
+    assert script.count(f'--module_id_file_name "{MODULE_ID}"') == 2
+
+
+@pytest.mark.parametrize("without", ["cudafe++", "cicc", "--gen_module_id_file", "#$ gcc -c"])
+def test_steps_of_another_form_are_left_to_nvcc(without: str) -> None:
+    assert parallel_script(PLAN.replace(without, "other")) is None
+
+
+def test_what_nvcc_says_in_place_of_steps_is_no_plan() -> None:
+    assert parallel_script("nvcc fatal   : Unsupported gpu architecture 'compute_12a'\n") is None
+
+
+def test_what_each_kernel_uses_moves_from_the_log_to_records() -> None:
+    outcome = with_resources(Outcome(0, ASSEMBLER))
+    assert outcome.log == "a warning of the compiler\n"
+    assert outcome.resources == (
+        KernelResources("_Z1kPf", 40, 16, 8, 4, 2048),
+        KernelResources("_Z1jPf", 8, 0, 0, 0, 0),
+    )
+
+
+def test_operators_are_found_by_name() -> None:
+    found = operator_headers("auto y = torch::empty_like(x); at::linear(a, b); torch::kFloat32; at::no_such(x);")
+    assert found == "#include <ATen/ops/empty_like.h>\n#include <ATen/ops/linear.h>\n"
+
+
+def test_operators_are_found_without_their_namespace_where_it_is_used() -> None:
+    text = "auto y = zeros_like(x); y.sum();"
+    assert operator_headers(text) == ""
+    assert operator_headers("using namespace torch;" + text) == "#include <ATen/ops/zeros_like.h>\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "helps"),
+    [
+        ('a.cu(3): error: namespace "at" has no member "globalContext"', True),
+        ('a.cu(3): error: namespace "at" has no member "surely_no_word_of_torch"', False),
+        ('a.cu(3): error: identifier "TORCH_CUDABLAS_CHECK" is undefined', True),
+        ('a.cu(3): error: identifier "surely_no_word_of_torch" is undefined', False),
+        ('a.cu(3): error: name followed by "::" must be a class or namespace name', True),
+        ('a.h(9): error: incomplete type "caster" is not allowed', True),
+        ('a.cu(3): error: expected a ";"', False),
+        ("a.cu:1:10: fatal error: no_such.h: No such file or directory", False),
+    ],
+)
+def test_more_headers_are_tried_where_they_may_help(log: str, helps: bool) -> None:
+    assert more_headers_may_help(log, torch_folder() / "include") is helps
+
+
+def test_no_compiler_is_our_fault_and_says_so(monkeypatch: pytest.MonkeyPatch, paths: Paths, tmp_path: Path) -> None:
+    monkeypatch.setattr(nvcc, "_candidates", lambda: iter([tmp_path / "nvcc"]))
+    for name in ("cuda_folder", "_nvcc_version"):
+        monkeypatch.setattr(nvcc, name, getattr(nvcc, name).__wrapped__)
+    with pytest.raises(SupervisorError, match="there is no CUDA compiler on this machine"):
+        builds.build(Source("any", "cuda"), RULES, paths)
+
+
+def test_a_compiler_behind_a_script_is_found(compiler: None, tmp_path: Path) -> None:
+    script = tmp_path / "nvcc"
+    script.write_text(f'#!/bin/sh\nexec {nvcc.cuda_folder()}/bin/nvcc "$@"\n')
+    script.chmod(0o755)
+    assert nvcc._toolkit_of(script) == nvcc.cuda_folder()
+
+
+def test_each_target_and_language_is_another_build() -> None:
+    source = Source("x", "cuda")
+    keys = {builds._key(source, RULES, _Fixed(target)) for target in ("sm_90", "sm_100", None)}
+    assert len(keys) == 2
+
+
+class _Fixed(Nvcc):
+    """Without asking for an nvcc, which this machine may lack."""
+
+    def fingerprint(self, rules: object) -> tuple[str, ...]:
+        return tuple(self._flags(RULES))
+
+
+Compile = Callable[[str], Build]
+
+
+@pytest.fixture
+def compile_source(compiler: None, paths: Paths) -> Compile:
+    return lambda name: builds.build(Source((SOURCES / name).read_text(), "cuda"), RULES, paths)
+
+
+# three real compilations; `python -m scripts.bench_compile` compiles all sources with all headers
+@pytest.mark.sandbox
+def test_the_thinnest_headers_are_enough_for_a_typical_source(
+    compile_source: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvcc, "_TIERS", ("thinnest",))
+    result = compile_source("dispatch.cu")
+    assert result.binary is not None, result.log
+    assert len(result.resources) == 8
+    assert "ptxas info" not in result.log
+
+
+@pytest.mark.sandbox
+def test_what_the_thinnest_headers_lack_is_built_with_thin_ones(compile_source: Compile) -> None:
+    result = compile_source("context.cu")
+    assert result.binary is not None, result.log
+
+
+@pytest.mark.sandbox
+def test_a_wrong_source_is_refused_at_once_with_its_line(compiler: None, paths: Paths, tmp_path: Path) -> None:
+    text = (SOURCES / "elementwise.cu").read_text().replace("silu_kernel<<<", "surely_no_word_of_torch<<<")
+    result = builds.build(Source(text, "cuda"), RULES, paths)
+    assert result.binary is None
+    assert result.log.count('identifier "surely_no_word_of_torch" is undefined') == 1
+    assert "kbench_submission.cu(16): error" in result.log
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("line", ['#include "/etc/passwd"', 'asm(".incbin \\"/etc/passwd\\"");'])
+def test_files_of_the_machine_cannot_be_read_by_nvcc(compiler: None, paths: Paths, line: str) -> None:
+    result = builds.build(Source(line, "cuda"), RULES, paths)
+    assert result.binary is None
+    assert "root:" not in result.log
+
+
+def test_a_triton_source_is_kept_as_it_is(paths: Paths) -> None:
+    text = "def forward(x):\n    return x\n"
+    result = builds.build(Source(text, "triton"), RULES, paths)
+    assert result.binary is not None
+    assert result.binary.name == "kbench_submission.py"
+    assert result.binary.read_text() == text
+
+
+@pytest.mark.parametrize("text", ["def forward(x):\n    return (x\n", "(" * 5000, "x = '\0'"])
+def test_a_triton_source_that_is_no_python_is_refused_with_its_line(paths: Paths, text: str) -> None:
+    result = builds.build(Source(text, "triton"), RULES, paths)
+    assert result.binary is None
+    assert result.log.startswith("kbench_submission.py:")
+    assert "error" in result.log
