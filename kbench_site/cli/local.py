@@ -1,11 +1,10 @@
-"""The `kbench` command. `kbench judge` judges a file on this machine: no server, no database, no account.
+"""`kbench judge` and `kbench worker`: judging on this machine, of a file or of what a site has queued.
 
-Exit codes: 0 accepted, 1 judged and not accepted, 2 wrong usage, 3 the system's own fault. With --json the last line
-of standard output is one JSON document; progress goes to standard error. Not covered yet: the commands that speak to
-a server.
+`judge` needs no server, no database and no account. Does NOT speak to a site over HTTP: `remote.py` does.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -25,40 +24,34 @@ from benchmarks.harness import (
     Verdict,
     default_rules,
     default_suites,
+    device_class,
     find_task,
     judge,
 )
 
-from .env import read_environment
-
-ACCEPTED, NOT_ACCEPTED, WRONG_USAGE, OUR_FAULT = 0, 1, 2, 3
-_LANGUAGES = {".cpp": "cpp", ".cc": "cpp", ".cu": "cuda", ".py": "triton"}
-_progress = Console(stderr=True, highlight=False)
+from ..env import read_environment
+from .output import OUR_FAULT, WRONG_USAGE, exit_code, leave, number, progress
+from .sources import language_of, text_of
 
 
-@click.group()
-def main() -> None:
-    """kbench: a benchmark for kernels whose numbers can be trusted."""
-
-
-@main.command("judge")
+@click.command("judge")
 @click.argument("task")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--device", default="cpu", show_default=True, help="cpu, or a GPU such as cuda:0")
+@click.option("--device", default=None, help="cpu or cuda:0; by default what runs the language")
 @click.option("--language", default=None, help="by default from the file's name")
 @click.option("--rules", "ruleset", default="rk-1", show_default=True, help="rule set")
 @click.option("--quick", is_flag=True, help="few steps, no torch.compile: a look, not a ranking")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on the last line of standard output")
 def judge_command(
-    task: str, file: Path, device: str, language: str | None, ruleset: str, *, quick: bool, as_json: bool
+    task: str, file: Path, device: str | None, language: str | None, ruleset: str, *, quick: bool, as_json: bool
 ) -> None:
     """Judge FILE on TASK (OP/DIRECTION, for example mnist_linear_relu/forward)."""
     try:
         report = _judge(task, file, device, language, ruleset, quick=quick)
     except UsageError as error:
-        _leave(f"kbench: {error}", WRONG_USAGE)
+        leave(f"kbench: {error}", WRONG_USAGE)
     except HarnessError as error:
-        _leave(f"kbench: our own fault: {error}", OUR_FAULT)
+        leave(f"kbench: our own fault: {error}", OUR_FAULT)
     if as_json:
         click.echo(json.dumps(report.to_json()))
     else:
@@ -66,34 +59,35 @@ def judge_command(
     sys.exit(exit_code(report.verdict))
 
 
-def exit_code(verdict: Verdict) -> int:
-    if verdict.ours:
-        return OUR_FAULT
-    return ACCEPTED if verdict is Verdict.PASS else NOT_ACCEPTED
+@click.command("worker")
+@click.option("--device", default="all", show_default=True, help="cpu, cuda:0, ... or all")
+@click.option("--compile", "compilers", type=int, default=None, help="kernels of a GPU kind compiled at a time")
+def worker_command(device: str, compilers: int | None) -> None:
+    """Compile and judge on this machine's devices for the site whose DATABASE_URL and REDIS_URL are set."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kbench_site.settings")
+    import django
+    from django.core.management import CommandError, call_command
+
+    django.setup()
+    try:
+        call_command("worker", device=device, compile=compilers)
+    except CommandError as error:
+        leave(f"kbench: {error}", WRONG_USAGE)
 
 
-def _judge(task: str, file: Path, device: str, language: str | None, ruleset: str, *, quick: bool) -> Report:
-    source = Source(_text(file), language or _LANGUAGES.get(file.suffix, "cpp"))
+def _judge(task: str, file: Path, device: str | None, language: str | None, ruleset: str, *, quick: bool) -> Report:
+    source = Source(text_of(file), language or language_of(file))
     paths = Paths(read_environment()["KBENCH_DATA_DIR"])
-    rules = default_rules(ruleset)
-    return judge(source, find_task(default_suites(), task), rules, paths, device=device, quick=quick, on_step=_tell)
-
-
-def _text(file: Path) -> str:
-    """Bytes that are no UTF-8 become marks, which the static check names."""
-    return file.read_bytes().decode(errors="replace")
+    spec, rules = find_task(default_suites(), task), default_rules(ruleset)
+    place = device or ("cpu" if device_class(source.language) == "cpu" else "cuda:0")
+    return judge(source, spec, rules, paths, device=place, quick=quick, on_step=_tell)
 
 
 def _tell(step: Step) -> None:
     if step.state == "finished":
         return
     count = f" {step.done} of {step.total}" if step.total else ""
-    _progress.print(f"{step.stage}{count} {step.text}".rstrip(), style="dim")
-
-
-def _leave(text: str, code: int) -> None:
-    click.echo(text, err=True)
-    sys.exit(code)
+    progress.print(f"{step.stage}{count} {step.text}".rstrip(), style="dim")
 
 
 def _print_report(report: Report) -> None:
@@ -126,14 +120,10 @@ def _table(configs: tuple[ConfigResult, ...]) -> Table:
         table.add_row(
             item.key,
             correct,
-            _number(item.kernel_us, ".1f"),
-            _number(item.eager_us, ".1f"),
-            _number(item.compile_us, ".1f"),
-            _number(item.speedup, ".2f"),
-            _number(item.max_rel_error, ".1e"),
+            number(item.kernel_us, ".1f"),
+            number(item.eager_us, ".1f"),
+            number(item.compile_us, ".1f"),
+            number(item.speedup, ".2f"),
+            number(item.max_rel_error, ".1e"),
         )
     return table
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)

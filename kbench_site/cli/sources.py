@@ -1,0 +1,19 @@
+"""Files to judge or to submit: their text, and the language that their name says.
+
+Does NOT check anything: bytes that are no UTF-8 become marks, which the static check names.
+"""
+
+from pathlib import Path
+
+from benchmarks.harness import LANGUAGES
+
+__all__ = ["LANGUAGES", "language_of", "text_of"]
+_OF_SUFFIX = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp", ".cu": "cuda", ".py": "triton"}
+
+
+def language_of(file: Path) -> str:
+    return _OF_SUFFIX.get(file.suffix.lower(), "cpp")
+
+
+def text_of(file: Path) -> str:
+    return file.read_bytes().decode(errors="replace")

@@ -1,0 +1,110 @@
+"""`kbench submit`, `watch`, `tasks`, `leaderboard` against a running site with a fake judge; exit codes and JSON."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from kbench_site.cli import main
+from tests.stack import ROOT, Stack
+
+pytestmark = pytest.mark.sandbox
+TASK = "mnist_linear_relu/forward"
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    running = Stack(tmp_path_factory.mktemp("stack"), "tests.stack_gpu_settings").up()
+    yield running
+    running.down()
+
+
+@pytest.fixture(scope="module")
+def token(stack):
+    argv = [sys.executable, "manage.py", "create_token", "nina", "--create"]
+    made = subprocess.run(argv, cwd=ROOT, env=stack.environment, capture_output=True, text=True, check=True)
+    return made.stdout.split()[-1]
+
+
+@pytest.fixture
+def kbench(stack, token):
+    def run(*arguments, **environment):
+        known = {"KBENCH_URL": f"http://127.0.0.1:{stack.port}", "KBENCH_TOKEN": token, **environment}
+        return CliRunner().invoke(main, arguments, env=known)
+
+    return run
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    def write(*orders, suffix="cpp"):
+        path = tmp_path / f"kernel.{suffix}"
+        lines = ["#include <torch/extension.h>", 'PYBIND11_MODULE(x, m) { m.def("forward", 0); }']
+        path.write_text("\n".join([*lines, *(f"// {order}" for order in (*orders, f"of {tmp_path.name}")), ""]))
+        return str(path)
+
+    return write
+
+
+def last_json(result):
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_an_accepted_kernel_exits_0_and_stands_on_the_board(kbench, kernel):
+    result = kbench("submit", TASK, kernel("speedup: 2.50", "seconds: 2"), "--wait", "--json")
+    found = last_json(result)
+    assert (result.exit_code, found["verdict"], found["score"]["speedup"]) == (0, "PASS", 2.5)
+    assert "of 3" in result.stderr
+    assert "2.50×" in kbench("leaderboard", TASK, "--device", "cpu").stdout
+    assert TASK in kbench("tasks", "--device", "cpu").stdout
+
+
+def test_a_wrong_kernel_exits_1_and_says_why(kbench, kernel):
+    result = kbench("submit", TASK, kernel("verdict: INCORRECT_VALUE"), "--wait")
+    assert result.exit_code == 1
+    assert "INCORRECT_VALUE" in result.stdout
+
+
+def test_our_own_fault_exits_3(kbench, kernel):
+    assert kbench("submit", TASK, kernel("verdict: NOISY"), "--wait").exit_code == 3
+
+
+def test_a_cuda_file_goes_to_the_gpu_and_can_be_watched(kbench, kernel):
+    submitted = kbench("submit", TASK, kernel("speedup: 3.0", suffix="cu"))
+    watched = kbench("watch", submitted.stdout.strip(), "--json")
+    found = last_json(watched)
+    assert (watched.exit_code, found["device"]) == (0, "nvidia-h200")
+    assert found["score"]["timing_trust"] == "audited"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("leaderboard", "nothing/forward"), "no task nothing/forward"),
+        (("watch", "00000000-0000-0000-0000-000000000000"), "no such thing"),
+        (("watch", "nonsense"), "UUID"),
+        (("submit", "nothing/forward", __file__, "--language", "cpp"), "no task"),
+        (("submit", TASK, __file__, "--language", "cpp"), "Python"),
+    ],
+)
+def test_what_the_site_refuses_exits_2_with_its_sentence(kbench, arguments, words):
+    result = kbench(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_without_a_token_nothing_is_submitted(kbench, kernel):
+    result = kbench("submit", TASK, kernel(), KBENCH_TOKEN="")
+    assert (result.exit_code, "KBENCH_TOKEN" in result.stderr) == (2, True)
+
+
+def test_a_site_that_does_not_answer_exits_3():
+    result = CliRunner().invoke(main, ["tasks"], env={"KBENCH_URL": "http://127.0.0.1:1"})
+    assert result.exit_code == 3
+    assert "does not answer" in result.stderr
+
+
+def test_an_address_that_is_none_exits_2():
+    assert CliRunner().invoke(main, ["tasks"], env={"KBENCH_URL": "kbench.example"}).exit_code == 2
