@@ -39,7 +39,7 @@ from .toolchain import (
 )
 
 DEFAULT_TARGET = "sm_90"
-_TIERS = ("thinnest", "thin", "stock")
+TIERS = ("thinnest", "thin", "stock")  # of headers
 _LIBRARIES = ("c10", "c10_cuda", "torch", "torch_cpu", "torch_cuda", "torch_python")
 # torch compiles extensions with these, so that half types behave the same everywhere
 _DEFINES = (
@@ -51,6 +51,7 @@ _DEFINES = (
 )
 _OPERATOR = re.compile(r"\b(?:at|torch)::(\w+)")
 _UNQUALIFIED = re.compile(r"(?<![.\w>:])(\w+)\s*\(")
+_LIBRARY_OF_CUDA = re.compile(r"cublas|cusparse|cusolver|CUDABlas|CUDABLAS|CUDASparse|CUDASolver")
 _USES_NAMESPACE = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
 _NVCC_OF_PIP = ("cu13", "cu12")
 
@@ -60,8 +61,10 @@ class Nvcc:
 
     binary = f"{MODULE}.so"
 
-    def __init__(self, target: str | None) -> None:
+    def __init__(self, target: str | None, *, tiers: tuple[str, ...] = TIERS, side_by_side: bool = True) -> None:
         self._target = target or DEFAULT_TARGET
+        self._tiers = tiers
+        self._side_by_side = side_by_side
 
     def fingerprint(self, rules: RuleSet) -> tuple[str, ...]:
         return (*self._flags(rules), *_includes("stock"), headers_fingerprint(), *environment().values(), sys.version)
@@ -69,7 +72,8 @@ class Nvcc:
     def compile(self, source: Source, shop: Workshop) -> Outcome:
         (shop.folder / f"{MODULE}.cu").write_text(source.text)
         (shop.folder / "kbench_operators.h").write_text(operator_headers(source.text))
-        attempts = [functools.partial(self._attempt, shop, tier) for tier in _TIERS]
+        (shop.folder / "kbench_needs.h").write_text(needs(source.text))
+        attempts = [functools.partial(self._attempt, shop, tier) for tier in self._tiers]
         headers = torch_folder() / "include"
         return with_resources(fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers)))
 
@@ -77,7 +81,7 @@ class Nvcc:
         room = shop.room({**packages(), **_cuda_packages()})
         nvcc = f"{inside(cuda_folder(), 'cuda')}/bin/nvcc"
         compiling = [nvcc, *self._flags(shop.rules), *_includes(tier), "-c", f"{MODULE}.cu", "-o", "a.o"]
-        script = parallel_script(shop.run([nvcc, "--dryrun", *compiling[1:]], room).log)
+        script = parallel_script(shop.run([nvcc, "--dryrun", *compiling[1:]], room).log) if self._side_by_side else None
         if script is not None:
             (shop.folder / "steps.sh").write_text(script)
             (shop.folder / MODULE_ID).write_text(f"_{MODULE}")
@@ -95,6 +99,11 @@ class Nvcc:
 def environment() -> dict[str, str]:
     """What a CUDA build depends on beside source and flags. Raises SupervisorError if there is no nvcc."""
     return {"compiler": host_compiler_version(), "nvcc": _nvcc_version(), "torch": version("torch")}
+
+
+def needs(text: str) -> str:
+    """What `text` needs of the thinnest headers beside the usual."""
+    return "#define KBENCH_NEEDS_CUDA_LIBRARIES\n" if _LIBRARY_OF_CUDA.search(text) else ""
 
 
 def operator_headers(text: str) -> str:

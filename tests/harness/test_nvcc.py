@@ -1,5 +1,7 @@
 """CUDA builds: the steps of nvcc, what its complaints mean, and real compilations where there is an nvcc."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from benchmarks.harness import Paths, Source, SupervisorError, builds, default_rules, nvcc
 from benchmarks.harness.builds import Build
 from benchmarks.harness.missing_names import more_headers_may_help
-from benchmarks.harness.nvcc import Nvcc, operator_headers, with_resources
+from benchmarks.harness.nvcc import Nvcc, needs, operator_headers, with_resources
 from benchmarks.harness.nvcc_plan import MODULE_ID, parallel_script
 from benchmarks.harness.toolchain import KernelResources, Outcome, torch_folder
 
@@ -93,6 +95,11 @@ def test_operators_are_found_without_their_namespace_where_it_is_used() -> None:
     assert operator_headers("using namespace torch;" + text) == "#include <ATen/ops/zeros_like.h>\n"
 
 
+def test_libraries_of_cuda_are_declared_for_sources_that_name_them() -> None:
+    assert needs("auto handle = at::cuda::getCurrentCUDABlasHandle();") == "#define KBENCH_NEEDS_CUDA_LIBRARIES\n"
+    assert needs("at::linear(x, w);") == ""
+
+
 @pytest.mark.parametrize(
     ("log", "helps"),
     [
@@ -146,16 +153,39 @@ def compile_source(compiler: None, paths: Paths) -> Compile:
     return lambda name: builds.build(Source((SOURCES / name).read_text(), "cuda"), RULES, paths)
 
 
-# three real compilations; `python -m scripts.bench_compile` compiles all sources with all headers
+# few real compilations; `python -m scripts.bench_compile` compiles all sources with all headers
+CALL = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+import kbench_submission as module
+x = torch.ones(1, 1, 4, 4)
+y = module.backward((x,), torch.ones(1, 1, 2, 2), [1, 1, 4, 4])
+print(tuple(y.shape), module.about())
+try:
+    module.backward(x, x, [1])
+except TypeError:
+    print("TypeError")
+"""
+
+
 @pytest.mark.sandbox
-def test_the_thinnest_headers_are_enough_for_a_typical_source(
-    compile_source: Compile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nvcc, "_TIERS", ("thinnest",))
-    result = compile_source("dispatch.cu")
-    assert result.binary is not None, result.log
-    assert len(result.resources) == 8
-    assert "ptxas info" not in result.log
+def test_the_thinnest_headers_are_enough_and_bind_to_python(compiler: None, paths: Paths, tmp_path: Path) -> None:
+    with builds._workshop(RULES, paths, lambda: False) as shop:
+        source = Source((SOURCES / "py_tuple.cu").read_text(), "cuda")
+        result = Nvcc(None, tiers=("thinnest",)).compile(source, shop)
+        assert result.exit_code == 0, result.log
+        assert [(item.kernel, item.spill_store_bytes) for item in result.resources] == [
+            ("_Z13pool_backwardPK6float4PS_lf", 0)
+        ]
+        library = nvcc.cuda_folder() / "lib64"
+        done = subprocess.run(
+            [sys.executable, "-c", CALL, str(shop.folder)],
+            env={"LD_LIBRARY_PATH": str(library)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.stdout.splitlines() == ["(1, 1, 4, 4) mean pooling", "TypeError"], done.stderr
 
 
 @pytest.mark.sandbox
