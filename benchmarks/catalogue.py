@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
 
+from .devices import CPU
 from .harness import (
     Config,
     TaskError,
@@ -22,13 +23,14 @@ from .harness import (
     ValueArgument,
     default_rules,
     default_suites,
+    device_class,
     find_task,
     load_suite,
 )
 from .harness import (
     RuleSet as Rules,
 )
-from .models import DeviceKind, Method, RuleSet, Submission, Suite, Task, TaskVersion
+from .models import DeviceKind, Evaluation, Method, RuleSet, Submission, Suite, Task, TaskVersion
 from .services import submission_create, switch_is_on
 from .states import MethodKind, Origin, Priority, Switch, TaskVersionStatus
 
@@ -37,7 +39,7 @@ _METHODS = (
     ("human", "By hand", MethodKind.HUMAN, "Written by a person, with whatever tools they like."),
     (EXAMPLES_METHOD, "Reference kernels", MethodKind.LIBRARY, "The example kernels that come with kbench."),
 )
-_DEVICE_KINDS = (("cpu", "CPU", "cpu"),)
+_EXAMPLE_FILES = {"cpp": "cpu.cpp", "cuda": "cuda.cu", "triton": "triton.py"}
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,8 @@ def tasks_sync(suites: Path | None = None) -> SyncReport:
 
 
 def base_rows_sync() -> None:
-    """Device kinds, methods and the rule set that everything else points at."""
-    for slug, title, device_class in _DEVICE_KINDS:
-        DeviceKind.objects.get_or_create(slug=slug, defaults={"title": title, "device_class": device_class})
+    """The rows that everything else points at; other device kinds come with the first worker that has one."""
+    DeviceKind.objects.get_or_create(slug=CPU, defaults={"title": "CPU", "device_class": CPU})
     for slug, title, kind, description in _METHODS:
         Method.objects.get_or_create(slug=slug, defaults={"title": title, "kind": kind, "description": description})
     _ruleset_sync(default_rules(settings.KBENCH_RULESET))
@@ -89,21 +90,32 @@ def rules_of(ruleset: RuleSet) -> Rules:
     return rules
 
 
+@dataclass(frozen=True)
+class Example:
+    """A shipped kernel that waits to be judged on a device kind."""
+
+    version: TaskVersion
+    kind: DeviceKind
+    language: str
+    text: str
+
+
 def examples_load(suites: Path | None = None) -> list[Submission]:
-    """Submit every shipped kernel that has not been submitted in this version of its task yet."""
+    """Submit every shipped kernel, once per version of its task and device kind that runs it."""
     if not switch_is_on(Switch.SUBMISSIONS):
         return []
     return [
         submission_create(
-            version=version,
-            text=path.read_text(),
-            language="cpp",
+            version=example.version,
+            text=example.text,
+            language=example.language,
+            device_kind=example.kind,
             method=Method.objects.get(slug=EXAMPLES_METHOD),
             origin=Origin.EXAMPLE,
             priority=Priority.EXAMPLE,
             title="Reference kernel",
         ).submission
-        for version, path in _new_examples(suites or default_suites())
+        for example in _new_examples(suites or default_suites())
     ]
 
 
@@ -210,20 +222,32 @@ def _ruleset_sync(rules: Rules) -> None:
     rules_of(row)
 
 
-def _new_examples(suites: Path) -> Iterator[tuple[TaskVersion, Path]]:
+def _new_examples(suites: Path) -> Iterator[Example]:
     active = TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True).select_related(
         "task__suite"
     )
+    kinds = list(DeviceKind.objects.all())
     for version in active.order_by("task__op", "task__direction"):
-        folder = suites / version.task.suite.slug.replace("-", "_") / version.task.op / "kernels"
-        path = folder / f"{version.task.direction}_cpu.cpp"
-        if path.is_file() and not _is_submitted(version, path):
-            yield version, path
+        for language, text in _shipped(suites, version):
+            for kind in kinds:
+                example = Example(version, kind, language, text)
+                if kind.device_class == device_class(language) and not _is_submitted(example):
+                    yield example
 
 
-def _is_submitted(version: TaskVersion, path: Path) -> bool:
-    known = Submission.objects.filter(task_version=version, method__slug=EXAMPLES_METHOD)
-    return known.filter(blob=_sha256(path.read_text())).exists()
+def _shipped(suites: Path, version: TaskVersion) -> Iterator[tuple[str, str]]:
+    """Language and text of the kernels that come with a task."""
+    task = version.task
+    folder = suites / task.suite.slug.replace("-", "_") / task.op / "kernels"
+    for language, ending in _EXAMPLE_FILES.items():
+        path = folder / f"{task.direction}_{ending}"
+        if path.is_file():
+            yield language, path.read_text()
+
+
+def _is_submitted(example: Example) -> bool:
+    known = Evaluation.objects.filter(task_version=example.version, device_kind=example.kind)
+    return known.filter(submission__method__slug=EXAMPLES_METHOD, submission__blob=_sha256(example.text)).exists()
 
 
 def _sha256(text: str) -> str:

@@ -8,6 +8,8 @@
   const fileNote = form.querySelector("[data-file-note]");
   const key = `draft:${form.dataset.draft}`;
   const starter = area.defaultValue;
+  const language = form.querySelector("select[name=language]");
+  const languages = { cpp: "cpp", cc: "cpp", cxx: "cpp", cu: "cuda", py: "triton" };
 
   const numbers = document.createElement("pre");
   numbers.className = "numbers";
@@ -67,6 +69,7 @@
       const text = new TextDecoder("utf-8", { fatal: true }).decode(content);
       if (text.includes("\0") || !text.trim()) return;
       area.value = text;
+      language.value = languages[chosen.name.split(".").pop().toLowerCase()] || language.value;
       changed();
       fileNote.textContent = "";
       file.value = "";
@@ -92,6 +95,9 @@
   });
 
   area.addEventListener("input", () => { changed(); drop.hidden = false; });
+  language.addEventListener("change", () => {
+    if (area.value === starter && !("draftOff" in form.dataset)) location.search = `?language=${language.value}`;
+  });
   area.addEventListener("scroll", () => { numbers.scrollTop = area.scrollTop; });
   area.addEventListener("keydown", indent);
   area.addEventListener("focus", () => { delete box.dataset.leave; });

@@ -6,9 +6,11 @@ import shutil
 import pytest
 
 from benchmarks.catalogue import examples_load, rules_of, spec_of, tasks_sync
+from benchmarks.devices import register
 from benchmarks.harness import TaskError, default_suites
 from benchmarks.models import Evaluation, RuleSet, Task, TaskVersion
 from benchmarks.states import Priority
+from tests.fakes import GPU
 
 
 @pytest.fixture
@@ -91,3 +93,17 @@ def test_examples_are_submitted_once_and_wait_behind_people(suites):
     assert len(examples_load(suites)) == 2
     assert examples_load(suites) == []
     assert {row.priority for row in Evaluation.objects.all()} == {Priority.EXAMPLE}
+
+
+def test_examples_for_a_gpu_are_submitted_once_there_is_one(suites):
+    tasks_sync(suites)
+    kernels = suites / "robust_kbench" / "mnist_linear_relu" / "kernels"
+    shutil.rmtree(kernels, ignore_errors=True)
+    kernels.mkdir()
+    (kernels / "forward_cuda.cu").write_text("// an example\n")
+    (kernels / "forward_triton.py").write_text("# another\n")
+    assert examples_load(suites) == []
+    register(GPU)
+    assert {item.language for item in examples_load(suites)} == {"cuda", "triton"}
+    assert {row.device_kind.slug for row in Evaluation.objects.all()} == {"nvidia-h200"}
+    assert examples_load(suites) == []
