@@ -1,14 +1,14 @@
-// Backward of layer norm over the last three axes. With n = (x - mean) * rstd and h = gy * weight:
-// gx = rstd * (h - mean(h) - n * mean(h * n)), gweight = sum of gy * n and gbias = sum of gy over the batch.
+// Backward of layer norm over the last three axes. With n = (x - mean) * rstd and h = gy * weight: gx = rstd * (h -
+// mean(h) - n * mean(h * n)), gweight = sum of gy * n and gbias = sum of gy over the batch.
 //
 // Bound by memory: x and gy (gigabytes) are read once for the sums of a row and once more for the results, because what
 // a row needs does not fit the registers and shared memory of the device beside the two sums over the batch.
-// Work:     three kernels. (1) A block owns a tile of columns, keeps their weights in registers, walks over the rows and
-//           leaves four sums per row and tile. (2) One block per row merges them in double. (3) A block owns a tile of
-//           columns, with their weights and their sums over the batch in registers, and walks over the rows: no sum
-//           crosses a thread. Tiles and rows run backwards here, so that what (1) read last is still in L2.
-//           Variances use x - pivot, which removes a large mean before squaring; the pivot of a row is the median of its
-//           first three elements, so that one outlier does no harm.
+// Work:     three kernels. (1) A block owns a tile of columns, keeps their weights in registers, walks over the rows
+//           and leaves four sums per row and tile. (2) One block per row merges them in double. (3) A block owns a tile
+//           of columns, with their weights and their sums over the batch in registers, and walks over the rows: no sum
+//           crosses a thread. Tiles and rows run backwards here, so that what (1) read last is still in L2. Variances
+//           use x - pivot, which removes a large mean before squaring; the pivot of a row is the median of its first
+//           three elements, so that one outlier does no harm.
 // Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned.
 //           Two packs per thread where that still gives every multiprocessor several blocks, otherwise one.
 // Limits:   float32, contiguous; long rows (many tiles) are needed to fill the device.
@@ -46,8 +46,8 @@ __device__ float4 shuffled(float4 v, int offset) {
 struct Problem {
     const float *grad_output, *x, *weight;
     float *grad_x, *grad_weight, *grad_bias;
-    float4 *sums;  // per row and tile: of x', x' * x', h and h * x', where x' = x - pivot
-    float4 *rows_done;  // per row: mean, rstd, mean(h), mean(h * n)
+    float4* sums;       // per row and tile: of x', x' * x', h and h * x', where x' = x - pivot
+    float4* rows_done;  // per row: mean, rstd, mean(h), mean(h * n)
     int rows, tiles;
     int64_t size;
     float eps;
@@ -59,9 +59,12 @@ struct Columns {
     int64_t first;
     int count;  // packs of the row
     __device__ Columns(const Problem& p, int tile)
-        : first(int64_t(tile) * kThreads * kPacks + threadIdx.x), count(int(p.size / int64_t(sizeof(Pack) / sizeof(float)))) {}
+        : first(int64_t(tile) * kThreads * kPacks + threadIdx.x),
+          count(int(p.size / int64_t(sizeof(Pack) / sizeof(float)))) {}
     __device__ bool inside(int i) const { return first + i * kThreads < count; }
-    __device__ const Pack& at(const float* row, int i) const { return reinterpret_cast<const Pack*>(row)[first + i * kThreads]; }
+    __device__ const Pack& at(const float* row, int i) const {
+        return reinterpret_cast<const Pack*>(row)[first + i * kThreads];
+    }
     __device__ void load(Pack (&v)[kPacks], const float* row) const {
 #pragma unroll
         for (int i = 0; i < kPacks; ++i) v[i] = inside(i) ? __ldcs(&at(row, i)) : Pack{};
@@ -96,7 +99,8 @@ __global__ void __launch_bounds__(kThreads) sum_tiles(const Problem p) {
         for (int i = 0; i < kPacks; ++i) {
             if (!columns.inside(i)) continue;
             const Pack centred = affine(x[i], 1.0f, -pivot), h = product(gy[i], weight[i]);
-            sums = sums + float4{total(centred), total(product(centred, centred)), total(h), total(product(h, centred))};
+            sums =
+                sums + float4{total(centred), total(product(centred, centred)), total(h), total(product(h, centred))};
         }
         for (int offset = 16; offset > 0; offset /= 2) sums = sums + shuffled(sums, offset);
         if (threadIdx.x % 32 == 0) buffers[turn][threadIdx.x / 32] = sums;
@@ -130,7 +134,8 @@ __global__ void __launch_bounds__(kThreads) merge_rows(const Problem p) {
     const double mean_h = block_sum(h) / p.size, mean_hx = block_sum(hx) / p.size;
     if (threadIdx.x != 0) return;
     const double rstd = rsqrt(fmax(variance, 0.0) + p.eps);
-    p.rows_done[row] = {float(pivot_of(p, row) + offset), float(rstd), float(mean_h), float((mean_hx - mean_h * offset) * rstd)};
+    p.rows_done[row] = {float(pivot_of(p, row) + offset), float(rstd), float(mean_h),
+                        float((mean_hx - mean_h * offset) * rstd)};
 }
 
 template <typename Pack, int kPacks>
@@ -183,8 +188,9 @@ void launch(Problem p, const torch::TensorOptions& options) {
 
 }  // namespace
 
-std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, torch::Tensor weight,
-                                                                 torch::Tensor /*bias*/, double eps,
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x,
+                                                                 torch::Tensor weight, torch::Tensor /*bias*/,
+                                                                 double eps,
                                                                  std::vector<int64_t> /*normalized_shape*/) {
     grad_output = grad_output.contiguous();
     x = x.contiguous();
@@ -204,7 +210,8 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(torch::Tensor g
     const bool aligned = p.size % 4 == 0;
     const int64_t packs = aligned ? p.size / 4 : p.size;
     const bool long_rows = packs >= int64_t(8) * kThreads * multiprocessor_count();
-    const auto run = aligned ? (long_rows ? launch<float4, 2> : launch<float4, 1>) : (long_rows ? launch<float, 2> : launch<float, 1>);
+    const auto run = aligned ? (long_rows ? launch<float4, 2> : launch<float4, 1>)
+                             : (long_rows ? launch<float, 2> : launch<float, 1>);
     run(p, x.options());
     return {grad_x, grad_weight, grad_bias};
 }

@@ -3,16 +3,16 @@
 // Bound by memory: a row of millions of floats is to be read once and written once, though its mean and variance are
 // known only after the last element.
 // Work:     one block per multiprocessor, all resident (cooperative launch). A row is cut into slices, one per block; a
-//           slice stays in the registers of its block (64 floats in each of 512 threads) while the blocks exchange
-//           mean and squared deviations of their slices across a barrier of the grid. Meanwhile weight and bias arrive
-//           in shared memory by asynchronous copies: all of the weight, three quarters of the bias. A thread copies
-//           only what it reads itself, so that no block barrier is needed. With several rows weight and bias stay
-//           there, and the next row is on its way to L2 before the barrier.
-//           Statistics are exact for each slice (two passes over registers) and merged in double.
-// Dispatch: few long rows: all blocks share a row. More or shorter rows: groups of blocks take rows in turn.
-//           Rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned.
-//           Rows that do not fit the registers of the device (4.3 million floats on 132 multiprocessors) are read twice,
-//           by two kernels.
+//           slice stays in the registers of its block (64 floats in each of 512 threads) while the blocks exchange mean
+//           and squared deviations of their slices across a barrier of the grid. Meanwhile weight and bias arrive in
+//           shared memory by asynchronous copies: all of the weight, three quarters of the bias. A thread copies only
+//           what it reads itself, so that no block barrier is needed. With several rows weight and bias stay there, and
+//           the next row is on its way to L2 before the barrier. Statistics are exact for each slice (two passes over
+//           registers) and merged in double.
+// Dispatch: few long rows: all blocks share a row. More or shorter rows: groups of blocks take rows in turn. Rows whose
+//           length is a multiple of 4 move as float4, others as float, because their starts are not aligned. Rows that
+//           do not fit the registers of the device (4.3 million floats on 132 multiprocessors) are read twice, by two
+//           kernels.
 // Limits:   float32, contiguous; short rows (below some 2,000 floats) leave most threads idle.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -35,7 +35,8 @@ struct Shape {
 template <typename Pack>
 struct Slice {
     int begin, count;  // packs of the row
-    __device__ Slice(const Shape& s, int index) : begin(index * s.slice_packs), count(min(s.slice_packs, s.packs - begin)) {}
+    __device__ Slice(const Shape& s, int index)
+        : begin(index * s.slice_packs), count(min(s.slice_packs, s.packs - begin)) {}
     __device__ float floats() const { return float(count) * (sizeof(Pack) / sizeof(float)); }
 };
 
@@ -43,11 +44,13 @@ __device__ float sum_of(float v) { return v; }
 __device__ float sum_of(float4 v) { return (v.x + v.y) + (v.z + v.w); }
 __device__ float squared_distance(float v, float m) { return (v - m) * (v - m); }
 __device__ float squared_distance(float4 v, float m) {
-    return (squared_distance(v.x, m) + squared_distance(v.y, m)) + (squared_distance(v.z, m) + squared_distance(v.w, m));
+    return (squared_distance(v.x, m) + squared_distance(v.y, m)) +
+           (squared_distance(v.z, m) + squared_distance(v.w, m));
 }
 __device__ float affine(float v, float mean, float rstd, float w, float b) { return (v - mean) * rstd * w + b; }
 __device__ float4 affine(float4 v, float m, float r, float4 w, float4 b) {
-    return {affine(v.x, m, r, w.x, b.x), affine(v.y, m, r, w.y, b.y), affine(v.z, m, r, w.z, b.z), affine(v.w, m, r, w.w, b.w)};
+    return {affine(v.x, m, r, w.x, b.x), affine(v.y, m, r, w.y, b.y), affine(v.z, m, r, w.z, b.z),
+            affine(v.w, m, r, w.w, b.w)};
 }
 
 template <typename T>
@@ -112,7 +115,8 @@ template <typename Pack>
 __device__ float2 merge_statistics(const float2* slices, const Shape& shape, float eps) {
     double mean = 0, squares = 0;
     const double floats = double(shape.packs) * (sizeof(Pack) / sizeof(float));
-    for (int i = threadIdx.x % 32; i < shape.slices; i += 32) mean += double(__ldcg(slices + i).x) * Slice<Pack>(shape, i).floats();
+    for (int i = threadIdx.x % 32; i < shape.slices; i += 32)
+        mean += double(__ldcg(slices + i).x) * Slice<Pack>(shape, i).floats();
     mean = warp_sum(mean) / floats;
     for (int i = threadIdx.x % 32; i < shape.slices; i += 32) {
         const float2 s = __ldcg(slices + i);
@@ -136,8 +140,8 @@ __device__ void fetch_parameters(Pack* shared, const Pack* weight, const Pack* b
 }
 
 template <typename Pack>
-__global__ void __launch_bounds__(kThreads, 1)
-    normalise_resident(const Pack* x, const Pack* weight, const Pack* bias, Pack* y, float2* statistics, Shape shape, float eps) {
+__global__ void __launch_bounds__(kThreads, 1) normalise_resident(const Pack* x, const Pack* weight, const Pack* bias,
+                                                                  Pack* y, float2* statistics, Shape shape, float eps) {
     extern __shared__ float4 shared_bytes[];
     const auto shared = reinterpret_cast<Pack*>(shared_bytes);
     const int index = blockIdx.x % shape.slices, groups = gridDim.x / shape.slices;
@@ -180,8 +184,8 @@ __global__ void __launch_bounds__(kThreads) find_statistics(const Pack* x, float
 }
 
 template <typename Pack>
-__global__ void __launch_bounds__(kThreads)
-    normalise_again(const Pack* x, const Pack* weight, const Pack* bias, Pack* y, const float2* statistics, Shape shape, float eps) {
+__global__ void __launch_bounds__(kThreads) normalise_again(const Pack* x, const Pack* weight, const Pack* bias,
+                                                            Pack* y, const float2* statistics, Shape shape, float eps) {
     const int row = blockIdx.x / shape.slices;
     const Slice<Pack> slice(shape, blockIdx.x % shape.slices);
     const float2 all = merge_statistics<Pack>(statistics + int64_t(row) * shape.slices, shape, eps);
@@ -201,8 +205,8 @@ int multiprocessor_count() {
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 template <typename Pack>
-void launch(const float* x_floats, const float* weight_floats, const float* bias_floats, float* y_floats, int rows, int64_t size,
-            float eps, const torch::TensorOptions& options) {
+void launch(const float* x_floats, const float* weight_floats, const float* bias_floats, float* y_floats, int rows,
+            int64_t size, float eps, const torch::TensorOptions& options) {
     const int blocks = multiprocessor_count();
     const auto stream = c10::cuda::getCurrentCUDAStream();
     auto x = reinterpret_cast<const Pack*>(x_floats), weight = reinterpret_cast<const Pack*>(weight_floats);
@@ -211,7 +215,8 @@ void launch(const float* x_floats, const float* weight_floats, const float* bias
     const int packs = int(size / int64_t(sizeof(Pack) / sizeof(float))), capacity = kPacks<Pack> * kThreads;
     const bool resident = packs <= int64_t(blocks) * capacity;
     const int groups = resident ? std::min(rows, blocks / ceil_div(packs, capacity)) : 1;
-    const int slice_packs = resident ? std::min(capacity, ceil_div(ceil_div(packs, blocks / groups), 32) * 32) : capacity;
+    const int slice_packs =
+        resident ? std::min(capacity, ceil_div(ceil_div(packs, blocks / groups), 32) * 32) : capacity;
     Shape shape{rows, packs, ceil_div(packs, slice_packs), slice_packs};
     auto workspace = torch::empty({int64_t(rows) * shape.slices * 2}, options);
     auto statistics = reinterpret_cast<float2*>(workspace.mutable_data_ptr<float>());
@@ -222,11 +227,13 @@ void launch(const float* x_floats, const float* weight_floats, const float* bias
         return;
     }
     const auto kernel = normalise_resident<Pack>;
-    const int used = ceil_div(slice_packs, kThreads), shared_packs = (used + std::min(used, kSharedBiasPacks<Pack>)) * kThreads;
+    const int used = ceil_div(slice_packs, kThreads),
+              shared_packs = (used + std::min(used, kSharedBiasPacks<Pack>)) * kThreads;
     const int shared_bytes = shared_packs * int(sizeof(Pack));
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
     void* arguments[] = {&x, &weight, &bias, &y, &statistics, &shape, &eps};
-    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(kernel, dim3(groups * shape.slices), dim3(kThreads), arguments, shared_bytes, stream));
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(kernel, dim3(groups * shape.slices), dim3(kThreads), arguments,
+                                               shared_bytes, stream));
 }
 
 }  // namespace
@@ -238,8 +245,8 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weight, torch::Tensor bias,
     auto y = torch::empty(x.sizes(), x.options());
     const int64_t size = weight.numel(), rows = x.numel() / size;
     const auto run = size % 4 == 0 ? launch<float4> : launch<float>;
-    run(x.const_data_ptr<float>(), weight.const_data_ptr<float>(), bias.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
-        int(rows), size, float(eps), x.options());
+    run(x.const_data_ptr<float>(), weight.const_data_ptr<float>(), bias.const_data_ptr<float>(),
+        y.mutable_data_ptr<float>(), int(rows), size, float(eps), x.options());
     return y;
 }
 

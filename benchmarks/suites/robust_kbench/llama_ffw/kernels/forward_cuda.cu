@@ -1,19 +1,18 @@
 // Gated feed-forward layer: y = (silu(x G^T) * (x U^T)) D^T.
 //
-// Bound by arithmetic: 90 billion operations at 256 tokens. The float32 units of an H200 are slower than its tensor cores
-// even at three products for one, so this is 3xTF32: each float is cut into a TF32 head and a TF32 rest, and
-// a b = head head + head rest + rest head, which is short of float32 by about 2^-21. Tensor cores round sums towards zero, so
-// a sum in them covers 32 terms only; those are added up in float32 registers with rounding to nearest.
+// Bound by arithmetic: 90 billion operations at 256 tokens. The float32 units of an H200 are slower than its tensor
+// cores even at three products for one, so this is 3xTF32: each float is cut into a TF32 head and a TF32 rest, and a b
+// = head head + head rest + rest head, which is short of float32 by about 2^-21. Tensor cores round sums towards zero,
+// so a sum in them covers 32 terms only; those are added up in float32 registers with rounding to nearest.
 // Work:     one block of 8 warps computes 128 x 128 results, a warp 64 x 32. Tiles of 32 terms arrive by asynchronous
-//           copies, four stages deep. A row of a tile holds 8 chunks of 16 bytes, chunk c in place c ^ 4 (row % 2): then
-//           the 16-byte reads of the fragments hit every bank once. The order of the terms does not matter, so a thread
-//           takes four neighbours as its terms of two instructions.
-//           In the first product the rows of G and U alternate in groups of 8, so that a thread holds gate and up of
-//           the same result and writes silu(gate) * up.
+//           copies, four stages deep. A row of a tile holds 8 chunks of 16 bytes, chunk c in place c ^ 4 (row % 2):
+//           then the 16-byte reads of the fragments hit every bank once. The order of the terms does not matter, so a
+//           thread takes four neighbours as its terms of two instructions. In the first product the rows of G and U
+//           alternate in groups of 8, so that a thread holds gate and up of the same result and writes silu(gate) * up.
 // Dispatch: up to 8 tokens: one warp per result column reads the weights once. Otherwise as many tiles as fill whole
 //           rounds of the multiprocessors are computed by one block each; the terms of the tiles that are left are
-//           split between blocks, so that they take less than a round, and a last kernel adds their parts in a fixed order.
-//           Rows whose length is no multiple of 4 are not aligned and are copied float by float.
+//           split between blocks, so that they take less than a round, and a last kernel adds their parts in a fixed
+//           order. Rows whose length is no multiple of 4 are not aligned and are copied float by float.
 // Limits:   float32, contiguous; subnormal rests are lost.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -22,9 +21,9 @@
 namespace {
 
 constexpr int kThreads = 256, kTile = 128, kDepth = 32, kStages = 4;
-constexpr int kChunks = kDepth / 4;                 // of 16 bytes in a row of a tile
-constexpr int kTileChunks = kTile * kChunks;        // in a tile
-constexpr int kRowsPerPass = kThreads / kChunks;    // rows that the block copies at once
+constexpr int kChunks = kDepth / 4;               // of 16 bytes in a row of a tile
+constexpr int kTileChunks = kTile * kChunks;      // in a tile
+constexpr int kRowsPerPass = kThreads / kChunks;  // rows that the block copies at once
 constexpr int kPasses = kTile / kRowsPerPass;
 constexpr int kSharedBytes = kStages * 2 * kTileChunks * 16;
 constexpr int kMaxFewRows = 8;
@@ -43,7 +42,8 @@ template <int bytes>
 __device__ void copy_async(void* to, const void* from, bool inside) {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const int valid = inside ? bytes : 0;  // what is not valid becomes zero
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(valid) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(valid)
+                 : "memory");
 }
 
 __device__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads, 1) multiply(const Product p) {
     float4* part = own_part(p, blockIdx.y, blockIdx.x, gridDim.x);
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-        const float(&v)[4] = sums[i / 4][i % 4];
+        const float (&v)[4] = sums[i / 4][i % 4];
         part[i * kThreads] = {v[0], v[1], v[2], v[3]};
     }
 }
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kThreads) add_parts(const Product p, int split
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             const float4 v = __ldcs(part + i * kThreads);
-            float(&sum)[4] = sums[i / 4][i % 4];
+            float (&sum)[4] = sums[i / 4][i % 4];
             sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
         }
     }
@@ -313,13 +313,20 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor gate_proj, torch::Tensor up
     gate_proj = gate_proj.contiguous();
     up_proj = up_proj.contiguous();
     down_proj = down_proj.contiguous();
-    const int features = int(gate_proj.size(1)), up_features = int(gate_proj.size(0)), tokens = int(x.numel() / features);
+    const int features = int(gate_proj.size(1)), up_features = int(gate_proj.size(0)),
+              tokens = int(x.numel() / features);
     auto hidden = torch::empty({tokens, up_features}, x.options());
     auto y = torch::empty(x.sizes(), x.options());
-    Product product{x.const_data_ptr<float>(), gate_proj.const_data_ptr<float>(), up_proj.const_data_ptr<float>(),
-                    hidden.mutable_data_ptr<float>(), tokens, up_features, features};
+    Product product{x.const_data_ptr<float>(),
+                    gate_proj.const_data_ptr<float>(),
+                    up_proj.const_data_ptr<float>(),
+                    hidden.mutable_data_ptr<float>(),
+                    tokens,
+                    up_features,
+                    features};
     run<true>(product, x.options());
-    product = {product.c, down_proj.const_data_ptr<float>(), nullptr, y.mutable_data_ptr<float>(), tokens, features, up_features};
+    product = {product.c,  down_proj.const_data_ptr<float>(), nullptr, y.mutable_data_ptr<float>(), tokens, features,
+               up_features};
     run<false>(product, x.options());
     return y;
 }

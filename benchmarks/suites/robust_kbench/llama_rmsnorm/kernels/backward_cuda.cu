@@ -1,15 +1,16 @@
-// Backward of RMS norm over the last axis. With h = gy * w, n = x * rstd:  gx = rstd * (h - n * mean(h * n)),
-// gw = sum of gy * n over the rows.
+// Backward of RMS norm over the last axis. With h = gy * w, n = x * rstd:  gx = rstd * (h - n * mean(h * n)), gw = sum
+// of gy * n over the rows.
 //
 // Bound by memory: x and gy are read once, gx is written once.
-// Work:     two blocks per multiprocessor walk over the rows. A thread owns the same columns in every row, so that w and
-//           its part of gw stay in registers. While a row is reduced and written, the loads of the next one are under
-//           way. Both sums of a row need one barrier: warps leave their sums in one of two buffers, used in turn.
+// Work:     two blocks per multiprocessor walk over the rows. A thread owns the same columns in every row, so that w
+//           and its part of gw stay in registers. While a row is reduced and written, the loads of the next one are
+//           under way. Both sums of a row need one barrier: warps leave their sums in one of two buffers, used in turn.
 //           Each block leaves its part of gw in a workspace; a second kernel adds the parts in a fixed order, so the
 //           result is the same from run to run. A single block writes gw itself.
 // Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned.
 //           Blocks have 256 threads, or more where a row would need too many registers per thread. Rows of more than
-//           8192 floats (4096 where the length is not a multiple of 4) are read twice and keep their part of gw in memory.
+//           8192 floats (4096 where the length is not a multiple of 4) are read twice and keep their part of gw in
+//           memory.
 // Limits:   float32, contiguous; many rows are needed to fill the device, a single row uses one block.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -20,7 +21,9 @@ namespace {
 __device__ float2 operator+(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
 
 __device__ float elementwise(float a, float b, auto f) { return f(a, b); }
-__device__ float4 elementwise(float4 a, float4 b, auto f) { return {f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w)}; }
+__device__ float4 elementwise(float4 a, float4 b, auto f) {
+    return {f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w)};
+}
 __device__ float total(float v) { return v; }
 __device__ float total(float4 v) { return (v.x + v.y) + (v.z + v.w); }
 
@@ -48,7 +51,7 @@ __device__ float2 block_sum(float2 v, float2* buffer) {
     return sum;
 }
 
-// The columns of a thread: packs threadIdx.x, threadIdx.x + kThreads, ...; those behind the end of the row read as zero.
+// The columns of a thread: packs threadIdx.x, threadIdx.x + kThreads and so on; behind the end of the row it reads zeros.
 template <typename Pack, int kPacks, int kThreads>
 struct Columns {
     Pack v[kPacks];
@@ -73,7 +76,8 @@ struct Columns {
 
 template <typename Pack, int kPacks, int kThreads>
 __global__ void __launch_bounds__(kThreads, kThreads == 256 ? 2 : 1)
-    grad_rows(const float* grad_output, const float* x, const float* __restrict__ w, float* grad_x, float* grad_w_parts, int rows, int size, float eps) {
+    grad_rows(const float* grad_output, const float* x, const float* __restrict__ w, float* grad_x, float* grad_w_parts,
+              int rows, int size, float eps) {
     using Row = Columns<Pack, kPacks, kThreads>;
     __shared__ float2 buffers[2][kThreads / 32];
     const int packs = size / int(sizeof(Pack) / sizeof(float));
@@ -110,7 +114,8 @@ __global__ void __launch_bounds__(kThreads, kThreads == 256 ? 2 : 1)
 constexpr int kLongThreads = 512;
 
 __global__ void __launch_bounds__(kLongThreads)
-    grad_long_rows(const float* grad_output, const float* x, const float* __restrict__ w, float* grad_x, float* grad_w_parts, int rows, int size, float eps) {
+    grad_long_rows(const float* grad_output, const float* x, const float* __restrict__ w, float* grad_x,
+                   float* grad_w_parts, int rows, int size, float eps) {
     __shared__ float2 buffers[2][kLongThreads / 32];
     float* part = grad_w_parts + int64_t(blockIdx.x) * size;
     for (int at = threadIdx.x; at < size; at += kLongThreads) part[at] = 0;
@@ -118,7 +123,8 @@ __global__ void __launch_bounds__(kLongThreads)
     for (int row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
         const float *gy = grad_output + int64_t(row) * size, *in = x + int64_t(row) * size;
         float2 sums{};
-        for (int at = threadIdx.x; at < size; at += kLongThreads) sums = sums + float2{in[at] * in[at], gy[at] * w[at] * in[at]};
+        for (int at = threadIdx.x; at < size; at += kLongThreads)
+            sums = sums + float2{in[at] * in[at], gy[at] * w[at] * in[at]};
         sums = block_sum<kLongThreads>(sums, buffers[turn]);
         const float rstd = rsqrtf(sums.x / size + eps), projection = rstd * rstd * (sums.y / size) * rstd;
         for (int at = threadIdx.x; at < size; at += kLongThreads) {
@@ -186,7 +192,8 @@ int multiprocessor_count() {
 
 }  // namespace
 
-std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, torch::Tensor w, double eps) {
+std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, torch::Tensor w,
+                                                  double eps) {
     grad_output = grad_output.contiguous();
     x = x.contiguous();
     w = w.contiguous();
@@ -201,8 +208,9 @@ std::tuple<torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, tor
                 blocks);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     if (blocks > 1) {
-        fold_parts<<<unsigned((size + kFoldColumns - 1) / kFoldColumns), dim3(kFoldColumns, kFoldRows), 0, c10::cuda::getCurrentCUDAStream()>>>(
-            parts.const_data_ptr<float>(), grad_w.mutable_data_ptr<float>(), blocks, int(size));
+        fold_parts<<<unsigned((size + kFoldColumns - 1) / kFoldColumns), dim3(kFoldColumns, kFoldRows), 0,
+                     c10::cuda::getCurrentCUDAStream()>>>(parts.const_data_ptr<float>(),
+                                                          grad_w.mutable_data_ptr<float>(), blocks, int(size));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
     return {grad_x, grad_w};

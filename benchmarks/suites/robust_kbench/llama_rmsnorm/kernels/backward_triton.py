@@ -67,6 +67,8 @@ def backward(
     parts = torch.empty((programs, size), dtype=x.dtype, device=x.device)
     block = triton.next_power_of_2(size)
     warps = min(max(block // 512, 1), 16)
-    _grad_rows[(programs,)](grad_output, x, w, grad_x, parts, rows, size, eps, BLOCK=block, num_warps=warps)
+    _grad_rows[(programs,)](
+        grad_output, x, w, grad_x, parts, rows, size, eps, BLOCK=block, num_warps=warps, maxnreg=128
+    )
     _add_parts[(triton.cdiv(size, 32),)](parts, grad_w, programs, size, ROWS=64, COLUMNS=32, num_warps=8)
     return grad_x, grad_w

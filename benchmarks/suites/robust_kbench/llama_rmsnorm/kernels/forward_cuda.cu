@@ -2,9 +2,9 @@
 //
 // Bound by memory: x is read once, y is written once; w stays in the caches.
 // Work:     one block of 256 threads per row. The row lives in registers between the sum of squares and the scaling.
-//           All loads of a thread are issued before the first is used; six or more blocks share a multiprocessor, so that
-//           some load while others reduce or store. x is loaded with the evict-first policy: nobody reads it again,
-//           and L2 has more room for results that need not have reached memory when the kernel ends.
+//           All loads of a thread are issued before the first is used; six or more blocks share a multiprocessor, so
+//           that some load while others reduce or store. x is loaded with the evict-first policy: nobody reads it
+//           again, and L2 has more room for results that need not have reached memory when the kernel ends.
 // Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned.
 //           The number of packs per thread is a template argument, from 1 to 16. Longer rows are read twice.
 // Limits:   float32, contiguous; many rows are needed to fill the device, a single row uses one block.
@@ -42,7 +42,8 @@ __device__ float block_sum(float v) {
 }
 
 template <typename Pack, int kPacks>
-__global__ void __launch_bounds__(kThreads) normalise_rows(const float* x, const float* __restrict__ w, float* y, int size, float eps) {
+__global__ void __launch_bounds__(kThreads)
+    normalise_rows(const float* x, const float* __restrict__ w, float* y, int size, float eps) {
     const int packs = size / int(sizeof(Pack) / sizeof(float));
     const auto in = reinterpret_cast<const Pack*>(x + int64_t(blockIdx.x) * size);
     const auto out = reinterpret_cast<Pack*>(y + int64_t(blockIdx.x) * size);
@@ -65,7 +66,8 @@ __global__ void __launch_bounds__(kThreads) normalise_rows(const float* x, const
 }
 
 template <typename Pack>
-__global__ void __launch_bounds__(kThreads) normalise_long_rows(const float* x, const float* __restrict__ w, float* y, int size, float eps) {
+__global__ void __launch_bounds__(kThreads)
+    normalise_long_rows(const float* x, const float* __restrict__ w, float* y, int size, float eps) {
     const int packs = size / int(sizeof(Pack) / sizeof(float));
     const auto in = reinterpret_cast<const Pack*>(x + int64_t(blockIdx.x) * size);
     const auto out = reinterpret_cast<Pack*>(y + int64_t(blockIdx.x) * size);

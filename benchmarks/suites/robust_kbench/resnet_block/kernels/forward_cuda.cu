@@ -1,16 +1,16 @@
 // Residual block with batch norms in evaluation mode.
 //
-// Bound by the arithmetic of the convolutions, which cuDNN does; what can be saved are passes over feature maps of hundreds
-// of megabytes.
-// Work:     a batch norm with fixed statistics is a factor and a shift per channel. One small kernel folds the factors into
-//           the weights of all convolutions and prepares the shifts, that of the shortcut added to that of the second
-//           convolution. Bias, shortcut and relu then happen where cuDNN writes its results, so that no pass of its own
-//           is left: three convolutions at most, and the folding. The first convolution has nothing to add; it gets the
-//           shortcut with factor zero, because cuDNN wants a tensor there and this one exists and is finite.
+// Bound by the arithmetic of the convolutions, which cuDNN does; what can be saved are passes over feature maps of
+// hundreds of megabytes.
+// Work:     a batch norm with fixed statistics is a factor and a shift per channel. One small kernel folds the factors
+//           into the weights of all convolutions and prepares the shifts, that of the shortcut added to that of the
+//           second convolution. Bias, shortcut and relu then happen where cuDNN writes its results, so that no pass of
+//           its own is left: three convolutions at most, and the folding. The first convolution has nothing to add; it
+//           gets the shortcut with factor zero, because cuDNN wants a tensor there and this one exists and is finite.
 //           cuDNN may time its algorithms, once per shape; its guess is often poor for float32 without TF32.
 // Dispatch: cuDNN's.
-// Limits:   float32, contiguous; the folded weights are scratch of the size of the weights, and cuDNN takes a workspace.
-//           Labelled as calling the library.
+// Limits:   float32, contiguous; the folded weights are scratch of the size of the weights, and cuDNN takes a
+//           workspace. Labelled as calling the library.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/extension.h>
@@ -68,8 +68,8 @@ private:
 };
 
 // relu(conv(x, weight) + bias + factor * shortcut)
-torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, const torch::Tensor& shortcut,
-                       double factor, int64_t stride) {
+torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                       const torch::Tensor& shortcut, double factor, int64_t stride) {
     return at::cudnn_convolution_add_relu(x, weight, shortcut, factor, bias, {stride, stride}, {1, 1}, {1, 1}, 1);
 }
 
@@ -95,15 +95,22 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor conv1_weight, Optional conv
     torch::Tensor shortcut_weight;
     if (downsample_weight) {
         shortcut_weight = torch::empty_like(*downsample_weight);
-        folds.convolutions[2] = {data(downsample_weight), data(downsample_bias), data(downsample_bn_weight), data(downsample_bn_bias),
-                                 data(downsample_bn_mean), data(downsample_bn_var), shortcut_weight.mutable_data_ptr<float>(),
+        folds.convolutions[2] = {data(downsample_weight),
+                                 data(downsample_bias),
+                                 data(downsample_bn_weight),
+                                 data(downsample_bn_bias),
+                                 data(downsample_bn_mean),
+                                 data(downsample_bn_var),
+                                 shortcut_weight.mutable_data_ptr<float>(),
                                  int(downsample_weight->numel() / channels)};
     }
-    fold_norms<<<dim3(unsigned(channels), downsample_weight ? 3 : 2), 128, 0, c10::cuda::getCurrentCUDAStream()>>>(folds);
+    fold_norms<<<dim3(unsigned(channels), downsample_weight ? 3 : 2), 128, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        folds);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     const AlgorithmSearch search;
     auto shortcut = x;
-    if (downsample_weight) shortcut = at::cudnn_convolution(x, shortcut_weight, {0, 0}, {stride, stride}, {1, 1}, 1, true, false, false);
+    if (downsample_weight)
+        shortcut = at::cudnn_convolution(x, shortcut_weight, {0, 0}, {stride, stride}, {1, 1}, 1, true, false, false);
     const auto hidden = convolve(x, weight1, offsets[0], shortcut, 0.0, stride);
     return convolve(hidden, weight2, offsets[1], shortcut, 1.0, 1);
 }

@@ -1,16 +1,17 @@
 // 3x3 convolution with stride and padding: y = conv(x, W) + b.
 //
-// Bound by arithmetic. The products run on the tensor cores as 3xTF32: each float is cut into a TF32 head and a TF32 rest, and
-// a b = head head + head rest + rest head, which is short of float32 by about 2^-21. Tensor cores round sums towards zero, so
-// a sum in them covers 72 terms only; those are added up in float32 registers with rounding to nearest.
-// Work:     one block of 8 warps computes 64 output channels of 16 x 8 or 16 x 4 pixels of one image. Eight input channels
-//           at a time it copies, asynchronously and three stages deep, their weights and the patch of the image under
-//           all nine taps; padding arrives as zeros. The patch is the operand of nine products, shifted by the tap, so
-//           nothing is unrolled in memory. A warp computes 32 channels by four or two groups of 8 neighbouring pixels.
-//           Weight rows are 76 floats apart and planes of the patch 8 modulo 32, so that the 32 threads of a fragment hit
-//           every bank once (stride 2: twice).
-// Dispatch: large pixel tiles where they still give each multiprocessor two blocks, otherwise small ones. Weights are copied
-//           16 bytes at a time where the number of input channels is a multiple of 4, otherwise float by float.
+// Bound by arithmetic. The products run on the tensor cores as 3xTF32: each float is cut into a TF32 head and a TF32
+// rest, and a b = head head + head rest + rest head, which is short of float32 by about 2^-21. Tensor cores round sums
+// towards zero, so a sum in them covers 72 terms only; those are added up in float32 registers with rounding to
+// nearest.
+// Work:     one block of 8 warps computes 64 output channels of 16 x 8 or 16 x 4 pixels of one image. Eight input
+//           channels at a time it copies, asynchronously and three stages deep, their weights and the patch of the
+//           image under all nine taps; padding arrives as zeros. The patch is the operand of nine products, shifted by
+//           the tap, so nothing is unrolled in memory. A warp computes 32 channels by four or two groups of 8
+//           neighbouring pixels. Weight rows are 76 floats apart and planes of the patch 8 modulo 32, so that the 32
+//           threads of a fragment hit every bank once (stride 2: twice).
+// Dispatch: large or small pixel tiles, whichever leaves less to the busiest multiprocessor. Weights are copied 16
+//           bytes at a time where the number of input channels is a multiple of 4, otherwise float by float.
 // Limits:   float32, contiguous, 3x3, stride 1 or 2; subnormal rests are lost.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -35,13 +36,16 @@ struct Patch {
     static constexpr int kRows = (kHeight - 1) * stride + 3, kColumns = (kWidth - 1) * stride + 3;
     static constexpr int kPlane = (kRows * kColumns + 23) / 32 * 32 + 8;
     static constexpr int kStageFloats = kOut * kWeightStride + kIn * kPlane;
+    static constexpr int kSharedBytes = kStages * kStageFloats * int(sizeof(float));
+    static constexpr int kBlocks = stride == 1 || kGroups == 2 ? 2 : 1;  // per multiprocessor, for registers
 };
 
 template <int bytes>
 __device__ void copy_async(void* to, const void* from, bool inside) {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const int valid = inside ? bytes : 0;  // what is not valid becomes zero
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(valid) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(valid)
+                 : "memory");
 }
 
 __device__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -70,18 +74,21 @@ __device__ void fetch_weights(float* to, const Convolution& p, int first_out, in
     for (int index = threadIdx.x; index < kOut * kCopies; index += kThreads) {
         const int row = index / kCopies, at = index % kCopies * kFloats, term = first_in * kTaps + at;
         const bool inside = first_out + row < p.out && term < terms;
-        copy_async<kCopyBytes>(to + row * kWeightStride + at, inside ? p.w + int64_t(first_out + row) * terms + term : p.w, inside);
+        copy_async<kCopyBytes>(to + row * kWeightStride + at,
+                               inside ? p.w + int64_t(first_out + row) * terms + term : p.w, inside);
     }
 }
 
 template <typename P>
-__device__ void fetch_patch(float* to, const Convolution& p, const float* image, int first_in, int first_row, int first_column) {
+__device__ void fetch_patch(float* to, const Convolution& p, const float* image, int first_in, int first_row,
+                            int first_column) {
     constexpr int kFloats = P::kRows * P::kColumns;
-#pragma unroll 2  // more would keep addresses in registers that the products need
+#pragma unroll 1  // more would keep addresses in registers that the products need
     for (int index = threadIdx.x; index < kIn * kFloats; index += kThreads) {
         const int plane = index / kFloats, at = index % kFloats;
         const int row = first_row + at / P::kColumns, column = first_column + at % P::kColumns;
-        const bool inside = first_in + plane < p.in && unsigned(row) < unsigned(p.height) && unsigned(column) < unsigned(p.width);
+        const bool inside =
+            first_in + plane < p.in && unsigned(row) < unsigned(p.height) && unsigned(column) < unsigned(p.width);
         const float* from = image + (int64_t(first_in + plane) * p.height + row) * p.width + column;
         copy_async<4>(to + plane * P::kPlane + at, inside ? from : p.x, inside);
     }
@@ -104,25 +111,31 @@ __device__ void accumulate(Sums<kGroups>& sums, const float* weights, const floa
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
                 const int row = i / 4 * 16 + i % 2 * 8 + group, channel = i / 2 % 2 * 4 + quad;
-                cut(weights[row * kWeightStride + channel * kTaps + tap_row * 3 + tap_column], head[i / 4][i % 4], rest[i / 4][i % 4]);
+                cut(weights[row * kWeightStride + channel * kTaps + tap_row * 3 + tap_column], head[i / 4][i % 4],
+                    rest[i / 4][i % 4]);
             }
 #pragma unroll
-            for (int j = 0; j < kGroups; ++j) {
-                const int row = (first_group + j) / 2 * stride + tap_row, column = ((first_group + j) % 2 * 8 + group) * stride + tap_column;
-                const float* from = patch + quad * P::kPlane + row * P::kColumns + column;
-                unsigned b_head[2], b_rest[2];
-                cut(from[0], b_head[0], b_rest[0]);
-                cut(from[4 * P::kPlane], b_head[1], b_rest[1]);
+            for (int pair = 0; pair < kGroups; pair += 2) {
+                unsigned b_head[2][2], b_rest[2][2];
 #pragma unroll
-                for (int i = 0; i < 2; ++i) multiply_add(part[i][j], rest[i], b_head);
+                for (int j = 0; j < 2; ++j) {
+                    const int row = (first_group + pair + j) / 2 * stride + tap_row;
+                    const int column = ((first_group + pair + j) % 2 * 8 + group) * stride + tap_column;
+                    const float* from = patch + quad * P::kPlane + row * P::kColumns + column;
+                    cut(from[0], b_head[j][0], b_rest[j][0]);
+                    cut(from[4 * P::kPlane], b_head[j][1], b_rest[j][1]);
+                }
 #pragma unroll
-                for (int i = 0; i < 2; ++i) multiply_add(part[i][j], head[i], b_rest);
+                for (int i = 0; i < 4; ++i) multiply_add(part[i / 2][pair + i % 2], rest[i / 2], b_head[i % 2]);
 #pragma unroll
-                for (int i = 0; i < 2; ++i) multiply_add(part[i][j], head[i], b_head);
+                for (int i = 0; i < 4; ++i) multiply_add(part[i / 2][pair + i % 2], head[i / 2], b_rest[i % 2]);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) multiply_add(part[i / 2][pair + i % 2], head[i / 2], b_head[i % 2]);
             }
         }
 #pragma unroll
-    for (int i = 0; i < 2 * kGroups * 4; ++i) sums[i / 4 / kGroups][i / 4 % kGroups][i % 4] += part[i / 4 / kGroups][i / 4 % kGroups][i % 4];
+    for (int i = 0; i < 2 * kGroups * 4; ++i)
+        sums[i / 4 / kGroups][i / 4 % kGroups][i % 4] += part[i / 4 / kGroups][i / 4 % kGroups][i % 4];
 }
 
 // The thread holds two neighbouring pixels of a channel.
@@ -139,18 +152,20 @@ __device__ void store_pair(const Convolution& p, int image, int channel, int row
 }
 
 template <int stride, int kGroups, int kCopyBytes>
-__global__ void __launch_bounds__(kThreads, 2) convolve(const Convolution p) {
+__global__ void __launch_bounds__(kThreads, Patch<stride, kGroups>::kBlocks) convolve(const Convolution p) {
     using P = Patch<stride, kGroups>;
     extern __shared__ float stages[];
     const int tile = blockIdx.x, image = tile / (p.tiles_across * p.tiles_down), first_out = blockIdx.y * kOut;
-    const int first_row = tile / p.tiles_across % p.tiles_down * P::kHeight, first_column = tile % p.tiles_across * kWidth;
+    const int first_row = tile / p.tiles_across % p.tiles_down * P::kHeight,
+              first_column = tile % p.tiles_across * kWidth;
     const float* planes = p.x + int64_t(image) * p.in * p.height * p.width;
     const int steps = (p.in + kIn - 1) / kIn, warp = threadIdx.x / 32;
     const auto fetch = [&](int step) {
         float* stage = stages + step % kStages * P::kStageFloats;
         if (step < steps) {
             fetch_weights<kCopyBytes>(stage, p, first_out, step * kIn);
-            fetch_patch<P>(stage + kOut * kWeightStride, p, planes, step * kIn, first_row * stride - p.padding, first_column * stride - p.padding);
+            fetch_patch<P>(stage + kOut * kWeightStride, p, planes, step * kIn, first_row * stride - p.padding,
+                           first_column * stride - p.padding);
         }
         commit_copies();
     };
@@ -169,7 +184,8 @@ __global__ void __launch_bounds__(kThreads, 2) convolve(const Convolution p) {
     for (int i = 0; i < 4; ++i)
 #pragma unroll
         for (int j = 0; j < kGroups; ++j) {
-            const int row = first_row + (first_group + j) / 2, column = first_column + (first_group + j) % 2 * 8 + quad * 2;
+            const int row = first_row + (first_group + j) / 2,
+                      column = first_column + (first_group + j) % 2 * 8 + quad * 2;
             const float* pair = &sums[i / 2][j][i % 2 * 2];
             store_pair(p, image, first_out + warp_out + i * 8 + group, row, column, {pair[0], pair[1]});
         }
@@ -187,20 +203,24 @@ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 template <int stride, int kGroups>
 void launch(Convolution p, int batch) {
     using P = Patch<stride, kGroups>;
-    constexpr int kSharedBytes = kStages * P::kStageFloats * int(sizeof(float));
     p.tiles_across = ceil_div(p.out_width, kWidth);
     p.tiles_down = ceil_div(p.out_height, P::kHeight);
     const auto kernel = p.in % 4 == 0 ? convolve<stride, kGroups, 16> : convolve<stride, kGroups, 4>;
-    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kSharedBytes));
     const dim3 grid(batch * p.tiles_across * p.tiles_down, ceil_div(p.out, kOut));
-    kernel<<<grid, kThreads, kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
+    kernel<<<grid, kThreads, P::kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+// The work of the busiest multiprocessor, in small tiles; a large tile counts a little less than two.
+float cost(const Convolution& p, int batch, int height, float weight) {
+    const int tiles = batch * ceil_div(p.out_width, kWidth) * ceil_div(p.out_height, height) * ceil_div(p.out, kOut);
+    return float(ceil_div(tiles, multiprocessor_count())) * weight;
 }
 
 template <int stride>
 void launch_tiles(const Convolution& p, int batch) {
-    const int large_tiles = batch * ceil_div(p.out_width, kWidth) * ceil_div(p.out_height, 8) * ceil_div(p.out, kOut);
-    if (large_tiles >= 2 * multiprocessor_count()) {
+    if (cost(p, batch, Patch<stride, 4>::kHeight, 1.8f) < cost(p, batch, Patch<stride, 2>::kHeight, 1.0f)) {
         launch<stride, 4>(p, batch);
     } else {
         launch<stride, 2>(p, batch);
@@ -215,11 +235,22 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor bias
     x = x.contiguous();
     weights = weights.contiguous();
     biases = biases.contiguous();
-    const int64_t out_height = (x.size(2) + 2 * padding - 3) / stride + 1, out_width = (x.size(3) + 2 * padding - 3) / stride + 1;
+    const int64_t out_height = (x.size(2) + 2 * padding - 3) / stride + 1,
+                  out_width = (x.size(3) + 2 * padding - 3) / stride + 1;
     auto y = torch::empty({x.size(0), weights.size(0), out_height, out_width}, x.options());
-    const Convolution p{x.const_data_ptr<float>(), weights.const_data_ptr<float>(), biases.const_data_ptr<float>(),
-                        y.mutable_data_ptr<float>(), int(x.size(1)), int(x.size(2)), int(x.size(3)), int(weights.size(0)),
-                        int(out_height), int(out_width), int(padding), 0, 0};
+    const Convolution p{x.const_data_ptr<float>(),
+                        weights.const_data_ptr<float>(),
+                        biases.const_data_ptr<float>(),
+                        y.mutable_data_ptr<float>(),
+                        int(x.size(1)),
+                        int(x.size(2)),
+                        int(x.size(3)),
+                        int(weights.size(0)),
+                        int(out_height),
+                        int(out_width),
+                        int(padding),
+                        0,
+                        0};
     if (stride == 1) {
         launch_tiles<1>(p, int(x.size(0)));
     } else {

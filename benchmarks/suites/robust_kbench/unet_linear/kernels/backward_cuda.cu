@@ -2,10 +2,10 @@
 //
 // Bound by launches and latency: a few million operations on a few hundred kilobytes. So all three results come from
 // one launch without a workspace.
-// Work:     a block computes a tile of 16 x 16 elements of gx or of gW; the first blocks belong to gW, whose sums run over
-//           the batch. The terms arrive 128 at a time in shared memory, all loads of a thread before the first store.
-//           Four groups of 64 threads share the terms of a tile, a thread sums 2 x 2 elements; the groups' sums are
-//           added in shared memory at the end. The blocks of the first tile column of gW also sum gb.
+// Work:     a block computes a tile of 16 x 16 elements of gx or of gW; the first blocks belong to gW, whose sums run
+//           over the batch. The terms arrive 128 at a time in shared memory, all loads of a thread before the first
+//           store. Four groups of 64 threads share the terms of a tile, a thread sums 2 x 2 elements; the groups' sums
+//           are added in shared memory at the end. The blocks of the first tile column of gW also sum gb.
 // Dispatch: none; the tile is small so that small layers still give a block to every multiprocessor.
 // Limits:   float32, contiguous; large layers are better served by a tensor-core kernel.
 #include <c10/cuda/CUDAException.h>
@@ -67,7 +67,8 @@ struct Sums {
 };
 
 // Writes element (row, column) = (y, x) of the tile, the sum over the groups.
-__device__ void add_groups(const Product& p, const Sums& sums, Terms& scratch, int first_row, int first_column, int group, int y, int x) {
+__device__ void add_groups(const Product& p, const Sums& sums, Terms& scratch, int first_row, int first_column,
+                           int group, int y, int x) {
     __syncthreads();  // the terms are used up
 #pragma unroll
     for (int i = 0; i < 4; ++i) scratch[group * kTile + y + i / 2 * kHalf][x + i % 2 * kHalf] = sums.c[i / 2][i % 2];
@@ -119,7 +120,8 @@ int tiles(const Product& p) { return ((p.a.count + kTile - 1) / kTile) * ((p.b.c
 
 }  // namespace
 
-std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, torch::Tensor weights) {
+std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x,
+                                                                 torch::Tensor weights) {
     grad_output = grad_output.contiguous();
     x = x.contiguous();
     weights = weights.contiguous();
@@ -127,9 +129,13 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> backward(torch::Tensor g
     auto grad_x = torch::empty(x.sizes(), x.options());
     auto grad_weights = torch::empty(weights.sizes(), x.options());
     auto grad_biases = torch::empty({out}, x.options());
-    const float *gy = grad_output.const_data_ptr<float>(), *px = x.const_data_ptr<float>(), *pw = weights.const_data_ptr<float>();
-    const Product for_weights{{gy, out, 1, out}, {px, in, 1, in}, grad_weights.mutable_data_ptr<float>(),
-                              grad_biases.mutable_data_ptr<float>(), batch};
+    const float *gy = grad_output.const_data_ptr<float>(), *px = x.const_data_ptr<float>(),
+                *pw = weights.const_data_ptr<float>();
+    const Product for_weights{{gy, out, 1, out},
+                              {px, in, 1, in},
+                              grad_weights.mutable_data_ptr<float>(),
+                              grad_biases.mutable_data_ptr<float>(),
+                              batch};
     const Product for_x{{gy, batch, out, 1}, {pw, in, 1, in}, grad_x.mutable_data_ptr<float>(), nullptr, out};
     const Work work{{for_weights, for_x}, tiles(for_weights)};
     multiply<<<work.first_tiles + tiles(for_x), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(work);

@@ -1,16 +1,16 @@
 // Linear layer at every position of a feature map: y = x W^T + b.
 //
-// Bound by memory on paper (17 MB at 64 images), by arithmetic in float32 units. So the products run on the tensor cores as
-// 3xTF32: each float is cut into a TF32 head and a TF32 rest, and a b = head head + head rest + rest head, which is short
-// of float32 by about 2^-21. Tensor cores round sums towards zero, so a sum in them covers 32 terms only; those are added
-// up in float32 registers with rounding to nearest.
-// Work:     one block of 8 warps computes 64 positions by 128 or 64 features; two blocks share a multiprocessor, so that one
-//           loads or stores while the other multiplies. Tiles of 32 terms arrive by asynchronous copies, four stages
-//           deep: up to 128 input features are all under way at the start. A row of a tile holds 8 chunks of 16 bytes,
-//           chunk c in place c ^ 4 (row % 2): then the 16-byte reads of the fragments hit every bank once. The order
-//           of the terms does not matter, so a thread takes four neighbours as its terms of two instructions.
-// Dispatch: tiles of 64 features where there are no more, otherwise of 128.
-//           Rows whose length is no multiple of 4 are not aligned and are copied float by float.
+// Bound by memory on paper (17 MB at 64 images), by arithmetic in float32 units. So the products run on the tensor
+// cores as 3xTF32: each float is cut into a TF32 head and a TF32 rest, and a b = head head + head rest + rest head,
+// which is short of float32 by about 2^-21. Tensor cores round sums towards zero, so a sum in them covers 32 terms
+// only; those are added up in float32 registers with rounding to nearest.
+// Work:     one block of 8 warps computes 64 positions by 128 or 64 features; two blocks share a multiprocessor, so
+//           that one loads or stores while the other multiplies. Tiles of 32 terms arrive by asynchronous copies, four
+//           stages deep: up to 128 input features are all under way at the start. A row of a tile holds 8 chunks of 16
+//           bytes, chunk c in place c ^ 4 (row % 2): then the 16-byte reads of the fragments hit every bank once. The
+//           order of the terms does not matter, so a thread takes four neighbours as its terms of two instructions.
+// Dispatch: tiles of 64 features where there are no more, otherwise of 128. Rows whose length is no multiple of 4 are
+//           not aligned and are copied float by float.
 // Limits:   float32, contiguous; subnormal rests are lost.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -19,8 +19,8 @@
 namespace {
 
 constexpr int kThreads = 256, kRows = 64, kDepth = 32, kStages = 4;  // kRows of x per block
-constexpr int kChunks = kDepth / 4;               // of 16 bytes in a row of a tile
-constexpr int kRowsPerPass = kThreads / kChunks;  // rows that the block copies at once
+constexpr int kChunks = kDepth / 4;                                  // of 16 bytes in a row of a tile
+constexpr int kRowsPerPass = kThreads / kChunks;                     // rows that the block copies at once
 
 struct Layer {  // y (rows, out) = x (rows, in) w (out, in)^T + bias
     const float *x, *w, *bias;
@@ -32,7 +32,8 @@ template <int bytes>
 __device__ void copy_async(void* to, const void* from, bool inside) {
     const unsigned address = unsigned(__cvta_generic_to_shared(to));
     const int valid = inside ? bytes : 0;  // what is not valid becomes zero
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(valid) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(valid)
+                 : "memory");
 }
 
 __device__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -132,7 +133,8 @@ __device__ void store_sums(const Layer& p, const Sums<kHigh>& sums, int first_ro
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
         const int column = first_column + j * 8 + quad * 2;
-        const float2 bias{column < p.out ? __ldg(p.bias + column) : 0, column + 1 < p.out ? __ldg(p.bias + column + 1) : 0};
+        const float2 bias{column < p.out ? __ldg(p.bias + column) : 0,
+                          column + 1 < p.out ? __ldg(p.bias + column + 1) : 0};
 #pragma unroll
         for (int i = 0; i < kHigh * 2; ++i) {
             const int row = first_row + i * 8 + group;
@@ -198,8 +200,13 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor bias
     biases = biases.contiguous();
     const int out = int(weights.size(0)), in = int(weights.size(1)), rows = int(x.numel() / in);
     auto y = torch::empty({x.size(0), x.numel() / x.size(0) / in, out}, x.options());
-    const Layer layer{x.const_data_ptr<float>(), weights.const_data_ptr<float>(), biases.const_data_ptr<float>(),
-                      y.mutable_data_ptr<float>(), rows, out, in};
+    const Layer layer{x.const_data_ptr<float>(),
+                      weights.const_data_ptr<float>(),
+                      biases.const_data_ptr<float>(),
+                      y.mutable_data_ptr<float>(),
+                      rows,
+                      out,
+                      in};
     if (out <= 64) {
         launch<64>(layer);
     } else {
