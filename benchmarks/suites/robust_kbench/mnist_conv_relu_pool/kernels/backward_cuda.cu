@@ -7,9 +7,9 @@
 //           channels and leaves one byte for each. It also clears the two small results.
 //           `gradients`: some blocks make grad_x, a thread 2 x 2 pixels of 1 or 4 input channels: the windows
 //           around them give 4 x 4 gradients, 3 zeros in 4, which meet the weights in shared memory. Each of the other
-//           blocks makes the part of grad_weights and grad_biases of one image and 32 output channels, one per lane:
+//           blocks makes a part of grad_weights and grad_biases, of one image and 32 output channels, one per lane:
 //           a warp walks through windows, and each lane picks the 3 x 3 inputs that its window's place asks for.
-//           Warps and images are added up atomically: the last bits of these two results vary between calls.
+//           Images are added up atomically: the last bits of these two results vary between calls.
 // Dispatch: channels per thread as the grids need. The second kernel is launched while the first one runs and waits on
 //           the device for its end.
 // Limits:   float32, contiguous, fewer than 2^31 inputs and results.
@@ -62,16 +62,15 @@ __device__ void load_patch(float (&patch)[16], const float* from, int width) {
     }
 }
 
-// staged[input channel][tap][output channel], with zeros for output channels that do not exist.
+// staged[input channel][tap][output channel] for `count` input channels from `first` on, with zeros for output channels
+// that do not exist. Neighbouring threads have neighbouring output channels, so that they write side by side.
 template <int Channels>
 __device__ void stage_forward(float* staged, const Layer& layer, int channel, int first, int count) {
-    const int taps = count * kTaps;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < Channels * taps; i += kThreads) {
-        const int c = i / taps, tap = i - c * taps, out = channel + c;
-        const float* from = layer.weights + (int64_t(out) * layer.in_channels + first) * kTaps + tap;
-        staged[tap * Channels + c] = out < layer.out_channels ? *from : 0.0f;
-    }
+    const int c = threadIdx.x % Channels, out = channel + c;
+    const float* from = layer.weights + (int64_t(out) * layer.in_channels + first) * kTaps;
+#pragma unroll 6
+    for (int tap = threadIdx.x / Channels; tap < count * kTaps; tap += kThreads / Channels)
+        staged[tap * Channels + c] = out < layer.out_channels ? from[tap] : 0.0f;
 }
 
 // The first of equal values wins, as in PyTorch.
@@ -158,7 +157,7 @@ __device__ void make_grad_x(const Layer& layer, int block, int channel) {
         __syncthreads();  // the weights staged before are no longer needed
         stage_backward<Channels>(staged, layer, channel, first, count);
         __syncthreads();
-#pragma unroll 2
+#pragma unroll(Channels == 1 ? 8 : 2)
         for (int k = 0; k < count; ++k) {
             load_gradients(patch, layer, int64_t(image) * layer.out_channels + first + k, row, column);
             convolve<Channels>(sums, patch, staged + k * kTaps * Channels);
@@ -175,51 +174,89 @@ __device__ void make_grad_x(const Layer& layer, int block, int channel) {
 
 // ---- gradients: of weights and biases -----------------------------------------------------------------------------
 
-constexpr int kLanes = 32, kRowPad = kLanes + 1;
+constexpr int kLanes = 32, kRowPad = kLanes + 1, kWarps = kThreads / kLanes;
 
-// One image, one input channel, 32 output channels. Each lane has one of these and all nine taps.
-__device__ void make_grad_weights(const Layer& layer, int image, int in, int first_out) {
-    __shared__ float grads[kThreads * kRowPad];
-    __shared__ int starts[kThreads * kRowPad];
-    const int lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes, out = first_out + lane;
-    const float* x = layer.x + (image * layer.in_channels + in) * layer.plane();
-    float sums[kTaps] = {}, bias = 0;
-    for (int first = 0; first < layer.pooled(); first += kThreads) {
-        const int window = first + threadIdx.x, row = window / layer.pooled_width;
-        const int corner = 2 * row * layer.width + 2 * (window - row * layer.pooled_width);
-        __syncthreads();
-        for (int c = 0; c < kLanes; ++c) {  // transposes: read by window, used by channel
-            const bool inside = window < layer.pooled() && first_out + c < layer.out_channels;
-            const int64_t at = (int64_t(image) * layer.out_channels + first_out + c) * layer.pooled() + window;
-            const int place = inside ? layer.places[at] : kClosed;
-            grads[threadIdx.x * kRowPad + c] = place == kClosed ? 0.0f : layer.grad[at];
-            starts[threadIdx.x * kRowPad + c] = place == kClosed ? 0 : corner + place / 2 * layer.width + place % 2;
-        }
-        __syncthreads();
-        for (int w = warp; w < min(kThreads, layer.pooled() - first); w += kThreads / kLanes) {
-            const float grad = grads[w * kRowPad + lane];
-            const float* from = x + starts[w * kRowPad + lane];
-            bias += grad;
-#pragma unroll
-            for (int tap = 0; tap < kTaps; ++tap)
-                sums[tap] = fmaf(grad, from[tap / 3 * layer.width + tap % 3], sums[tap]);
-        }
+// What make_grad_weights shares: [window][output channel].
+struct Windows {
+    float grads[kThreads * kRowPad];
+    int starts[kThreads * kRowPad];  // of the 3 x 3 inputs, in a plane
+};
+
+// 64 windows from `first` on. They are read by window and used by channel.
+__device__ void stage_windows(Windows& staged, const Layer& layer, int image, int first_out, int first) {
+    const int window = first + threadIdx.x, row = window / layer.pooled_width;
+    const int corner = 2 * row * layer.width + 2 * (window - row * layer.pooled_width);
+#pragma unroll 16
+    for (int c = 0; c < kLanes; ++c) {
+        const bool inside = window < layer.pooled() && first_out + c < layer.out_channels;
+        const int at = (image * layer.out_channels + first_out + c) * layer.pooled() + window;
+        const int place = inside ? layer.places[at] : kClosed;
+        const float grad = inside ? layer.grad[at] : 0.0f;
+        staged.grads[threadIdx.x * kRowPad + c] = place == kClosed ? 0.0f : grad;
+        staged.starts[threadIdx.x * kRowPad + c] =
+            place == kClosed ? 0 : corner + place / 2 * layer.width + place % 2;
     }
-    if (out >= layer.out_channels) return;
-    for (int tap = 0; tap < kTaps; ++tap)
-        atomicAdd(layer.grad_weights + (int64_t(out) * layer.in_channels + in) * kTaps + tap, sums[tap]);
-    if (in == 0) atomicAdd(layer.grad_biases + out, bias);
 }
 
-// The first `x_blocks` blocks make grad_x.
+// The second warp's sums are added to those of the first, in the first.
+template <int Count>
+__device__ void add_warps(float (&sums)[Count], float* between) {
+    const int lane = threadIdx.x % kLanes;
+    __syncthreads();
+    for (int i = 0; i < Count && threadIdx.x >= kLanes; ++i) between[i * kLanes + lane] = sums[i];
+    __syncthreads();
+    for (int i = 0; i < Count && threadIdx.x < kLanes; ++i) sums[i] += between[i * kLanes + lane];
+}
+
+// One image, some input channels, 32 output channels: each lane has one of these. Every `step`-th piece of 64 windows.
 template <int Channels>
-__global__ void __launch_bounds__(kThreads) gradients(Layer layer, int x_blocks, int x_groups) {
+__device__ void make_grad_weights(const Layer& layer, int image, int in, int first_out, int piece, int step) {
+    __shared__ Windows staged;
+    constexpr int Count = Channels * kTaps + 1;  // the last one is of the bias
+    static_assert(kWarps == 2 && Count * kLanes <= kThreads * kRowPad);
+    const int lane = threadIdx.x % kLanes, out = first_out + lane, plane = layer.plane();
+    const float* x = layer.x + (image * layer.in_channels + in) * plane;
+    float sums[Count] = {};
+    for (int first = piece * kThreads; first < layer.pooled(); first += step * kThreads) {
+        __syncthreads();  // the windows staged before are no longer needed
+        stage_windows(staged, layer, image, first_out, first);
+        __syncthreads();
+#pragma unroll(Channels == 1 ? 4 : 1)
+        for (int w = threadIdx.x / kLanes; w < min(kThreads, layer.pooled() - first); w += kWarps) {
+            const float grad = staged.grads[w * kRowPad + lane];
+            const float* from = x + staged.starts[w * kRowPad + lane];
+            for (int i = 0; i < Count - 1; ++i) {
+                const int c = min(i / kTaps, layer.in_channels - 1 - in), tap = i % kTaps;
+                sums[i] = fmaf(grad, from[c * plane + tap / 3 * layer.width + tap % 3], sums[i]);
+            }
+            sums[Count - 1] += grad;
+        }
+    }
+    add_warps(sums, staged.grads);
+    if (threadIdx.x >= kLanes || out >= layer.out_channels) return;
+    float* to = layer.grad_weights + (int64_t(out) * layer.in_channels + in) * kTaps;
+    const int count = min(Channels, layer.in_channels - in) * kTaps;
+    for (int i = 0; i < Count - 1; ++i)
+        if (i < count) atomicAdd(to + i, sums[i]);
+    if (in == 0) atomicAdd(layer.grad_biases + out, sums[Count - 1]);
+}
+
+// How the blocks of `gradients` are numbered: first those of grad_x, then images, pieces, input channels, output
+// channels of grad_weights.
+struct Grid {
+    int x_blocks, in_groups, pieces;
+};
+
+template <int Channels>
+__global__ void __launch_bounds__(kThreads) gradients(Layer layer, Grid grid) {
     cudaGridDependencySynchronize();
-    const int block = blockIdx.x, rest = block - x_blocks;
-    if (rest < 0) make_grad_x<Channels>(layer, block / x_groups, block % x_groups * Channels);
-    else
-        make_grad_weights(layer, rest % layer.images, rest / layer.images % layer.in_channels,
-                          rest / layer.images / layer.in_channels * kLanes);
+    const int block = blockIdx.x;
+    if (block < grid.x_blocks)
+        return make_grad_x<Channels>(layer, block / grid.in_groups, block % grid.in_groups * Channels);
+    int rest = block - grid.x_blocks;
+    const int image = rest % layer.images, piece = (rest /= layer.images) % grid.pieces;
+    const int in = (rest /= grid.pieces) % grid.in_groups * Channels, out = rest / grid.in_groups * kLanes;
+    make_grad_weights<Channels>(layer, image, in, out, piece, grid.pieces);
 }
 
 // ---- launches -----------------------------------------------------------------------------------------------------
@@ -235,20 +272,23 @@ void launch_choose(const Layer& layer, int blocks) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+// Pieces of an image's windows get blocks of their own where there are few blocks else: each adds to all its results.
 template <int Channels>
 void launch_gradients(const Layer& layer) {
     const int quads = layer.images * ((layer.height + 1) / 2) * ((layer.width + 1) / 2);
-    const int x_groups = blocks_for(layer.in_channels, Channels), x_blocks = blocks_for(quads, kThreads) * x_groups;
+    const int groups = blocks_for(layer.in_channels, Channels), x_blocks = blocks_for(quads, kThreads) * groups;
+    const int units = layer.images * groups * blocks_for(layer.out_channels, kLanes);
+    const int pieces = units < 2 * kProcessors ? blocks_for(layer.pooled(), kThreads) : 1;
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = x_blocks + layer.images * layer.in_channels * blocks_for(layer.out_channels, kLanes);
+    config.gridDim = x_blocks + units * pieces;
     config.blockDim = kThreads;
     config.stream = c10::cuda::getCurrentCUDAStream();
     config.attrs = &early;
     config.numAttrs = 1;
-    C10_CUDA_CHECK(cudaLaunchKernelEx(&config, gradients<Channels>, layer, x_blocks, x_groups));
+    C10_CUDA_CHECK(cudaLaunchKernelEx(&config, gradients<Channels>, layer, Grid{x_blocks, groups, pieces}));
 }
 
 }  // namespace

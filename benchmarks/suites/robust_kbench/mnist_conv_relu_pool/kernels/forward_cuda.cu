@@ -43,17 +43,15 @@ __device__ void load_patch(float (&patch)[16], const float* from, int width) {
     }
 }
 
-// Weights of `count` input channels from `first` on: staged[input channel][tap][output channel], with zeros for output
-// channels that do not exist.
+// staged[input channel][tap][output channel] for `count` input channels from `first` on, with zeros for output channels
+// that do not exist. Neighbouring threads have neighbouring output channels, so that they write side by side.
 template <int Channels>
 __device__ void stage_weights(float* staged, const Layer& layer, int channel, int first, int count) {
-    const int taps = count * kTaps;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < Channels * taps; i += kThreads) {
-        const int c = i / taps, tap = i - c * taps, out = channel + c;
-        const float* from = layer.weights + (int64_t(out) * layer.in_channels + first) * kTaps + tap;
-        staged[tap * Channels + c] = out < layer.out_channels ? *from : 0.0f;
-    }
+    const int c = threadIdx.x % Channels, out = channel + c;
+    const float* from = layer.weights + (int64_t(out) * layer.in_channels + first) * kTaps;
+#pragma unroll 6
+    for (int tap = threadIdx.x / Channels; tap < count * kTaps; tap += kThreads / Channels)
+        staged[tap * Channels + c] = out < layer.out_channels ? from[tap] : 0.0f;
 }
 
 // Adds one input channel's share to the sums of the 2 x 2 convolution results of each output channel.

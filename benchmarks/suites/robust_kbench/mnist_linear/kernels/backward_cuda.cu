@@ -55,31 +55,39 @@ void launch_clusters(void (*kernel)(Expected...), int blocks, int threads, size_
 
 // ---- few rows -----------------------------------------------------------------------------------------------------
 
+constexpr int kBatch = 4;  // outputs whose weights are asked for at once
+
 // Writes the gradients of the weights of outputs first, first + step, ... and adds their share of grad_x to the sums.
 template <int Rows, int Width>
 __device__ void walk_outputs(const Layer& layer, int column, int first, int last, int step, bool writes_biases,
                              Floats<Width> (&sums)[Rows]) {
     using Vector = Floats<Width>;
-    Vector x[Rows] = {};
+    Vector x[Rows] = {}, weights[kBatch];
+    float g[kBatch][Rows];
     for (int r = 0; r < Rows; ++r)
         if (r < layer.rows) x[r] = *reinterpret_cast<const Vector*>(layer.x + int64_t(r) * layer.inputs + column);
-#pragma unroll 4
-    for (int output = first; output < last; output += step) {
-        const int64_t place = int64_t(output) * layer.inputs + column;
-        const Vector weight = *reinterpret_cast<const Vector*>(layer.weights + place);
-        Vector gradient = {};
-        float bias = 0;
+    for (int start = first; start < last; start += kBatch * step) {
 #pragma unroll
-        for (int r = 0; r < Rows; ++r) {
-            const float g = r < layer.rows ? layer.grad[int64_t(r) * layer.outputs + output] : 0.0f;
-            bias += g;
-            for (int e = 0; e < Width; ++e) {
-                sums[r].at[e] = fmaf(g, weight.at[e], sums[r].at[e]);
-                gradient.at[e] = fmaf(g, x[r].at[e], gradient.at[e]);
-            }
+        for (int b = 0; b < kBatch; ++b) {  // behind the end, the last output once more
+            const int64_t output = min(start + b * step, last - 1);
+            weights[b] = *reinterpret_cast<const Vector*>(layer.weights + output * layer.inputs + column);
+            for (int r = 0; r < Rows; ++r) g[b][r] = r < layer.rows ? layer.grad[r * layer.outputs + output] : 0.0f;
         }
-        *reinterpret_cast<Vector*>(layer.grad_weights + place) = gradient;
-        if (writes_biases) layer.grad_biases[output] = bias;
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+            const int64_t output = start + b * step;
+            if (output >= last) return;
+            Vector gradient = {};
+            float bias = 0;
+            for (int i = 0; i < Rows * Width; ++i) {
+                const int r = i / Width, e = i % Width;
+                sums[r].at[e] = fmaf(g[b][r], weights[b].at[e], sums[r].at[e]);
+                gradient.at[e] = fmaf(g[b][r], x[r].at[e], gradient.at[e]);
+                if (e == 0) bias += g[b][r];
+            }
+            *reinterpret_cast<Vector*>(layer.grad_weights + output * layer.inputs + column) = gradient;
+            if (writes_biases) layer.grad_biases[output] = bias;
+        }
     }
 }
 
