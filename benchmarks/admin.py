@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from . import services
+from .accounts import ApiToken
 from .models import Evaluation, Event, Method, SiteSwitch, Standing, Submission, Task, Worker
 from .states import EvaluationReason, Priority
 
@@ -67,6 +68,13 @@ class EvaluationAdmin(ReadOnlyAdmin):
                 supersedes=evaluation,
             )
         self.message_user(request, f"{len(chosen)} queued.", messages.SUCCESS)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyAdmin):
+    list_display = ("owner", "name", "hint", "scope", "created", "last_used", "expires", "revoked")
+    list_select_related = ("owner",)
+    exclude = ("digest",)
 
 
 admin.site.register([Event, Standing, Submission, Task, Worker], ReadOnlyAdmin)

@@ -53,9 +53,9 @@ class Stack:
         self.output = folder / "up.out"
         self.process = None
 
-    def up(self):
+    def up(self, *options):
         with self.output.open("w") as output:
-            argv = [sys.executable, "manage.py", "up"]
+            argv = [sys.executable, "manage.py", "up", *options]
             self.process = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stdout=output, stderr=output)
         self.wait(lambda: "ready: " in self.output.read_text(), 120, "the stack did not come up")
         return self
