@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from .toolchain import (
 
 DEFAULT_TARGET = "sm_90"
 TIERS = ("thinnest", "thin", "stock")  # of headers
+_FIRST_WITH_OWN_INSTRUCTIONS = 90
 _LIBRARIES = ("c10", "c10_cuda", "torch", "torch_cpu", "torch_cuda", "torch_python")
 # torch compiles extensions with these, so that half types behave the same everywhere
 _DEFINES = (
@@ -75,7 +77,8 @@ class Nvcc:
         (shop.folder / "kbench_needs.h").write_text(needs(source.text))
         attempts = [functools.partial(self._attempt, shop, tier) for tier in self._tiers]
         headers = torch_folder() / "include"
-        return with_resources(fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers)))
+        outcome = fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers))
+        return _demangled(with_resources(outcome), shop)
 
     def _attempt(self, shop: Workshop, tier: str) -> Outcome:
         room = shop.room({**packages(), **_cuda_packages()})
@@ -90,9 +93,10 @@ class Nvcc:
         return shop.run_all([compiling, linking], room)
 
     def _flags(self, rules: RuleSet) -> list[str]:
-        # code for one architecture with its own instructions (wgmma, bulk copies), which the `a` stands for
-        number = self._target.removeprefix("sm_")
-        code = f"-gencode=arch=compute_{number}a,code=sm_{number}a"
+        number = self._target.removeprefix("sm_").rstrip("a")
+        # from 90 on, `a` gives the instructions that only this architecture has, wgmma and bulk copies among them
+        number += "a" if int(number) >= _FIRST_WITH_OWN_INSTRUCTIONS else ""
+        code = f"-gencode=arch=compute_{number},code=sm_{number}"
         return [*rules.compile.cuda_flags, code, *_DEFINES, "-Xptxas", "-v", "-ccbin", host_compiler()]
 
 
@@ -141,6 +145,17 @@ def _resources(lines: list[str]) -> Iterator[KernelResources]:
             shared = _SHARED.search(line)
             yield KernelResources(kernel, int(found[1]), *frame, int(shared[1]) if shared else 0)
             kernel, frame = None, (0, 0, 0)
+
+
+def _demangled(outcome: Outcome, shop: Workshop) -> Outcome:
+    """The kernels under the names that their author gave them, as far as c++filt can tell."""
+    if not outcome.resources:
+        return outcome
+    names = shop.run(["c++filt", *(item.kernel for item in outcome.resources)], shop.room({})).log.splitlines()
+    if len(names) != len(outcome.resources):
+        return outcome
+    pairs = zip(names, outcome.resources, strict=True)
+    return replace(outcome, resources=tuple(replace(item, kernel=name) for name, item in pairs))
 
 
 @functools.cache

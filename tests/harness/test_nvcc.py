@@ -138,6 +138,11 @@ def test_each_target_and_language_is_another_build() -> None:
     assert len(keys) == 2
 
 
+@pytest.mark.parametrize(("target", "code"), [(None, "90a"), ("sm_90", "90a"), ("sm_90a", "90a"), ("sm_89", "89")])
+def test_a_target_gets_its_own_instructions_where_it_has_some(target: str | None, code: str) -> None:
+    assert f"-gencode=arch=compute_{code},code=sm_{code}" in Nvcc(target)._flags(RULES)
+
+
 class _Fixed(Nvcc):
     """Without asking for an nvcc, which this machine may lack."""
 
@@ -175,7 +180,7 @@ def test_the_thinnest_headers_are_enough_and_bind_to_python(compiler: None, path
         result = Nvcc(None, tiers=("thinnest",)).compile(source, shop)
         assert result.exit_code == 0, result.log
         assert [(item.kernel, item.spill_store_bytes) for item in result.resources] == [
-            ("_Z13pool_backwardPK6float4PS_lf", 0)
+            ("pool_backward(float4 const*, float4*, long, float)", 0)
         ]
         library = nvcc.cuda_folder() / "lib64"
         done = subprocess.run(
