@@ -28,19 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sources", nargs="*", choices=names, default=names)
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=WAYS)
     chosen = parser.parse_args(arguments)
-    print(
-        f"{nvcc.environment()['nvcc']}, torch {nvcc.environment()['torch']}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    )
+    machine = {**nvcc.environment(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
+    print(", ".join(f"{name} {value}" for name, value in machine.items()))
     print(f"{'source':14}" + "".join(f"{way:>12}" for way in chosen.ways))
     rows = {}
     for name in chosen.sources:
         rows[name] = {way: measure(name, way) for way in chosen.ways}
         print(f"{name:14}" + "".join(_cell(rows[name][way]) for way in chosen.ways), flush=True)
-    print(
-        json.dumps(
-            {"environment": nvcc.environment(), "cores": os.cpu_count(), "load": os.getloadavg(), "seconds": rows}
-        )
-    )
+    print(json.dumps({"machine": machine, "seconds": rows}))
 
 
 def measure(name: str, way: str) -> float | None:
