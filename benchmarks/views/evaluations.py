@@ -105,7 +105,7 @@ def _columns(configs: list[ConfigResult]) -> dict[str, Any]:
     timed = any(config.kernel_us for config in configs)
     bounded = any(config.bound_us for config in configs)
     roofline = any(config.roofline_fraction for config in configs)
-    timed_columns = 4 + bounded + roofline
+    timed_columns = 4 + roofline
     columns = 3 + (timed_columns if timed else 0)
     return {
         "timed": timed,
