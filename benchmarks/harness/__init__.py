@@ -26,7 +26,7 @@ from .source import LANGUAGES, Paths, Source, Step, StepListener, device_class
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
 from .starter import starter_code
 from .static_checks import StaticCheck, check_source
-from .tracks import Device, devices_here
+from .tracks import Device, devices_here, keep_ready
 
 __all__ = [
     "LANGUAGES",
@@ -71,6 +71,7 @@ __all__ = [
     "find_task",
     "isolation_in_force",
     "judge",
+    "keep_ready",
     "load_rules",
     "load_suite",
     "remove_scratch",

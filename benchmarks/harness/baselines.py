@@ -50,10 +50,11 @@ def prepare(
     return work.kept(paths, key(task, configs, str(cores.threads)))
 
 
-def baseline_room(task: TaskSpec, cache: Path, rules: RuleSet) -> Room:
-    """Where baselines run: they see the reference and a cache of their own."""
+def baseline_room(task: Path, cache: Path, rules: RuleSet) -> Room:
+    """Where baselines run: they see the reference (a file, or the folder that holds it) and a cache of their own."""
+    place = "/kbench/task" if task.is_dir() else "/kbench/task/reference.py"
     return Room(
-        read_only={**child_code(), task.folder / "reference.py": "/kbench/task/reference.py"},
+        read_only={**child_code(), task: place},
         writable={cache: "/kbench/cache"},
         environment={
             "TORCHINDUCTOR_CACHE_DIR": inside(cache, "cache"),
@@ -150,7 +151,11 @@ class CpuPreparation(Preparation):
         inputs = SharedMemory("inputs", layout.input_bytes)
         child = Contestant("baseline", self.configs, layout, inputs.fd)
         try:
-            child.start(baseline_room(self.task, cache, self.rules), log, builder_program() if supported() else b"")
+            child.start(
+                baseline_room(self.task.folder / "reference.py", cache, self.rules),
+                log,
+                builder_program() if supported() else b"",
+            )
             common = opening(self.task, describe(self.configs, layout), self.cores.threads)
             child.open({**common, "prepare": True, "wanted": wanted, "peaks": True})
         except BaseException:

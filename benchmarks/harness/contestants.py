@@ -41,6 +41,7 @@ class CallResult:
     event_us: float | None = None  # GPU: as the child's device events claim it
     tail_us: float | None = None  # GPU: from DONE until the referee's own kernel had run
     flush_us: float | None = None  # GPU: how long flushing the cache took before the call
+    gate_us: float = 0.0  # GPU: how long the referee kept it occupied after GO
     copied: bool = False  # GPU: a result was copied within the timed window
     foreign: bool = False  # GPU: a result is said to lie outside of the shared memory
     throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
@@ -61,10 +62,12 @@ class Actor:
         self._child: Child | None = None
         self._link: Link | None = None
 
-    def start(self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = ()) -> None:
+    def start(
+        self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = (), arguments: Sequence[str] = ()
+    ) -> None:
         ours, theirs = make_links()
         try:
-            argv = python_argv(self.module, str(theirs.fileno()))
+            argv = python_argv(self.module, str(theirs.fileno()), *arguments)
             inherited = (theirs.fileno(), self.control.fd, *fds)
             self._child = spawn(argv, room, log, fds=inherited, filter_program=filter_program)
         finally:
@@ -123,8 +126,10 @@ class Contestant(Actor):
         self._inputs_fd = inputs_fd
         self._draw = np.random.default_rng(int.from_bytes(os.urandom(16), "little"))
 
-    def start(self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = ()) -> None:
-        super().start(room, log, filter_program, (*fds, self._inputs_fd, self.outputs.fd))
+    def start(
+        self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = (), arguments: Sequence[str] = ()
+    ) -> None:
+        super().start(room, log, filter_program, (*fds, self._inputs_fd, self.outputs.fd), arguments)
 
     def open(self, message: dict[str, Any]) -> None:
         super().open({**message, "inputs": self._inputs_fd, "outputs": self.outputs.fd})

@@ -159,8 +159,11 @@ class _Work:
         with self.track.lock(self.on_step, self.cancelled):
             self.environment |= {**self.track.record(), **builds.compiler_environment()}
             prepared = self._stage("prepare", self._prepare)
-            with tempfile.TemporaryDirectory(prefix="judge-", dir=self.paths.scratch) as scratch:
-                return self._run_session(build, prepared, Path(scratch))
+            try:
+                with tempfile.TemporaryDirectory(prefix="judge-", dir=self.paths.scratch) as scratch:
+                    return self._run_session(build, prepared, Path(scratch))
+            finally:
+                self.track.finished()
 
     @property
     def rules(self) -> RuleSet:

@@ -171,12 +171,12 @@ class Judging:
     def _verify_baselines(self, number: int, choice: int) -> None:
         """Eager must be right, or the task is broken; a torch.compile result that is wrong is no baseline."""
         self._session.show(number)
-        self._session.call_baseline(number, choice, EAGER)
+        self._session.call_baseline(number, choice, EAGER, compared=True)
         comparison = self._session.compare("baseline", number, choice)
         if not comparison.ok:
             raise RefereeError(f"the eager baseline is wrong ({comparison.distribution}): {comparison.reason}")
         if self.compile_problems[number] is None:
-            self._session.call_baseline(number, choice, COMPILE)
+            self._session.call_baseline(number, choice, COMPILE, compared=True)
             comparison = self._session.compare("baseline", number, choice)
             if not comparison.ok:
                 self.compile_problems[number] = f"its results are wrong: {comparison.reason}"

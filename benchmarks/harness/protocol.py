@@ -26,6 +26,7 @@ class Word(IntEnum):
     STEP = 0
     FUNCTION = 1
     CONFIG = 2
+    COMPARED = 4  # GPU only: the results of this call will be looked at
     ABORT = 3  # GPU only: the child is gone, nobody needs to wait for it
     READY = 16
     GO = 32

@@ -65,9 +65,11 @@ class CpuRules:
 class GpuRules:
     flush_bytes: int
     gate_us: float
+    baseline_gate_us: float
     spare_bytes: int
     slack_us: float
     slack_fraction: float
+    spread_max_us: float
     contention: float
     canary_drift: float
     audit_timeout_s: float

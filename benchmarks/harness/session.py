@@ -96,7 +96,7 @@ class Session(ABC, Generic[ActorT]):
         """Puts the filled values, or decoys in their place, before the contestants, which are all frozen."""
 
     @abstractmethod
-    def _call(self, who: str, config: int, choice: int, function: int, timeout_s: float) -> CallResult:
+    def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         """One call of `baseline` or `candidate`, left frozen or dead."""
 
     @property
@@ -118,11 +118,11 @@ class Session(ABC, Generic[ActorT]):
         return secrets.randbelow(len(seeds))
 
     def call_candidate(self, config: int, choice: int) -> CallResult:
-        return self._call("candidate", config, choice, 0, self.setting.rules.limits.call_s)
+        return self._call("candidate", config, choice, function=0, compared=True)
 
-    def call_baseline(self, config: int, choice: int, function: int) -> CallResult:
+    def call_baseline(self, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
         """Raises RefereeError if the baseline does not answer as it must."""
-        result = self._call("baseline", config, choice, function, self.setting.rules.limits.call_s * 3)
+        result = self._call("baseline", config, choice, function=function, compared=compared)
         if result.status is not Status.OK:
             name = ("eager", "torch.compile", "null call")[function]
             raise RefereeError(f"the {name} baseline failed: {result.text}\n{self.baseline.child.log_tail(2000)}")
@@ -138,6 +138,10 @@ class Session(ABC, Generic[ActorT]):
             distribution=str(answer["distribution"]),
             intact=bool(answer.get("intact", True)),
         )
+
+    def _timeout_s(self, who: str) -> float:
+        """Of one call; the baselines have time to spare, since their lateness would be our fault."""
+        return self.setting.rules.limits.call_s * (1 if who == "candidate" else 3)
 
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
         """Waits until the candidate says `word`; whatever else it says or does is a Fault."""
@@ -178,8 +182,9 @@ class CpuSession(Session[Contestant]):
     def show(self, config: int, *, decoys: bool = False) -> None:
         self._referee.ask("show", config=config, what="decoys" if decoys else "values")
 
-    def _call(self, who: str, config: int, choice: int, function: int, timeout_s: float) -> CallResult:
+    def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         contestant = self.candidate if who == "candidate" else self.baseline
+        timeout_s = self._timeout_s(who)
         return contestant.call(config, choice, function=function, timeout_s=timeout_s)
 
     def _open(self) -> None:
@@ -224,7 +229,7 @@ class CpuSession(Session[Contestant]):
             read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
             memory_bytes=4 * setting.rules.limits.memory_bytes,
         )
-        referee = Referee("referee", room, setting.scratch / "referee.log", (inputs_fd, *memory))
+        referee = Referee("referee", room, setting.scratch / "referee.log", fds=(inputs_fd, *memory))
         self._stack.callback(referee.kill)
         return referee
 
@@ -240,7 +245,7 @@ class CpuSession(Session[Contestant]):
     def _start_baseline(self, baseline: Contestant, common: dict[str, Any], number: int) -> None:
         setting = self.setting
         cache = baselines.own_copy(setting.prepared, setting.scratch)
-        room = baselines.baseline_room(setting.task, cache, setting.rules)
+        room = baselines.baseline_room(setting.task.folder / "reference.py", cache, setting.rules)
         baseline.start(room, setting.scratch / f"baseline{number}.log", trusted_filter())
         wanted = [problem is None for problem in setting.prepared.problems]
         baseline.open({**common, "prepare": False, "compile": wanted})
@@ -267,12 +272,19 @@ class Referee:
     """The supervisor's end of a referee process. Whatever goes wrong there is a RefereeError: our fault."""
 
     def __init__(
-        self, module: str, room: Room, log: Path, fds: Sequence[int], filter_program: bytes | None = None
+        self,
+        module: str,
+        room: Room,
+        log: Path,
+        *,
+        fds: Sequence[int],
+        filter_program: bytes | None = None,
+        arguments: Sequence[str] = (),
     ) -> None:
         ours, theirs = make_links()
         self.link: Link = ours
         try:
-            argv = python_argv(module, str(theirs.fileno()))
+            argv = python_argv(module, str(theirs.fileno()), *arguments)
             self._child: Child = spawn(
                 argv, room, log, fds=(theirs.fileno(), *fds), filter_program=filter_program or trusted_filter()
             )

@@ -13,11 +13,12 @@ from typing import Any
 from . import baselines
 from .baselines import PreparedBaseline, Progress
 from .devices import divide_cores, machine_record
-from .errors import UsageError
+from .errors import SupervisorError, UsageError
 from .faults import Fault
 from .gpu import baselines as gpu_baselines
 from .gpu import bounds
 from .gpu.audit import Auditor
+from .gpu.crew import STANDBY
 from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
@@ -29,6 +30,7 @@ from .session import EAGER, CpuSession, Session, Setting
 from .source import CancelCheck, Paths, StepListener, device_class
 from .spec import Config, TaskSpec
 
+_RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 3  # at the end; the steadiest counts, since a single one is noise as well
 Found = tuple[tuple[ConfigResult, ...], dict[str, Any]]
 
@@ -96,6 +98,9 @@ class Track(ABC):
         """A second look with other tools. Raises UsageError where there are none."""
         raise UsageError(f"nothing is audited on {self.device.name}: its times are the supervisor's own")
 
+    def finished(self) -> None:  # noqa: B027 - most devices have nothing to do
+        """The session is over."""
+
     def before(self) -> dict[str, Any]:
         """What is measured of the device before the first call."""
         return {}
@@ -135,10 +140,16 @@ class GpuTrack(Track):
         self.gpu = gpu
         self.device = Device(gpu.name, gpu.kind, gpu.title, "cuda")
         self.target = gpu.target
+        self._session: GpuSession | None = None
 
     def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
         """A compiler takes nothing from a GPU."""
         return nullcontext()
+
+    def finished(self) -> None:
+        """While the report is written, the processes of the next judging wake up."""
+        if self._session is not None:
+            STANDBY.refill(self._session.setting.order())
 
     def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
         text = "another submission is being judged on this GPU"
@@ -152,7 +163,17 @@ class GpuTrack(Track):
     ) -> GpuSession:
         pool = pool_library(self.paths)
         setting = GpuSetting(
-            task, configs, self.rules, self.cores, binary, prepared, scratch, self.gpu, self.rules.gpu, pool
+            task,
+            configs,
+            self.rules,
+            self.cores,
+            binary,
+            prepared,
+            scratch,
+            self.gpu,
+            self.rules.gpu,
+            pool,
+            self.paths.scratch,
         )
         self._session = GpuSession(setting)
         return self._session
@@ -161,10 +182,11 @@ class GpuTrack(Track):
         return {**super().record(), "gpu": self.gpu.title, "driver": self.gpu.driver}
 
     def before(self) -> dict[str, Any]:
-        self._canary = self._session.canary()
+        session = self._opened()
+        self._canary = session.canary()
         state = self._canary["state"]
         return {
-            **self._session.machine,
+            **session.machine,
             "driver": self.gpu.driver,
             "clocks_before_mhz": state["clock_mhz"],
             "temperature_before_c": state["temperature_c"],
@@ -173,7 +195,7 @@ class GpuTrack(Track):
         }
 
     def after(self, judging: Judging, results: Sequence[ConfigResult]) -> Found:
-        last = min((self._session.canary() for _ in range(_CANARIES)), key=self._drift)
+        last = min((self._opened().canary() for _ in range(_CANARIES)), key=self._drift)
         drift = self._drift(last)
         state = last["state"]
         found = {
@@ -186,7 +208,8 @@ class GpuTrack(Track):
             "null_bound_us": round(bounds.median_bound_us(judging.null_calls), 1),
         }
         if drift > self.rules.gpu.canary_drift and self.gpu.accelerator == "cuda":
-            raise Fault(Verdict.NOISY, f"the GPU itself became {drift:.1%} faster or slower during the judging")
+            rates = {name: (round(self._canary[name], 2), round(last[name], 2)) for name in _RATES}
+            raise Fault(Verdict.NOISY, f"the GPU itself changed by {drift:.1%} during the judging: {rates}")
         return tuple(self._bounded(judging, number, item) for number, item in enumerate(results)), found
 
     def audit(
@@ -207,7 +230,9 @@ class GpuTrack(Track):
             return result
         seen, trusted = ledger.seen[CANDIDATE], ledger.seen["baseline", EAGER]
         excess_us = bounds.excess_us(seen, trusted, judging.null_calls)
-        slack_us = bounds.slack_us(seen, self.rules.gpu)
+        slack_us = bounds.slack_us(seen, trusted, self.rules.gpu)
+        if bounds.spread_us(trusted) > self.rules.gpu.spread_max_us:
+            raise Fault(Verdict.NOISY, "the host is too busy to bound the times that a GPU reports")
         if excess_us > slack_us:
             raise Fault(
                 Verdict.TAMPERING,
@@ -215,12 +240,17 @@ class GpuTrack(Track):
                 f"{slack_us:.0f} µs are allowed: work must be joined to the current stream ({result.key})",
             )
         everybody = [item for calls in ledger.seen.values() for item in calls]
-        if bounds.busy(everybody, self._session.machine["flush_us"], self.rules.gpu):
+        if bounds.busy(everybody, self._opened().machine["flush_us"], self.rules.gpu):
             raise Fault(Verdict.TAMPERING, f"something kept running on the GPU between the calls ({result.key})")
         return replace(result, excess_us=excess_us, copied=any(item.copied for item in seen))
 
+    def _opened(self) -> GpuSession:
+        if self._session is None:
+            raise SupervisorError("a GPU was measured before its session was opened")
+        return self._session
+
     def _drift(self, now: dict[str, Any]) -> float:
-        return max(abs(float(now[name]) / float(self._canary[name]) - 1) for name in ("copy_gb_per_s", "gemm_tflops"))
+        return max(abs(float(now[name]) / float(self._canary[name]) - 1) for name in _RATES)
 
 
 def open_track(device: str, rules: RuleSet, paths: Paths) -> Track:
@@ -232,6 +262,11 @@ def open_track(device: str, rules: RuleSet, paths: Paths) -> Track:
             return GpuTrack(gpu, rules, paths)
     known = ", ".join(item.name for item in devices_here())
     raise UsageError(f"there is no device {device!r} here; known: {known}")
+
+
+def keep_ready() -> None:
+    """From now on this process keeps the processes of its next GPU judging awake: what a worker wants."""
+    STANDBY.wanted = True
 
 
 def host_lock(on_step: StepListener, stage: str, cancelled: CancelCheck) -> AbstractContextManager[None]:

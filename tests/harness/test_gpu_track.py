@@ -28,7 +28,7 @@ def task() -> TaskSpec:
 def rules() -> RuleSet:
     rules = default_rules()
     few = replace(rules.gpu_time, steps_per_config=4, min_steps_per_config=2)
-    calm = replace(rules.gpu, flush_bytes=1 << 20, spare_bytes=1 << 20, slack_us=2000, contention=1e6, canary_drift=1e6)
+    calm = replace(rules.gpu, flush_bytes=1 << 20, spare_bytes=1 << 20, slack_us=2000, spread_max_us=1e9, contention=1e6, canary_drift=1e6)
     return replace(rules, gpu_time=few, gpu=calm, score=replace(rules.score, max_half_width=10.0))
 
 

@@ -72,9 +72,11 @@ class Accelerator(Protocol):
         """Nothing keeps a reserved place in the L2 cache."""
         ...
 
-    def hold(self, time_us: float) -> None:
-        """Keeps the device occupied from now on for about `time_us`, on behalf of this process; returns at once."""
+    def occupy(self, step: int, after_us: float) -> None:
+        """Keeps the device busy on behalf of this process until `after_us` after `release(step)`; returns at once."""
         ...
+
+    def release(self, step: int) -> None: ...
 
     def results_in(self, arena: Arena, first_byte: int, library: str) -> AbstractContextManager[None]:
         """While it is entered, what torch allocates lies in `arena` behind `first_byte`, as far as that lasts."""

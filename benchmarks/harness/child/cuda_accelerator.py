@@ -6,8 +6,9 @@ sees only the one it was given.
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from .accelerator import Arena
 _PINNED, _FILE_DESCRIPTOR, _DEVICE = 1, 1, 1
 _READ, _READ_WRITE = 1, 3
 _GRANULE_BYTES = 2 << 20
+_GATE_LIMIT_US = 20_000.0
 # NVML's bits for clocks that are lower than they should be
 _THROTTLE_REASONS = {
     0x04: "power cap",
@@ -64,7 +66,7 @@ class CudaAccelerator:
         torch.zeros(1, device=self.device)
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._nvml = _open_nvml()
-        self._clock_mhz = _max_clock_mhz(self._nvml)
+        self._gate: Gate | None = None
 
     def create(self, size_bytes: int) -> Arena:
         size_bytes = _rounded(size_bytes)
@@ -92,8 +94,14 @@ class CudaAccelerator:
     def forget_cached(self) -> None:
         self._call("cuCtxResetPersistingL2Cache")
 
-    def hold(self, time_us: float) -> None:
-        torch.cuda._sleep(int(time_us * self._clock_mhz))
+    def occupy(self, step: int, after_us: float) -> None:
+        if self._gate is None:
+            self._gate = Gate(self._call, _max_clock_mhz(self._nvml))
+        self._gate.close(step, after_us)
+
+    def release(self, step: int) -> None:
+        if self._gate is not None:
+            self._gate.flag.value = step
 
     @contextmanager
     def results_in(self, arena: Arena, first_byte: int, library: str) -> Iterator[None]:
@@ -131,6 +139,26 @@ class CudaAccelerator:
             text = ctypes.c_char_p()
             self._driver.cuGetErrorString(code, ctypes.byref(text))
             raise RuntimeError(f"{name}: {(text.value or b'unknown error').decode()}")
+
+
+class Gate:
+    """A kernel of one thread that ends when the host says so (`gate.ptx`), and keeps everybody else off the GPU."""
+
+    def __init__(self, call: Callable[..., None], clock_mhz: int) -> None:
+        self._call, self._clock_mhz = call, clock_mhz
+        self._memory = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+        self.flag = ctypes.c_int64.from_address(self._memory.data_ptr())
+        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        code = Path(__file__).with_name("gate.ptx").read_bytes()
+        call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(code))
+        call("cuModuleGetFunction", ctypes.byref(self._function), module, ctypes.c_char_p(b"kbench_gate"))
+
+    def close(self, step: int, after_us: float) -> None:
+        cycles = (int(time_us * self._clock_mhz) for time_us in (after_us, _GATE_LIMIT_US))
+        values = [ctypes.c_int64(value) for value in (self._memory.data_ptr(), step, *cycles)]
+        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        one, none = ctypes.c_uint(1), ctypes.c_void_p(None)
+        self._call("cuLaunchKernel", self._function, *(one,) * 6, ctypes.c_uint(0), none, places, none)
 
 
 class CudaTimer:

@@ -28,7 +28,7 @@ _WARM_CALLS = 2
 def main(arguments: Sequence[str]) -> None:
     plan = json.loads(Path(arguments[0]).read_text())
     exact_arithmetic()
-    device = start_device(plan)
+    device = start_device(plan["device"])
     wake_triton(plan["binary"])
     function = function_of(plan["binary"], plan["direction"])
     for config in plan["configs"]:

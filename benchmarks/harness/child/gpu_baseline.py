@@ -1,11 +1,12 @@
 """The trusted process that runs a task as torch eager and as torch.compile on a GPU, through the candidate's shell.
 
-Also compiles the baselines ahead of a judging and measures what this GPU can do at most. Its results are copied to
-shared memory only when the referee asks for them, outside the timed window: it needs no watching.
+Also compiles the baselines ahead of a judging and measures what this GPU can do at most. Its results are
+copied to shared memory only in calls whose results are compared, which are not timed.
 """
 
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,15 @@ _WARM_CALLS = 2
 
 def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
-    link.send(started=True)
-    message = link.receive()
     exact_arithmetic()
-    device = start_device(message)
+    device = start_device(arguments[1])
+    import_module("torch._inductor.compile_fx")  # what torch.compile needs takes seconds to import
+    link.send(awake=True)
+    message = link.receive()
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
         _prepare(message, eager, device, link)
         return
-    link.send(awake=True)
     memory = receive_memory(link, message, device)
     calls = open_calls(message, memory)
     compiled = [
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     ]
     link.send(loaded=True)
     functions: list[list[Function | None]] = [[eager] * len(calls), compiled, [_nothing(call) for call in calls]]
-    Server(functions, calls, memory.outputs, device, link).serve(message["control"])
+    Server(functions, calls, memory.outputs, device, link, trusted=True).serve(message["control"])
 
 
 def _warm(function: Function, arguments: Sequence[Any]) -> Function:

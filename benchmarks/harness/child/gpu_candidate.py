@@ -18,11 +18,10 @@ from .shell import connect
 
 def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
-    link.send(started=True)
-    message = link.receive()
     exact_arithmetic()
-    device = start_device(message)
+    device = start_device(arguments[1])
     link.send(awake=True)
+    message = link.receive()
     memory = receive_memory(link, message, device)
     calls = open_calls(message, memory)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

@@ -1,8 +1,9 @@
 """The trusted process of a GPU judging: owns the shared memory, runs each call, compares results on the GPU.
 
 Per call it writes fresh inputs, poisons results, flushes the L2 cache, and only then lets the contestant be woken; it
-rings GO, waits for DONE and takes the time with its own clock. It keeps the GPU occupied for a moment after GO (the
-gate), so that launches queue up and their overhead is not taken for the GPU's time. Right after DONE it asks the GPU
+rings GO, waits for DONE and takes the time with its own clock. It keeps the GPU occupied until a moment
+after GO (the gate): nothing that a contestant launches before GO can run, and what it launches then queues up, so that
+launch overhead is not taken for the GPU's time. Right after DONE it asks the GPU
 for a tiny kernel of its own: a contestant whose work still runs delays that, whatever the contestant says.
 Private values, references and snapshots stay in memory that is shared with nobody. Not covered: freezing contestants
 and every decision, which are the supervisor's.
@@ -20,7 +21,8 @@ import torch
 
 from ..protocol import CONTROL_BYTES, Link, Status, Word
 from . import check, inputs
-from .accelerator import Arena, exact_arithmetic, open_accelerator, tensors_of
+from .accelerator import Accelerator, Arena, exact_arithmetic, tensors_of
+from .gpu_shell import start_device
 from .shell import connect, map_memory
 
 _POLLS_PER_LOOK = 2048
@@ -28,14 +30,15 @@ _POISON = 0xFF  # float32: NaN; int64: -1
 _CANARY_BYTES = 1 << 30
 _CANARY_GEMM = 4096
 _CANARY_REPEATS = 15
-_CANARY_WARM_UPS = 3
-_HOST_SHRINK = 64  # the stand-in for a GPU has a slow memory
+_CANARY_WARM_UP_S = 0.15
 
 
 def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
-    link.send(started=True)
-    referee = Referee(link.receive(), link)
+    exact_arithmetic()
+    device = start_device(arguments[1])
+    link.send(awake=True)
+    referee = Referee(link.receive(), link, device)
     referee.share_memory()
     gc.disable()
     while True:
@@ -56,14 +59,12 @@ class Desk:
 class Referee:
     """Answers the supervisor's requests; each public method but `share_memory` is one of them."""
 
-    def __init__(self, message: dict[str, Any], link: Link) -> None:
-        exact_arithmetic()
+    def __init__(self, message: dict[str, Any], link: Link, device: Accelerator) -> None:
         self._link = link
-        self._device = open_accelerator(message["device"])
+        self._device = device
         self._configs = message["configs"]
         self._module = check.load_reference(Path(message["task"]))
         self._direction = message["direction"]
-        self._gate_us: float = message["gate_us"]
         self._inputs = self._device.create(message["input_bytes"])
         self._desks = {
             who: Desk(self._device.create(message["output_bytes"]), _words(fd))
@@ -72,6 +73,7 @@ class Referee:
         self._on_gpu = self._device.device.type == "cuda"
         self._flush = torch.empty(message["flush_bytes"], dtype=torch.int8, device=self._device.device)
         self._mark = torch.zeros(1, device=self._device.device)
+        self._canary = _canary_tensors(self._device)
         self._timer = self._device.timer()
         self._drawn = ""
         self._values: list[list[torch.Tensor]] = []
@@ -94,22 +96,28 @@ class Referee:
         self._values = [self._drawn_set(config, bytes.fromhex(seed), distribution) for seed in seeds]
         return {"filled": len(seeds)}
 
-    def run(self, *, who: str, config: int, choice: int, function: int, step: int, timeout_s: float) -> dict[str, Any]:
-        """One call of a contestant that the supervisor wakes when it is told `prepared`, and freezes afterwards."""
-        desk = self._desks[who]
+    def run(self, *, who: str, config: int, choice: int, function: int, step: int, **how: Any) -> dict[str, Any]:
+        """One call of a contestant that the supervisor wakes when it is told `prepared`, and freezes afterwards.
+
+        `how`: `timeout_s`, `gate_us` and whether the results are `compared`.
+        """
+        desk, timeout_s = self._desks[who], how["timeout_s"]
         self._write_inputs(config)
         self._poison(desk, config)
         flush_us = self._flush_cache()
         words = desk.words
         words[Word.FUNCTION], words[Word.CONFIG], words[Word.CHOICE] = function, config, 0
+        words[Word.COMPARED] = how["compared"]
         words[Word.STEP] = step
+        self._device.occupy(step, how["gate_us"])
         resumed_ns = _now_ns()
         self._link.send(prepared=True)
         if not _await(words, Word.READY, step, timeout_s):
+            self._device.release(step)
             return {"arrived": False, "flush_us": flush_us}
         early = words[Word.DONE] == step
         words[Word.CHOICE] = choice
-        self._device.hold(self._gate_us)
+        self._device.release(step)
         started_ns = _now_ns()
         words[Word.GO] = step
         arrived = _await(words, Word.DONE, step, timeout_s)
@@ -120,7 +128,8 @@ class Referee:
         self._device.synchronize()
         idle_ns = _now_ns()
         status = int(words[Word.STATUS])
-        desk.snapshot, inside = self._snapshot(desk, config) if status == Status.OK else ([], True)
+        wanted = status == Status.OK and how["compared"]
+        desk.snapshot, inside = self._snapshot(desk, config) if wanted else ([], True)
         return {
             "arrived": True,
             "early": bool(early),
@@ -132,6 +141,7 @@ class Referee:
             "tail_us": (idle_ns - ended_ns) / 1e3,
             "resume_us": (started_ns - resumed_ns) / 1e3,
             "flush_us": flush_us,
+            "gate_us": how["gate_us"],
             "throttle": self._device.state()["throttle"],
         }
 
@@ -159,15 +169,12 @@ class Referee:
 
     def canary(self) -> dict[str, Any]:
         """What the GPU does now: copy bandwidth (read and written) and float32 GEMM, medians, and its state."""
-        shrink = 1 if self._on_gpu else _HOST_SHRINK
-        source = torch.ones(_CANARY_BYTES // 4 // shrink, device=self._device.device)
-        target, size = torch.empty_like(source), _CANARY_GEMM // (8 if shrink > 1 else 1)
-        left = torch.ones(size, size, device=self._device.device)
+        source, target, left, product = self._canary
         copy_us = self._median_us(lambda: target.copy_(source))
-        gemm_us = self._median_us(lambda: torch.mm(left, left))
+        gemm_us = self._median_us(lambda: torch.mm(left, left, out=product))
         return {
             "copy_gb_per_s": 2 * source.numel() * 4 / copy_us / 1e3,
-            "gemm_tflops": 2 * size**3 / gemm_us / 1e6,
+            "gemm_tflops": 2 * len(left) ** 3 / gemm_us / 1e6,
             "state": self._device.state(),
         }
 
@@ -242,13 +249,24 @@ class Referee:
 
     def _median_us(self, work: Callable[[], Any]) -> float:
         times = []
-        for _ in range(_CANARY_REPEATS + _CANARY_WARM_UPS):
+        until = time.monotonic() + _CANARY_WARM_UP_S  # clocks take a while to rise
+        while time.monotonic() < until:
+            work()
+            self._device.synchronize()
+        for _ in range(_CANARY_REPEATS):
             self._timer.start()
             work()
             self._timer.stop()
             self._device.synchronize()
             times.append(self._timer.elapsed_us())
-        return sorted(times[_CANARY_WARM_UPS:])[_CANARY_REPEATS // 2]
+        return sorted(times)[_CANARY_REPEATS // 2]
+
+
+def _canary_tensors(device: Accelerator) -> tuple[torch.Tensor, ...]:
+    """Two to copy and two to multiply, the same ones at each measurement: where memory lies makes a difference."""
+    on_gpu = device.device.type == "cuda"
+    count, size = (_CANARY_BYTES // 4, _CANARY_GEMM) if on_gpu else (_CANARY_BYTES // 256, _CANARY_GEMM // 8)
+    return (*torch.ones(2, count, device=device.device), *torch.ones(2, size, size, device=device.device))
 
 
 def _words(fd: int) -> Any:

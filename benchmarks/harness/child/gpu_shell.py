@@ -57,9 +57,9 @@ def open_calls(message: dict[str, Any], memory: Memory) -> tuple[Call, ...]:
     )
 
 
-def start_device(message: dict[str, Any]) -> Accelerator:
+def start_device(name: str) -> Accelerator:
     """A context on the device, its libraries loaded, so that the first call finds it awake."""
-    device = open_accelerator(message["device"])
+    device = open_accelerator(name)
     torch.ones(8, device=device.device).mul(2.0).sum().item()
     return device
 
@@ -74,7 +74,11 @@ class Server:
         arena: Arena,
         device: Accelerator,
         link: Link,
+        *,
+        trusted: bool = False,
     ) -> None:
+        """Whoever is `trusted` hands results over only where they are compared, which is never in a timed call."""
+        self._trusted = trusted
         self._functions, self._calls, self._arena = functions, calls, arena
         self._timer: Timer = device.timer()
         self._synchronize = device.synchronize
@@ -123,6 +127,8 @@ class Server:
         status = self._form_of(results, outputs)
         if status is not Status.OK:
             return status
+        if self._trusted and not self._words[Word.COMPARED]:
+            return Status.OK
         copied = 0
         for number, (result, output) in enumerate(zip(results, outputs, strict=True)):
             place = self._arena.place_of(result)

@@ -20,10 +20,10 @@ from .shell import Function, connect
 
 def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
-    link.send(started=True)
-    message = link.receive()
     exact_arithmetic()
-    device = start_device(message)
+    device = start_device(arguments[1])
+    link.send(awake=True)
+    message = link.receive()
     wake_triton(message["binary"])
     function = load_function(message["binary"], message["direction"], link)
     if function is None:

@@ -36,8 +36,11 @@ class HostAccelerator:
     def forget_cached(self) -> None:
         """There is no reserved cache."""
 
-    def hold(self, time_us: float) -> None:
+    def occupy(self, step: int, after_us: float) -> None:
         """The host is nobody's alone."""
+
+    def release(self, step: int) -> None:
+        """Nothing was occupied."""
 
     @contextmanager
     def results_in(self, arena: Arena, first_byte: int, library: str) -> Iterator[None]:

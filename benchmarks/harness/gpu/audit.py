@@ -22,8 +22,8 @@ from ..report import ConfigResult
 from ..rules import GpuRules
 from ..source import CancelCheck
 from ..spec import Config, TaskSpec
+from .crew import gpu_filter
 from .discovery import Gpu
-from .session import gpu_filter
 
 _TIME, _READ, _WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
 _SCALES = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}

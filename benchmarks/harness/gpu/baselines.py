@@ -10,8 +10,8 @@ from ..memory import describe, overlay
 from ..rules import RuleSet
 from ..source import Paths
 from ..spec import Config, TaskSpec
+from .crew import gpu_filter
 from .discovery import Gpu
-from .session import gpu_filter
 
 
 def prepare(
@@ -27,18 +27,20 @@ class GpuPreparation(Preparation):
     gpu: Gpu
 
     def start(self, wanted: list[int], cache: Path, log: Path) -> Actor:
-        room = baseline_room(self.task, cache, self.rules)
+        room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
         environment = {**room.environment, **self.gpu.environment()}
         child = Actor("gpu_baseline")
         try:
             child.start(
-                replace(room, environment=environment, devices=self.gpu.nodes, memory_bytes=None), log, gpu_filter()
+                replace(room, environment=environment, devices=self.gpu.nodes, memory_bytes=None),
+                log,
+                gpu_filter(),
+                arguments=(self.gpu.accelerator,),
             )
             child.open(
                 {
                     "configs": describe(self.configs, overlay(self.configs, [1] * len(self.configs))),
                     "direction": self.task.direction,
-                    "device": self.gpu.accelerator,
                     "task": task_folder(self.task),
                     "prepare": True,
                     "wanted": wanted,

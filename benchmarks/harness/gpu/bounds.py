@@ -7,6 +7,7 @@ computes nothing (`null`), give or take a slack. Whoever claims less than that h
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..contestants import CallResult
 from ..rules import GpuRules
@@ -15,10 +16,10 @@ _MANY = 0.2  # of all calls
 
 
 def bound_us(result: CallResult) -> float:
-    """From GO until the referee's own kernel had run."""
+    """From the moment at which the referee lets go of the GPU until its own kernel had run."""
     if result.wall_us is None or result.tail_us is None:
         raise ValueError("a call that did not end has no bound")
-    return result.wall_us + result.tail_us
+    return result.wall_us + result.tail_us - result.gate_us
 
 
 def excess_us(seen: Sequence[CallResult], trusted: Sequence[CallResult], null: Sequence[CallResult]) -> float:
@@ -26,13 +27,19 @@ def excess_us(seen: Sequence[CallResult], trusted: Sequence[CallResult], null: S
 
     Near zero for an honest contestant, also on a machine that is too busy: the trusted calls suffer as much.
     """
-    return _beyond_claim_us(seen) - max(_beyond_claim_us(null), _beyond_claim_us(trusted))
+    return _median(_beyond_claim_us(seen)) - max(_median(_beyond_claim_us(null)), _median(_beyond_claim_us(trusted)))
 
 
-def slack_us(seen: Sequence[CallResult], rules: GpuRules) -> float:
+def spread_us(trusted: Sequence[CallResult]) -> float:
+    """How far calls that are honest for sure scatter: three times their median absolute deviation."""
+    beyond = _beyond_claim_us(trusted)
+    return 3.0 * _median(np.abs(beyond - _median(beyond)))
+
+
+def slack_us(seen: Sequence[CallResult], trusted: Sequence[CallResult], rules: GpuRules) -> float:
     """How much of an excess is taken for noise and launch overhead."""
-    claimed = float(np.median([item.event_us or 0.0 for item in seen]))
-    return rules.slack_us + rules.slack_fraction * claimed
+    claimed = _median(np.array([item.event_us or 0.0 for item in seen]))
+    return rules.slack_us + rules.slack_fraction * claimed + spread_us(trusted)
 
 
 def busy(seen: Sequence[CallResult], usual_us: float, rules: GpuRules) -> bool:
@@ -45,9 +52,13 @@ def busy(seen: Sequence[CallResult], usual_us: float, rules: GpuRules) -> bool:
     return slow > _MANY * len(seen)
 
 
-def _beyond_claim_us(seen: Sequence[CallResult]) -> float:
-    return float(np.median([bound_us(item) - (item.event_us or 0.0) for item in seen]))
-
-
 def median_bound_us(seen: Sequence[CallResult]) -> float:
-    return float(np.median([bound_us(item) for item in seen]))
+    return _median(np.array([bound_us(item) for item in seen]))
+
+
+def _beyond_claim_us(seen: Sequence[CallResult]) -> NDArray[np.float64]:
+    return np.array([bound_us(item) - (item.event_us or 0.0) for item in seen])
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    return float(np.median(values))

@@ -5,22 +5,23 @@ Not covered: how many calls there are (`judging.py`) and what their times are wo
 
 import base64
 import os
+import shutil
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import baselines
 from ..contestants import Actor, CallResult
 from ..errors import RefereeError, SupervisorError
 from ..faults import Fault, load_fault
-from ..isolation import Room, child_code, inside
+from ..isolation import inside
 from ..memory import describe, overlay
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
-from ..seccomp import candidate_program, gpu_program, supported
-from ..session import REFEREE_TIMEOUT_S, Referee, Session, Setting
+from ..seccomp import candidate_program, supported
+from ..session import NOTHING, REFEREE_TIMEOUT_S, Session, Setting
+from .crew import STANDBY, Crew, Order
 from .discovery import Gpu
 
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
@@ -33,6 +34,10 @@ class GpuSetting(Setting):
     gpu: Gpu
     gpu_rules: GpuRules
     pool: Path  # the compiled `pool.cpp`
+    crews: Path  # where crews have their folders
+
+    def order(self) -> Order:
+        return Order(self.gpu, self.rules, self.pool, self.crews, self.cores.threads)
 
 
 class GpuSession(Session[Actor]):
@@ -58,143 +63,98 @@ class GpuSession(Session[Actor]):
         return self._referee.ask("canary")
 
     def _open(self) -> None:
+        setting, opened_s = self.setting, time.monotonic()
+        self.crew = crew = STANDBY.take(setting.order())
+        self._stack.callback(crew.kill)
+        os.link(crew.log, setting.scratch / crew.log.name)  # outlives the crew
+        self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
+        self._referee = crew.referee
+        self._furnish(crew)
+        self._open_referee(crew)
+        for baseline in crew.baselines:
+            self._await_baseline(baseline, "awake")
+            wanted = [problem is None for problem in setting.prepared.problems]
+            message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
+            baseline.open({**self._common(), **message, "writable_inputs": False})
+        if setting.binary.suffix == ".py":
+            self._warm(crew)
+        for candidate in crew.candidates:
+            self._await_candidate(candidate, "awake")
+            candidate.open(self._candidate_message(crew))
+        self._share_memory()
+        for candidate in crew.candidates:
+            self._await_candidate(candidate)
+            candidate.child.freeze()
+        for baseline in crew.baselines:
+            self._await_baseline(baseline)
+            baseline.child.freeze()
+        waited_s = round(opened_s - crew.started_s, 1)
+        self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s}
+
+    def _furnish(self, crew: Crew) -> None:
+        """Puts into the crew's folders what this session is about."""
         setting = self.setting
-        self._casts = [(self._actor("gpu_baseline"), self._actor("gpu_candidate")) for _ in range(self._launches())]
-        self._referee = self._start_referee()
-        for number, (baseline, _) in enumerate(self._casts):
-            self._start_baseline(baseline, number)
-        cache = self._warm() if setting.binary.suffix == ".py" else None
-        for number, (_, candidate) in enumerate(self._casts):
-            self._start_candidate(candidate, number, cache)
-        sizes, fds = self._share()
-        inputs_fd, *arenas = fds
-        everybody = [actor for cast in self._casts for actor in cast]
-        for actor, arena, size in zip(everybody, arenas, sizes["output_bytes"], strict=True):
-            self._await(actor, "awake")
-            message = {"input_bytes": sizes["input_bytes"], "output_bytes": size}
-            actor.link.send_descriptors([inputs_fd, arena], **message)
-        for actor in everybody[1::2] + everybody[::2]:
-            self._await(actor, "serving")
-            actor.child.freeze()
-        self.machine = self._referee.ask("describe")
-
-    def _launches(self) -> int:
-        return self.setting.rules.time.launches
-
-    def _await(self, actor: Actor, word: str) -> None:
-        if actor.module == "gpu_candidate":
-            self._await_candidate(actor, word)
-        else:
-            self._await_baseline(actor, word)
-
-    def _actor(self, module: str) -> Actor:
-        actor = Actor(module)
-        self._stack.callback(actor.kill)
-        return actor
+        shutil.copy(setting.task.folder / "reference.py", crew.folder / "task")
+        shutil.copy(setting.binary, crew.folder / "job")
+        for cache in crew.caches:
+            shutil.copytree(setting.prepared.cache, cache, dirs_exist_ok=True)
 
     def _common(self) -> dict[str, Any]:
-        task = self.setting.task
-        return {"configs": self._described, "direction": task.direction, "device": self.setting.gpu.accelerator}
+        return {"configs": self._described, "direction": self.setting.task.direction}
 
-    def _start_referee(self) -> Referee:
-        setting = self.setting
-        room = Room(
-            read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
-            environment=setting.gpu.environment(),
-            devices=setting.gpu.nodes,
-            memory_bytes=None,
-        )
+    def _open_referee(self, crew: Crew) -> None:
         controls = {
             f"{name}{number}": actor.control.fd
             for number, cast in enumerate(self._casts)
             for name, actor in zip(("baseline", "candidate"), cast, strict=True)
         }
-        referee = Referee("gpu_referee", room, setting.scratch / "referee.log", tuple(controls.values()), gpu_filter())
-        self._stack.callback(referee.kill)
-        referee.open(
+        self._referee.open(
             **self._common(),
-            task=baselines.task_folder(setting.task),
+            task=crew.inside("task"),
             controls=controls,
             input_bytes=self._layout.input_bytes,
             output_bytes=self._arena_bytes,
-            flush_bytes=setting.gpu_rules.flush_bytes,
-            gate_us=setting.gpu_rules.gate_us,
+            flush_bytes=self.setting.gpu_rules.flush_bytes,
         )
-        return referee
 
-    def _share(self) -> tuple[dict[str, Any], list[int]]:
-        """Sizes and descriptors of all shared memory; the descriptors are closed with the session."""
+    def _candidate_message(self, crew: Crew) -> dict[str, Any]:
+        return {
+            **self._common(),
+            "binary": f"{crew.inside('job')}/{self.setting.binary.name}",
+            "pool": inside(self.setting.pool, "pool.so"),
+            "slot_bytes": self._layout.output_bytes,
+            "filter": base64.b64encode(candidate_program() if supported() else b"").decode(),
+            "writable_inputs": False,
+        }
+
+    def _share_memory(self) -> None:
+        """Hands every contestant the inputs and an arena of its own."""
         try:
             sizes, fds = self._referee.link.receive_descriptors(REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
             raise self._referee.failed(error) from error
+        inputs_fd, *arenas = fds
+        everybody = (actor for cast in self._casts for actor in cast)
+        for actor, arena, size in zip(everybody, arenas, sizes["output_bytes"], strict=True):
+            message = {"input_bytes": sizes["input_bytes"], "output_bytes": size}
+            actor.link.send_descriptors([inputs_fd, arena], **message)
         for fd in fds:
-            self._stack.callback(os.close, fd)
-        return sizes, fds
+            os.close(fd)
 
-    def _start_baseline(self, baseline: Actor, number: int) -> None:
-        setting = self.setting
-        cache = baselines.own_copy(setting.prepared, setting.scratch)
-        room = baselines.baseline_room(setting.task, cache, setting.rules)
-        environment = {**room.environment, **setting.gpu.environment()}
-        room = replace(room, environment=environment, devices=setting.gpu.nodes, memory_bytes=None)
-        baseline.start(room, setting.scratch / f"baseline{number}.log", gpu_filter())
-        wanted = [problem is None for problem in setting.prepared.problems]
-        message = {"prepare": False, "compile": wanted, "task": baselines.task_folder(setting.task)}
-        baseline.open({**self._common(), **message, "writable_inputs": False})
-
-    def _start_candidate(self, candidate: Actor, number: int, cache: Path | None) -> None:
-        setting = self.setting
-        candidate.start(self._candidate_room(cache, writable=False), setting.scratch / f"candidate{number}.log")
-        candidate.open(
-            {
-                **self._common(),
-                "binary": inside(setting.binary, f"job/{setting.binary.name}"),
-                "pool": inside(setting.pool, "pool.so"),
-                "slot_bytes": self._layout.output_bytes,
-                "filter": base64.b64encode(candidate_program() if supported() else b"").decode(),
-                "writable_inputs": False,
-            }
-        )
-
-    def _candidate_room(self, cache: Path | None, *, writable: bool) -> Room:
-        setting, limits = self.setting, self.setting.rules.limits
-        threads = str(setting.cores.threads)
-        environment = {**setting.gpu.environment(), "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-        caches = {} if cache is None else {cache: "/kbench/cache"}
-        if cache is not None:
-            environment |= {"TRITON_CACHE_DIR": inside(cache, "cache"), "USER": "kbench"}
-        return Room(
-            read_only={
-                **child_code(),
-                setting.binary: f"/kbench/job/{setting.binary.name}",
-                setting.pool: "/kbench/pool.so",
-                **({} if writable else caches),
-            },
-            writable=caches if writable else {},
-            environment=environment,
-            devices=setting.gpu.nodes,
-            memory_bytes=None,
-            file_bytes=limits.file_bytes,
-            scratch_bytes=limits.scratch_bytes,
-            cpu_s=int(2 * limits.judging_s * setting.cores.threads),
-        )
-
-    def _warm(self) -> Path:
-        """A cache with the kernels of a Triton submission, compiled where programs may be started."""
-        cache = self.setting.scratch / "triton"
-        cache.mkdir()
-        warm = self._actor("gpu_warm")
-        warm.start(self._candidate_room(cache, writable=True), self.setting.scratch / "warm.log", gpu_filter())
-        binary = inside(self.setting.binary, f"job/{self.setting.binary.name}")
-        warm.open({**self._common(), "binary": binary})
+    def _warm(self, crew: Crew) -> None:
+        """Fills a cache with the kernels of a Triton submission, compiled where programs may be started."""
+        warm = crew.actor("gpu_warm", crew.candidate_room(warming=True), "warm.log")
+        self._stack.callback(warm.kill)
         try:
+            self._await_candidate(warm, "awake")
+            warm.open({**self._common(), "binary": f"{crew.inside('job')}/{self.setting.binary.name}"})
             self._await_warm(warm)
+        except Fault as fault:
+            raise Fault(fault.verdict, f"{fault.reason}{_last_words(warm)}") from fault
         finally:
             warm.child.kill()
-        if sum(path.lstat().st_size for path in cache.rglob("*")) > _TRITON_CACHE_MAX_BYTES:
+        if sum(path.lstat().st_size for path in (crew.folder / "triton").rglob("*")) > _TRITON_CACHE_MAX_BYTES:
             raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow")
-        return cache
 
     def _await_warm(self, warm: Actor) -> None:
         timeout_s = self.setting.rules.compile.timeout_s
@@ -213,11 +173,13 @@ class GpuSession(Session[Actor]):
             if "load_error" in message or "missing" in message:
                 raise load_fault(message, None)
 
-    def _call(self, who: str, config: int, choice: int, function: int, timeout_s: float) -> CallResult:
+    def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         actor = self.candidate if who == "candidate" else self.baseline
         self._step += 1
+        timeout_s = self._timeout_s(who)
         details = {"config": config, "choice": choice, "function": function, "step": self._step}
-        self._referee.link.send(do="run", who=f"{who}{self.launch}", timeout_s=timeout_s, **details)
+        how = {"timeout_s": timeout_s, "gate_us": self._gate_us(who, function), "compared": compared}
+        self._referee.link.send(do="run", who=f"{who}{self.launch}", **details, **how)
         if not self._referee.receive().get("prepared"):
             raise RefereeError("the referee did not prepare a call")
         actor.child.resume()
@@ -226,6 +188,11 @@ class GpuSession(Session[Actor]):
             return actor.broken(timeout_s)
         actor.child.freeze()
         return _result(answer, actor)
+
+    def _gate_us(self, who: str, function: int) -> float:
+        """Null calls are held against those of the candidate; other baselines may launch as slowly as Python is."""
+        rules = self.setting.gpu_rules
+        return rules.gate_us if who == "candidate" or function == NOTHING else rules.baseline_gate_us
 
     def _answer(self, actor: Actor, timeout_s: float) -> dict[str, Any]:
         """What the referee saw of the call; it is told when the contestant is gone."""
@@ -241,8 +208,10 @@ class GpuSession(Session[Actor]):
         raise SupervisorError("the referee did not come back from a call")
 
 
-def gpu_filter() -> bytes:
-    return gpu_program() if supported() else b""
+def _last_words(actor: Actor) -> str:
+    """The last line that a process printed, for a reason that says no more than that it ended."""
+    lines = actor.child.log_tail(4000).strip().splitlines()
+    return f"; it printed: {lines[-1][:300]}" if lines else ""
 
 
 def call_failed(text: str) -> Fault:
@@ -271,6 +240,7 @@ def _result(answer: dict[str, Any], actor: Actor) -> CallResult:
         event_us=answer["event_us"],
         tail_us=answer["tail_us"],
         flush_us=answer["flush_us"],
+        gate_us=answer["gate_us"],
         copied=answer["copied"],
         throttled=tuple(answer["throttle"]),
     )

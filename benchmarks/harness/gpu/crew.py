@@ -1,0 +1,169 @@
+"""The processes of one GPU judging, started before it is known what they will work on.
+
+Starting Python, torch and a context on the GPU takes several seconds, and none of it depends on the submission. A crew
+sees folders that are still empty: task, compiled kernels and submission are put there when its session begins. A
+worker keeps the next crew ready while it has nothing to do, so that a judging begins with processes that are awake.
+Every crew serves one session and is killed with it. Not covered: what the processes do (`session.py`).
+"""
+
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..baselines import baseline_room
+from ..contestants import Actor
+from ..isolation import Room, child_code, inside
+from ..rules import RuleSet
+from ..seccomp import gpu_program, supported
+from ..session import Referee
+from .discovery import Gpu
+
+_FOLDERS = ("task", "job", "triton")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a crew is made for; one that was made for another order is of no use."""
+
+    gpu: Gpu
+    rules: RuleSet
+    pool: Path
+    scratch: Path
+    threads: int
+
+
+class Crew:
+    """A referee, and a baseline and a candidate for each launch, all of them awake or on their way to be."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.started_s = time.monotonic()
+        self.folder = Path(tempfile.mkdtemp(prefix="crew-", dir=order.scratch))
+        launches = range(order.rules.time.launches)
+        self.caches = [self.folder / f"cache{number}" for number in launches]
+        for path in (*(self.folder / name for name in _FOLDERS), *self.caches):
+            path.mkdir()
+        self.baselines = [Actor("gpu_baseline") for _ in launches]
+        self.candidates = [Actor("gpu_candidate") for _ in launches]
+        try:
+            self._start()
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def log(self) -> Path:
+        """What the submission prints in its first launch."""
+        return self.folder / "candidate0.log"
+
+    def inside(self, name: str) -> str:
+        """A path below the crew's folder as its children see it."""
+        return inside(self.folder / name, name)
+
+    def actor(self, module: str, room: Room, log: str) -> Actor:
+        """One more process in the same place."""
+        actor = Actor(module)
+        actor.start(room, self.folder / log, gpu_filter(), arguments=(self.order.gpu.accelerator,))
+        return actor
+
+    def kill(self) -> None:
+        for actor in (*self.baselines, *self.candidates):
+            actor.kill()
+        if hasattr(self, "referee"):
+            self.referee.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def alive(self) -> bool:
+        return all(actor.child.exit_code() is None for actor in (*self.baselines, *self.candidates))
+
+    def _start(self) -> None:
+        filter_program, arguments = gpu_filter(), (self.order.gpu.accelerator,)
+        for number, actor in enumerate(self.baselines):
+            log = self.folder / f"baseline{number}.log"
+            actor.start(self._baseline_room(number), log, filter_program, arguments=arguments)
+        fds = tuple(actor.control.fd for actor in (*self.baselines, *self.candidates))
+        log = self.folder / "referee.log"
+        self.referee = Referee(
+            "gpu_referee", self._referee_room(), log, fds=fds, filter_program=filter_program, arguments=arguments
+        )
+        for number, actor in enumerate(self.candidates):
+            actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=arguments)
+
+    def _referee_room(self) -> Room:
+        return self._on_gpu(read_only={**child_code(), self.folder / "task": "/kbench/task"})
+
+    def _baseline_room(self, number: int) -> Room:
+        room = baseline_room(self.folder / "task", self.caches[number], self.order.rules)
+        return self._on_gpu(
+            read_only=room.read_only,
+            writable=room.writable,
+            environment=room.environment,
+            file_bytes=room.file_bytes,
+            scratch_bytes=room.scratch_bytes,
+        )
+
+    def candidate_room(self, *, warming: bool = False) -> Room:
+        """Where a submission runs: it sees itself, and a cache of its kernels that it may fill only while `warming`."""
+        limits, threads = self.order.rules.limits, str(self.order.threads)
+        cache = {self.folder / "triton": "/kbench/triton"}
+        return self._on_gpu(
+            read_only={
+                **child_code(),
+                self.order.pool: "/kbench/pool.so",
+                self.folder / "job": "/kbench/job",
+                **({} if warming else cache),
+            },
+            writable=cache if warming else {},
+            environment={
+                "OMP_NUM_THREADS": threads,
+                "MKL_NUM_THREADS": threads,
+                "TRITON_CACHE_DIR": self.inside("triton"),
+                "USER": "kbench",
+            },
+            file_bytes=limits.file_bytes,
+            scratch_bytes=limits.scratch_bytes,
+            cpu_s=int(2 * limits.judging_s * self.order.threads),
+        )
+
+    def _on_gpu(self, *, environment: dict[str, str] | Any = None, **details: Any) -> Room:
+        gpu = self.order.gpu
+        merged = {**(environment or {}), **gpu.environment()}
+        return Room(environment=merged, devices=gpu.nodes, memory_bytes=None, **details)
+
+
+class Standby:
+    """At most one crew that waits for its session."""
+
+    def __init__(self) -> None:
+        self.wanted = False  # a worker wants it; a single judging from the command line does not
+        self._crew: Crew | None = None
+
+    def take(self, order: Order) -> Crew:
+        """The crew that waits, if it was made for this order, else a new one."""
+        crew, self._crew = self._crew, None
+        if crew is not None and crew.order == order and crew.alive():
+            return crew
+        if crew is not None:
+            crew.kill()
+        return Crew(order)
+
+    def refill(self, order: Order) -> None:
+        """Starts the next crew; it wakes up while nobody waits for it."""
+        if self.wanted and self._crew is None:
+            self._crew = Crew(order)
+
+    def close(self) -> None:
+        self.wanted = False
+        if self._crew is not None:
+            self._crew.kill()
+            self._crew = None
+
+
+STANDBY = Standby()
+
+
+def gpu_filter() -> bytes:
+    return gpu_program() if supported() else b""
