@@ -3,10 +3,10 @@
 Starts `manage.py up` in a scratch folder (embedded Redis, SQLite) with the workers of `--device`, makes a token,
 submits kernels through the HTTP API, follows them on the event stream and waits for their verdicts. By default: the
 example kernels of three tasks in every language of the device, and a wrong kernel per language. Prints a table and one
-JSON line; exit code 0: every verdict as expected, 1: not, 3: the site failed.
+JSON line; exit code 0: every verdict as expected and in time, 1: not, 3: the site failed.
 
-Needs torch and a compiler (nvcc for a GPU), and the packages that `gpu_wheels.txt` beside this file names with
-their versions; on a machine without a package registry they travel as wheels:
+Needs torch and a compiler (nvcc for a GPU), and the packages that `gpu_wheels.txt` beside this file names with their
+versions; on a machine without a package registry they travel as wheels:
 
     pip download --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
         --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
@@ -85,10 +85,12 @@ class Followed:
     posted_at: float
     moments: list[tuple[float, str, str, str]] = field(default_factory=list)  # when, kind, what, state of a stage
     final: dict[str, Any] = field(default_factory=dict)
+    given_up_at: float = 0.0
 
     @property
     def ended_at(self) -> float:
-        return _seconds(self.final["finished"])
+        """Of one that has not ended: when nobody waited any longer."""
+        return _seconds(self.final["finished"]) if self.final["finished"] else self.given_up_at
 
     @property
     def as_expected(self) -> bool:
@@ -303,13 +305,12 @@ def _submit(api: Api, kernel: Kernel, number: int) -> Followed:
 
 
 def _await_end(api: Api, item: Followed, deadline: float) -> dict[str, Any]:
-    while time.monotonic() < deadline:
-        found: dict[str, Any] = api.get(f"/evaluations/{item.code}?wait=20")
-        if found["finished"]:
+    while True:
+        left_s = max(0.0, min(20.0, deadline - time.monotonic()))
+        found: dict[str, Any] = api.get(f"/evaluations/{item.code}?wait={left_s:.1f}")
+        item.given_up_at = time.time()
+        if found["finished"] or not left_s:
             return found
-    raise SiteFailed(
-        f"{item.kernel.name} had no verdict in time; it is {found['state']}: {found['waiting'] or found['stage']}"
-    )
 
 
 def _pages(item: Followed) -> dict[str, str]:
@@ -352,12 +353,14 @@ def _site(folder: Path, options: argparse.Namespace) -> Iterator[Api]:
         _await(lambda: "ready: " in output.read_text(), process, output, options.start_timeout_s)
         print(f"ready after {time.monotonic() - begun:.1f} s", file=sys.stderr)
         if "takes no work" in output.read_text():
-            raise SiteFailed(_tail(folder))
+            raise SiteFailed("a worker takes no work")
         yield Api(f"http://127.0.0.1:{port}", _token(environment))
     except SiteFailed as error:
         raise SiteFailed(f"{error}\n{_tail(folder)}") from error
     finally:
         _stop(process)
+        if options.logs:
+            Path(options.logs).write_text(_tail(folder, lines=2000))
 
 
 def _token(environment: dict[str, str]) -> str:
@@ -441,6 +444,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     add("--start-timeout-s", type=float, default=300, help="until the site is ready, self-tests included")
     add("--data-dir", help="folder of the site, kept afterwards with its caches; default: a scratch folder")
     add("--json", help="file for the JSON line")
+    add("--logs", help="file for the logs of all processes")
     return parser.parse_args(argv)
 
 

@@ -16,14 +16,23 @@ def run(tmp_path, monkeypatch):
     """Runs the script with one kernel per line of orders; what it returned and its JSON."""
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.stack_gpu_settings")
 
-    def with_kernels(*orders, expected="PASS", count=1):
+    def with_kernels(*orders, expected="PASS", count=1, timeout_s=90):
         arguments = []
         for number, order in enumerate(orders):
             path = tmp_path / f"kernel{number}.cu"
             path.write_text(SOURCE.format(order))
             arguments += ["--kernel", f"{TASK}={path}={expected}"]
         out = tmp_path / "out.json"
-        arguments += ["--submissions", str(count), "--device", "cuda:0", "--json", str(out), "--timeout-s", "90"]
+        arguments += [
+            "--submissions",
+            str(count),
+            "--device",
+            "cuda:0",
+            "--json",
+            str(out),
+            "--timeout-s",
+            str(timeout_s),
+        ]
         return gpu_e2e.main(arguments), json.loads(out.read_text())
 
     return with_kernels
@@ -44,6 +53,13 @@ def test_it_measures_every_submission_from_post_to_verdict(run):
 def test_a_verdict_that_is_not_expected_is_an_exit_code(run):
     code, result = run("// verdict: INCORRECT_VALUE")
     assert (code, result["submissions"][0]["as_expected"]) == (1, False)
+
+
+def test_what_has_no_verdict_in_time_is_told_with_its_state(run):
+    code, result = run("// seconds: 60", timeout_s=4)
+    row = result["submissions"][0]
+    assert (code, row["as_expected"]) == (1, False)
+    assert row["verdict"] in ("claimed", "queued", "timing")
 
 
 def test_intervals_that_overlap_count_once():
