@@ -53,7 +53,10 @@ _DEFINES = (
 )
 _OPERATOR = re.compile(r"\b(?:at|torch)::(\w+)")
 _UNQUALIFIED = re.compile(r"(?<![.\w>:])(\w+)\s*\(")
-_LIBRARY_OF_CUDA = re.compile(r"cublas|cusparse|cusolver|CUDABlas|CUDABLAS|CUDASparse|CUDASolver")
+_NEEDS = {
+    "KBENCH_NEEDS_CONTEXT": re.compile(r"\bglobalContext\b|\bat::Context\b"),
+    "KBENCH_NEEDS_CUDA_LIBRARIES": re.compile(r"cublas|cusparse|cusolver|CUDABlas|CUDABLAS|CUDASparse|CUDASolver"),
+}
 _USES_NAMESPACE = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
 _NVCC_OF_PIP = ("cu13", "cu12")
 
@@ -107,7 +110,7 @@ def environment() -> dict[str, str]:
 
 def needs(text: str) -> str:
     """What `text` needs of the thinnest headers beside the usual."""
-    return "#define KBENCH_NEEDS_CUDA_LIBRARIES\n" if _LIBRARY_OF_CUDA.search(text) else ""
+    return "".join(f"#define {name}\n" for name, pattern in _NEEDS.items() if pattern.search(text))
 
 
 def operator_headers(text: str) -> str:

@@ -95,7 +95,8 @@ def test_operators_are_found_without_their_namespace_where_it_is_used() -> None:
     assert operator_headers("using namespace torch;" + text) == "#include <ATen/ops/zeros_like.h>\n"
 
 
-def test_libraries_of_cuda_are_declared_for_sources_that_name_them() -> None:
+def test_what_the_thinnest_headers_hide_is_there_for_sources_that_name_it() -> None:
+    assert needs("at::globalContext().setAllowTF32CuBLAS(false);") == "#define KBENCH_NEEDS_CONTEXT\n"
     assert needs("auto handle = at::cuda::getCurrentCUDABlasHandle();") == "#define KBENCH_NEEDS_CUDA_LIBRARIES\n"
     assert needs("at::linear(x, w);") == ""
 
