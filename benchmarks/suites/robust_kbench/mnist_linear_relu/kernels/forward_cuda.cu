@@ -162,7 +162,8 @@ __device__ void mma(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Adds the products of one step, from two operands in shared memory whose rows are this warp's 32. Products that meet in a sum are kept apart, as each waits for the one before.
+// Adds the products of one step, from two operands in shared memory whose rows are this warp's 32. Products that meet
+// in a sum are kept apart, as each waits for the one before.
 __device__ void multiply(const float* a, const float* b, Sums& totals) {
     const int lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
     Sums sums = {};
