@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 from asgiref.sync import sync_to_async
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field, NinjaAPI, Status
-from ninja.errors import HttpError, ValidationError
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.security import HttpBearer
 
 from benchmarks import harness, selectors, services
 from benchmarks.devices import kinds_for
@@ -27,6 +28,16 @@ from .problems import Problem, problem
 
 logger = logging.getLogger(__name__)
 WAIT_MAX_S = 60.0
+
+
+class Token(HttpBearer):
+    """What writes asks for; the middleware has looked the token up, since it is good for reading too."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Any:
+        return request.api_token  # type: ignore[attr-defined]
+
+
+MAY_SEND_TOKEN: dict[str, Any] = {"security": [{}, {Token.__name__: []}]}
 api = NinjaAPI(
     title="kbench",
     version="1",
@@ -50,7 +61,7 @@ def task(request: HttpRequest, suite: str, op: str, direction: str) -> Any:
     return schemas.task_detail(version, starter, kinds)
 
 
-@api.post("/submissions", response={202: schemas.SubmissionOut}, summary="Submit a source for judging")
+@api.post("/submissions", response={202: schemas.SubmissionOut}, summary="Submit a source for judging", auth=Token())
 def submission_create(request: HttpRequest, wanted: schemas.SubmissionIn, response: HttpResponse) -> Any:
     """`Location` is the evaluation. With an `Idempotency-Key` the same post twice is one submission."""
     evaluation, remarks = submissions.submit(request, wanted)
@@ -59,13 +70,23 @@ def submission_create(request: HttpRequest, wanted: schemas.SubmissionIn, respon
     return Status(HTTPStatus.ACCEPTED, schemas.submission_out(shown.submission, [shown], remarks))
 
 
-@api.get("/submissions/{id}", response=schemas.SubmissionOut, summary="A submission with its evaluations")
+@api.get(
+    "/submissions/{id}",
+    response=schemas.SubmissionOut,
+    summary="A submission with its evaluations",
+    openapi_extra=MAY_SEND_TOKEN,
+)
 def submission(request: HttpRequest, id: uuid.UUID) -> Any:
     found, evaluations = selectors.submission_for(request.user, id)
     return schemas.submission_out(found, evaluations)
 
 
-@api.get("/evaluations/{id}", response=schemas.EvaluationOut, summary="An evaluation, at once or when it has ended")
+@api.get(
+    "/evaluations/{id}",
+    response=schemas.EvaluationOut,
+    summary="An evaluation, at once or when it has ended",
+    openapi_extra=MAY_SEND_TOKEN,
+)
 async def evaluation(
     request: HttpRequest,
     id: uuid.UUID,
@@ -78,7 +99,12 @@ async def evaluation(
     return await sync_to_async(schemas.evaluation_out)(found, whole=True)
 
 
-@api.post("/evaluations/{id}/cancel", response=schemas.EvaluationOut, summary="End an evaluation without a verdict")
+@api.post(
+    "/evaluations/{id}/cancel",
+    response=schemas.EvaluationOut,
+    summary="End an evaluation without a verdict",
+    auth=Token(),
+)
 def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
     owner = submissions.owner_of(request)
     found = selectors.evaluation_for(request.user, id)
@@ -139,6 +165,12 @@ def _again(request: HttpRequest, found: Evaluation) -> Evaluation:
 @api.exception_handler(Problem)
 def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
     return problem(error)
+
+
+@api.exception_handler(AuthenticationError)
+def _on_no_token(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
+    detail = "Send a token: Authorization: Bearer kb_..."
+    return problem(Problem(HTTPStatus.UNAUTHORIZED, "token-required", detail))
 
 
 @api.exception_handler(Http404)

@@ -254,6 +254,13 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
     }  # fmt: skip
 
 
+def test_the_description_says_where_a_token_is_asked_for(visitor: Client) -> None:
+    described = visitor.get(f"{API}/openapi.json").json()
+    assert described["components"]["securitySchemes"]["Token"]["scheme"] == "bearer"
+    assert described["paths"][f"{API}/submissions"]["post"]["security"] == [{"Token": []}]
+    assert {} in described["paths"][f"{API}/evaluations/{{id}}"]["get"]["security"]
+
+
 def test_the_page_of_the_api_loads_nothing_from_elsewhere(visitor: Client) -> None:
     html = visitor.get(f"{API}/docs").content.decode()
     assert "swagger-ui-bundle" in html
