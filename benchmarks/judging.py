@@ -101,6 +101,7 @@ class HarnessJudge:
         on_step: StepListener,
         cancelled: Cancelled,
     ) -> Report:
+        harness.keep_ready()  # a worker judges again and again
         return harness.judge(
             source,
             task,
