@@ -69,6 +69,8 @@ def call_fault(result: CallResult) -> Fault | None:
 
 
 def _suspicious(result: CallResult) -> Fault | None:
+    if result.event_us is not None and result.event_us <= 0:
+        return Fault(Verdict.TAMPERING, "the process claims that a call took no time")
     if result.foreign:
         return Fault(Verdict.TAMPERING, "the process named places for its results that are not its own")
     if result.late:

@@ -157,7 +157,7 @@ class _Work:
         with self.track.build_lock(self.on_step, self.cancelled):
             build = self._stage("compile", self._build)
         with self.track.lock(self.on_step, self.cancelled):
-            self.environment |= {**self.track.record(), **builds.compiler_environment()}
+            self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
             prepared = self._stage("prepare", self._prepare)
             try:
                 with tempfile.TemporaryDirectory(prefix="judge-", dir=self.paths.scratch) as scratch:

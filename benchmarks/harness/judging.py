@@ -132,6 +132,7 @@ class Judging:
                 return
             # both directions of the order with one launch, then the next one
             self._session.turn(number // 2)
+            self.null_calls.append(self._null_call())
             for config in self._round(number):
                 self._time_step(config, backwards=number % 2 == 1)
                 if self.fault is not None:
@@ -143,8 +144,15 @@ class Judging:
         return median_us(np.array(walls)) if walls else None
 
     def paired_times(self, number: int) -> PairedTimes:
-        """Paired times of a configuration; what a kernel waited longer than the baselines to say ready is added."""
-        times = self.ledgers[number].times_us
+        """Paired times of a configuration; raises Fault if too few steps were worth keeping.
+
+        What a kernel waited longer than the baselines to say ready is added.
+        """
+        ledger = self.ledgers[number]
+        times, least = ledger.times_us, self._rules.time.min_steps_per_config
+        if len(ledger.launches) < least:
+            found = f"only {len(ledger.launches)} of at least {least} steps are left ({ledger.config.key})"
+            raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during the others: {found}")
         compiled = times.get(("baseline", COMPILE))
         return PairedTimes(
             kernel_us=np.array(times[CANDIDATE]) + self.late_ready_us(number),
@@ -173,6 +181,8 @@ class Judging:
         self._session.show(number)
         self._session.call_baseline(number, choice, EAGER, compared=True)
         comparison = self._session.compare("baseline", number, choice)
+        if not comparison.intact:
+            raise Fault(Verdict.TAMPERING, "the inputs changed while the submission was frozen")
         if not comparison.ok:
             raise RefereeError(f"the eager baseline is wrong ({comparison.distribution}): {comparison.reason}")
         if self.compile_problems[number] is None:
@@ -262,9 +272,12 @@ class Judging:
 
     def _null_calls(self) -> list[CallResult]:
         """Calls that compute nothing: doorbell, Python, and what else a call costs beside the kernel."""
+        return [self._null_call() for _ in range(_NULL_CALLS)]
+
+    def _null_call(self) -> CallResult:
         choice = self._session.fill(0)
         self._session.show(0)
-        return [self._session.call_baseline(0, choice, NOTHING) for _ in range(_NULL_CALLS)]
+        return self._session.call_baseline(0, choice, NOTHING)
 
     def _alive(self) -> bool:
         return self._session.candidate.child.exit_code() is None

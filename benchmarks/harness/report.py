@@ -128,6 +128,7 @@ class ConfigResult:
     calls: int = 0
     checked_calls: int = 0
     failure: str = ""
+    launches_us: tuple[tuple[float | None, ...], ...] = ()  # medians of kernel, eager and compile in each launch
     excess_us: float | None = None  # GPU: time by the referee's clock beyond what the calls claimed, in the median
     copied: bool = False  # GPU: results were copied into shared memory within the timed window
 

@@ -65,7 +65,7 @@ class CpuRules:
 class GpuRules:
     flush_bytes: int
     gate_us: float
-    baseline_gate_us: float
+    python_gate_us: float
     spare_bytes: int
     slack_us: float
     slack_fraction: float

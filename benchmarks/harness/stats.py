@@ -39,6 +39,12 @@ def median_us(times: Times) -> float:
     return float(np.median(times))
 
 
+def medians_us(times: PairedTimes) -> tuple[float | None, ...]:
+    """Of kernel, eager and torch.compile."""
+    compiled = None if times.compile_us is None else median_us(times.compile_us)
+    return median_us(times.kernel_us), median_us(times.eager_us), compiled
+
+
 def iqr_us(times: Times) -> float:
     low, high = np.percentile(times, [25, 75])
     return float(high - low)

@@ -26,7 +26,7 @@ from .judging import CANDIDATE, Judging
 from .locks import machine_lock
 from .report import ConfigResult, Verdict
 from .rules import RuleSet
-from .session import EAGER, CpuSession, Session, Setting
+from .session import CpuSession, Session, Setting
 from .source import CancelCheck, Paths, StepListener, device_class
 from .spec import Config, TaskSpec
 
@@ -210,6 +210,10 @@ class GpuTrack(Track):
         if drift > self.rules.gpu.canary_drift and self.gpu.accelerator == "cuda":
             rates = {name: (round(self._canary[name], 2), round(last[name], 2)) for name in _RATES}
             raise Fault(Verdict.NOISY, f"the GPU itself changed by {drift:.1%} during the judging: {rates}")
+        spread_us = bounds.spread_us(judging.null_calls)
+        if spread_us > self.rules.gpu.spread_max_us:
+            raise Fault(Verdict.NOISY, f"the host is too busy: calls of nothing scatter by {spread_us:.0f} µs")
+        found["null_spread_us"] = round(spread_us, 1)
         return tuple(self._bounded(judging, number, item) for number, item in enumerate(results)), found
 
     def audit(
@@ -228,11 +232,9 @@ class GpuTrack(Track):
         ledger = judging.ledgers[number]
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             return result
-        seen, trusted = ledger.seen[CANDIDATE], ledger.seen["baseline", EAGER]
-        excess_us = bounds.excess_us(seen, trusted, judging.null_calls)
-        slack_us = bounds.slack_us(seen, trusted, self.rules.gpu)
-        if bounds.spread_us(trusted) > self.rules.gpu.spread_max_us:
-            raise Fault(Verdict.NOISY, "the host is too busy to bound the times that a GPU reports")
+        seen, null = ledger.seen[CANDIDATE], judging.null_calls
+        excess_us = bounds.excess_us(seen, null)
+        slack_us = bounds.slack_us(seen, null, self.rules.gpu)
         if excess_us > slack_us:
             raise Fault(
                 Verdict.TAMPERING,

@@ -6,6 +6,7 @@ sees only the one it was given.
 """
 
 import ctypes
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,7 +84,8 @@ class CudaAccelerator:
         self._call(
             "cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), ctypes.c_int(_FILE_DESCRIPTOR)
         )
-        return Arena(self._mapped(handle, _rounded(size_bytes), writable=writable), fd)
+        os.close(fd)  # whoever has it could map the memory again
+        return Arena(self._mapped(handle, _rounded(size_bytes), writable=writable), -1)
 
     def timer(self) -> "CudaTimer":
         return CudaTimer()

@@ -22,24 +22,21 @@ def bound_us(result: CallResult) -> float:
     return result.wall_us + result.tail_us - result.gate_us
 
 
-def excess_us(seen: Sequence[CallResult], trusted: Sequence[CallResult], null: Sequence[CallResult]) -> float:
-    """How much more time than claimed the calls took, in the median, beyond what trusted calls beside them did.
-
-    Near zero for an honest contestant, also on a machine that is too busy: the trusted calls suffer as much.
-    """
-    return _median(_beyond_claim_us(seen)) - max(_median(_beyond_claim_us(null)), _median(_beyond_claim_us(trusted)))
+def excess_us(seen: Sequence[CallResult], null: Sequence[CallResult]) -> float:
+    """How much more time than claimed the calls took, in the median, beyond what calls of nothing did. Near zero."""
+    return _median(_beyond_claim_us(seen)) - _median(_beyond_claim_us(null))
 
 
-def spread_us(trusted: Sequence[CallResult]) -> float:
-    """How far calls that are honest for sure scatter: three times their median absolute deviation."""
-    beyond = _beyond_claim_us(trusted)
+def spread_us(null: Sequence[CallResult]) -> float:
+    """How far calls of nothing scatter: three times their median absolute deviation."""
+    beyond = _beyond_claim_us(null)
     return 3.0 * _median(np.abs(beyond - _median(beyond)))
 
 
-def slack_us(seen: Sequence[CallResult], trusted: Sequence[CallResult], rules: GpuRules) -> float:
+def slack_us(seen: Sequence[CallResult], null: Sequence[CallResult], rules: GpuRules) -> float:
     """How much of an excess is taken for noise and launch overhead."""
     claimed = _median(np.array([item.event_us or 0.0 for item in seen]))
-    return rules.slack_us + rules.slack_fraction * claimed + spread_us(trusted)
+    return rules.slack_us + rules.slack_fraction * claimed + spread_us(null)
 
 
 def busy(seen: Sequence[CallResult], usual_us: float, rules: GpuRules) -> bool:

@@ -5,8 +5,11 @@ Not covered: how many calls there are (`judging.py`) and what their times are wo
 
 import base64
 import os
+import re
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +23,14 @@ from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
 from ..seccomp import candidate_program, supported
-from ..session import NOTHING, REFEREE_TIMEOUT_S, Session, Setting
+from ..session import NOTHING, REFEREE_TIMEOUT_S, Comparison, Session, Setting
 from .crew import STANDBY, Crew, Order
 from .discovery import Gpu
 
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
+_RESERVED_CALLS = 8
+_NO_MEMORY = re.compile("out of memory", re.IGNORECASE)
 _TRITON_CACHE_MAX_BYTES = 256 << 20
 
 
@@ -115,7 +120,13 @@ class GpuSession(Session[Actor]):
             input_bytes=self._layout.input_bytes,
             output_bytes=self._arena_bytes,
             flush_bytes=self.setting.gpu_rules.flush_bytes,
+            reserve_bytes=self._reserve_bytes(),
         )
+
+    def _reserve_bytes(self) -> int:
+        """What the referee needs beside shared memory: values, snapshots, and the reference in float64."""
+        one_call = self._layout.input_bytes + self._layout.output_bytes
+        return min(_RESERVED_CALLS * one_call, self.setting.gpu.memory_bytes // 3)
 
     def _candidate_message(self, crew: Crew) -> dict[str, Any]:
         return {
@@ -173,6 +184,18 @@ class GpuSession(Session[Actor]):
             if "load_error" in message or "missing" in message:
                 raise load_fault(message, None)
 
+    def fill(self, config: int, distribution: str | None = None) -> int:
+        with memory_is_theirs():
+            return super().fill(config, distribution)
+
+    def compare(self, who: str, config: int, choice: int) -> Comparison:
+        with memory_is_theirs():
+            return super().compare(who, config, choice)
+
+    def call_baseline(self, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
+        with memory_is_theirs():
+            return super().call_baseline(config, choice, function, compared=compared)
+
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         actor = self.candidate if who == "candidate" else self.baseline
         self._step += 1
@@ -190,9 +213,9 @@ class GpuSession(Session[Actor]):
         return _result(answer, actor)
 
     def _gate_us(self, who: str, function: int) -> float:
-        """Null calls are held against those of the candidate; other baselines may launch as slowly as Python is."""
-        rules = self.setting.gpu_rules
-        return rules.gate_us if who == "candidate" or function == NOTHING else rules.baseline_gate_us
+        """Null calls are held against those of the candidate; the other baselines launch from Python."""
+        rules, own = self.setting.gpu_rules, who == "candidate" or function == NOTHING
+        return rules.gate_us if own and self.setting.binary.suffix != ".py" else rules.python_gate_us
 
     def _answer(self, actor: Actor, timeout_s: float) -> dict[str, Any]:
         """What the referee saw of the call; it is told when the contestant is gone."""
@@ -206,6 +229,17 @@ class GpuSession(Session[Actor]):
             except ProtocolError as error:
                 raise self._referee.failed(error) from error
         raise SupervisorError("the referee did not come back from a call")
+
+
+@contextmanager
+def memory_is_theirs() -> Iterator[None]:
+    """Our own processes fit into the GPU by design: if they do not, the submission holds what they need."""
+    try:
+        yield
+    except RefereeError as error:
+        if _NO_MEMORY.search(str(error)):
+            raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left no memory on the GPU for its own judging") from error
+        raise
 
 
 def _last_words(actor: Actor) -> str:
