@@ -31,6 +31,7 @@ from benchmarks.harness import (
     find_task,
     isolation_in_force,
     judge,
+    keep_ready,
 )
 from scripts.corpus import KINDS, Case, read_cases
 
@@ -87,6 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     compiled_s = time.monotonic() - started
     judging = partial(judge_case, rules=rules, paths=paths, device=options.device, quick=options.quick)
     control = next(case for case in read_cases("cuda") if case.name == CONTROL)
+    keep_ready()
     outcomes = []
     print(_COLUMNS.format("", "case", "expected", "got", "score", "s", "reason"))
     for outcome in run(cases, judging, control, deadline=started + options.budget_s):

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from . import seccomp
@@ -26,6 +27,11 @@ _PROTOCOL = Path(__file__).parent / "protocol.py"
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
 _SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
 _KILL_WAIT_S = 5.0
+# Python ignores its own variables in isolated mode, so a child looks at ours
+_BYTECODE = (
+    "sys.pycache_prefix = os.environ.get('KBENCH_BYTECODE', sys.pycache_prefix); "
+    "sys.dont_write_bytecode = 'KBENCH_BYTECODE_WRITE' not in os.environ"
+)
 
 
 @dataclass(frozen=True)
@@ -203,9 +209,15 @@ def clean_text(text: str) -> str:
 def python_argv(module: str, *arguments: str) -> list[str]:
     """Runs `child/<module>.py` inside a room that maps the child folder."""
     root = "/kbench" if isolation_in_force().strong else str(CHILD_FOLDER.parents[2])
-    load = f"import sys; sys.path.insert(0, {root!r}); from benchmarks.harness.child.{module} import main"
-    code = f"{load}; main(sys.argv[1:])"
+    load = f"sys.path.insert(0, {root!r}); from benchmarks.harness.child.{module} import main"
+    code = f"import os, sys; {_BYTECODE}; {load}; main(sys.argv[1:])"
     return [sys.executable, "-I", "-B", "-c", code, *arguments]
+
+
+def bytecode_missing() -> bool:
+    """Whether torch was installed without its compiled Python files: each process would compile them anew."""
+    spec = find_spec("torch")
+    return spec is not None and spec.origin is not None and not (Path(spec.origin).parent / "__pycache__").is_dir()
 
 
 def _environment(room: Room) -> dict[str, str]:

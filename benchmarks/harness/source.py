@@ -54,6 +54,10 @@ class Paths:
         return self._made("cache/baselines")
 
     @property
+    def bytecode(self) -> Path:
+        return self._made("cache/bytecode")
+
+    @property
     def scratch(self) -> Path:
         return self._made("scratch")
 

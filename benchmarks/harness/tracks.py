@@ -22,6 +22,7 @@ from .gpu.crew import STANDBY
 from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
+from .isolation import bytecode_missing
 from .judging import CANDIDATE, Judging
 from .locks import machine_lock
 from .report import ConfigResult, Verdict
@@ -156,7 +157,9 @@ class GpuTrack(Track):
         return machine_lock(f"gpu-{self.gpu.uuid}", text, on_step, "prepare", cancelled)
 
     def prepare(self, task: TaskSpec, configs: Sequence[Config], progress: Progress) -> PreparedBaseline:
-        return gpu_baselines.prepare(task, configs, self.rules, self.paths, gpu=self.gpu, progress=progress)
+        work = gpu_baselines.GpuPreparation(task, configs, self.rules, progress)
+        work.gpu, work.bytecode = self.gpu, bytecode_folder(self.paths)
+        return work.kept(self.paths, gpu_baselines.name_of(work))
 
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
@@ -174,6 +177,7 @@ class GpuTrack(Track):
             self.rules.gpu,
             pool,
             self.paths.scratch,
+            bytecode_folder(self.paths),
         )
         self._session = GpuSession(setting)
         return self._session
@@ -264,6 +268,10 @@ def open_track(device: str, rules: RuleSet, paths: Paths) -> Track:
             return GpuTrack(gpu, rules, paths)
     known = ", ".join(item.name for item in devices_here())
     raise UsageError(f"there is no device {device!r} here; known: {known}")
+
+
+def bytecode_folder(paths: Paths) -> Path | None:
+    return paths.bytecode if bytecode_missing() else None
 
 
 def keep_ready() -> None:

@@ -8,14 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Paths, Report, RuleSet, Source, Verdict, default_rules, find_task, default_suites, judge
-from benchmarks.harness import tracks
+from benchmarks.harness import (
+    Paths,
+    Report,
+    RuleSet,
+    Source,
+    Verdict,
+    default_rules,
+    default_suites,
+    find_task,
+    judge,
+    tracks,
+)
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.spec import TaskSpec
 
 pytestmark = pytest.mark.sandbox
 
 RIGHT = Path("benchmarks/suites/robust_kbench/mnist_linear_relu/kernels/forward_cpu.cpp").read_text()
+WRONG = Path("benchmarks/harness/selfcheck/kernels/wrong.cpp").read_text()
 STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
 
 
@@ -28,7 +39,15 @@ def task() -> TaskSpec:
 def rules() -> RuleSet:
     rules = default_rules()
     few = replace(rules.gpu_time, steps_per_config=4, min_steps_per_config=2)
-    calm = replace(rules.gpu, flush_bytes=1 << 20, spare_bytes=1 << 20, slack_us=2000, spread_max_us=1e9, contention=1e6, canary_drift=1e6)
+    calm = replace(
+        rules.gpu,
+        flush_bytes=1 << 20,
+        spare_bytes=1 << 20,
+        slack_us=2000,
+        spread_max_us=1e9,
+        contention=1e6,
+        canary_drift=1e6,
+    )
     return replace(rules, gpu_time=few, gpu=calm, score=replace(rules.score, max_half_width=10.0))
 
 
@@ -49,4 +68,26 @@ def test_a_right_kernel_passes_with_bounded_times(task: TaskSpec, rules: RuleSet
     assert report.score.timing_trust == "bounded"
     assert report.device_kind == "stand-in"
     assert all(item.copied for item in report.configs if item.group != "hidden")
-    assert report.environment["null_bound_us"] > 0
+    assert report.environment["null_bound_us"] is not None
+    assert report.audit is None
+
+
+def test_wrong_values_are_found(task: TaskSpec, rules: RuleSet, paths: Paths) -> None:
+    report = judged(WRONG, task, rules, paths)
+    assert report.verdict is Verdict.INCORRECT_VALUE
+    assert report.score is None
+
+
+def test_a_contestant_that_dies_in_a_call_is_told_apart_from_our_own_faults(
+    task: TaskSpec, rules: RuleSet, paths: Paths
+) -> None:
+    text = RIGHT.replace("PYBIND11_MODULE", "static const int never = 0;\nPYBIND11_MODULE", 1)
+    dying = text.replace(
+        'm.def("forward"',
+        'm.def("forward", [](torch::Tensor, torch::Tensor, torch::Tensor) '
+        '-> torch::Tensor { std::abort(); });\n    m.def("other"',
+        1,
+    )
+    report = judged(dying, task, rules, paths)
+    assert report.verdict is Verdict.RUNTIME_ERROR
+    assert "SIGABRT" in report.reason

@@ -9,7 +9,7 @@ Every crew serves one session and is killed with it. Not covered: what the proce
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Order:
     rules: RuleSet
     pool: Path
     scratch: Path
+    bytecode: Path | None  # where compiled Python files are kept, if torch lacks them
     threads: int
 
 
@@ -93,7 +94,7 @@ class Crew:
             actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=arguments)
 
     def _referee_room(self) -> Room:
-        return self._on_gpu(read_only={**child_code(), self.folder / "task": "/kbench/task"})
+        return self._on_gpu(read_only={**child_code(), self.folder / "task": "/kbench/task"}, trusted=True)
 
     def _baseline_room(self, number: int) -> Room:
         room = baseline_room(self.folder / "task", self.caches[number], self.order.rules)
@@ -103,6 +104,7 @@ class Crew:
             environment=room.environment,
             file_bytes=room.file_bytes,
             scratch_bytes=room.scratch_bytes,
+            trusted=True,
         )
 
     def candidate_room(self, *, warming: bool = False) -> Room:
@@ -128,10 +130,23 @@ class Crew:
             cpu_s=int(2 * limits.judging_s * self.order.threads),
         )
 
-    def _on_gpu(self, *, environment: dict[str, str] | Any = None, **details: Any) -> Room:
+    def _on_gpu(self, *, trusted: bool = False, **details: Any) -> Room:
         gpu = self.order.gpu
-        merged = {**(environment or {}), **gpu.environment()}
-        return Room(environment=merged, devices=gpu.nodes, memory_bytes=None, **details)
+        room = Room(devices=gpu.nodes, memory_bytes=None, **details)
+        room = replace(room, environment={**room.environment, **gpu.environment()})
+        return with_bytecode(room, self.order.bytecode, trusted=trusted)
+
+
+def with_bytecode(room: Room, folder: Path | None, *, trusted: bool) -> Room:
+    """`room` with a folder of compiled Python files, to which only processes without a submission may add."""
+    if folder is None:
+        return room
+    place = {folder: "/kbench/bytecode"}
+    environment = {**room.environment, "KBENCH_BYTECODE": inside(folder, "bytecode")}
+    if not trusted:
+        return replace(room, read_only={**room.read_only, **place}, environment=environment)
+    environment |= {"KBENCH_BYTECODE_WRITE": "1"}
+    return replace(room, writable={**room.writable, **place}, environment=environment)
 
 
 class Standby:

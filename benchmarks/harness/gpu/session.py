@@ -40,9 +40,10 @@ class GpuSetting(Setting):
     gpu_rules: GpuRules
     pool: Path  # the compiled `pool.cpp`
     crews: Path  # where crews have their folders
+    bytecode: Path | None
 
     def order(self) -> Order:
-        return Order(self.gpu, self.rules, self.pool, self.crews, self.cores.threads)
+        return Order(self.gpu, self.rules, self.pool, self.crews, self.bytecode, self.cores.threads)
 
 
 class GpuSession(Session[Actor]):
