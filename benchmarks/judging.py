@@ -129,7 +129,7 @@ class HarnessJudge:
         )
 
     def isolation(self) -> Isolation:
-        return harness.isolation_in_force(self.paths)
+        return harness.isolation_in_force()
 
     def self_test(self, device: str) -> None:
         harness.self_test(harness.default_rules(settings.KBENCH_RULESET), self.paths, device)

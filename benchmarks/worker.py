@@ -84,6 +84,15 @@ def prove(worker: Worker) -> str | None:
     return None
 
 
+def _proven(worker: Worker) -> str | None:
+    """As `prove`. Celery goes on after a handler that raises, so whatever goes wrong here must become a refusal."""
+    try:
+        return prove(worker)
+    except Exception as error:  # the edge of the process: a worker that cannot be tested is not trusted
+        logger.exception("the self-test could not be run")
+        return f"The self-test could not be run: {type(error).__name__}: {error}"
+
+
 def _record_isolation(worker: Worker, isolation: Isolation) -> None:
     Worker.objects.filter(pk=worker.pk).update(
         isolation=isolation.name, isolation_strong=isolation.strong, isolation_text=isolation.text
@@ -145,7 +154,7 @@ def _start(sender: Any, **_: Any) -> None:
         logger.error("%s does not start: %s", node, error)
         raise WorkerShutdown(1) from error
     threading.Thread(target=_beat_forever, args=(node,), daemon=True, name="sign-of-life").start()
-    problem = prove(worker)
+    problem = _proven(worker)
     connections.close_all()
     if problem is not None:
         set_state(node, WorkerState.QUARANTINED, problem)

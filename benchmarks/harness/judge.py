@@ -129,7 +129,7 @@ def quick_rules(rules: RuleSet) -> RuleSet:
     return replace(
         rules,
         time=replace(rules.time, **few),
-        gpu_time=replace(rules.gpu_time, **few),
+        gpu_time=replace(rules.gpu_time, **{**few, "launches": rules.gpu_time.launches}),
         score=replace(rules.score, max_half_width=float("inf")),
     )
 

@@ -124,6 +124,7 @@ class Judging:
 
     def time(self) -> None:
         """Times until every configuration has its steps or the budget is spent. Stops at the first fault."""
+        self._settle()
         started = time.monotonic()
         for number in range(self._rules.time.steps_per_config):
             self._tell(Step("time", "progress", number, self._rules.time.steps_per_config, "paired steps"))
@@ -137,6 +138,15 @@ class Judging:
                 self._time_step(config, backwards=number % 2 == 1)
                 if self.fault is not None:
                     return
+
+    def _settle(self) -> None:
+        """The same steps, checked and not noted, until the device is steady."""
+        until, number = time.monotonic() + self._rules.time.settle_s, 0
+        while time.monotonic() < until and self.fault is None:
+            self._session.turn(number // 2)
+            for config in self._round(1):
+                self._time_step(config, backwards=number % 2 == 1, noted=False)
+            number += 1
 
     @property
     def null_call_us(self) -> float | None:
@@ -237,7 +247,7 @@ class Judging:
         secrets.SystemRandom().shuffle(chosen)
         yield from chosen
 
-    def _time_step(self, number: int, *, backwards: bool) -> None:
+    def _time_step(self, number: int, *, backwards: bool, noted: bool = True) -> None:
         self._give_up_if_late()
         ledger = self.ledgers[number]
         choice = self._session.fill(number)
@@ -249,7 +259,7 @@ class Judging:
             self._session.show(number)
             results[who] = self._call(who, number, choice)
         ledger.fault = self._check(number, choice, results[CANDIDATE])
-        if ledger.fault is None:
+        if ledger.fault is None and noted:
             self._note(ledger, results)
 
     def _note(self, ledger: Ledger, results: dict[Contender, CallResult]) -> None:

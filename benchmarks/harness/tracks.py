@@ -237,7 +237,8 @@ class GpuTrack(Track):
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             return result
         seen, null = ledger.seen[CANDIDATE], judging.null_calls
-        excess_us = bounds.excess_us(seen, null)
+        baselines = (calls for who, calls in ledger.seen.items() if who != CANDIDATE)
+        excess_us = bounds.excess_us(seen, [null, *(calls for calls in baselines if bounds.comparable(calls))])
         slack_us = bounds.slack_us(seen, null, self.rules.gpu)
         if excess_us > slack_us:
             raise Fault(

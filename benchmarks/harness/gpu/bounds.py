@@ -13,6 +13,7 @@ from ..contestants import CallResult
 from ..rules import GpuRules
 
 _MANY = 0.2  # of all calls
+_LONG_US = 1000.0
 
 
 def bound_us(result: CallResult) -> float:
@@ -22,9 +23,18 @@ def bound_us(result: CallResult) -> float:
     return result.wall_us + result.tail_us - result.gate_us
 
 
-def excess_us(seen: Sequence[CallResult], null: Sequence[CallResult]) -> float:
-    """How much more time than claimed the calls took, in the median, beyond what calls of nothing did. Near zero."""
-    return _median(_beyond_claim_us(seen)) - _median(_beyond_claim_us(null))
+def excess_us(seen: Sequence[CallResult], trusted: Sequence[Sequence[CallResult]]) -> float:
+    """How much more time than claimed the calls took, in the median, beyond what trusted calls beside them did.
+
+    Near zero for an honest contestant. `trusted` are calls of nothing and of baselines; the one that took the most
+    counts, since a machine that is slow for them is slow for everybody.
+    """
+    return _median(_beyond_claim_us(seen)) - max(_median(_beyond_claim_us(calls)) for calls in trusted)
+
+
+def comparable(calls: Sequence[CallResult]) -> bool:
+    """Whether trusted calls are short enough to say what a call costs beside its time: long ones scatter more."""
+    return bool(calls) and _median(np.array([item.event_us or 0.0 for item in calls])) < _LONG_US
 
 
 def spread_us(null: Sequence[CallResult]) -> float:

@@ -1,0 +1,62 @@
+"""GPUs as nvidia-smi tells of them, and what NVIDIA's tools print."""
+
+import pytest
+
+from benchmarks.harness import SupervisorError
+from benchmarks.harness.gpu import audit, discovery
+
+LINE = "0, GPU-12, NVIDIA H200, 580.159.04, 143771, 00000000:00:06.0, 9.0"
+NCU = """==PROF== Connected to process 7
+"ID","Process ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum","dram__bytes_write.sum"
+"","","","us","Mbyte","Kbyte"
+"0","7","rows(float *, int)","139.07","268.4","512"
+"1","7","tail","900","1,000.5","0"
+"""
+
+
+def test_a_line_of_nvidia_smi_names_kind_target_and_memory() -> None:
+    gpu = discovery.parse_line(LINE)
+    assert (gpu.name, gpu.kind, gpu.target, gpu.driver) == ("cuda:0", "nvidia-h200", "sm_90", "580.159.04")
+    assert gpu.memory_bytes == 143771 << 20
+    assert gpu.environment()["CUDA_VISIBLE_DEVICES"] == "GPU-12"
+
+
+def test_no_nvidia_smi_means_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery.shutil, "which", lambda _: None)
+    assert discovery.gpus.__wrapped__() == ()
+
+
+def test_kernels_of_a_profile_have_one_unit() -> None:
+    first, second = audit.parse_ncu(NCU)
+    assert first == ("rows(float *, int)", pytest.approx(139.07), pytest.approx(268.4e6), pytest.approx(512e3))
+    assert second[1:] == (pytest.approx(900.0), pytest.approx(1000.5e6), 0.0)
+
+
+def test_an_unknown_unit_is_our_own_fault() -> None:
+    with pytest.raises(SupervisorError, match="furlong"):
+        list(audit.parse_ncu(NCU.replace('"us"', '"furlong"')))
+
+
+def test_the_sanitizer_s_summary_is_read() -> None:
+    lines = ("COMPUTE-SANITIZER", "Invalid __global__ write of size 4 bytes", "ERROR SUMMARY: 3 errors")
+    text = "".join(f"========= {line}\n" for line in lines)
+    assert audit.parse_sanitizer(text) == {"errors": 3, "first": "Invalid __global__ write of size 4 bytes"}
+    with pytest.raises(SupervisorError, match="nothing that is understood"):
+        audit.parse_sanitizer("it crashed")
+
+
+@pytest.mark.parametrize(
+    ("kernel_sum_us", "kernels", "read_bytes", "words"),
+    [
+        (139.0, ("rows",), 320e6, ""),
+        (500.0, ("rows",), 320e6, "credited"),
+        (0.0, (), 0.0, "no kernel"),
+        (139.0, ("rows",), 1e6, "there are to read"),
+    ],
+)
+def test_an_audit_disagrees_with_what_cannot_be(
+    kernel_sum_us: float, kernels: tuple[str, ...], read_bytes: float, words: str
+) -> None:
+    watched = audit.Watched("a", kernels, kernel_sum_us, 137.0, read_bytes, 0.0, 300 << 20, 600 << 20)
+    assert words in watched.problem
+    assert bool(watched.problem) == bool(words)
