@@ -26,7 +26,6 @@ from .stats import PairedTimes, median_us
 
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
-_NULL_CALLS = 40
 _CHECK_DECOYS_ONCE_IN = 8
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
@@ -109,7 +108,6 @@ class Judging:
 
     def verify(self) -> None:
         """Calls every configuration several times; goes on after wrong values, stops when the process is gone."""
-        self.null_calls = self._null_calls()
         total = len(self.ledgers)
         for number, ledger in enumerate(self.ledgers):
             name = "a hidden configuration" if ledger.config.hidden else ledger.config.key
@@ -280,11 +278,11 @@ class Judging:
         order = [("baseline", EAGER), *compiled, CANDIDATE]
         return order[::-1] if backwards else order
 
-    def _null_calls(self) -> list[CallResult]:
-        """Calls that compute nothing: doorbell, Python, and what else a call costs beside the kernel."""
-        return [self._null_call() for _ in range(_NULL_CALLS)]
-
     def _null_call(self) -> CallResult:
+        """A call that computes nothing: doorbell, Python, and what else a call costs beside the kernel.
+
+        Made between the steps, since a process that has done nothing yet is called faster than one at work.
+        """
         choice = self._session.fill(0)
         self._session.show(0)
         return self._session.call_baseline(0, choice, NOTHING)
