@@ -43,7 +43,7 @@ def rules() -> RuleSet:
         rules.gpu,
         flush_bytes=1 << 20,
         spare_bytes=1 << 20,
-        slack_us=2000,
+        slack_us=1e6,
         spread_max_us=1e9,
         contention=1e6,
         canary_drift=1e6,

@@ -9,27 +9,37 @@ from pathlib import Path
 
 from ..errors import SupervisorError
 from ..judge import judge
-from ..report import Verdict
+from ..report import Report, Verdict
 from ..rules import RuleSet
 from ..source import LANGUAGES, Paths, Source, device_class
-from ..spec import find_task
+from ..spec import TaskSpec, find_task
 from ..tracks import open_track
 
 _KERNELS = Path(__file__).parent / "kernels"
 _SUFFIXES = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py"}
 _EXPECTED = {"right": Verdict.PASS, "wrong": Verdict.INCORRECT_VALUE}
+_ATTEMPTS = 3
 _STEPS = {"steps_per_config": 3, "min_steps_per_config": 3}
+
+
+def _judged(source: Source, task: TaskSpec, rules: RuleSet, paths: Paths, device: str) -> Report:
+    """A verdict that is our own fault, such as a noisy moment, is asked for again."""
+    for _ in range(_ATTEMPTS):
+        report = judge(source, task, rules, paths, device=device, quick=True)
+        if not report.verdict.ours:
+            break
+    return report
 
 
 def self_test(rules: RuleSet, paths: Paths, device: str = "cpu") -> None:
     """Raises SupervisorError if a verdict is not the expected one."""
     task = find_task(_KERNELS.parents[2] / "suites", "mnist_linear_relu/forward")
-    short = replace(rules, time=replace(rules.time, **_STEPS), gpu_time=replace(rules.gpu_time, **_STEPS))
+    short = replace(rules, time=replace(rules.time, **_STEPS))
     wanted = open_track(device, rules, paths).device.device_class
     for language in (item for item in LANGUAGES if device_class(item) == wanted):
         for name, expected in _EXPECTED.items():
             text = (_KERNELS / f"{name}{_SUFFIXES[language]}").read_text()
-            report = judge(Source(text, language), task, short, paths, device=device, quick=True)
+            report = _judged(Source(text, language), task, short, paths, device)
             if report.verdict is not expected:
                 found = f"{report.verdict} for {name}{_SUFFIXES[language]}, not {expected}: {report.reason}"
                 raise SupervisorError(f"the self-test of {device} got {found}")
