@@ -17,10 +17,10 @@ from typing import Any
 
 from .builds import compiler_environment
 from .contestants import Actor, Contestant
-from .devices import Cores, Peaks
 from .errors import RefereeError
 from .isolation import Room, child_code, inside
 from .locks import file_lock
+from .machine import Cores, Peaks
 from .memory import SharedMemory, describe, lay_out
 from .protocol import ProtocolError
 from .rules import RuleSet
@@ -45,9 +45,7 @@ def prepare(
     task: TaskSpec, configs: Sequence[Config], rules: RuleSet, paths: Paths, *, cores: Cores, progress: Progress
 ) -> PreparedBaseline:
     """The prepared baselines of `task`, made now if this machine does not have them yet."""
-    work = CpuPreparation(task, configs, rules, progress)
-    work.cores = cores
-    return work.kept(paths, key(task, configs, str(cores.threads)))
+    return CpuPreparation(task, configs, rules, progress, cores=cores).kept(paths)
 
 
 def baseline_room(task: Path, cache: Path, rules: RuleSet) -> Room:
@@ -89,9 +87,14 @@ class Preparation(ABC):
     def start(self, wanted: list[int], cache: Path, log: Path) -> Actor:
         """A child at work on the configurations `wanted`, its compiled kernels going to `cache`."""
 
-    def kept(self, paths: Paths, name: str) -> PreparedBaseline:
-        """What lies under `name`, prepared first if nothing does."""
-        folder = paths.baselines / name
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Of everything that the result depends on."""
+
+    def kept(self, paths: Paths) -> PreparedBaseline:
+        """What this machine keeps under `name`, prepared first if nothing does."""
+        folder = paths.baselines / self.name
         with file_lock(folder.with_suffix(".lock")):
             if not (folder / "ready.json").exists():
                 self._run(folder, paths)
@@ -144,7 +147,15 @@ class Preparation(ABC):
 
 
 class CpuPreparation(Preparation):
-    cores: Cores
+    def __init__(
+        self, task: TaskSpec, configs: Sequence[Config], rules: RuleSet, progress: Progress, *, cores: Cores
+    ) -> None:
+        super().__init__(task, configs, rules, progress)
+        self._cores = cores
+
+    @property
+    def name(self) -> str:
+        return key(self.task, self.configs, str(self._cores.threads))
 
     def start(self, wanted: list[int], cache: Path, log: Path) -> Contestant:
         layout = lay_out(self.configs, [1] * len(self.configs))
@@ -156,7 +167,7 @@ class CpuPreparation(Preparation):
                 log,
                 builder_program() if supported() else b"",
             )
-            common = opening(self.task, describe(self.configs, layout), self.cores.threads)
+            common = opening(self.task, describe(self.configs, layout), self._cores.threads)
             child.open({**common, "prepare": True, "wanted": wanted, "peaks": True})
         except BaseException:
             child.kill()

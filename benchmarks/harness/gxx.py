@@ -4,20 +4,18 @@ A precompiled thin header (`headers/thin`) makes a build several times faster th
 enough the stock header is used. Not covered: CUDA (`nvcc.py`).
 """
 
-import fcntl
 import functools
 import platform
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 from .isolation import inside
+from .locks import file_lock
 from .rules import RuleSet
 from .source import Paths, Source
 from .toolchain import (
@@ -68,7 +66,7 @@ def environment() -> dict[str, str]:
 def prepare_headers(rules: RuleSet, paths: Paths) -> Path | None:
     """The folder of the precompiled header, built once per machine and flags; None if it cannot be built."""
     folder = paths.headers / digest(*Gxx().fingerprint(rules))
-    with _locked(folder.with_suffix(".lock")):
+    with file_lock(folder.with_suffix(".lock")):
         if not folder.exists():
             _precompile(rules, paths, folder)
     return folder if (folder / "kbench.h.gch").exists() else None
@@ -123,10 +121,3 @@ def _machine() -> str:
         return platform.machine()
     lines = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in info.splitlines()}
     return digest(platform.machine(), lines.get("model name", ""), lines.get("flags", lines.get("Features", "")))[:16]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

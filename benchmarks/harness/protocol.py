@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import Any
 
 MESSAGE_MAX_BYTES = 128 * 1024
-RESULTS_MAX = 8
 _DESCRIPTORS_MAX = 16
 CONTROL_BYTES = 4096
 

@@ -21,10 +21,10 @@ from typing import Any, Generic, Self, TypeVar
 from . import baselines
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant
-from .devices import Cores
 from .errors import RefereeError
 from .faults import load_fault
 from .isolation import Child, Room, child_code, inside, python_argv, spawn
+from .machine import Cores
 from .memory import SharedMemory, describe, lay_out
 from .protocol import Link, ProtocolError, Status, make_links
 from .rules import RuleSet

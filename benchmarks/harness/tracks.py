@@ -12,12 +12,11 @@ from typing import Any
 
 from . import baselines
 from .baselines import PreparedBaseline, Progress
-from .devices import divide_cores, machine_record
 from .errors import SupervisorError, UsageError
 from .faults import Fault
-from .gpu import baselines as gpu_baselines
 from .gpu import bounds
 from .gpu.audit import Auditor
+from .gpu.baselines import GpuPreparation
 from .gpu.crew import STANDBY
 from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
@@ -25,6 +24,7 @@ from .gpu.session import GpuSession, GpuSetting
 from .isolation import bytecode_missing
 from .judging import CANDIDATE, Judging
 from .locks import machine_lock
+from .machine import divide_cores, machine_record
 from .report import ConfigResult, Verdict
 from .rules import RuleSet
 from .session import CpuSession, Session, Setting
@@ -157,9 +157,8 @@ class GpuTrack(Track):
         return machine_lock(f"gpu-{self.gpu.uuid}", text, on_step, "prepare", cancelled)
 
     def prepare(self, task: TaskSpec, configs: Sequence[Config], progress: Progress) -> PreparedBaseline:
-        work = gpu_baselines.GpuPreparation(task, configs, self.rules, progress)
-        work.gpu, work.bytecode = self.gpu, bytecode_folder(self.paths)
-        return work.kept(self.paths, gpu_baselines.name_of(work))
+        bytecode = bytecode_folder(self.paths)
+        return GpuPreparation(task, configs, self.rules, progress, gpu=self.gpu, bytecode=bytecode).kept(self.paths)
 
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path

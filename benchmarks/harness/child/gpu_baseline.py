@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     if message["prepare"]:
         _prepare(message, eager, device, link)
         return
-    memory = receive_memory(link, message, device)
+    memory = receive_memory(link, device)
     calls = open_calls(message, memory)
     compiled = [
         _warm(compiled_copy(eager), call.sets[0]) if wanted else None

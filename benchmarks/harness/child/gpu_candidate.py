@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> None:
     device = start_device(arguments[1])
     link.send(awake=True)
     message = link.receive()
-    memory = receive_memory(link, message, device)
+    memory = receive_memory(link, device)
     calls = open_calls(message, memory)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     wake_triton(message["binary"])

@@ -35,11 +35,11 @@ class Memory:
     outputs: Arena
 
 
-def receive_memory(link: Link, message: dict[str, Any], device: Accelerator) -> Memory:
+def receive_memory(link: Link, device: Accelerator) -> Memory:
     """Adopts the two arenas whose descriptors come with the next message."""
     sizes, (inputs_fd, outputs_fd) = link.receive_descriptors()
     return Memory(
-        inputs=device.adopt(inputs_fd, sizes["input_bytes"], writable=message["writable_inputs"]),
+        inputs=device.adopt(inputs_fd, sizes["input_bytes"], writable=False),
         outputs=device.adopt(outputs_fd, sizes["output_bytes"], writable=True),
     )
 

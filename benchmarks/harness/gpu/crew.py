@@ -11,10 +11,10 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..baselines import baseline_room
 from ..contestants import Actor
+from ..errors import SupervisorError
 from ..isolation import Room, child_code, inside
 from ..rules import RuleSet
 from ..seccomp import gpu_program, supported
@@ -49,11 +49,18 @@ class Crew:
             path.mkdir()
         self.baselines = [Actor("gpu_baseline") for _ in launches]
         self.candidates = [Actor("gpu_candidate") for _ in launches]
+        self._referee: Referee | None = None
         try:
             self._start()
         except BaseException:
             self.kill()
             raise
+
+    @property
+    def referee(self) -> Referee:
+        if self._referee is None:
+            raise SupervisorError("a crew was used that never started")
+        return self._referee
 
     @property
     def log(self) -> Path:
@@ -73,8 +80,8 @@ class Crew:
     def kill(self) -> None:
         for actor in (*self.baselines, *self.candidates):
             actor.kill()
-        if hasattr(self, "referee"):
-            self.referee.kill()
+        if self._referee is not None:
+            self._referee.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def alive(self) -> bool:
@@ -87,31 +94,26 @@ class Crew:
             actor.start(self._baseline_room(number), log, filter_program, arguments=arguments)
         fds = tuple(actor.control.fd for actor in (*self.baselines, *self.candidates))
         log = self.folder / "referee.log"
-        self.referee = Referee(
+        self._referee = Referee(
             "gpu_referee", self._referee_room(), log, fds=fds, filter_program=filter_program, arguments=arguments
         )
         for number, actor in enumerate(self.candidates):
             actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=arguments)
 
     def _referee_room(self) -> Room:
-        return self._on_gpu(read_only={**child_code(), self.folder / "task": "/kbench/task"}, trusted=True)
+        return self._on_gpu(Room(read_only={**child_code(), self.folder / "task": "/kbench/task"}), trusted=True)
+
+    def _on_gpu(self, room: Room, *, trusted: bool = False) -> Room:
+        return on_gpu(room, self.order.gpu, self.order.bytecode, trusted=trusted)
 
     def _baseline_room(self, number: int) -> Room:
-        room = baseline_room(self.folder / "task", self.caches[number], self.order.rules)
-        return self._on_gpu(
-            read_only=room.read_only,
-            writable=room.writable,
-            environment=room.environment,
-            file_bytes=room.file_bytes,
-            scratch_bytes=room.scratch_bytes,
-            trusted=True,
-        )
+        return self._on_gpu(baseline_room(self.folder / "task", self.caches[number], self.order.rules), trusted=True)
 
     def candidate_room(self, *, warming: bool = False) -> Room:
         """Where a submission runs: it sees itself, and a cache of its kernels that it may fill only while `warming`."""
         limits, threads = self.order.rules.limits, str(self.order.threads)
         cache = {self.folder / "triton": "/kbench/triton"}
-        return self._on_gpu(
+        room = Room(
             read_only={
                 **child_code(),
                 self.order.pool: "/kbench/pool.so",
@@ -129,20 +131,16 @@ class Crew:
             scratch_bytes=limits.scratch_bytes,
             cpu_s=int(2 * limits.judging_s * self.order.threads),
         )
-
-    def _on_gpu(self, *, trusted: bool = False, **details: Any) -> Room:
-        gpu = self.order.gpu
-        room = Room(devices=gpu.nodes, memory_bytes=None, **details)
-        room = replace(room, environment={**room.environment, **gpu.environment()})
-        return with_bytecode(room, self.order.bytecode, trusted=trusted)
+        return self._on_gpu(room)
 
 
-def with_bytecode(room: Room, folder: Path | None, *, trusted: bool) -> Room:
-    """`room` with a folder of compiled Python files, to which only processes without a submission may add."""
-    if folder is None:
+def on_gpu(room: Room, gpu: Gpu, bytecode: Path | None, *, trusted: bool) -> Room:
+    """`room` with a GPU in it, and with compiled Python files, to which only processes without a submission may add."""
+    room = replace(room, devices=gpu.nodes, memory_bytes=None, environment={**room.environment, **gpu.environment()})
+    if bytecode is None:
         return room
-    place = {folder: "/kbench/bytecode"}
-    environment = {**room.environment, "KBENCH_BYTECODE": inside(folder, "bytecode")}
+    place = {bytecode: "/kbench/bytecode"}
+    environment = {**room.environment, "KBENCH_BYTECODE": inside(bytecode, "bytecode")}
     if not trusted:
         return replace(room, read_only={**room.read_only, **place}, environment=environment)
     environment |= {"KBENCH_BYTECODE_WRITE": "1"}

@@ -81,7 +81,7 @@ class GpuSession(Session[Actor]):
             self._await_baseline(baseline, "awake")
             wanted = [problem is None for problem in setting.prepared.problems]
             message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
-            baseline.open({**self._common(), **message, "writable_inputs": False})
+            baseline.open({**self._common(), **message})
         if setting.binary.suffix == ".py":
             self._warm(crew)
         for candidate in crew.candidates:
@@ -136,7 +136,6 @@ class GpuSession(Session[Actor]):
             "pool": inside(self.setting.pool, "pool.so"),
             "slot_bytes": self._layout.output_bytes,
             "filter": base64.b64encode(candidate_program() if supported() else b"").decode(),
-            "writable_inputs": False,
         }
 
     def _share_memory(self) -> None:

@@ -4,15 +4,15 @@ import os
 
 import pytest
 
-from benchmarks.harness import Paths, UsageError, default_rules, devices, devices_here
-from benchmarks.harness.devices import Peaks
+from benchmarks.harness import Paths, UsageError, default_rules, devices_here, machine
+from benchmarks.harness.machine import Peaks
 from benchmarks.harness.tracks import open_track
 
 PEAKS = Peaks(((1 << 14, 10e9), (1 << 18, 40e9), (1 << 24, 8e9)), gemm_flops_per_s=1e11)
 
 
 def test_the_supervisor_has_a_core_of_its_own_where_there_are_two() -> None:
-    cores = devices.divide_cores(default_rules().cpu)
+    cores = machine.divide_cores(default_rules().cpu)
     assert cores.threads >= 1
     if len(os.sched_getaffinity(0)) > 1:
         assert not set(cores.supervisor) & set(cores.contestants)
