@@ -1,0 +1,5 @@
+"""CUDA templates."""
+
+from ..base import Template
+
+TEMPLATES: tuple[Template, ...] = ()
