@@ -7,6 +7,7 @@ the topic's first word and the kind, so that htmx can use it as `hx-trigger="sse
     evaluation:CODE    evaluation-state (moved on; fetch everything), evaluation-progress (stage columns changed)
     queue:DEVICE       queue-changed (something entered or left the queue of that device kind)
     board:DEVICE       board-changed (a standing of that device kind was written)
+    run:CODE           run-event (a line of the log of an agent run), run-live (progress); followed alone
     any                end (nothing more will come; the browser should close: `sse-close="end"`)
 
 The data of an event is JSON: `{"topic": ..., "at": ..., ...payload}`. Pages are complete without events; a missed
@@ -15,8 +16,10 @@ one loses nothing. Rows are pruned after some days. Does NOT cover reading the s
 
 import json
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -27,6 +30,7 @@ from .models import Event
 
 logger = logging.getLogger(__name__)
 CHANNEL = "kbench:events"
+SAID_CHANNEL = "kbench:said"
 PAYLOAD_MAX_BYTES = 2048
 
 
@@ -35,6 +39,23 @@ def emit(topic: str, kind: str, **payload: str | float | None) -> None:
     if len(json.dumps(payload)) > PAYLOAD_MAX_BYTES:
         raise ValueError(f"the payload of {topic} {kind} is larger than {PAYLOAD_MAX_BYTES} bytes")
     Event.objects.create(topic=topic, kind=kind, payload=payload)
+    wake(topic)
+
+
+def say(topic: str, subject: str, payload: Mapping[str, Any]) -> None:
+    """Tell those who follow the topic now, and nobody later: for progress that need not survive.
+
+    Of what is said about one subject only the latest reaches a reader who is slow.
+    """
+    try:
+        said = {"topic": topic, "subject": subject, "payload": payload}
+        _redis(settings.REDIS_URL).publish(SAID_CHANNEL, json.dumps(said))
+    except (redis.RedisError, OSError) as error:
+        logger.debug("nobody heard of %s: %s", topic, error)
+
+
+def wake(topic: str) -> None:
+    """Once the transaction commits, who follows the topic looks again; for feeds with a table of their own."""
     transaction.on_commit(lambda: _wake(topic))
 
 

@@ -33,7 +33,7 @@ from .models import (
     Worker,
 )
 from .querysets import User
-from .states import RUNNING, State, Switch, TaskVersionStatus, WorkerRole
+from .states import RUNNING, Origin, State, Switch, TaskVersionStatus, WorkerRole
 
 PAGE_ROWS = 50
 
@@ -230,9 +230,10 @@ def evaluation_history(evaluation: Evaluation) -> QuerySet[Evaluation]:
 
 
 def own_evaluations(user: User, codes: Sequence[str], page: int | str = 1) -> Page[Any]:
-    """What the account made; for a visitor without one, what this browser made (`codes` from the session)."""
+    """What the account made, its agent runs left out; for a visitor without one, what this browser made (`codes`)."""
     rows = Evaluation.objects.with_context().order_by("-queued", "-pk")
-    mine = rows.filter(submission__owner=user) if user.is_authenticated else rows.filter(code__in=codes)
+    by_hand = rows.exclude(submission__origin=Origin.AGENT)
+    mine = by_hand.filter(submission__owner=user) if user.is_authenticated else rows.filter(code__in=codes)
     return Paginator(mine, PAGE_ROWS).get_page(page)
 
 
@@ -241,8 +242,9 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
 
 
 def recent_submissions(user: User, since: timedelta) -> int:
-    """How many submissions the account made lately, for the rate limit."""
-    return Submission.objects.filter(owner=user.pk, created__gte=timezone.now() - since).count()
+    """How many submissions the account made lately, for the rate limit; those of agent runs have caps of their own."""
+    recent = Submission.objects.filter(owner=user.pk, created__gte=timezone.now() - since)
+    return recent.exclude(origin=Origin.AGENT).count()
 
 
 # --- leaderboards --------------------------------------------------------------------------------------------------
@@ -360,7 +362,11 @@ def site_notices() -> list[Notice]:
     banner = switches.get(Switch.BANNER)
     if banner and banner.on and banner.message:
         notices.append(Notice("warn", banner.message))
-    for key, text in ((Switch.SUBMISSIONS, "New submissions are paused"), (Switch.JUDGING, "Judging is paused")):
+    for key, text in (
+        (Switch.SUBMISSIONS, "New submissions are paused"),
+        (Switch.JUDGING, "Judging is paused"),
+        (Switch.RUNS, "New agent runs are paused"),
+    ):
         if key in switches and not switches[key].on:
             notices.append(Notice("warn", f"{text}: {switches[key].message or 'no reason was given.'}"))
     return notices + _isolation_notices()

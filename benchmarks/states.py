@@ -91,6 +91,10 @@ class WorkerRole(models.TextChoices):
     COMPILE = "compile", "Compiles"
     JUDGE = "judge", "Judges"
     MAINT = "maint", "Keeps house"
+    AGENTS = "agents", "Drives agent runs"
+
+
+DEVICELESS = (WorkerRole.MAINT, WorkerRole.AGENTS)
 
 
 class WorkerState(models.TextChoices):
@@ -110,4 +114,5 @@ class Switch(models.TextChoices):
 
     SUBMISSIONS = "submissions", "New submissions are taken"
     JUDGING = "judging", "Queued submissions are judged"
+    RUNS = "runs", "New agent runs are started"
     BANNER = "banner", "A notice on every page"

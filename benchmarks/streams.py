@@ -1,7 +1,9 @@
 """The event stream `/events/`: replays what a reader has missed, then follows until the end.
 
 The table is read, Redis only says when; while Redis is away the table is polled. A reader is woken before it first
-reads, so nothing falls between replay and following. Does NOT cover writing events (`events.py`).
+reads, so nothing falls between replay and following. What was only said (`events.say`) is passed on without an id
+and never replayed. A topic may have a feed of its own, with its own numbers. Does NOT cover writing events
+(`events.py`).
 """
 
 import asyncio
@@ -13,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -25,13 +27,14 @@ from django.db import connections
 from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
-from .events import CHANNEL
+from .events import CHANNEL, SAID_CHANNEL
 from .models import DeviceKind, Evaluation, Event
 from .states import FINISHED
 
 logger = logging.getLogger(__name__)
 PING_S = 15
 POLL_S = 1.0
+READ_MAX = 200  # events at a time
 TOPICS_MAX = 20
 STREAMS_PER_READER_MAX = 20
 
@@ -59,11 +62,50 @@ TOPIC_CHECKS: dict[str, TopicCheck] = {
 }
 
 
+@dataclass(frozen=True)
+class News:
+    """What comes next in a stream, each with its id and already formatted; `ended`: nothing will follow."""
+
+    events: list[tuple[int, bytes]]
+    ended: bool
+
+
+class Feed(Protocol):
+    """Where a stream's events come from. Called in a thread."""
+
+    def latest(self, topics: list[str]) -> News:
+        """What a reader without a past is told first."""
+
+    def read(self, topics: list[str], after: int) -> News: ...
+
+
+class EventTable:
+    """The feed of every topic that has none of its own."""
+
+    def latest(self, topics: list[str]) -> News:
+        """The last event of each kind: whatever happened while the page was on its way, it looks again once."""
+        newest = Event.objects.filter(topic__in=topics).order_by().values("topic", "kind").annotate(newest=Max("pk"))
+        found = Event.objects.filter(pk__in=[row["newest"] for row in newest]).order_by("pk")
+        return News([_numbered(event) for event in found], ended=False)
+
+    def read(self, topics: list[str], after: int) -> News:
+        # Asked before the events are read: what ended until then has its last event in the table.
+        ended = _all_ended(topics)
+        return News([_numbered(event) for event in Event.objects.after(topics, after)[:READ_MAX]], ended)
+
+
+# By the first word of a topic; such a topic is followed alone, because its numbers are its own.
+FEEDS: dict[str, Feed] = {}
+
+
 async def event_stream(request: HttpRequest) -> HttpResponseBase:
     """GET /events/?topics=a:1,b:2 with `Last-Event-ID` (or `?after=`): text/event-stream."""
     topics = [name for name in request.GET.get("topics", "").split(",") if name]
     if not 0 < len(topics) <= TOPICS_MAX:
         return HttpResponse(f"Name 1 to {TOPICS_MAX} topics.", status=400, content_type="text/plain")
+    feed = _feed(topics)
+    if feed is None:
+        return HttpResponse("One of the topics can only be followed alone.", status=400, content_type="text/plain")
     user = await request.auser()
     if not await _in_thread(lambda: all(_may_follow(user, topic) for topic in topics)):
         return HttpResponse("There is no such topic.", status=404, content_type="text/plain")
@@ -73,7 +115,8 @@ async def event_stream(request: HttpRequest) -> HttpResponseBase:
         full = HttpResponse("Too many open streams.", status=503, content_type="text/plain")
         full.headers["Retry-After"] = "10"
         return full
-    response = StreamingHttpResponse(_stream(hub, reader, topics, _last_id(request)), content_type="text/event-stream")
+    stream = _stream(feed, hub, reader, topics, _last_id(request))
+    response = StreamingHttpResponse(stream, content_type="text/event-stream")
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Accel-Buffering"] = "no"
     return response
@@ -84,56 +127,54 @@ def _may_follow(user: User, topic: str) -> bool:
     return word in TOPIC_CHECKS and TOPIC_CHECKS[word](user, name)
 
 
+def _feed(topics: list[str]) -> Feed | None:
+    own = [FEEDS[word] for topic in topics if (word := topic.partition(":")[0]) in FEEDS]
+    if not own:
+        return EventTable()
+    return own[0] if len(topics) == 1 else None
+
+
 def _last_id(request: HttpRequest) -> int | None:
     """None: the reader has just been rendered and has no past."""
     text = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
     return int(text) if text.isdigit() else None
 
 
-async def _stream(hub: "Hub", reader: str, topics: list[str], last_id: int | None) -> AsyncIterator[bytes]:
-    with hub.following(reader, topics) as woken:
+async def _stream(feed: Feed, hub: "Hub", reader: str, topics: list[str], last_id: int | None) -> AsyncIterator[bytes]:
+    with hub.following(reader, topics) as follower:
         yield b"retry: 3000\n\n"
         if last_id is None:
-            for event in await _in_thread(partial(_latest, topics)):
-                yield _formatted(event)
-                last_id = event.pk
+            for number, event in (await _in_thread(partial(feed.latest, topics))).events:
+                yield event
+                last_id = number
         last_id, last_sent = last_id or 0, time.monotonic()
         while True:
-            woken.clear()
-            news = await _in_thread(partial(_read, topics, last_id))
-            for event in news.events:
-                yield _formatted(event)
-                last_id, last_sent = event.pk, time.monotonic()
+            follower.woken.clear()
+            for said in follower.hear():
+                yield said
+            news = await _in_thread(partial(feed.read, topics, last_id))
+            for number, event in news.events:
+                yield event
+                last_id, last_sent = number, time.monotonic()
             if news.ended:
                 yield b"event: end\ndata: {}\n\n"
                 return
             if time.monotonic() - last_sent >= PING_S:
                 yield b": ping\n\n"
                 last_sent = time.monotonic()
-            await _wait(woken, PING_S if hub.connected else POLL_S)
+            if len(news.events) < READ_MAX:
+                await _wait(follower.woken, PING_S if hub.connected else POLL_S)
 
 
 async def wait_for_end(topic: str, seconds: float) -> None:
     """Returns when the evaluation of the topic has ended, or after `seconds`."""
     hub, deadline = _hub(), time.monotonic() + seconds
-    with hub.following("waiting", [topic]) as woken:
+    with hub.following("waiting", [topic]) as follower:
         while (left_s := deadline - time.monotonic()) > 0:
-            woken.clear()
+            follower.woken.clear()
             if await _in_thread(partial(_all_ended, [topic])):
                 return
-            await _wait(woken, min(left_s, PING_S if hub.connected else POLL_S))
-
-
-@dataclass(frozen=True)
-class _News:
-    events: list[Event]
-    ended: bool
-
-
-def _read(topics: list[str], after: int) -> _News:
-    # Asked before the events are read: what ended until then has its last event in the table.
-    ended = _all_ended(topics)
-    return _News(list(Event.objects.after(topics, after)[:200]), ended)
+            await _wait(follower.woken, min(left_s, PING_S if hub.connected else POLL_S))
 
 
 def _all_ended(topics: list[str]) -> bool:
@@ -141,16 +182,16 @@ def _all_ended(topics: list[str]) -> bool:
     return bool(codes) and not Evaluation.objects.filter(code__in=codes).exclude(state__in=FINISHED).exists()
 
 
-def _latest(topics: list[str]) -> list[Event]:
-    """The last event of each kind: whatever happened while the page was on its way, it looks again once."""
-    newest = Event.objects.filter(topic__in=topics).order_by().values("topic", "kind").annotate(newest=Max("pk"))
-    return list(Event.objects.filter(pk__in=[row["newest"] for row in newest]).order_by("pk"))
-
-
-def _formatted(event: Event) -> bytes:
+def _numbered(event: Event) -> tuple[int, bytes]:
     name = f"{event.topic.partition(':')[0]}-{event.kind}"
-    data = json.dumps({"topic": event.topic, "at": event.created.isoformat(), **event.payload})
-    return f"id: {event.pk}\nevent: {name}\ndata: {data}\n\n".encode()
+    data = {"topic": event.topic, "at": event.created.isoformat(), **event.payload}
+    return event.pk, formatted(name, data, event.pk)
+
+
+def formatted(name: str, data: dict[str, Any], number: int | None = None) -> bytes:
+    """One message of a stream; without a number a reader that comes back will not ask for what follows it."""
+    head = "" if number is None else f"id: {number}\n"
+    return f"{head}event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 async def _wait(woken: asyncio.Event, seconds: float) -> None:
@@ -172,12 +213,29 @@ async def _in_thread(function: Callable[[], T]) -> T:
     return await sync_to_async(run, thread_sensitive=False)()
 
 
+class Follower:
+    """One open stream: woken when something was written; of what was only said it keeps the last of each subject."""
+
+    def __init__(self, topics: list[str]) -> None:
+        self.topics = frozenset(topics)
+        self.woken = asyncio.Event()
+        self._said: dict[str, bytes] = {}
+
+    def tell(self, subject: str, message: bytes) -> None:
+        self._said[subject] = message
+        self.woken.set()
+
+    def hear(self) -> list[bytes]:
+        said, self._said = list(self._said.values()), {}
+        return said
+
+
 class Hub:
     """One Redis subscription per process; wakes the streams whose topics something was said about."""
 
     def __init__(self) -> None:
         self.connected = False
-        self._followers: dict[asyncio.Event, frozenset[str]] = {}
+        self._followers: set[Follower] = set()
         self._readers: Counter[str] = Counter()
         self._listener: asyncio.Task[None] | None = None
 
@@ -187,16 +245,16 @@ class Hub:
         )
 
     @contextmanager
-    def following(self, reader: str, topics: list[str]) -> Iterator[asyncio.Event]:
-        woken = asyncio.Event()
-        self._followers[woken] = frozenset(topics)
+    def following(self, reader: str, topics: list[str]) -> Iterator[Follower]:
+        follower = Follower(topics)
+        self._followers.add(follower)
         self._readers[reader] += 1
         if self._listener is None or self._listener.done():
             self._listener = asyncio.create_task(self._listen())
         try:
-            yield woken
+            yield follower
         finally:
-            del self._followers[woken]
+            self._followers.discard(follower)
             self._readers[reader] -= 1
             if not self._followers:
                 self._listener.cancel()
@@ -205,7 +263,7 @@ class Hub:
         while True:
             try:
                 async with redis.asyncio.Redis.from_url(settings.REDIS_URL) as client, client.pubsub() as channel:
-                    await channel.subscribe(CHANNEL)
+                    await channel.subscribe(CHANNEL, SAID_CHANNEL)
                     await self._forward(channel)
             except (redis.RedisError, OSError) as error:
                 logger.debug("event streams poll: %s", error)
@@ -218,13 +276,21 @@ class Hub:
             if message["type"] == "subscribe":
                 self.connected = True
                 self._wake(None)  # what was said before the subscription is in the table
+            elif message["channel"] == SAID_CHANNEL.encode():
+                self._tell(json.loads(message["data"]))
             elif message["type"] == "message":
                 self._wake(message["data"].decode())
 
     def _wake(self, topic: str | None) -> None:
-        for woken, topics in self._followers.items():
-            if topic is None or topic in topics:
-                woken.set()
+        for follower in self._followers:
+            if topic is None or topic in follower.topics:
+                follower.woken.set()
+
+    def _tell(self, said: dict[str, Any]) -> None:
+        message = formatted(f"{said['topic'].partition(':')[0]}-live", said["payload"])
+        for follower in self._followers:
+            if said["topic"] in follower.topics:
+                follower.tell(said["subject"], message)
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()

@@ -1,8 +1,8 @@
 """A worker process as the site sees it: its row, its sign of life, its self-test, how it stops.
 
 A worker's node name says what it does and on which device of its machine: `judge.cuda:0@host` judges on the first
-GPU, `compile.cuda:0@host` compiles for it, `compile@host` for the CPU, `maint@host` keeps house. Does NOT start
-processes (`kbench_site/workers.py` does) and does NOT know jobs.
+GPU, `compile.cuda:0@host` compiles for it, `compile@host` for the CPU, `maint@host` keeps house, `agents@host` drives
+agent runs. Does NOT start processes (`kbench_site/workers.py` does) and does NOT know jobs.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ from .harness import Device, HarnessError, Isolation, UsageError
 from .judging import site_judge
 from .models import Evaluation, Worker
 from .services import evaluation_requeue
-from .states import WorkerRole, WorkerState
+from .states import DEVICELESS, WorkerRole, WorkerState
 
 logger = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
@@ -42,7 +42,7 @@ def register(node: str) -> Worker:
     Raises UsageError where this machine has no such device.
     """
     role, _, name = node.partition("@")[0].partition(".")
-    device = None if role == WorkerRole.MAINT else device_named(name or CPU)
+    device = None if role in DEVICELESS else device_named(name or CPU)
     now = timezone.now()
     worker, _ = Worker.objects.update_or_create(
         name=node,
