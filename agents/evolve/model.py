@@ -1,0 +1,283 @@
+"""The words of the search: proposals, candidates, results, and what plug-ins must offer.
+
+Three kinds of plug-in stand around the loop: a `Proposer` makes sources, a `Verifier` says beforehand what it thinks of
+one, an `Evaluator` has it judged. Not covered: who is asked when (`loop.py`) and what a log means (`archive.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from benchmarks.harness import TaskSpec
+
+from .budget import Caps, Cost
+from .events import Live
+from .rng import Rng
+
+PASS = "PASS"  # noqa: S105 - a verdict, not a password
+OURS = ("NOISY", "INTERNAL_ERROR")  # verdicts that say nothing about the kernel
+
+Params = Mapping[str, int | str]
+Stage = Literal["translate", "optimise"]
+Decision = Literal["accept", "reject", "abstain"]
+RefusalReason = Literal[
+    "duplicate",
+    "empty",
+    "too_long",
+    "unparsable",
+    "wrong_task",
+    "no_parent",
+    "provider_error",
+    "budget",
+    "template_error",
+]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One proposed kernel. `params` are the genes if it comes from a template."""
+
+    source: str
+    language: str
+    name: str = ""
+    thought: str = ""
+    params: Params | None = None
+    template: str | None = None
+    parents: tuple[str, ...] = ()
+    operator: str = ""
+    arm: str | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """No kernel, and why. `pause`: only a person can mend it (no credit left), so the run pauses instead of going on.
+
+    `exhausted`: there is nothing left to propose, so the run may end.
+    """
+
+    reason: RefusalReason
+    text: str
+    pause: bool = False
+    exhausted: bool = False
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a verifier thinks so; `line` is 1-based."""
+
+    text: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What a verifier thinks of a source. `probability`: that it is correct.
+
+    `resources` may hold `registers`, `spill_bytes`, `shared_bytes` and `binary_sha256`; the last lets identical
+    binaries share one judging.
+    """
+
+    decision: Decision
+    reasons: tuple[Reason, ...] = ()
+    fault: str | None = None
+    probability: float | None = None
+    seconds: float = 0.0
+    cost: Cost = field(default_factory=Cost)
+    resources: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the judge found. `configs` are those of the report's JSON form, hidden ones without values."""
+
+    verdict: str
+    reason: str
+    score: float | None = None
+    ci95: tuple[float, float] | None = None
+    vs_eager: float | None = None
+    vs_compile: float | None = None
+    configs: tuple[Mapping[str, Any], ...] = ()
+    resources: Mapping[str, Any] | None = None
+    timing_trust: str | None = None
+    seconds: float = 0.0  # that the judging took, waiting left out
+    log_tail: str = ""  # of the stage that failed
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict == PASS
+
+    @property
+    def ours(self) -> bool:
+        return self.verdict in OURS
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One slot of the search and all that is known of it. `state` says how far it came.
+
+    proposing → proposed → verified → judging → judged; or refused (`refusal`), or dropped by a verifier.
+    The text of the source is in the log: `ArchiveView.source`.
+    """
+
+    id: str  # GENERATION-SLOT
+    generation: int
+    slot: int
+    island: int
+    stage: Stage
+    state: str = "proposing"
+    source_sha256: str | None = None
+    language: str = ""
+    name: str = ""
+    thought: str = ""
+    params: Params | None = None
+    template: str | None = None
+    parents: tuple[str, ...] = ()
+    operator: str = ""
+    arm: str | None = None
+    cell: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+    opinions: Mapping[str, Opinion] = field(default_factory=dict)
+    ticket: str | None = None
+    result: Result | None = None
+    reused_from: str | None = None  # whose result this is, where the binaries are the same
+    cost: Cost = field(default_factory=Cost)
+
+    @property
+    def correct(self) -> bool:
+        return self.result is not None and self.result.correct
+
+    @property
+    def score(self) -> float | None:
+        """None unless the judge accepted it."""
+        return self.result.score if self.result is not None and self.result.correct else None
+
+    @property
+    def failed(self) -> bool:
+        """It is known to be wrong: the judge said so, or a verifier did and nobody contradicted."""
+        if self.result is not None:
+            return not (self.result.correct or self.result.ours)
+        return self.state == "dropped"
+
+
+@dataclass(frozen=True)
+class ArchiveView:
+    """The archive as of one event; immutable. Candidates are in the order of generation and slot."""
+
+    seq: int
+    candidates: Mapping[str, Candidate]
+    islands: tuple[tuple[str, ...], ...]  # the elites of each, fast first
+    champions: Mapping[str, str]  # the fastest candidate on each configuration
+    children: Mapping[str, int]  # how often each was a parent
+    load: Callable[[str], str] = field(compare=False, repr=False)
+
+    @property
+    def best(self) -> Candidate | None:
+        """The highest score; the earlier one of equals."""
+        scored = [item for item in self.candidates.values() if item.score is not None]
+        return max(scored, key=lambda item: item.score or 0.0, default=None)
+
+    def members(self, island: int) -> tuple[Candidate, ...]:
+        """Who may be a parent there: its elites and the champions of all; those of all islands if it has none."""
+        own = self.islands[island] or tuple(name for elites in self.islands for name in elites)
+        names = dict.fromkeys((*own, *self.champions.values()))
+        return tuple(item for name, item in self.candidates.items() if name in names)
+
+    def source(self, candidate: Candidate) -> str:
+        """The text that was proposed. Raises KeyError for a candidate without one."""
+        return self.load(candidate.source_sha256 or "")
+
+
+@dataclass(frozen=True)
+class ProposalRequest:
+    """All that a proposer may look at. The same request gives the same `rng`."""
+
+    task: TaskSpec
+    language: str
+    device_kind: str
+    stage: Stage
+    generation: int
+    slot: int
+    island: int
+    parents: tuple[Candidate, ...]  # slow to fast, at most five
+    view: ArchiveView
+    rng: Rng
+    last_failure: Candidate | None
+    budget_left: Caps  # None where there is no cap
+
+    @property
+    def candidate(self) -> str:
+        return f"{self.generation}-{self.slot}"
+
+
+class Meter(Protocol):
+    """Where a paid call is written down. `left` of the reservation goes down as calls open and close."""
+
+    @property
+    def left(self) -> Cost: ...
+
+    def open(self, bound: Cost) -> None:
+        """A call starts that can cost up to `bound`; if nobody closes it, that much counts as spent.
+
+        Raises ValueError if that is more than `left`.
+        """
+        ...
+
+    def attempt(
+        self, role: str, model: str, status: int | None, text: str = "", retry_after_s: float | None = None
+    ) -> None:
+        """Commits an `llm.attempt` at once. It changes no amount."""
+        ...
+
+    def free(self) -> None:
+        """Closes the open call: it failed and cost nothing."""
+        ...
+
+    def usage(self, role: str, model: str, usage: Mapping[str, Any], cost: Cost) -> None:
+        """Closes the open call: it cost `cost`. The `llm.usage` is committed together with what the call gave."""
+        ...
+
+
+class Proposer(Protocol):
+    """Makes kernels. It must not keep state that decides anything: all of that is in the request."""
+
+    name: str
+    needs_key: bool
+
+    def bound(self, request: ProposalRequest) -> Cost:
+        """The most that `propose` can cost; reserved before. Costs nothing itself."""
+        ...
+
+    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | Refusal: ...
+
+
+class Verifier(Protocol):
+    """Says what it thinks of a source before it is judged."""
+
+    id: str
+    version: str
+
+    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion: ...
+
+
+@runtime_checkable
+class PaidVerifier(Protocol):
+    """A verifier that costs money: asked only where a free one abstained, and only if `bound` can be reserved."""
+
+    id: str
+    version: str
+
+    def bound(self, source: str, language: str, task: TaskSpec) -> Cost: ...
+
+    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion: ...
+
+
+class Evaluator(Protocol):
+    """Has a source judged. The same key gives the same ticket and is never judged twice."""
+
+    async def submit(self, candidate_key: str, source: str, language: str) -> str: ...
+
+    async def wait(self, ticket: str, live: Live) -> Result: ...
+
+    async def withdraw(self, ticket: str) -> None:
+        """Gives up an evaluation; returns within a second. One that is over stays as it is."""
+        ...

@@ -1,0 +1,32 @@
+"""Proposers by name. Each is imported when it is asked for, so that one that needs a package costs the others nothing.
+
+Not covered: keys and prices, which whoever starts a run hands over as `settings`.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
+
+from ..config import ConfigError, RunConfig
+from ..model import Proposer
+
+_PLACES = {
+    "template-evo": ("template_evo", "TemplateEvo"),
+    "random": ("template_evo", "TemplateRandom"),
+    "anneal": ("template_evo", "TemplateAnneal"),
+    "anthropic": ("anthropic", "Anthropic"),
+    "hybrid": ("hybrid", "Hybrid"),
+}
+NAMES = tuple(_PLACES)
+
+
+def find_proposer(config: RunConfig, settings: Mapping[str, Any] | None = None) -> Proposer:
+    """The proposer of `config`, made by `Class.from_config(config, settings)`.
+
+    `settings` holds what is not part of a run: `api_key`, `base_url`, `prices` (a path). Raises ConfigError.
+    """
+    if config.proposer not in _PLACES:
+        raise ConfigError(f"there is no proposer {config.proposer!r}; known: {', '.join(NAMES)}")
+    module, name = _PLACES[config.proposer]
+    maker = getattr(import_module(f".{module}", __name__), name)
+    return cast(Proposer, maker.from_config(config, settings or {}))
