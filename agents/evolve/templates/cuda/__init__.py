@@ -1,5 +1,12 @@
-"""CUDA templates."""
+"""CUDA templates: their spaces as data; the texts lie beside this file.
 
-from ..base import Template
+Every text has two layers: a plain core that knows nothing of torch and compiles in about a second, and, behind a mark,
+what a submission needs around it. `calls.py` says how a core is called alone.
+"""
 
-TEMPLATES: tuple[Template, ...] = ()
+from . import linear, norms, pooling
+from .calls import CALLS, Call, plain_core
+
+__all__ = ["CALLS", "TEMPLATES", "Call", "plain_core"]
+
+TEMPLATES = (*pooling.TEMPLATES, *norms.TEMPLATES, *linear.TEMPLATES)

@@ -1,0 +1,75 @@
+"""RMS norm and layer norm, forward and backward."""
+
+from ..base import Constraint, Gene, Genome, Space, Template
+from .genes import FOLDER, LOADS, MAX_THREADS, REGISTERS, STORES, number
+
+_WALKING = ("BLOCKS_PER_SM", (1, 2, 4, 8))
+_ROW_FLOATS = 4096  # that are to stay in registers
+
+
+def _live_floats(genome: Genome) -> int:
+    rows = 1 + (genome["WEIGHTS"] == "early") + number(genome, "AHEAD")
+    return rows * max(1, _ROW_FLOATS // number(genome, "ROW_THREADS"))
+
+
+def _block(genome: Genome) -> int:
+    return number(genome, "ROW_THREADS") * number(genome, "ROWS")
+
+
+RMSNORM_FORWARD = Template(
+    name="cuda-rmsnorm-forward",
+    language="cuda",
+    summary="rows in registers or read twice, one block or a few threads each, the next row ahead",
+    path=FOLDER / "rmsnorm_forward.cu",
+    tasks={"llama_rmsnorm/forward": {}},
+    space=Space(
+        (
+            Gene("ROW_THREADS", (32, 64, 128, 256, 512, 1024), "that share a row"),
+            Gene("ROWS", (1, 2, 4), "side by side in a block"),
+            Gene("WIDTH", (1, 2, 4), "floats at a time"),
+            Gene("KEEP", ("registers", "caches"), "where a row waits", ordinal=False, structural=True),
+            Gene("WEIGHTS", ("late", "early"), "when they are asked for", ordinal=False, structural=True),
+            Gene("BLOCKS_PER_SM", (0, 1, 2, 4, 8), "that walk over the rows; 0: as many as there are rows"),
+            Gene("AHEAD", (0, 1), "rows on their way", structural=True, only=_WALKING),
+            Gene("MIN_BLOCKS", (1, 2, 4, 8), "that the registers of a processor must hold"),
+            LOADS,
+            STORES,
+        ),
+        (
+            Constraint("a block has at most 1024 threads", lambda g: _block(g) <= MAX_THREADS),
+            Constraint("a thread holds at most 160 floats of its rows", lambda g: _live_floats(g) <= 160),
+            Constraint(
+                "the blocks asked for fit the registers",
+                lambda g: (
+                    (24 + _live_floats(g)) * _block(g) * number(g, "MIN_BLOCKS") <= REGISTERS
+                    and _block(g) * number(g, "MIN_BLOCKS") <= 2 * MAX_THREADS
+                ),
+            ),
+        ),
+    ),
+    naive={
+        "ROW_THREADS": 64,
+        "ROWS": 1,
+        "WIDTH": 1,
+        "KEEP": "caches",
+        "WEIGHTS": "late",
+        "BLOCKS_PER_SM": 0,
+        "AHEAD": 0,
+        "MIN_BLOCKS": 1,
+        "LOADS": "plain",
+        "STORES": "plain",
+    },
+    default={
+        "ROW_THREADS": 512,
+        "ROWS": 1,
+        "WIDTH": 4,
+        "KEEP": "registers",
+        "WEIGHTS": "early",
+        "BLOCKS_PER_SM": 0,
+        "AHEAD": 0,
+        "MIN_BLOCKS": 2,
+        "LOADS": "stream",
+        "STORES": "plain",
+    },
+)
+TEMPLATES = (RMSNORM_FORWARD,)
