@@ -1,0 +1,128 @@
+"""The proposer without a language model: a search over the genomes of the template that serves the task.
+
+The plain kernel comes first, then the best guess made beforehand, then what the search asks for. It cannot invent what
+its template does not hold. Slots of one generation see the same archive, so a slot first works out what the slots
+before it were asked; nothing else is remembered. Not covered: the searches (`search/`), the templates (`templates/`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from ..budget import Cost
+from ..config import RunConfig
+from ..events import Live
+from ..model import Candidate, Meter, Proposal, ProposalRequest, Refusal
+from ..rng import Rng
+from ..search import Move, Search, Trial, anneal, evolve, random_search
+from ..templates import Genome, Template, describe, difference, find_template
+
+STREAM = "template"
+_SAID = {
+    "translate": "The plain kernel, one result after the other.",
+    "guess": "The best guess made beforehand",
+    "random": "Drawn at random",
+    "step": "One step of one gene",
+    "resample": "A fresh value of one gene",
+    "flip": "Another way through the code",
+    "crossover": "Genes of two parents",
+    "restart": "Nothing better came for a while, so several genes at once",
+}
+
+
+class TemplateEvo:
+    """Asks the genetic algorithm."""
+
+    name = "template-evo"
+    needs_key = False
+    search: Search = staticmethod(evolve)
+
+    @classmethod
+    def from_config(cls, _config: RunConfig, _settings: Mapping[str, Any]) -> Self:
+        return cls()
+
+    def bound(self, _request: ProposalRequest) -> Cost:
+        return Cost()
+
+    async def propose(self, request: ProposalRequest, _meter: Meter, _live: Live) -> Proposal | Refusal:
+        template = find_template(request.task.name, request.language)
+        if template is None:
+            text = f"no template serves {request.task.name} in {request.language}"
+            return Refusal("template_error", text, exhausted=True)
+        move = self._move(template, request)
+        if move is None:
+            return Refusal("duplicate", f"all {template.space.size} settings were tried", exhausted=True)
+        return _proposal(template, request, move)
+
+    def _move(self, template: Template, request: ProposalRequest) -> Move | None:
+        """What this slot is asked, after all slots of this generation that come before it."""
+        trials = [Trial(genome, item.score) for item, genome in _tried(template, request)]
+        move = None
+        for slot in range(request.slot + 1):
+            rng = Rng(request.rng.seed, STREAM, request.generation, slot)
+            move = next_move(template, trials, rng, self.search)
+            if move is None:
+                return None
+            trials.append(Trial(move.genome))
+        return move
+
+
+class TemplateRandom(TemplateEvo):
+    """Draws at random: what the search has to beat."""
+
+    name = "random"
+    search: Search = staticmethod(random_search)
+
+
+class TemplateAnneal(TemplateEvo):
+    """Asks threshold accepting."""
+
+    name = "anneal"
+    search: Search = staticmethod(anneal)
+
+
+def next_move(template: Template, trials: Sequence[Trial], rng: Rng, search: Search) -> Move | None:
+    """The plain genome, then the best guess, then the search's choice; None if the space is exhausted."""
+    known = {template.space.key(trial.genome) for trial in trials}
+    for operator, genome in (("translate", template.naive), ("guess", template.default)):
+        if template.space.key(genome) not in known:
+            return Move(genome, operator)
+    return search(template.space, trials, rng)
+
+
+def _tried(template: Template, request: ProposalRequest) -> list[tuple[Candidate, Genome]]:
+    """The candidates of earlier generations that came from this template, in their order."""
+    before = [item for item in request.view.candidates.values() if item.generation < request.generation]
+    return [(item, item.params) for item in before if item.template == template.name and item.params is not None]
+
+
+def _proposal(template: Template, request: ProposalRequest, move: Move) -> Proposal:
+    names = {template.space.key(genome): item.id for item, genome in _tried(template, request)}
+    parents = [names[key] for key in map(template.space.key, move.parents) if key in names]
+    proposal = Proposal(
+        source=template.render(move.genome, request.task),
+        language=template.language,
+        name=f"{template.name} {_tag(template, move.genome)}",
+        thought=thought(template, move),
+        params=dict(move.genome),
+        template=template.name,
+        operator=move.operator,
+    )
+    return replace(proposal, parents=tuple(dict.fromkeys(parents)))
+
+
+def thought(template: Template, move: Move) -> str:
+    """One sentence on what changed against the first parent, and which part a library does."""
+    said = _SAID[move.operator]
+    if move.parents:
+        said += f": {difference(move.parents[0], move.genome) or 'as its first parent'}."
+    elif move.operator != "translate":
+        said += f": {describe(move.genome)}."
+    library = template.library(move.genome)
+    return f"{said} A library does {library}." if library else said
+
+
+def _tag(template: Template, genome: Genome) -> str:
+    """The structural choices, and the library where one is called."""
+    words = [str(genome[gene.name]) for gene in template.space.genes if gene.structural and not gene.idle(genome)]
+    return " ".join(words)

@@ -1,0 +1,19 @@
+"""Searches over the genomes of a template: given what was tried, what to try next.
+
+A search is a pure function of the space, the trials and a keyed `Rng`. Not covered: rendering, judging, and who asks
+(`proposers/template_evo.py`).
+"""
+
+from collections.abc import Callable, Sequence
+
+from ..rng import Rng
+from ..templates.base import Space
+from .anneal import anneal
+from .evolve import evolve
+from .moves import Move, Trial
+from .random_search import random_search
+from .recorded import Recording, load_recording
+
+Search = Callable[[Space, Sequence[Trial], Rng], Move | None]
+
+__all__ = ["Move", "Recording", "Search", "Trial", "anneal", "evolve", "load_recording", "random_search"]

@@ -1,0 +1,76 @@
+"""Linear layers and what is made of them."""
+
+from ..base import Constraint, Gene, Genome, Space, Template
+from .genes import FOLDER, grain, lanes
+
+_DOTS = ("PATH", ("dots", "dispatch"))
+_PACKED = ("PATH", ("packed", "dispatch"))
+_OWN = ("PATH", ("dots", "packed", "dispatch"))
+
+
+def _tile_fits(genome: Genome) -> bool:
+    return int(genome["ROWS"]) * int(genome["VECTORS"]) <= 28
+
+
+def _dot_tile_fits(genome: Genome) -> bool:
+    return int(genome["DOT_ROWS"]) * int(genome["DOT_OUTPUTS"]) <= 24
+
+
+_FITS = (
+    Constraint("ROWS x VECTORS sums do not fit the registers", _tile_fits),
+    Constraint("DOT_ROWS x DOT_OUTPUTS sums do not fit the registers", _dot_tile_fits),
+)
+
+LINEAR_FORWARD = Template(
+    name="cpp-linear-forward",
+    language="cpp",
+    summary="tiles of dot products, or weights packed into panels",
+    path=FOLDER / "linear_forward.cpp.tmpl",
+    tasks={
+        "mnist_linear/forward": {"RELU": 0},
+        "mnist_linear_relu/forward": {"RELU": 1},
+        "unet_linear/forward": {"RELU": 0},
+    },
+    space=Space(
+        (
+            Gene("PATH", ("naive", "dots", "packed", "dispatch"), ordinal=False, structural=True),
+            lanes(4, 8, 16, only=_OWN),
+            Gene("DOT_ROWS", (1, 2, 4, 6), "rows of a tile of dot products", only=_DOTS),
+            Gene("DOT_OUTPUTS", (1, 2, 4), "outputs of such a tile", only=_DOTS),
+            Gene("ROWS", (1, 2, 4, 6, 8, 12), "rows of a tile of a packed product", only=_PACKED),
+            Gene("VECTORS", (1, 2, 3, 4), "vectors of columns of such a tile", only=_PACKED),
+            Gene("UNROLL", (1, 2, 4), "steps along the summed axis at a time", only=_PACKED),
+            Gene("ROW_BLOCK", (24, 4096), "rows that pass by all panels together", only=_PACKED),
+            Gene("PACK_DEPTH", (16, 4096), "depth that is transposed at a time", only=_PACKED),
+            Gene("SWITCH_ROWS", (8, 32), "rows from which packing pays", only=("PATH", ("dispatch",))),
+            grain(16384, 262144),
+        ),
+        _FITS,
+    ),
+    naive={
+        "PATH": "naive",
+        "LANES": 4,
+        "DOT_ROWS": 1,
+        "DOT_OUTPUTS": 1,
+        "ROWS": 1,
+        "VECTORS": 1,
+        "UNROLL": 1,
+        "ROW_BLOCK": 24,
+        "PACK_DEPTH": 16,
+        "SWITCH_ROWS": 8,
+        "GRAIN": 16384,
+    },
+    default={
+        "PATH": "dispatch",
+        "LANES": 16,
+        "DOT_ROWS": 4,
+        "DOT_OUTPUTS": 4,
+        "ROWS": 8,
+        "VECTORS": 2,
+        "UNROLL": 2,
+        "ROW_BLOCK": 24,
+        "PACK_DEPTH": 16,
+        "SWITCH_ROWS": 32,
+        "GRAIN": 16384,
+    },
+)
