@@ -1,0 +1,34 @@
+"""What a model is writing, told to whoever watches: gathered, so that a stream speaks at most ten times a second.
+
+Not covered: keeping it. The log has the finished answer.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..events import Live
+
+TOPIC = "proposal.delta"
+PAUSE_S = 0.1
+
+
+class Deltas:
+    """Of one attempt. `about` says whose words these are."""
+
+    def __init__(self, live: Live, about: Mapping[str, Any], clock: Callable[[], float]) -> None:
+        self._live, self._about, self._clock = live, about, clock
+        self._text: dict[str, str] = {}
+        self._chars = 0
+        self._said_s = float("-inf")
+
+    def say(self, kind: str, text: str) -> None:
+        """`kind` is text or thinking."""
+        self._text[kind] = self._text.get(kind, "") + text
+        self._chars += len(text)
+        if self._clock() - self._said_s >= PAUSE_S:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._text:
+            self._live.say(TOPIC, {**self._about, **self._text, "chars": self._chars})
+            self._text, self._said_s = {}, self._clock()
