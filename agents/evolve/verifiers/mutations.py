@@ -72,7 +72,7 @@ def _uses(code: str, name: str, suffix: str) -> Iterator[Edit]:
 def _fixed_shape(text: str, task: TaskSpec) -> list[Site]:
     """A size read from an argument becomes the number that it has in the first configuration."""
     shapes = {item.name: item.shape for item in task.configs_for("cpu")[0].tensors}
-    found = []
+    found: list[Site] = []
     for item in re.finditer(r"\b(\w+)\.size\((\d)\)", code_only(text)):
         if len(shapes.get(item[1], ())) > int(item[2]):
             found.append(((item.start(), item.end(), str(shapes[item[1]][int(item[2])])),))

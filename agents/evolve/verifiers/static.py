@@ -1,0 +1,78 @@
+"""V0: what the text alone says, in milliseconds. It rejects only what is certain, so that it loses no correct kernel.
+
+Accepted is what was understood and raised no doubt; one doubt makes it abstain. Not covered: what the compiler finds
+(`compile.py`) and what a program does when it runs.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from benchmarks.harness import RuleSet, Source, TaskSpec, check_source, default_rules
+
+from ..model import Decision, Opinion, Reason
+from . import cuda_checks, habit_checks, interface_checks, memory_checks
+from .doubts import Doubt
+from .python_checks import python_doubts
+from .reading import Reading
+
+Check = Callable[[Reading, TaskSpec], Iterable[Doubt]]
+_CHECKS: tuple[Check, ...] = (
+    interface_checks.exports,
+    interface_checks.parameters,
+    interface_checks.results,
+    memory_checks.outputs,
+    memory_checks.accumulation,
+    memory_checks.inputs,
+    habit_checks.habits,
+    habit_checks.races,
+    habit_checks.fixed_sizes,
+)
+_CUDA_CHECKS: tuple[Check, ...] = (cuda_checks.static_shared, cuda_checks.launches, cuda_checks.barriers)
+
+
+class StaticVerifier:
+    """V0. It needs no machine and no key."""
+
+    id = "static"
+    version = "1"
+
+    def __init__(self, rules: RuleSet | None = None) -> None:
+        self._rules = rules or default_rules()
+
+    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+        return self.look(source, language, task)
+
+    def look(self, source: str, language: str, task: TaskSpec) -> Opinion:
+        """The same at once."""
+        started = time.perf_counter()
+        opinion = decided(list(self._doubts(source, language, task)))
+        return Opinion(**{**vars(opinion), "seconds": time.perf_counter() - started})
+
+    def _doubts(self, source: str, language: str, task: TaskSpec) -> Iterator[Doubt]:
+        found = check_source(Source(source, language), task, self._rules)
+        if found.problem:
+            yield Doubt("interface", found.problem, certain=True)
+        elif language == "triton":
+            yield from python_doubts(source, task)
+        else:
+            yield from _text_doubts(Reading(source, task.direction), language, task)
+
+
+def decided(doubts: list[Doubt]) -> Opinion:
+    """Certain doubts reject, others abstain, none accepts."""
+    certain = [item for item in doubts if item.certain]
+    shown = certain or doubts
+    decision: Decision = "reject" if certain else "abstain" if doubts else "accept"
+    reasons = tuple(Reason(item.text, item.line) for item in shown)
+    return Opinion(decision, reasons, fault=shown[0].fault if shown else None)
+
+
+def _text_doubts(reading: Reading, language: str, task: TaskSpec) -> Iterator[Doubt]:
+    open_bracket = reading.unbalanced()
+    if open_bracket is not None:
+        bracket, place = open_bracket
+        text = f"the bracket {bracket!r} has no partner"
+        yield Doubt("compile", text, reading.line(place), certain=not reading.has_macros)
+        return
+    for check in (*_CHECKS, *(_CUDA_CHECKS if language == "cuda" else ())):
+        yield from check(reading, task)
