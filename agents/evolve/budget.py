@@ -89,11 +89,11 @@ class Budget:
         """None if `cost` can be reserved now, else the currency that is short."""
         return self.caps.exceeded_by(self.spent + self.reserved + cost)
 
-    def left(self) -> Cost:
-        """What can still be reserved, in the currencies that have a cap; 0 in the others."""
+    def left(self) -> Caps:
+        """What can still be reserved; None where there is no cap."""
         committed = self.spent + self.reserved
-        left = {name: cap - getattr(committed, name) for name, cap in self.caps.to_json().items()}
-        return Cost(**left)
+        left = {name: max(0, cap - getattr(committed, name)) for name, cap in self.caps.to_json().items()}
+        return Caps.from_json(left)
 
     def apply(self, event: Event) -> None:
         if event.type == "budget.reserved":

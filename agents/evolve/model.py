@@ -153,10 +153,10 @@ class Candidate:
 
     @property
     def failed(self) -> bool:
-        """It is known to be wrong: the judge said so, or a verifier did and nobody contradicted."""
+        """It has a source that is known to be wrong: the judge said so, or a verifier and nobody contradicted."""
         if self.result is not None:
             return not (self.result.correct or self.result.ours)
-        return self.state == "dropped"
+        return self.state == "dropped" or (self.refusal is not None and self.refusal.reason == "wrong_task")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,57 @@
+"""How a log begins: as a new run, or from what another one had found.
+
+Not covered: going on (`loop.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .config import RunConfig
+from .events import Draft, Event, EventLog
+from .state import RunState
+
+_FOUND = {
+    "generation.opened",
+    "generation.closed",
+    "proposal.requested",
+    "proposal.received",
+    "proposal.rejected",
+    "verdict",
+    "evaluation.submitted",
+    "evaluation.finished",
+    "archive.inserted",
+    "archive.evicted",
+    "migration",
+}
+
+
+def create(log: EventLog, config: RunConfig, prices: Mapping[str, Any] | None = None, **origin: Any) -> None:
+    """Writes the first event. `prices` are those of the models, kept with the run."""
+    log.append([Draft("run.created", None, {"config": config.to_json(), "prices": dict(prices or {}), **origin})])
+
+
+def fork(log: EventLog, at_seq: int, new_log: EventLog, seed: int, config: RunConfig | None = None) -> None:
+    """Begins in `new_log` a run whose archive is that of `log` at `at_seq`; it has spent nothing.
+
+    Candidates that were in flight are left out. `config` replaces that of the old run, in all but the islands.
+    """
+    events = [event for event in log.read() if event.seq <= at_seq]
+    old = RunState.fold(events, log.get_source)
+    chosen = replace(config or old.config, seed=seed, islands=old.config.islands)
+    create(new_log, chosen, old.prices, forked_from={"seq": at_seq})
+    settled = {item.id for item in old.archive.candidates.values() if item.state in ("judged", "refused", "dropped")}
+    kept = [
+        event for event in events if event.type in _FOUND and (event.candidate is None or event.candidate in settled)
+    ]
+    for event in kept:
+        if event.type == "proposal.received":
+            new_log.put_source(log.get_source(event.payload["source_sha256"]))
+    closing = [Draft("generation.closed", None, {"number": old.generation.number})] if old.generation else []
+    drafts = [*_drafts(kept), *closing]
+    if drafts:
+        new_log.append(drafts)
+
+
+def _drafts(events: Sequence[Event]) -> list[Draft]:
+    return [Draft(event.type, event.candidate, event.payload) for event in events]

@@ -1,0 +1,105 @@
+"""The open log of a run together with its state, and the meter of a paid call.
+
+There is one writer, so the state in memory is always the fold of the log. Not covered: deciding anything.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .budget import CURRENCIES, Cost
+from .events import Draft, EventLog, Live
+from .state import RunState
+
+
+class Book:
+    """Every change of a run goes through `commit`."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+        self.state = RunState.fold(log.read(), log.get_source)
+        self._closed = False
+
+    def close(self) -> None:
+        """Nothing can be committed after this, whoever is late."""
+        self._closed = True
+
+    def commit(self, *drafts: Draft) -> None:
+        """All of them or none; the state follows. Raises whatever the log raises."""
+        if self._closed:
+            raise RuntimeError("this run is over")
+        for event in self.log.append(drafts):
+            self.state.apply(event)
+
+
+class LeaseMeter:
+    """A `Meter` over one reservation. `total` is what to settle it at, whenever that is."""
+
+    def __init__(self, book: Book, candidate: str, bound: Cost) -> None:
+        self._book, self._candidate = book, candidate
+        self._bound, self._spent, self._open = bound, Cost(), Cost()
+        self.drafts: list[Draft] = []  # what is to be committed together with the answer
+
+    @property
+    def left(self) -> Cost:
+        return self._bound - self.total
+
+    @property
+    def total(self) -> Cost:
+        return self._spent + self._open
+
+    def open(self, bound: Cost) -> None:
+        short = [name for name in CURRENCIES if getattr(bound, name) > getattr(self.left, name)]
+        if short or self._open != Cost():
+            raise ValueError(f"a call of {bound} does not fit into what is left, {self.left}")
+        self._open = bound
+
+    def attempt(
+        self, role: str, model: str, status: int | None, text: str = "", retry_after_s: float | None = None
+    ) -> None:
+        payload = {"role": role, "model": model, "status": status, "retry_after_s": retry_after_s, "text": text}
+        self._book.commit(Draft("llm.attempt", self._candidate, payload))
+
+    def free(self) -> None:
+        self._open = Cost()
+
+    def usage(self, role: str, model: str, usage: Mapping[str, Any], cost: Cost) -> None:
+        self._open = Cost()
+        self._spent += cost
+        payload = {"role": role, "model": model, "usage": dict(usage), "cost_usd": cost.usd}
+        self.drafts.append(Draft("llm.usage", self._candidate, payload))
+
+
+class Tagged:
+    """A `Live` that says of which candidate it speaks."""
+
+    def __init__(self, live: Live, candidate: str) -> None:
+        self._live, self._candidate = live, candidate
+
+    def say(self, topic: str, payload: Mapping[str, Any]) -> None:
+        self._live.say(topic, {**payload, "candidate": self._candidate})
+
+
+def propose_lease(candidate: str) -> str:
+    return f"{candidate}/propose"
+
+
+def judge_lease(candidate: str) -> str:
+    return f"{candidate}/judge"
+
+
+def verify_lease(candidate: str, verifier: str) -> str:
+    return f"{candidate}/verify/{verifier}"
+
+
+def reserved(lease: str, candidate: str | None, cost: Cost) -> Draft:
+    return Draft("budget.reserved", candidate, {"lease": lease, "cost": cost.to_json()})
+
+
+def settled(lease: str, candidate: str | None, cost: Cost) -> Draft:
+    return Draft("budget.settled", candidate, {"lease": lease, "cost": cost.to_json()})
+
+
+def denied(currency: str, candidate: str | None, what: str) -> Draft:
+    return Draft(
+        "budget.denied", candidate, {"currency": currency, "text": f"{what} would exceed the cap of {currency}"}
+    )

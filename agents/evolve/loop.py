@@ -1,0 +1,296 @@
+"""The loop of a run: translate until a kernel is correct, then generation after generation until something ends it.
+
+`drive` goes on wherever the log stands; killed at any moment and called again, it finds the same. A cost is reserved
+before it can happen and settled after; stop and pause come through `wishes`. Not covered: what proposers, verifiers
+and evaluators do, and starting a run (`begin.py`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from benchmarks.harness import TaskSpec, UsageError, default_suites, find_task
+
+from . import book as books
+from .begin import create, fork
+from .book import Book, LeaseMeter
+from .budget import Cost
+from .events import Draft, EventLog, Live
+from .model import Candidate, Evaluator, Proposer, Verifier
+from .novelty import Novelty
+from .proposing import Asking, Opening
+from .slots import Round
+from .state import RunState
+from .stops import Stop, provider_wait_s, stop_reason
+
+__all__ = ["Outcome", "Wish", "create", "drive", "fork"]
+
+Wish = Literal["go", "pause", "stop"]
+Sleep = Callable[[float], Awaitable[None]]
+_POLL_S = 0.2
+_GRACE_S = 0.4  # for plug-ins to let go
+_SLICE_S = 10.0  # of wall time, reserved at a time
+_WALL = "wall"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How `drive` returned. A paused run goes on when it is driven again."""
+
+    state: Literal["finished", "paused"]
+    reason: str
+    text: str
+
+
+async def drive(  # noqa: PLR0917 - what a run is made of, in the order of its way
+    log: EventLog,
+    proposer: Proposer,
+    verifiers: Sequence[Verifier],
+    evaluator: Evaluator,
+    live: Live,
+    wishes: Callable[[], Awaitable[Wish]],
+    *,
+    task: TaskSpec | None = None,
+    sleep: Sleep = asyncio.sleep,
+) -> Outcome:
+    """Drives the run in `log` until it is finished or paused. `task` is looked up by its name if it is not given.
+
+    Raises what the log raises. Cancelled, it leaves the run as a crash would.
+    """
+    book = Book(log)
+    if book.state.status == "finished":
+        return _outcome(book.state)
+    try:
+        task = task or find_task(default_suites(), book.state.config.task)
+    except UsageError as error:
+        book.commit(Draft("run.finished", None, {"reason": "invalid", "text": str(error)}))
+        return _outcome(book.state)
+    return await _Drive(book, task, proposer, verifiers, evaluator, live, wishes, sleep).go()
+
+
+def _outcome(state: RunState) -> Outcome:
+    if state.status == "finished":
+        return Outcome("finished", state.reason or "", state.text)
+    return Outcome("paused", "paused", state.text)
+
+
+@dataclass
+class _Drive:
+    book: Book
+    task: TaskSpec
+    proposer: Proposer
+    verifiers: Sequence[Verifier]
+    evaluator: Evaluator
+    live: Live
+    wishes: Callable[[], Awaitable[Wish]]
+    sleep: Sleep
+    meters: dict[str, LeaseMeter] = field(default_factory=dict)
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+    round: Round | None = None
+
+    def __post_init__(self) -> None:
+        self.opening = Opening(self.book, self.task, self.proposer)
+        self.asking = Asking(self.opening, self.live, self.meters)
+        self.novelty = Novelty(self.book.log.get_source)
+        self.wall = _Wall(self.book)
+
+    @property
+    def state(self) -> RunState:
+        return self.book.state
+
+    async def go(self) -> Outcome:
+        """The work and the watch side by side; whoever is done first decides."""
+        self._enter()
+        work = asyncio.create_task(self._work())
+        watch = asyncio.create_task(self._watch())
+        try:
+            await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                self._finish(work.result())
+            else:
+                stop = watch.result()
+                await _end({work})
+                await self._wind_up(stop)
+        finally:
+            await _end({work, watch})
+        return _outcome(self.state)
+
+    def _enter(self) -> None:
+        """What a crash left open and nobody can know is taken as spent; judgings are found again by their key."""
+        orphans = [
+            books.settled(lease, _candidate_of(lease), cost)
+            for lease, cost in self.state.budget.leases.items()
+            if not lease.endswith("/judge")
+        ]
+        if self.state.status == "stopping":
+            if orphans:
+                self.book.commit(*orphans)
+            return
+        kind = "run.resumed" if self.state.started else "run.started"
+        self.book.commit(Draft(kind, None, {}), *orphans)
+
+    async def _work(self) -> Stop | None:
+        """None if the run pauses."""
+        if self.state.status == "stopping":
+            await self._wind_up(_STOPPED)
+            return None
+        while True:
+            if self.state.generation is not None and not await self._generation():
+                return None
+            stop = stop_reason(self.state)
+            if stop is not None:
+                return stop
+            await self._wait_for_provider()
+            if self.hold.is_set():
+                self._pause("")
+                return None
+            self.opening.migrate()
+            if not self.opening.open():
+                return Stop("budget", "the next candidate does not fit into the budget")
+
+    async def _generation(self) -> bool:
+        """Works on the open generation and closes it. False if it paused instead."""
+        number = self.state.generations[-1].number
+        self.round = Round(self.book, self.asking, self.verifiers, self.evaluator, self.novelty, self.hold)
+        await self.round.run()
+        complete, reason = self.round.complete, self.round.asked_to_pause
+        if complete:
+            self.book.commit(Draft("generation.closed", None, {"number": number}))
+        if reason is not None or not complete:
+            self._pause(reason or "")
+            return False
+        return True
+
+    async def _wait_for_provider(self) -> None:
+        left_s = provider_wait_s(self.state)
+        if left_s:
+            self.book.commit(Draft("note", None, {"text": f"the provider failed; asking again in {left_s:.0f} s"}))
+        while left_s > 0 and not self.hold.is_set():
+            await self.sleep(min(_POLL_S, left_s))
+            left_s -= _POLL_S
+
+    async def _watch(self) -> Stop:
+        """Returns when the run has to stop at once."""
+        while True:
+            wish = await self.wishes()
+            if self.state.status not in ("running", "stopping"):
+                return _STOPPED
+            if wish == "stop":
+                if self.state.status != "stopping":
+                    self.book.commit(Draft("run.stopping", None, {}))
+                return _STOPPED
+            (self.hold.set if wish == "pause" else self.hold.clear)()
+            if not self.wall.tick():
+                return Stop("budget", "the run has used all of its wall time")
+            await asyncio.sleep(self.wall.next_look_s())
+
+    async def _wind_up(self, stop: Stop) -> None:
+        """Withdraws what is being judged, settles every lease and ends the run, within a second."""
+        if self.round is not None and self.round.submitting:
+            await asyncio.wait(self.round.submitting, timeout=_GRACE_S / 2)
+            await _end(self.round.submitting)
+        judging = [item for item in self._in_flight() if item.state == "judging"]
+        await asyncio.gather(*(self._withdraw(item) for item in judging))
+        self._finish(stop)
+
+    async def _withdraw(self, candidate: Candidate) -> None:
+        try:
+            await asyncio.wait_for(self.evaluator.withdraw(candidate.ticket or ""), _GRACE_S)
+        except Exception as error:  # noqa: BLE001 - an evaluator is a plug-in: a run ends even if it does not
+            text = f"{candidate.id} could not be withdrawn: {type(error).__name__}: {error}"
+            self.book.commit(Draft("error", candidate.id, {"text": text}))
+
+    def _in_flight(self) -> list[Candidate]:
+        generation = self.state.generation
+        return self.state.of(generation) if generation is not None else []
+
+    def _pause(self, text: str) -> None:
+        self.book.commit(*self._settlements(), Draft("run.paused", None, {"text": text}))
+
+    def _finish(self, stop: Stop | None) -> None:
+        """Nothing to do for a run that paused, or that is over already."""
+        if stop is None:
+            return
+        finished = Draft("run.finished", None, {"reason": stop.reason, "text": stop.text})
+        self.book.commit(*self._settlements(), finished)
+        self.book.close()
+
+    def _settlements(self) -> list[Draft]:
+        """Of every open lease, at what is known to be spent, else at its full amount."""
+        return [
+            books.settled(lease, _candidate_of(lease), self._spent(lease, cost))
+            for lease, cost in self.state.budget.leases.items()
+        ]
+
+    def _spent(self, lease: str, cost: Cost) -> Cost:
+        name = _candidate_of(lease)
+        if name is None:
+            return self.wall.elapsed()
+        if lease.endswith("/propose"):
+            return self.meters[name].total if name in self.meters else Cost()
+        if lease.endswith("/judge"):
+            return self._judged(name, cost) if self.state.archive.candidates[name].state == "judging" else Cost()
+        return cost
+
+    def _judged(self, name: str, bound: Cost) -> Cost:
+        """Of a judging that was given up: no longer than since it was submitted."""
+        since_s = self.round.submitted_at_s.get(name) if self.round is not None else None
+        if since_s is None:
+            return bound
+        return Cost(judgings=1, judging_s=min(bound.judging_s, asyncio.get_running_loop().time() - since_s))
+
+
+@dataclass
+class _Wall:
+    """Wall time as a currency: reserved in slices while the run is driven. Nothing is written if it has no cap."""
+
+    book: Book
+    since_s: float | None = None
+
+    def tick(self) -> bool:
+        """Settles a slice that is over and reserves the next; False if nothing is left."""
+        budget = self.book.state.budget
+        if budget.caps.wall_s is None:
+            return True
+        if _WALL in budget.leases and self.elapsed() == budget.leases[_WALL]:
+            self.book.commit(books.settled(_WALL, None, budget.leases[_WALL]))
+        if _WALL in budget.leases:
+            return True
+        left_s = budget.caps.wall_s - budget.spent.wall_s
+        if left_s <= 0:
+            self.book.commit(books.denied("wall_s", None, "going on"))
+            return False
+        self.since_s = asyncio.get_running_loop().time()
+        self.book.commit(books.reserved(_WALL, None, Cost(wall_s=min(_SLICE_S, left_s))))
+        return True
+
+    def elapsed(self) -> Cost:
+        """Of the open slice, and never more than it."""
+        lease = self.book.state.budget.leases.get(_WALL, Cost())
+        if self.since_s is None:
+            return lease
+        return Cost(wall_s=min(lease.wall_s, asyncio.get_running_loop().time() - self.since_s))
+
+    def next_look_s(self) -> float:
+        lease = self.book.state.budget.leases.get(_WALL)
+        return _POLL_S if lease is None else min(_POLL_S, max(0.0, lease.wall_s - self.elapsed().wall_s))
+
+
+_STOPPED = Stop("stopped", "stopped by its owner")
+
+
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancels them and waits, but not for ever: a plug-in may not listen."""
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    done, _ = await asyncio.wait(tasks, timeout=_GRACE_S)
+    for task in done:
+        if not task.cancelled():
+            task.exception()
+
+
+def _candidate_of(lease: str) -> str | None:
+    return lease.split("/", maxsplit=1)[0] if "/" in lease else None

@@ -1,0 +1,283 @@
+"""The way of the candidates of one generation: proposed, compared, verified, judged.
+
+Slots work side by side, but whether one is a duplicate is decided in their order, so that the outcome does not depend
+on who is faster. Every step is committed before the next; a run that died goes on at the step it had reached. Not
+covered: which generations there are (`loop.py`).
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from . import book as books
+from .archive import speedups
+from .book import Book, Tagged
+from .budget import Cost
+from .events import Draft, Event
+from .model import Candidate, Evaluator, Opinion, PaidVerifier, Reason, Refusal, Result, Verifier
+from .novelty import Novelty, twin
+from .proposing import Asking, refused
+from .rng import Rng
+
+
+@dataclass
+class _Gate:
+    """Lets slots pass in their order."""
+
+    passed: list[asyncio.Event]
+
+    async def turn(self, place: int) -> None:
+        for earlier in self.passed[:place]:
+            await earlier.wait()
+
+    def leave(self, place: int) -> None:
+        self.passed[place].set()
+
+
+def _gate(count: int) -> _Gate:
+    return _Gate([asyncio.Event() for _ in range(count)])
+
+
+@dataclass
+class Round:
+    """The work on the generation that is open. `hold` makes it start no more slots."""
+
+    book: Book
+    asking: Asking
+    verifiers: Sequence[Verifier]
+    evaluator: Evaluator
+    novelty: Novelty
+    hold: asyncio.Event
+    asked_to_pause: str | None = None
+    submitting: set[asyncio.Task[None]] = field(default_factory=set)
+    submitted_at_s: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        generation = self.book.state.generation
+        assert generation is not None  # noqa: S101 - whoever makes a round has opened one
+        self.names = generation.candidates
+        self._named, self._built, self._over = (_gate(len(self.names)) for _ in range(3))
+        self._room = asyncio.Semaphore(self.book.state.config.concurrency)
+
+    async def run(self) -> None:
+        """Returns when nothing is in flight; raises what a log raises. Cancelled, it leaves no task."""
+        tasks = [asyncio.create_task(self._slot(place)) for place in range(len(self.names))]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def complete(self) -> bool:
+        return all(self._candidate(place).state in ("judged", "refused", "dropped") for place in range(len(self.names)))
+
+    async def _slot(self, place: int) -> None:
+        try:
+            async with self._room:
+                if not self.hold.is_set():
+                    await self._advance(place)
+        finally:
+            for gate in (self._named, self._built, self._over):
+                gate.leave(place)
+
+    async def _advance(self, place: int) -> None:
+        if self._candidate(place).state == "proposing":
+            await self._propose(place)
+        if self._candidate(place).state == "proposed":
+            await self._named.turn(place)
+            self._compare(place)
+        self._named.leave(place)
+        if self._candidate(place).state in ("proposed", "verified"):
+            await self._verify(place)
+        if self._candidate(place).state in ("proposed", "verified"):
+            await self._built.turn(place)
+            await self._reuse(place)
+        if self._candidate(place).state in ("proposed", "verified", "judging"):
+            await self._judge(place)
+
+    def _candidate(self, place: int) -> Candidate:
+        return self.book.state.archive.candidates[self.names[place]]
+
+    def _earlier(self, place: int) -> Iterator[Candidate]:
+        """The archive of the opening and the lower slots."""
+        names = (*self.book.state.base.view.candidates, *self.names[:place])
+        return (self.book.state.archive.candidates[name] for name in names)
+
+    async def _propose(self, place: int) -> None:
+        candidate = self._candidate(place)
+        if not self._covered(candidate):
+            return
+        await self.asking.propose(candidate)
+        refusal = self._candidate(place).refusal
+        if refusal is not None and refusal.pause:
+            self.asked_to_pause = refusal.text
+
+    def _covered(self, candidate: Candidate) -> bool:
+        """Reserves again what a pause or a crash has settled. What does not fit any more is refused."""
+        opening, budget = self.asking.opening, self.book.state.budget
+        wanted = {books.propose_lease(candidate.id): opening.proposer.bound(opening.request(candidate))}
+        wanted[books.judge_lease(candidate.id)] = opening.judging
+        missing = {lease: cost for lease, cost in wanted.items() if lease not in budget.leases and cost != Cost()}
+        short = budget.fits(sum(missing.values(), Cost())) if missing else None
+        if short is not None:
+            refusal = Refusal("budget", f"asking again would exceed the cap of {short}")
+            denied = books.denied(short, candidate.id, "asking again")
+            self.book.commit(denied, *refused(self.book, candidate, refusal))
+            return False
+        if missing:
+            self.book.commit(*(books.reserved(lease, candidate.id, cost) for lease, cost in missing.items()))
+        return True
+
+    def _compare(self, place: int) -> None:
+        candidate = self._candidate(place)
+        refusal = self.novelty.duplicate(candidate, self._earlier(place))
+        if refusal is not None:
+            self.book.commit(*refused(self.book, candidate, refusal))
+
+    async def _verify(self, place: int) -> None:
+        """Afterwards the candidate is `dropped`, or goes on, perhaps against a verifier's advice."""
+        for verifier in self.verifiers:
+            candidate = self._candidate(place)
+            if any(item.decision == "reject" for item in candidate.opinions.values()):
+                return
+            if verifier.id not in candidate.opinions:
+                await self._consult(candidate, verifier)
+
+    async def _consult(self, candidate: Candidate, verifier: Verifier) -> None:
+        self._say(candidate, {"phase": "verifying", "verifier": verifier.id})
+        lease = books.verify_lease(candidate.id, verifier.id)
+        source = self.novelty.load(candidate.source_sha256 or "")
+        if isinstance(verifier, PaidVerifier) and not self._paid(candidate, verifier, source):
+            return
+        opinion = await self._opinion(verifier, source, candidate)
+        if lease in self.book.state.budget.leases:
+            self._commit_verdict(
+                candidate, verifier.id, verifier.version, opinion, books.settled(lease, candidate.id, opinion.cost)
+            )
+        else:
+            self._commit_verdict(candidate, verifier.id, verifier.version, opinion)
+
+    def _paid(self, candidate: Candidate, verifier: PaidVerifier, source: str) -> bool:
+        """Whether it is worth asking, and its price is reserved."""
+        if not any(item.decision == "abstain" for item in candidate.opinions.values()):
+            return False
+        cost = verifier.bound(source, candidate.language, self.asking.opening.task)
+        short = self.book.state.budget.fits(cost)
+        if short is not None:
+            self.book.commit(books.denied(short, candidate.id, f"asking {verifier.id}"))
+            return False
+        self.book.commit(books.reserved(books.verify_lease(candidate.id, verifier.id), candidate.id, cost))
+        return True
+
+    async def _opinion(self, verifier: Verifier, source: str, candidate: Candidate) -> Opinion:
+        try:
+            return await verifier.judge(source, candidate.language, self.asking.opening.task)
+        except Exception as error:  # noqa: BLE001 - a verifier is a plug-in: its faults never cost the candidate
+            text = f"{verifier.id} failed: {type(error).__name__}: {error}"
+            self.book.commit(Draft("error", candidate.id, {"text": text}))
+            lease = self.book.state.budget.leases.get(books.verify_lease(candidate.id, verifier.id), Cost())
+            return Opinion("abstain", (Reason(text),), cost=lease)
+
+    def _commit_verdict(
+        self, candidate: Candidate, verifier: str, version: str, opinion: Opinion, *settling: Draft
+    ) -> None:
+        rejects = opinion.decision == "reject"
+        audit = rejects and self._audited(candidate)
+        payload = {
+            **asdict(opinion),
+            "verifier": verifier,
+            "version": version,
+            "reasons": [asdict(item) for item in opinion.reasons],
+            "cost": opinion.cost.to_json(),
+            "resources": dict(opinion.resources) if opinion.resources is not None else None,
+            "audit": audit,
+        }
+        lease = books.judge_lease(candidate.id)
+        back = [books.settled(lease, candidate.id, Cost())] if rejects and not audit else []
+        self.book.commit(Draft("verdict", candidate.id, payload), *settling, *back)
+
+    def _audited(self, candidate: Candidate) -> bool:
+        config = self.book.state.config
+        return Rng(config.seed, "audit", candidate.generation, candidate.slot).random() < config.audit_fraction
+
+    async def _reuse(self, place: int) -> None:
+        """Takes the result of an earlier candidate that compiled to the same binary, when it is there."""
+        candidate = self._candidate(place)
+        other = twin(candidate, self._earlier(place))
+        if other is None:
+            return
+        self._built.leave(place)
+        if other.id in self.names:
+            await self._over.passed[self.names.index(other.id)].wait()
+        result = self.book.state.archive.candidates[other.id].result
+        if result is not None and not result.ours:
+            self._finish(candidate, result, Cost(), reused_from=other.id)
+
+    async def _judge(self, place: int) -> None:
+        candidate = self._candidate(place)
+        live = Tagged(self.asking.live, candidate.id)
+        try:
+            await self._submit(candidate)
+            self._built.leave(place)
+            result = await self.evaluator.wait(self._candidate(place).ticket or "", live)
+        except Exception as error:  # noqa: BLE001 - an evaluator is a plug-in: its faults cost one judging, never the run
+            result = Result("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
+        self._finish(candidate, result, Cost(judgings=1, judging_s=result.seconds))
+
+    async def _submit(self, candidate: Candidate) -> None:
+        """Not to be cancelled half-way, or nobody would know the ticket."""
+        task = asyncio.create_task(self._submitted(candidate))
+        self.submitting.add(task)
+        task.add_done_callback(self.submitting.discard)
+        await asyncio.shield(task)
+
+    async def _submitted(self, candidate: Candidate) -> None:
+        self.submitted_at_s[candidate.id] = asyncio.get_running_loop().time()
+        source = self.novelty.load(candidate.source_sha256 or "")
+        ticket = await self.evaluator.submit(candidate.id, source, candidate.language)
+        if ticket != candidate.ticket:
+            self.book.commit(Draft("evaluation.submitted", candidate.id, {"key": candidate.id, "ticket": ticket}))
+
+    def _finish(self, candidate: Candidate, result: Result, cost: Cost, reused_from: str | None = None) -> None:
+        finished = Draft(
+            "evaluation.finished", candidate.id, {"result": result_to_json(result), "reused_from": reused_from}
+        )
+        lease = books.judge_lease(candidate.id)
+        news = announcements(self.book, finished)
+        self.book.commit(finished, books.settled(lease, candidate.id, cost), *news, *self._arm(candidate, result))
+
+    def _arm(self, candidate: Candidate, result: Result) -> list[Draft]:
+        """What the arm that made it has gained over its best parent, as a ratio."""
+        if candidate.arm is None:
+            return []
+        known = self.book.state.archive.candidates
+        before = max((known[name].score or 0.0 for name in candidate.parents), default=0.0)
+        gain = result.score / before if result.correct and result.score and before else None
+        return [Draft("arm.updated", candidate.id, {"arm": candidate.arm, "gain": gain, "usd": candidate.cost.usd})]
+
+    def _say(self, candidate: Candidate, payload: dict[str, Any]) -> None:
+        Tagged(self.asking.live, candidate.id).say("slot", payload)
+
+
+def result_to_json(result: Result) -> dict[str, Any]:
+    return {**asdict(result), "configs": [dict(item) for item in result.configs]}
+
+
+def announcements(book: Book, finished: Draft) -> list[Draft]:
+    """Who gets a place in the archive by this result, and who loses the last one."""
+    after = book.state.archive.copy()
+    after.apply(Event(book.state.seq + 1, 0.0, finished.type, finished.candidate, finished.payload))
+    name = str(finished.candidate)
+    places = after.holds(name)
+    if not places:
+        return []
+    candidate = after.candidates[name]
+    payload = {"places": places, "score": candidate.score, "island": candidate.island, "cell": list(candidate.cell)}
+    lost = sorted(book.state.archive.members() - after.members())
+    return [
+        Draft("archive.inserted", name, {**payload, "configs": sorted(speedups(candidate))}),
+        *(Draft("archive.evicted", item, {"by": name}) for item in lost),
+    ]

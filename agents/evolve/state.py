@@ -1,0 +1,141 @@
+"""Where a run stands, as a fold over its log: status, archive, budget and the generation that is open.
+
+Not covered: what to do next (`loop.py`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .archive import Archive
+from .budget import Budget
+from .config import RunConfig
+from .events import Event
+from .model import ArchiveView, Candidate, Stage
+
+
+@dataclass
+class Generation:
+    """One round of proposals."""
+
+    number: int
+    stage: Stage
+    candidates: list[str] = field(default_factory=list)
+    closed: bool = False
+    best: float | None = None  # of the whole run, when it was closed
+
+
+@dataclass(frozen=True)
+class Base:
+    """Archive and budget as they were when the latest generation was opened: all that its choices depend on."""
+
+    view: ArchiveView
+    budget: Budget
+
+
+@dataclass
+class RunState:
+    """Fold every event into it with `apply`."""
+
+    load: Callable[[str], str] = field(repr=False)
+    seq: int = 0
+    status: str = "new"  # created, running, paused, stopping, finished
+    reason: str | None = None  # why it finished
+    text: str = ""
+    started: bool = False
+    inherited: int = 0  # generations that came from another run
+    config: RunConfig = field(init=False)
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    archive: Archive = field(init=False)
+    budget: Budget = field(init=False)
+    base: Base = field(init=False)
+    generations: list[Generation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.archive = Archive(self.load)
+
+    @classmethod
+    def fold(cls, events: Iterable[Event], load: Callable[[str], str]) -> "RunState":
+        state = cls(load)
+        for event in events:
+            state.apply(event)
+        return state
+
+    @property
+    def generation(self) -> Generation | None:
+        """The one that is open."""
+        return self.generations[-1] if self.generations and not self.generations[-1].closed else None
+
+    @property
+    def next_number(self) -> int:
+        return self.generations[-1].number + 1 if self.generations else 0
+
+    @property
+    def best(self) -> Candidate | None:
+        return self.archive.candidates[self.archive.best] if self.archive.best is not None else None
+
+    def apply(self, event: Event) -> None:
+        if event.seq != self.seq + 1:
+            raise ValueError(f"event {event.seq} after event {self.seq}")
+        handler = _HANDLERS.get(event.type)
+        if handler is not None:
+            handler(self, event)
+        self.archive.apply(event)
+        if event.type.startswith("budget."):
+            self.budget.apply(event)
+        self.seq = event.seq
+
+    def of(self, generation: Generation) -> list[Candidate]:
+        return [self.archive.candidates[name] for name in generation.candidates]
+
+
+def _created(state: RunState, event: Event) -> None:
+    state.config = RunConfig.from_json(event.payload["config"])
+    state.prices = event.payload.get("prices", {})
+    state.budget = Budget(state.config.caps)
+    state.status = "created"
+
+
+def _running(state: RunState, event: Event) -> None:
+    if not state.started:
+        state.inherited = len(state.generations)
+    state.status, state.started = "running", True
+
+
+def _paused(state: RunState, event: Event) -> None:
+    state.status, state.text = "paused", event.payload.get("text", "")
+
+
+def _stopping(state: RunState, event: Event) -> None:
+    state.status = "stopping"
+
+
+def _finished(state: RunState, event: Event) -> None:
+    state.status, state.reason, state.text = "finished", event.payload["reason"], event.payload["text"]
+
+
+def _opened(state: RunState, event: Event) -> None:
+    state.generations.append(Generation(event.payload["number"], event.payload["stage"]))
+    state.base = Base(state.archive.view(event.payload["base_seq"]), state.budget.copy())
+
+
+def _requested(state: RunState, event: Event) -> None:
+    state.generations[-1].candidates.append(str(event.candidate))
+
+
+def _closed(state: RunState, event: Event) -> None:
+    generation = state.generations[-1]
+    generation.closed, generation.best = True, state.best.score if state.best is not None else None
+
+
+_HANDLERS: Mapping[str, Callable[[RunState, Event], None]] = {
+    "run.created": _created,
+    "run.started": _running,
+    "run.resumed": _running,
+    "run.paused": _paused,
+    "run.stopping": _stopping,
+    "run.finished": _finished,
+    "generation.opened": _opened,
+    "generation.closed": _closed,
+    "proposal.requested": _requested,
+}

@@ -1,0 +1,112 @@
+"""When a run ends by itself: target, roofline, plateau, nothing left, provider gone. Pure functions of its state.
+
+Not covered: the budget, which ends a run when no slot of the next generation can be paid, and people.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from .model import Candidate
+from .state import Generation, RunState
+
+GAIN = 1.01  # what counts as better for the plateau
+_BARREN = 5  # generations without any new kernel
+_GONE = 20  # generations in which the provider failed every time; with the waits between them more than an hour
+_LONGEST_WAIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a run ends: a word for programs, a sentence for people."""
+
+    reason: str
+    text: str
+
+
+def stop_reason(state: RunState) -> Stop | None:
+    return next((stop for rule in _RULES if (stop := rule(state)) is not None), None)
+
+
+def provider_wait_s(state: RunState) -> float:
+    """How long to wait before asking again a provider that failed a whole generation; 0 if it did not."""
+    failures = _provider_failures(state)
+    return min(_LONGEST_WAIT_S, 5.0 * 2 ** (failures - 1)) if failures else 0.0
+
+
+def _target(state: RunState) -> Stop | None:
+    target, best = state.config.target, state.best
+    if target is None or best is None or best.score is None or best.score < target:
+        return None
+    return Stop("target", f"{best.id} reached {best.score:.3f}×, the target was {target:g}×")
+
+
+def _roofline(state: RunState) -> Stop | None:
+    wanted, best = state.config.roofline_fraction, state.best
+    reached = roofline_fraction(best) if best is not None else None
+    if best is None or wanted is None or reached is None or reached < wanted:
+        return None
+    return Stop("roofline", f"{best.id} reaches {reached:.0%} of the roofline on its slowest configuration")
+
+
+def roofline_fraction(candidate: Candidate) -> float | None:
+    """Of the slowest configuration; None where it is unknown for one that was timed."""
+    configs = candidate.result.configs if candidate.result is not None else ()
+    fractions = [item.get("roofline_fraction") for item in configs if item.get("speedup") is not None]
+    known = [item for item in fractions if item is not None]
+    return min(known) if known and len(known) == len(fractions) else None
+
+
+def _plateau(state: RunState) -> Stop | None:
+    count = state.config.plateau
+    scores = [item.best for item in state.generations[max(0, state.inherited - 1) :] if item.best is not None]
+    if count is None or len(scores) <= count or scores[-1] >= scores[-1 - count] * GAIN:
+        return None
+    return Stop("plateau", f"no gain of one per cent in {count} generations")
+
+
+def _untranslated(state: RunState) -> Stop | None:
+    own = state.generations[state.inherited :]
+    attempts = [item for item in own if item.stage == "translate" and not _provider_failed(state, item)]
+    if state.best is not None or len(attempts) < state.config.translate_attempts:
+        return None
+    return Stop("untranslated", f"no correct kernel in {len(attempts)} attempts")
+
+
+def _exhausted(state: RunState) -> Stop | None:
+    barren = [*takewhile(lambda item: _barren(state, item), reversed(state.generations))]
+    last = state.of(barren[0]) if barren else []
+    if last and all(item.refusal is not None and item.refusal.exhausted for item in last):
+        return Stop("exhausted", "there is nothing left to propose")
+    if len(barren) < _BARREN:
+        return None
+    return Stop("exhausted", f"no new kernel in {len(barren)} generations")
+
+
+def _provider(state: RunState) -> Stop | None:
+    failures = _provider_failures(state)
+    return Stop("provider", f"the provider failed {failures} generations in a row") if failures >= _GONE else None
+
+
+_RULES: Sequence[Callable[[RunState], Stop | None]] = (
+    _target,
+    _roofline,
+    _plateau,
+    _untranslated,
+    _provider,
+    _exhausted,
+)
+
+
+def _barren(state: RunState, generation: Generation) -> bool:
+    """Every slot was refused, and not because the provider was away."""
+    return all(item.state == "refused" for item in state.of(generation)) and not _provider_failed(state, generation)
+
+
+def _provider_failures(state: RunState) -> int:
+    return sum(1 for _ in takewhile(lambda item: _provider_failed(state, item), reversed(state.generations)))
+
+
+def _provider_failed(state: RunState, generation: Generation) -> bool:
+    slots = state.of(generation)
+    return bool(slots) and all(item.refusal is not None and item.refusal.reason == "provider_error" for item in slots)
