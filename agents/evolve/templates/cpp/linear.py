@@ -74,3 +74,70 @@ LINEAR_FORWARD = Template(
         "GRAIN": 16384,
     },
 )
+
+
+def _backward_space(*more: Gene) -> Space:
+    tiles = ("PATH", ("tiles",))
+    return Space(
+        (
+            Gene("PATH", ("naive", "tiles"), ordinal=False, structural=True),
+            lanes(4, 8, 16, only=tiles),
+            *more,
+            Gene("ROWS", (1, 2, 4, 6, 8), "rows of a tile", only=tiles),
+            Gene("VECTORS", (1, 2, 3, 4), "vectors of columns of a tile", only=tiles),
+            Gene("UNROLL", (1, 2, 4), "steps along the summed axis at a time", only=tiles),
+            Gene("ROW_BLOCK", (24, 4096), "rows that pass by all panels together", only=tiles),
+            Gene(
+                "COPY", ("never", "always"), "the right factor into panels", ordinal=False, structural=True, only=tiles
+            ),
+            Gene("GRAIN", (16384, 262144), "multiply-adds that are worth a thread", only=tiles),
+        ),
+        _FITS if more else _FITS[:1],
+    )
+
+
+_BACKWARD_NAIVE: Genome = {
+    "PATH": "naive",
+    "LANES": 4,
+    "ROWS": 1,
+    "VECTORS": 1,
+    "UNROLL": 1,
+    "ROW_BLOCK": 24,
+    "COPY": "never",
+    "GRAIN": 16384,
+}
+_BACKWARD_DEFAULT: Genome = {
+    "PATH": "tiles",
+    "LANES": 16,
+    "ROWS": 6,
+    "VECTORS": 4,
+    "UNROLL": 1,
+    "ROW_BLOCK": 4096,
+    "COPY": "never",
+    "GRAIN": 16384,
+}
+
+LINEAR_BACKWARD = Template(
+    name="cpp-linear-backward",
+    language="cpp",
+    summary="both products in tiles of registers, the right factor as it stands or copied",
+    path=FOLDER / "linear_backward.cpp.tmpl",
+    tasks={"mnist_linear/backward": {"RELU": 0}, "unet_linear/backward": {"RELU": 0}},
+    space=_backward_space(),
+    naive=_BACKWARD_NAIVE,
+    default=_BACKWARD_DEFAULT,
+)
+
+LINEAR_RELU_BACKWARD = Template(
+    name="cpp-linear-relu-backward",
+    language="cpp",
+    summary="tiles of dot products for the signs, then both products in tiles of registers",
+    path=FOLDER / "linear_backward.cpp.tmpl",
+    tasks={"mnist_linear_relu/backward": {"RELU": 1}},
+    space=_backward_space(
+        Gene("DOT_ROWS", (1, 2, 4, 6), "rows of a tile of dot products", only=("PATH", ("tiles",))),
+        Gene("DOT_OUTPUTS", (1, 2, 4), "outputs of such a tile", only=("PATH", ("tiles",))),
+    ),
+    naive={**_BACKWARD_NAIVE, "DOT_ROWS": 1, "DOT_OUTPUTS": 1},
+    default={**_BACKWARD_DEFAULT, "DOT_ROWS": 4, "DOT_OUTPUTS": 4},
+)
