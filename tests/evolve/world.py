@@ -23,8 +23,9 @@ CONFIGS = ("a", "b", "c")
 
 def kernel(*values: int, broken: bool = False) -> str:
     """A text that the static check lets pass. Its score follows from `values`."""
-    marks = ",".join(map(str, values))
-    return f'// {"broken" if broken else "fine"}\nint genes[] = {{{marks}}};\nPYBIND11_MODULE(k, m) {{ m.def("forward", f); }}\n'
+    genes = ",".join(map(str, values))
+    state = "broken" if broken else "fine"
+    return f'// {state}\nint genes[] = {{{genes}}};\nPYBIND11_MODULE(k, m) {{ m.def("forward", f); }}\n'
 
 
 def values_of(source: str) -> list[int]:

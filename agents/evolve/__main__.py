@@ -1,0 +1,223 @@
+"""`python -m agents.evolve TASK`: a run on this machine without the site, on a log in a folder.
+
+Progress goes to standard error; the last line of standard output is one JSON document. Exit codes: 0 a correct kernel
+was found, 1 none was, 2 wrong usage, 3 our own fault. Does NOT put anything on a leaderboard.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import (
+    LANGUAGES,
+    Device,
+    HarnessError,
+    Paths,
+    UsageError,
+    default_suites,
+    devices_here,
+    find_task,
+)
+
+from .budget import Caps
+from .config import ConfigError, RunConfig
+from .events import Draft, Event
+from .local import LocalEvaluator
+from .logs import JsonlLog, LogError
+from .loop import Outcome, Wish, create, drive
+from .proposers import NAMES, find_proposer
+from .state import RunState
+from .verifiers import find_verifiers
+
+FOUND, NOT_FOUND, WRONG_USAGE, OUR_FAULT = 0, 1, 2, 3
+_CAPS = {
+    "judgings": int,
+    "judging_s": float,
+    "wall_s": float,
+    "usd": float,
+    "input_tokens": int,
+    "output_tokens": int,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code. Raises SystemExit for arguments that cannot be read."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except (UsageError, ConfigError, LogError, ValueError) as error:
+        print(f"agents.evolve: {error}", file=sys.stderr)
+        return WRONG_USAGE
+    except HarnessError as error:
+        print(f"agents.evolve: our own fault: {error}", file=sys.stderr)
+        return OUR_FAULT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m agents.evolve", description="Search for a faster kernel.")
+    add = parser.add_argument
+    add("task", metavar="TASK", help="OP/DIRECTION, for example mnist_linear_relu/forward")
+    add("--proposer", choices=NAMES, default="template-evo")
+    add("--verifiers", default="static,compile", help="names with commas between, or nothing")
+    add("--language", choices=LANGUAGES, default="cpp")
+    add("--device", default=None, help="cpu or cuda:0; by default what runs the language")
+    add("--seed", type=int, default=1)
+    for name, kind in _CAPS.items():
+        add(f"--{name.replace('_', '-')}", type=kind, default=None, help=f"cap of {name}")
+    add("--generation-size", type=int, default=4)
+    add("--concurrency", type=int, default=4)
+    add("--islands", type=int, default=2)
+    add("--plateau", type=int, default=None, help="stop after so many generations without gain")
+    add("--target", type=float, default=None, help="stop at this score")
+    add("--roofline-fraction", type=float, default=None, help="stop at this part of the roofline")
+    add("--options", type=json.loads, default={}, help="of the proposer, a JSON object")
+    add("--log", type=Path, default=None, help="folder of the log; by default a new one below the data folder")
+    add("--resume", action="store_true", help="go on with the run in --log")
+    add("--quick", action="store_true", help="quick judgings: a look, not a ranking")
+    add("--json", action="store_true", help="nothing but the JSON document on standard output")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    task = find_task(default_suites(), options.task)
+    data = Path(os.environ.get("KBENCH_DATA_DIR", "var")).resolve()
+    folder = options.log or _new_folder(data)
+    with JsonlLog(folder) as log:
+        _begin(log, options)
+        config = RunState.fold(log.read(), log.get_source).config
+        if find_task(default_suites(), config.task) != task:
+            raise ConfigError(f"the run in {folder} is one of {config.task}")
+        device = _device(options.device, config)
+        plug_ins = _settings(data, device)
+        told = _Told(log)
+        evaluator = LocalEvaluator(folder / "judged", task, device, Paths(data), quick=options.quick)
+        proposer, verifiers = find_proposer(config, plug_ins), find_verifiers(config, plug_ins)
+        asyncio.run(_drive(told, proposer, verifiers, evaluator))
+        return _report(RunState.fold(log.read(), log.get_source), folder, as_json=options.json)
+
+
+def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
+    """Writes the first event, unless a run is to go on."""
+    if bool(log.read()) != options.resume:
+        text = "holds a run already: --resume goes on with it" if log.read() else "holds no run to resume"
+        raise ConfigError(f"{log.folder} {text}")
+    if options.resume:
+        return
+    chosen = {name: getattr(options, name) for name in _CAPS if getattr(options, name) is not None}
+    caps = Caps.from_json(chosen) if chosen else RunConfig(task="").caps
+    place = _device(options.device, RunConfig(task="", language=options.language))
+    taken = ("task", "language", "proposer", "seed", "generation_size", "concurrency", "islands")
+    stops = ("plateau", "target", "roofline_fraction", "options")
+    config = RunConfig(
+        **{name: getattr(options, name) for name in (*taken, *stops)},
+        caps=caps,
+        device_kind=place.kind,
+        verifiers=tuple(name for name in options.verifiers.split(",") if name),
+    )
+    find_proposer(config, _settings(Path(), place))
+    create(log, config)
+
+
+def _new_folder(data: Path) -> Path:
+    return data / "evolve" / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+
+
+def _device(name: str | None, config: RunConfig) -> Device:
+    """Raises UsageError for one that is not here."""
+    wanted = name or ("cpu" if config.language == "cpp" else "cuda:0")
+    for device in devices_here():
+        if device.name == wanted:
+            return device
+    raise UsageError(f"there is no device {wanted!r} here")
+
+
+def _settings(data: Path, device: Device) -> dict[str, Any]:
+    return {
+        "data": data,
+        "device": device.name,
+        "api_key": os.environ.get("ANTHROPIC_API_KEY"),
+        "base_url": os.environ.get("ANTHROPIC_BASE_URL"),
+        "prices": Path(prices) if (prices := os.environ.get("KBENCH_MODEL_PRICES")) else None,
+    }
+
+
+async def _drive(log: "_Told", *plug_ins: Any) -> Outcome:
+    """Ctrl-C stops the run; a second one interrupts the process."""
+    wish: list[Wish] = ["go"]
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        wish[0] = "stop"
+        loop.remove_signal_handler(signal.SIGINT)
+
+    async def wishes() -> Wish:
+        return wish[0]
+
+    loop.add_signal_handler(signal.SIGINT, stop)
+    return await drive(log, *plug_ins, log, wishes)
+
+
+class _Told:
+    """The log and the `Live` of somebody who reads along on standard error."""
+
+    def __init__(self, log: JsonlLog) -> None:
+        self._log = log
+        self.read, self.put_source, self.get_source = log.read, log.put_source, log.get_source
+
+    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+        events = self._log.append(drafts)
+        for event in events:
+            text = _sentence(event)
+            if text:
+                print(f"{event.seq:5} {event.candidate or '':>6} {text}", file=sys.stderr, flush=True)
+        return events
+
+    def say(self, topic: str, payload: Mapping[str, Any]) -> None:
+        return
+
+
+def _sentence(event: Event) -> str:
+    data = event.payload
+    if event.type == "evaluation.finished":
+        result = data["result"]
+        return f"{result['verdict']} {result['reason']}"
+    if event.type == "verdict" and data["decision"] == "reject":
+        return f"{data['verifier']} rejects it: {'; '.join(item['text'] for item in data['reasons'])[:200]}"
+    words = {
+        "proposal.received": "{operator}: {name}. {thought}",
+        "proposal.rejected": "refused, {reason}: {text}",
+        "budget.denied": "{text}",
+        "run.finished": "finished, {reason}: {text}",
+        "run.paused": "paused: {text}",
+        "note": "{text}",
+        "error": "{text}",
+    }
+    return words.get(event.type, "").format(**data)[:240]
+
+
+def _report(state: RunState, folder: Path, *, as_json: bool) -> int:
+    best = state.best
+    document = {
+        "run": folder.name,
+        "task": state.config.task,
+        "judgings": state.budget.spent.judgings,
+        "best": {"score": best.score, "source_sha256": best.source_sha256} if best is not None else None,
+        "log": str(folder),
+        "reason": state.reason,
+    }
+    if not as_json:
+        found = f"{best.id} at {best.score:.3f}×" if best is not None else "no correct kernel"
+        print(f"{state.config.task}: {found} after {state.budget.spent.judgings} judgings")
+    print(json.dumps(document))
+    return FOUND if best is not None else NOT_FOUND
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""An evaluator that judges on this machine, one candidate at a time, without a site.
+
+Results lie beside the log under the candidate's key, so that a key is judged once, however often its run is resumed.
+Not covered: queues and fairness; a run of the site is judged by the site.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.harness import (
+    Cancelled,
+    Device,
+    HarnessError,
+    Paths,
+    Report,
+    RuleSet,
+    Source,
+    Step,
+    TaskSpec,
+    Verdict,
+    default_rules,
+    judge,
+)
+
+from .archive import result_from_json
+from .events import Live
+from .logs import write_file
+from .model import Result
+from .slots import result_to_json
+
+_ATTEMPTS = 2  # where a verdict is our own fault
+_LOG_CHARS = 4000
+
+
+@dataclass
+class LocalEvaluator:
+    """`results` is the folder of what was judged; the key of a candidate is its ticket."""
+
+    results: Path
+    task: TaskSpec
+    device: Device
+    paths: Paths
+    quick: bool = False
+    rules: RuleSet = field(default_factory=default_rules)
+
+    def __post_init__(self) -> None:
+        self.results.mkdir(parents=True, exist_ok=True)
+        self._sources: dict[str, Source] = {}
+        self._cancels: dict[str, threading.Event] = {}
+        self._turn = asyncio.Lock()
+
+    async def submit(self, candidate_key: str, source: str, language: str) -> str:
+        self._sources[candidate_key] = Source(source, language)
+        return candidate_key
+
+    async def wait(self, ticket: str, live: Live) -> Result:
+        file = self.results / f"{ticket}.json"
+        if not file.exists():
+            async with self._turn:
+                result = await self._judged(ticket, live)
+            _keep(file, result)
+        return result_from_json(json.loads(file.read_bytes()))
+
+    async def withdraw(self, ticket: str) -> None:
+        """The judge looks up between two calls of the kernel and then ends."""
+        if ticket in self._cancels:
+            self._cancels[ticket].set()
+
+    async def _judged(self, ticket: str, live: Live) -> Result:
+        loop, cancel = asyncio.get_running_loop(), threading.Event()
+        self._cancels[ticket] = cancel
+
+        def tell(step: Step) -> None:
+            payload = {"stage": step.stage, "state": step.state, "done": step.done, "total": step.total}
+            loop.call_soon_threadsafe(live.say, "evaluation", {**payload, "text": step.text})
+
+        try:
+            return await asyncio.to_thread(self._blocking, self._sources[ticket], tell, cancel)
+        except asyncio.CancelledError:
+            cancel.set()
+            raise
+        finally:
+            del self._cancels[ticket]
+
+    def _blocking(self, source: Source, tell: Callable[[Step], None], cancel: threading.Event) -> Result:
+        for attempt in range(_ATTEMPTS):
+            result = self._once(source, tell, cancel)
+            if not result.ours or cancel.is_set() or attempt == _ATTEMPTS - 1:
+                break
+        return result
+
+    def _once(self, source: Source, tell: Callable[[Step], None], cancel: threading.Event) -> Result:
+        try:
+            report = judge(
+                source,
+                self.task,
+                self.rules,
+                self.paths,
+                device=self.device.name,
+                quick=self.quick,
+                on_step=tell,
+                cancelled=cancel.is_set,
+            )
+        except Cancelled:
+            return Result(Verdict.INTERNAL_ERROR.value, "the judging was withdrawn")
+        except HarnessError as error:
+            return Result(Verdict.INTERNAL_ERROR.value, f"{type(error).__name__}: {error}")
+        return result_of(report)
+
+
+def result_of(report: Report) -> Result:
+    """What the search needs of a report."""
+    score, data = report.score, report.to_json()
+    failed = [stage.log_tail for stage in report.stages if stage.log_tail]
+    return Result(
+        verdict=report.verdict.value,
+        reason=report.reason,
+        score=score.speedup if score else None,
+        ci95=score.ci95 if score else None,
+        vs_eager=score.vs_eager if score else None,
+        vs_compile=score.vs_compile if score else None,
+        configs=tuple(data["configs"]),
+        timing_trust=score.timing_trust if score else None,
+        seconds=sum(stage.seconds for stage in report.stages),
+        log_tail=failed[-1][-_LOG_CHARS:] if failed and score is None else "",
+    )
+
+
+def _keep(file: Path, result: Result) -> None:
+    """What a cancelled judging said is not kept."""
+    fresh = file.with_suffix(".new")
+    write_file(fresh, json.dumps(result_to_json(result)).encode())
+    fresh.rename(file)
