@@ -45,6 +45,7 @@ app.conf.update(
     beat_schedule={
         "reap": {"task": "benchmarks.reap", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
         "dispatch": {"task": "benchmarks.dispatch", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
+        "tend": {"task": "agents.tend", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
         "prune": {"task": "benchmarks.prune_events", "schedule": 3600.0, "options": {"expires": 600}},
     },
 )

@@ -103,6 +103,15 @@ VARIABLES: dict[str, Variable] = {
         _whole(60, 31_536_000), 604_800, "seconds after which an evaluation that no worker took expires"
     ),
     "KBENCH_EXAMPLES": Variable(_flag, True, "the shipped example kernels are submitted at the first start"),
+    "KBENCH_RUNS_PER_OWNER_MAX": Variable(
+        _whole(1, 1000), 4, "unfinished agent runs that one account may have, and all visitors without one together"
+    ),
+    "KBENCH_RUNS_MAX": Variable(_whole(1, 10_000), 20, "unfinished agent runs on the whole site"),
+    "KBENCH_RUN_WORKERS": Variable(_whole(1, 64), 4, "agent runs that are driven at the same time"),
+    "KBENCH_USD_PER_DAY": Variable(
+        _whole(0, 1_000_000), 20, "dollars that the runs one account starts within 24 hours may spend together"
+    ),
+    "KBENCH_MODEL_PRICES": Variable(Path, None, "TOML file with prices of language models, over the shipped ones"),
     "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs that ask a language model; absent: they are off"),
     "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "another address of that API"),
 }

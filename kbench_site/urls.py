@@ -13,5 +13,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
     path("events/", event_stream, name="events"),
+    path("runs/", include("agents.urls")),
     path("", include("benchmarks.urls")),
 ]

@@ -14,6 +14,7 @@ from pathlib import Path
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
+from agents.queue import QUEUE as RUNS_QUEUE
 from benchmarks.devices import CPU
 from benchmarks.harness import Device
 from benchmarks.judging import site_judge
@@ -56,6 +57,12 @@ def worker_children(devices: Sequence[Device], compilers: int | None = None) -> 
 def maint_child() -> Child:
     beat = ("-B", "-s", str(settings.DATA_DIR / "celerybeat-schedule"))
     return _celery("maint", "maint@%h", MAINT_QUEUE, "-P", "solo", "-l", "WARNING", *beat)
+
+
+def agents_child() -> Child:
+    """Runs wait more than they compute, so one process drives several in threads."""
+    count = str(settings.KBENCH_RUN_WORKERS)
+    return _celery("agents", "agents@%h", RUNS_QUEUE, "-P", "threads", "-c", count, "-l", "INFO")
 
 
 def _judge_child(device: Device) -> Child:

@@ -16,7 +16,7 @@ from benchmarks.states import State
 
 register = template.Library()
 
-NAVIGATION = {"tasks": "Tasks", "leaderboards": "Leaderboards", "rules": "Rules", "status": "Status"}
+NAVIGATION = {"tasks": "Tasks", "leaderboards": "Leaderboards", "runs": "Runs", "rules": "Rules", "status": "Status"}
 
 
 @dataclass(frozen=True)

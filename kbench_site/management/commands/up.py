@@ -27,11 +27,12 @@ from benchmarks.catalogue import examples_load, tasks_sync
 from benchmarks.harness import Device, Paths, remove_scratch
 from benchmarks.models import Worker
 from benchmarks.querysets import WorkerQuerySet
-from benchmarks.states import WorkerRole, WorkerState
+from benchmarks.states import DEVICELESS, WorkerRole, WorkerState
 from kbench_site.processes import Child, Family, GivenUp
 from kbench_site.workers import (
     CELERY,
     add_arguments,
+    agents_child,
     child,
     chosen_devices,
     maint_child,
@@ -127,6 +128,7 @@ def children(devices: Sequence[Device], compilers: int | None) -> list[Child]:
         child("web", _web_argv(), essential=True),
         *worker_children(devices, compilers),
         maint_child(),
+        agents_child(),
     ]
 
 
@@ -167,7 +169,7 @@ def is_ready(started: datetime) -> bool:
 
 
 def _housekeeping(started: datetime) -> bool:
-    return _workers(started).exclude(role=WorkerRole.JUDGE).count() >= len((WorkerRole.COMPILE, WorkerRole.MAINT))
+    return _workers(started).exclude(role=WorkerRole.JUDGE).count() >= len((WorkerRole.COMPILE, *DEVICELESS))
 
 
 def _workers(started: datetime) -> WorkerQuerySet:

@@ -1,0 +1,16 @@
+"""The Django app of agent runs: what is searched, what came of it, who watches.
+
+Does NOT cover the search itself: that is `agents.evolve`, which works without Django.
+"""
+
+from importlib import import_module
+
+from django.apps import AppConfig
+
+
+class AgentsConfig(AppConfig):
+    name = "agents"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        import_module("agents.feed")  # event streams of runs

@@ -1,0 +1,139 @@
+"""One run at work in this process: the search with the site's log, queue and watchers around it.
+
+While it runs, a watcher keeps the claim alive and asks what people want. A worker that is asked to end puts the run
+down where it stands: its log is complete at every moment. Does NOT decide anything about the search.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from django.conf import settings
+
+from benchmarks import events as signals
+from benchmarks.models import TaskVersion
+from benchmarks.states import TaskVersionStatus
+
+from . import services
+from .desk import Desk, DeskLog
+from .evaluator import SiteEvaluator
+from .evolve.config import RunConfig
+from .evolve.events import Draft
+from .evolve.loop import Wish as EngineWish
+from .evolve.loop import drive
+from .evolve.proposers import find_proposer
+from .evolve.verifiers import find_verifiers
+from .models import Run
+from .services import Holding
+from .states import Wish
+from .stores import ClaimLost
+
+logger = logging.getLogger(__name__)
+LOOK_EVERY_S = 0.5
+ENGINE_WISHES: dict[Wish, EngineWish] = {Wish.GO: "go", Wish.PAUSE: "pause", Wish.STOP: "stop"}
+draining = threading.Event()  # set when the worker is asked to end
+
+
+class SiteLive:
+    """Says progress to whoever watches the run now."""
+
+    def __init__(self, run: Run) -> None:
+        self.topic = run.topic
+
+    def say(self, topic: str, payload: Mapping[str, Any]) -> None:
+        signals.say(self.topic, f"{topic}:{payload.get('candidate', '')}", {"subject": topic, **payload})
+
+
+class Watch:
+    """Knows what people want of the run; ends its search when it is no longer ours."""
+
+    def __init__(self, holding: Holding, desk: Desk) -> None:
+        self.holding, self.desk = holding, desk
+        self.wish = Wish(holding.run.wish)
+        self.lost = False
+
+    async def wishes(self) -> EngineWish:
+        return ENGINE_WISHES[self.wish]
+
+    async def until_lost(self, search: "asyncio.Task[Any]") -> None:
+        while not (draining.is_set() or self.lost):
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self.look()
+        search.cancel()
+
+    async def look(self) -> None:
+        wish = await self.desk.call(services.run_heartbeat, self.holding)
+        self.lost = wish is None
+        if wish is not None:
+            self.wish = wish if await self.desk.call(_is_judged, self.holding.run) else Wish.STOP
+
+
+def _is_judged(run: Run) -> bool:
+    """A version that was retired meanwhile is judged no more, so its runs stop."""
+    return TaskVersion.objects.filter(pk=run.task_version_id, status=TaskVersionStatus.ACTIVE).exists()
+
+
+def drive_run(holding: Holding) -> None:
+    """Until the run ends, is paused, or must be put down."""
+    try:
+        asyncio.run(_drive(holding))
+    except ClaimLost:
+        logger.info("run %s was taken away", holding.run.code)
+    except Exception as error:  # the edge of a job: whatever broke is our fault and must be seen on the page
+        logger.exception("run %s failed", holding.run.code)
+        _put_aside(holding, error)
+    else:
+        services.run_release(holding)
+
+
+async def _drive(holding: Holding) -> None:
+    with Desk() as desk:
+        watch = Watch(holding, desk)
+        search = asyncio.create_task(_search(holding, desk, watch))
+        watcher = asyncio.create_task(watch.until_lost(search))
+        try:
+            await search
+        except asyncio.CancelledError:
+            if watch.lost:
+                raise ClaimLost from None
+        finally:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
+
+
+async def _search(holding: Holding, desk: Desk, watch: Watch) -> None:
+    run = holding.run
+    config = RunConfig.from_json(run.config)
+    means = engine_settings()
+    await drive(
+        DeskLog(holding.log, desk),
+        find_proposer(config, means),
+        find_verifiers(config, means),
+        SiteEvaluator(run, desk),
+        SiteLive(run),
+        watch.wishes,
+    )
+
+
+def engine_settings() -> dict[str, Any]:
+    """What the engine's plug-ins want to know of this installation."""
+    return {
+        "api_key": settings.ANTHROPIC_API_KEY,
+        "base_url": settings.ANTHROPIC_BASE_URL,
+        "prices": settings.KBENCH_MODEL_PRICES,
+        "data": settings.DATA_DIR,
+        "device": "cpu",
+    }
+
+
+def _put_aside(holding: Holding, error: Exception) -> None:
+    """Paused, with the reason on the page: going on at once would fail again."""
+    text = f"Our machinery failed: {type(error).__name__}: {error}"
+    Run.objects.filter(pk=holding.run.pk, claim=holding.claim).update(wish=Wish.PAUSE)
+    with suppress(ClaimLost):
+        holding.log.append([Draft("error", None, {"text": text}), Draft("run.paused", None, {"text": text})])
+    services.run_release(holding, text)

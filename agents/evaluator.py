@@ -1,0 +1,131 @@
+"""Candidates become ordinary submissions: same queue, same sandbox, same rules, behind the people who wait.
+
+A candidate has a key, and the same key is one submission however often it is asked for, so a run that lost its worker
+finds its judgings again. Does NOT judge and knows nothing of the judge's inside.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import services as judging
+from benchmarks.models import Evaluation
+from benchmarks.states import Origin, Priority, State
+from benchmarks.waiting import waiting
+
+from .desk import Desk
+from .evolve.events import Live
+from .evolve.model import Result
+from .models import Run
+
+LOOK_EVERY_S = 0.25
+REFUSED_EVERY_S = 2.0
+LOG_TAIL_CHARS = 4000
+OURS = "INTERNAL_ERROR"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where an evaluation is, as far as a page wants to know."""
+
+    state: str
+    stage: str
+    done: int | None
+    total: int | None
+    text: str
+
+    def to_json(self, ticket: str) -> dict[str, Any]:
+        known = {"state": self.state, "stage": self.stage, "done": self.done, "total": self.total, "text": self.text}
+        return {"ticket": ticket, **known}
+
+
+class SiteEvaluator:
+    """An `Evaluator` of the engine over the queue of this site."""
+
+    def __init__(self, run: Run, desk: Desk) -> None:
+        self.run, self.desk = run, desk
+
+    async def submit(self, candidate_key: str, source: str, language: str) -> str:
+        """Waits for as long as the site takes no submissions."""
+        while True:
+            try:
+                return await self.desk.call(self._submit, candidate_key, source, language)
+            except judging.Refused:
+                await asyncio.sleep(REFUSED_EVERY_S)
+
+    def _submit(self, key: str, source: str, language: str) -> str:
+        evaluation = judging.submission_create(
+            version=self.run.task_version,
+            text=source,
+            language=language,
+            owner=self.run.owner,
+            method=self.run.method,
+            device_kind=self.run.device_kind,
+            origin=Origin.AGENT,
+            priority=Priority.AGENT,
+            title=f"Run {self.run}, candidate {key}",
+            client_token=token_of(self.run, key),
+        )
+        return str(evaluation.code)
+
+    async def wait(self, ticket: str, live: Live) -> Result:
+        told = None
+        while True:
+            found = await self.desk.call(_look, ticket)
+            if isinstance(found, Result):
+                return found
+            if found != told:
+                live.say("evaluation", found.to_json(ticket))
+                told = found
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def withdraw(self, ticket: str) -> None:
+        await self.desk.call(_cancel, ticket)
+
+
+def token_of(run: Run, key: str) -> str:
+    return f"run:{run.code}:{key}"
+
+
+def _look(ticket: str) -> Result | Progress:
+    evaluation = Evaluation.objects.select_related("device_kind").get(code=ticket)
+    if evaluation.is_finished:
+        return result_of(evaluation)
+    return progress_of(evaluation)
+
+
+def progress_of(evaluation: Evaluation) -> Progress:
+    queued = waiting(evaluation)
+    text = queued.reason if queued else evaluation.stage_text
+    return Progress(evaluation.state, evaluation.stage, evaluation.stage_done, evaluation.stage_total, text)
+
+
+def result_of(evaluation: Evaluation) -> Result:
+    """What the engine is told of a judging that has ended; one without a verdict says nothing about the kernel."""
+    report: Mapping[str, Any] = evaluation.report or {}
+    stages = report.get("stages", [])
+    if evaluation.state != State.DONE:
+        return Result(OURS, evaluation.reason_text)
+    lo, hi = evaluation.score_lo, evaluation.score_hi
+    return Result(
+        verdict=evaluation.verdict,
+        reason=evaluation.reason_text,
+        score=evaluation.score,
+        ci95=None if lo is None or hi is None else (lo, hi),
+        vs_eager=evaluation.vs_eager,
+        vs_compile=evaluation.vs_compile,
+        configs=tuple(report.get("configs", [])),
+        timing_trust=evaluation.timing_trust or None,
+        seconds=sum(stage["seconds"] for stage in stages),
+        log_tail=_log_of_failure(stages) if evaluation.score is None else "",
+    )
+
+
+def _log_of_failure(stages: list[Mapping[str, Any]]) -> str:
+    logs = [stage["log_tail"] for stage in stages if stage["log_tail"]]
+    return logs[-1][-LOG_TAIL_CHARS:] if logs else ""
+
+
+def _cancel(ticket: str) -> None:
+    judging.evaluation_cancel(Evaluation.objects.get(code=ticket), "Withdrawn by the run that submitted it.")

@@ -1,0 +1,53 @@
+"""The event stream of a run: its log, numbered as in the log, and progress that is only said.
+
+A reader that comes back with `Last-Event-ID` gets every later event once. Does NOT carry sources or whole results:
+pages fetch those.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from benchmarks.streams import FEEDS, READ_MAX, TOPIC_CHECKS, News, User, formatted
+
+from .models import Run, RunEvent
+from .states import RunState
+from .texts import sentence
+
+
+class RunLog:
+    """The feed of `run:CODE`."""
+
+    def latest(self, topics: list[str]) -> News:
+        newest = _rows(topics[0]).order_by("-seq")[:1]
+        return News([_numbered(row) for row in newest], ended=False)
+
+    def read(self, topics: list[str], after: int) -> News:
+        # Asked before the events are read: what finished until then has its last event in the table.
+        ended = Run.objects.filter(code=_code(topics[0]), state=RunState.FINISHED).exists()
+        rows = _rows(topics[0]).filter(seq__gt=after).order_by("seq")[:READ_MAX]
+        found = [_numbered(row) for row in rows]
+        return News(found, ended and len(found) < READ_MAX)
+
+
+def _rows(topic: str) -> Any:
+    return RunEvent.objects.filter(run__code=_code(topic))
+
+
+def _code(topic: str) -> str:
+    return topic.partition(":")[2]
+
+
+def _numbered(row: RunEvent) -> tuple[int, bytes]:
+    data = {"seq": row.seq, "at_s": row.at_s, "type": row.type, "candidate": row.candidate, "text": sentence(row)}
+    return row.seq, formatted("run-event", data, row.seq)
+
+
+def _exists(_user: User, name: str) -> bool:
+    try:
+        return Run.objects.filter(code=UUID(name)).exists()
+    except ValueError:
+        return False
+
+
+FEEDS["run"] = RunLog()
+TOPIC_CHECKS["run"] = _exists

@@ -1,0 +1,138 @@
+"""The form that starts a run, the one that forks it, and the filter of the list.
+
+What a person leaves empty takes the default of the engine. Does NOT start anything: `services.run_start` does.
+"""
+
+import secrets
+from typing import Any
+
+from django import forms
+
+from benchmarks.languages import languages_of
+from benchmarks.models import DeviceKind, TaskVersion
+
+from .evolve.budget import Caps
+from .evolve.config import ConfigError, RunConfig
+from .evolve.templates import find_template
+from .proposals import BY_NAME, Choice, User, choices_for
+from .states import RunState
+
+JUDGINGS_MAX = 5000
+MINUTES_MAX = 24 * 60
+USD_MAX = 1000
+SEED_MAX = 2**53 - 1
+
+
+class BudgetForm(forms.Form):
+    """What a run may spend. At least one limit must be given."""
+
+    judgings = forms.IntegerField(required=False, min_value=1, max_value=JUDGINGS_MAX, initial=40)
+    minutes = forms.FloatField(required=False, min_value=0.1, max_value=MINUTES_MAX)
+    usd = forms.FloatField(label="Dollars", required=False, min_value=0.01, max_value=USD_MAX)
+    seed = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=SEED_MAX,
+        help_text="Empty: drawn at random.",
+    )
+
+    def caps(self) -> Caps:
+        data = self.cleaned_data
+        minutes = data.get("minutes")
+        return Caps(
+            usd=data.get("usd"),
+            judgings=data.get("judgings"),
+            wall_s=None if minutes is None else minutes * 60,
+        )
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if not self.errors and self.caps() == Caps():
+            raise forms.ValidationError("Give the run a limit: judgings, minutes or dollars.")
+        return data
+
+    def seed_or_drawn(self) -> int:
+        given = self.cleaned_data.get("seed")
+        return secrets.randbelow(2**31) if given is None else int(given)
+
+
+class RunForm(BudgetForm):
+    """Everything a person chooses of a run on one task."""
+
+    proposer = forms.ChoiceField(widget=forms.RadioSelect)
+    device = forms.ChoiceField(label="Device")
+    language = forms.ChoiceField(required=False)
+    target = forms.FloatField(
+        label="Stop at a speedup of", required=False, min_value=0.01, max_value=10_000, help_text="Empty: no target."
+    )
+    field_order = ("proposer", "device", "language", "judgings", "minutes", "usd", "target", "seed")
+
+    def __init__(self, *args: Any, version: TaskVersion, kinds: list[DeviceKind], user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.version, self.kinds = version, {kind.slug: kind for kind in kinds}
+        self.choices = choices_for(user)
+        self.config: RunConfig | None = None
+        open_choices = [item for item in self.choices if not item.problem]
+        self.fields["proposer"] = forms.ChoiceField(
+            widget=forms.RadioSelect, choices=[(item.name, item.title) for item in open_choices], initial="template-evo"
+        )
+        self.fields["device"] = forms.ChoiceField(choices=[(kind.slug, kind.title) for kind in kinds])
+        languages = [(name, name) for kind in kinds for name in languages_of(kind.device_class)]
+        self.fields["language"] = forms.ChoiceField(required=False, choices=[("", ""), *dict.fromkeys(languages)])
+        self.order_fields(self.field_order)
+
+    @property
+    def device_kind(self) -> DeviceKind:
+        return self.kinds[self.cleaned_data["device"]]
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean()
+        if not self.errors:
+            self._check_template(BY_NAME[data["proposer"]])
+        if not self.errors:
+            self._make_config()
+        return data
+
+    def _language(self) -> str:
+        """The chosen one if the device runs it, else the first that it does."""
+        known = languages_of(self.device_kind.device_class)
+        chosen: str = self.cleaned_data.get("language") or known[0]
+        return chosen if chosen in known else known[0]
+
+    def _check_template(self, choice: Choice) -> None:
+        if choice.paid:
+            return
+        if find_template(self.version.task.name, self._language()) is None:
+            self.add_error("proposer", f"There is no template for {self.version.task.name} in {self._language()} yet.")
+
+    def _make_config(self) -> None:
+        data = self.cleaned_data
+        try:
+            self.config = RunConfig(
+                task=self.version.task.path,
+                language=self._language(),
+                device_kind=data["device"],
+                proposer=data["proposer"],
+                seed=self.seed_or_drawn(),
+                caps=self.caps(),
+                target=data.get("target"),
+            )
+        except ConfigError as error:
+            self.add_error(None, str(error))
+
+
+class RunFilterForm(forms.Form):
+    """The filter of the list of runs; what it does not know it ignores."""
+
+    q = forms.CharField(label="Task", required=False, max_length=100, widget=forms.SearchInput)
+    state = forms.ChoiceField(required=False, choices=[("", "Any"), *RunState.choices])
+    method = forms.ChoiceField(required=False)
+
+    def __init__(self, *args: Any, methods: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["method"] = forms.ChoiceField(required=False, choices=[("", "All"), *methods])
+
+    def chosen(self) -> dict[str, str]:
+        self.is_valid()
+        data = self.cleaned_data
+        return {"task": data.get("q", ""), "state": data.get("state", ""), "method": data.get("method", "")}

@@ -1,0 +1,36 @@
+"""The Celery jobs of runs: one drives the run that is next, one looks after what was lost.
+
+A message names no run. Does NOT write rows itself (`services.py`).
+"""
+
+from typing import Any
+
+from celery import shared_task, signals
+from django.db import connections
+
+from . import queue, services
+from .driving import draining, drive_run
+
+
+@shared_task(name=queue.DRIVE_JOB, bind=True, acks_late=False, ignore_result=True)
+def drive_next(self: Any) -> None:
+    """Drive the run that has waited longest until it ends, is paused or the worker is asked to stop."""
+    if draining.is_set():
+        return
+    try:
+        holding = services.run_claim(self.request.hostname)
+        if holding is not None:
+            drive_run(holding)
+    finally:
+        connections.close_all()  # the thread may rest for long
+
+
+@shared_task(name=queue.TEND_JOB, ignore_result=True, time_limit=30)
+def tend() -> None:
+    """Free runs that lost their worker and wake workers for those that wait."""
+    services.tend()
+
+
+@signals.worker_shutting_down.connect
+def _drain(**_: Any) -> None:
+    draining.set()

@@ -1,0 +1,216 @@
+"""What pages read of a run, as a fold over its log: figures of the run, candidates, opinions.
+
+The same fold writes the tables as the log grows (`stores.py`) and rebuilds a page as of an earlier event
+(`pictures.py`). Does NOT query or save anything: whoever calls brings the rows that the events name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from .evolve.budget import Budget, Caps, Cost
+from .evolve.events import Event
+from .models import Candidate, Opinion, Run
+from .states import CandidateState, RunState
+
+Payload = Mapping[str, Any]
+KEPT_TEXT = 4000  # characters of a reason or a thought that rows keep; the log has all of it
+
+
+@dataclass
+class Picture:
+    """A run as of one event. `touched` names the candidates that changed."""
+
+    run: Run
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    opinions: dict[str, list[Opinion]] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+
+    def apply(self, event: Event) -> None:
+        self.run.last_seq = event.seq
+        handler = HANDLERS.get(event.type)
+        if handler is not None:
+            handler(self, event)
+
+    def candidate(self, event: Event) -> Candidate:
+        """The row that the event is about, made when it is named first."""
+        key = event.candidate or ""
+        found = self.candidates.get(key)
+        if found is None:
+            self.run.candidate_count += 1
+            found = Candidate(run=self.run, key=key, position=self.run.candidate_count, first_seq=event.seq)
+            self.candidates[key] = found
+        found.last_seq = event.seq
+        self.touched.add(key)
+        return found
+
+
+def keys_of(events: list[Event]) -> set[str]:
+    """The candidates that the events are about."""
+    return {event.candidate for event in events if event.candidate}
+
+
+def _created(picture: Picture, event: Event) -> None:
+    picture.run.config = dict(event.payload.get("config", {}))
+
+
+def _running(picture: Picture, event: Event) -> None:
+    run = picture.run
+    run.started = run.started or _moment(event)
+    run.state, run.reason_text = RunState.RUNNING, ""
+
+
+def _paused(picture: Picture, event: Event) -> None:
+    picture.run.state = RunState.PAUSED
+
+
+def _stopping(picture: Picture, event: Event) -> None:
+    picture.run.state = RunState.STOPPING
+
+
+def _finished(picture: Picture, event: Event) -> None:
+    run = picture.run
+    run.state, run.finished = RunState.FINISHED, _moment(event)
+    run.reason, run.reason_text = event.payload["reason"], event.payload.get("text", "")
+    run.claim = None
+
+
+def _generation(picture: Picture, event: Event) -> None:
+    picture.run.generation = event.payload["number"]
+
+
+def _requested(picture: Picture, event: Event) -> None:
+    row = picture.candidate(event)
+    row.state = CandidateState.PROPOSING
+    _place(row, event.payload)
+    row.hint = str(event.payload.get("hint") or "")[:300]
+    row.probabilities = event.payload.get("probabilities") or {}
+
+
+def _received(picture: Picture, event: Event) -> None:
+    row, payload = picture.candidate(event), event.payload
+    row.state = CandidateState.VERIFYING
+    _place(row, payload)
+    row.source_sha256, row.language = payload["source_sha256"], payload.get("language") or ""
+    row.name, row.thought = (payload.get("name") or "")[:200], (payload.get("thought") or "")[:KEPT_TEXT]
+    row.template, row.params = payload.get("template") or "", payload.get("params")
+
+
+def _place(row: Candidate, payload: Payload) -> None:
+    """Where it stands and where it comes from, as far as the event says."""
+    for name in ("generation", "slot", "island"):
+        setattr(row, name, payload.get(name) or 0)
+    row.operator = payload.get("operator") or row.operator
+    row.arm = payload.get("arm") or row.arm
+    row.parents = list(payload.get("parents") or row.parents)
+
+
+def _rejected(picture: Picture, event: Event) -> None:
+    row = picture.candidate(event)
+    row.generation, row.slot = event.payload.get("generation", row.generation), event.payload.get("slot", row.slot)
+    _drop(row, event.payload["reason"], event.payload.get("text", ""))
+
+
+def _verdict(picture: Picture, event: Event) -> None:
+    row, payload = picture.candidate(event), event.payload
+    said = Opinion(
+        run=picture.run,
+        candidate=row,
+        verifier=payload["verifier"],
+        version=payload.get("version", ""),
+        decision=payload["decision"],
+        fault=payload.get("fault") or "",
+        probability=payload.get("probability"),
+        reasons=list(payload.get("reasons") or []),
+        seconds=payload.get("seconds") or 0.0,
+        cost_usd=(payload.get("cost") or {}).get("usd", 0.0),
+        audit=bool(payload.get("audit")),
+    )
+    picture.opinions.setdefault(row.key, []).append(said)
+    row.audited = row.audited or said.audit
+    if said.decision == "reject" and not said.audit:
+        _drop(row, f"verifier {said.verifier}", _sentence(said))
+
+
+def _sentence(said: Opinion) -> str:
+    texts = [reason["text"] if isinstance(reason, dict) else str(reason) for reason in said.reasons]
+    return " ".join(texts) or said.fault
+
+
+def _drop(row: Candidate, reason: str, text: str) -> None:
+    row.state = CandidateState.DROPPED
+    row.drop_reason, row.drop_text = reason[:40], text[:KEPT_TEXT]
+
+
+def _submitted(picture: Picture, event: Event) -> None:
+    row = picture.candidate(event)
+    row.state, row.ticket = CandidateState.QUEUED, str(event.payload.get("ticket") or "")
+    row.drop_reason = row.drop_text = ""
+
+
+def _judged(picture: Picture, event: Event) -> None:
+    row, run = picture.candidate(event), picture.run
+    payload = event.payload["result"]
+    row.reused_from = event.payload.get("reused_from") or ""
+    run.judged_count += 1
+    row.state, row.judged_as, row.judged_at_s = CandidateState.DONE, run.judged_count, event.at_s
+    row.verdict, row.verdict_text = payload["verdict"], (payload.get("reason") or "")[:KEPT_TEXT]
+    row.score = payload.get("score")
+    row.score_lo, row.score_hi = payload.get("ci95") or (None, None)
+    row.vs_eager, row.vs_compile = payload.get("vs_eager"), payload.get("vs_compile")
+    row.configs, row.resources = list(payload.get("configs") or []), payload.get("resources")
+    row.timing_trust, row.judging_s = payload.get("timing_trust") or "", payload.get("seconds")
+    row.judged_at_usd = run.spent.get("usd", 0.0)
+    for said in picture.opinions.get(row.key, []):
+        said.truth = row.verdict
+    _note_best(run, row)
+
+
+def _note_best(run: Run, row: Candidate) -> None:
+    if row.score is not None and (run.best_score is None or row.score > run.best_score):
+        run.best_score, run.best_key, row.improved = row.score, row.key, True
+
+
+def _inserted(picture: Picture, event: Event) -> None:
+    if event.candidate:
+        picture.candidate(event).archived = True
+
+
+def _evicted(picture: Picture, event: Event) -> None:
+    if event.candidate:
+        picture.candidate(event).archived = False
+
+
+def _money(picture: Picture, event: Event) -> None:
+    run = picture.run
+    leases = {name: Cost.from_json(cost) for name, cost in run.leases.items()}
+    budget = Budget(Caps(), Cost.from_json(run.spent), leases)
+    budget.apply(event)
+    run.spent = budget.spent.to_json()
+    run.leases = {name: cost.to_json() for name, cost in budget.leases.items()}
+
+
+def _moment(event: Event) -> datetime:
+    return datetime.fromtimestamp(event.at_s, UTC)
+
+
+HANDLERS: dict[str, Callable[[Picture, Event], None]] = {
+    "run.created": _created,
+    "run.started": _running,
+    "run.resumed": _running,
+    "run.paused": _paused,
+    "run.stopping": _stopping,
+    "run.finished": _finished,
+    "generation.opened": _generation,
+    "proposal.requested": _requested,
+    "proposal.received": _received,
+    "proposal.rejected": _rejected,
+    "verdict": _verdict,
+    "evaluation.submitted": _submitted,
+    "evaluation.finished": _judged,
+    "archive.inserted": _inserted,
+    "archive.evicted": _evicted,
+    "budget.reserved": _money,
+    "budget.settled": _money,
+}

@@ -1,0 +1,64 @@
+"""Which proposers a person can choose on this site now, and why not the others.
+
+Does NOT make proposers: the engine does, by the same names.
+"""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+
+User = AbstractBaseUser | AnonymousUser
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A proposer in words. `problem`: why it cannot be chosen now; empty if it can."""
+
+    name: str
+    title: str
+    text: str
+    paid: bool = False
+    problem: str = ""
+
+    @property
+    def method_slug(self) -> str:
+        return f"agent-{self.name}"
+
+
+CHOICES = (
+    Choice(
+        "template-evo",
+        "Templates, evolved",
+        "No language model: parametrised kernels whose settings a seeded genetic search improves. Costs nothing.",
+    ),
+    Choice("anneal", "Templates, annealed", "The same templates under simulated annealing, to compare with."),
+    Choice("random", "Templates at random", "The same templates with settings drawn at random, to compare with."),
+    Choice("anthropic", "Language models", "Claude models propose whole kernels and edits.", paid=True),
+    Choice("hybrid", "Language models and search", "A model writes templates, the search tunes them.", paid=True),
+)
+BY_NAME = {choice.name: choice for choice in CHOICES}
+
+
+def choices_for(user: User) -> list[Choice]:
+    """All of them, each with what keeps `user` from choosing it."""
+    return [
+        Choice(item.name, item.title, item.text, item.paid, problem_of(user) if item.paid else "") for item in CHOICES
+    ]
+
+
+def problem_with(name: str, user: User) -> str:
+    """Why `user` cannot have the proposer of that name; empty if they can."""
+    choice = BY_NAME.get(name)
+    if choice is None:
+        return f"There is no proposer {name}; known: {', '.join(BY_NAME)}."
+    return problem_of(user) if choice.paid else ""
+
+
+def problem_of(user: User) -> str:
+    """Why a paid proposer cannot be chosen; empty if it can."""
+    if not settings.ANTHROPIC_API_KEY:
+        return "This site has no key for a language model: its operator can set ANTHROPIC_API_KEY."
+    if settings.KBENCH_PUBLIC and not getattr(user, "is_staff", False):
+        return "On a public site only staff may spend the operator's money."
+    return ""

@@ -1,0 +1,193 @@
+"""What the pages of runs read: lists, one run, candidates in pages, budgets, opinions for the matrix.
+
+Runs are public: whoever has the address may read one. Does NOT write and does NOT draw.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.paginator import Page, Paginator
+from django.db.models import F, Q, QuerySet
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+
+from benchmarks.models import Evaluation
+
+from .evolve.budget import CURRENCIES
+from .evolve.verifiers.matrix import Row
+from .models import Candidate, Opinion, Run, RunEvent
+from .pictures import Scene
+from .states import IN_FLIGHT, CandidateState, RunState
+
+PAGE_ROWS = 50
+LOG_ROWS = 200
+
+
+# --- runs ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """What the list is narrowed to; empty means everything."""
+
+    task: str = ""
+    state: str = ""
+    method: str = ""
+
+
+def runs() -> QuerySet[Run]:
+    return Run.objects.select_related("task_version__task__suite", "device_kind", "method", "owner").defer(
+        "task_version__definition", "task_version__reference_source"
+    )
+
+
+def run_rows(chosen: RunFilter, page: int | str = 1) -> Page[Any]:
+    rows = runs()
+    if chosen.task:
+        rows = rows.filter(Q(task_version__task__op__icontains=chosen.task) | Q(code__startswith=chosen.task))
+    if chosen.state:
+        rows = rows.filter(state=chosen.state)
+    if chosen.method:
+        rows = rows.filter(method__slug=chosen.method)
+    return Paginator(rows, PAGE_ROWS).get_page(page)
+
+
+def run_methods() -> list[tuple[str, str]]:
+    return list(Run.objects.order_by("method__slug").values_list("method__slug", "method__title").distinct())
+
+
+def run_of(code: uuid.UUID) -> Run:
+    return get_object_or_404(runs(), code=code)
+
+
+def find_run(code: str) -> Run | None:
+    """By its code or an unambiguous beginning of it."""
+    known = code.replace("-", "")
+    if not known or not all(letter in "0123456789abcdefABCDEF" for letter in known):
+        return None
+    try:
+        return runs().filter(code=uuid.UUID(code)).first()
+    except ValueError:
+        found = list(runs().filter(code__startswith=known.lower())[:2])
+        return found[0] if len(found) == 1 else None
+
+
+def runs_of_task(run: Run) -> list[Run]:
+    """The others on the same task and device kind, to compare with."""
+    same = runs().filter(task_version=run.task_version_id, device_kind=run.device_kind_id)
+    return list(same.exclude(pk=run.pk).exclude(best_score=None)[:20])
+
+
+def ahead_of(run: Run) -> int:
+    """How many open runs a waiting one stands behind."""
+    return Run.objects.filter(state=RunState.WAITING, claim=None, pk__lt=run.pk).count()
+
+
+# --- candidates ----------------------------------------------------------------------------------------------------
+
+SHOWS = {
+    "all": "All",
+    "accepted": "Accepted",
+    "failed": "Failed",
+    "dropped": "Not judged",
+    "flying": "In flight",
+}
+
+
+def candidate_rows(scene: Scene, show: str, page: int | str, reason: str = "") -> Page[Any]:
+    """Accepted ones best first, everything else newest first."""
+    rows = [row for row in scene.rows if _is_shown(row, show)]
+    if reason:
+        rows = [row for row in rows if reason in (row.verdict, row.drop_reason)]
+    rows.sort(key=lambda row: (-(row.score or 0.0), row.position) if show == "accepted" else (-row.position, 0))
+    return Paginator(rows, PAGE_ROWS).get_page(page)
+
+
+def _is_shown(row: Candidate, show: str) -> bool:
+    if show == "accepted":
+        return row.score is not None
+    if show == "failed":
+        return row.state == CandidateState.DONE and row.score is None
+    if show == "dropped":
+        return row.state == CandidateState.DROPPED
+    return row.state in IN_FLIGHT if show == "flying" else True
+
+
+def candidate_of(run: Run, key: str) -> Candidate:
+    found = Candidate.objects.filter(run=run, key=key).first()
+    if found is None:
+        raise Http404("There is no such candidate.")
+    return found
+
+
+def evaluations_by_ticket(rows: Sequence[Candidate]) -> dict[str, Evaluation]:
+    tickets = [row.ticket for row in rows if row.ticket]
+    found = Evaluation.objects.select_related("device_kind").defer("report").filter(code__in=tickets)
+    return {str(evaluation.code): evaluation for evaluation in found}
+
+
+# --- log -----------------------------------------------------------------------------------------------------------
+
+
+def log_rows(run: Run, *, kind: str = "", candidate: str = "", at: int | None = None) -> QuerySet[RunEvent]:
+    """Newest first. `kind` is a type or its first word."""
+    rows = RunEvent.objects.filter(run=run).order_by("-seq")
+    if kind:
+        rows = rows.filter(Q(type=kind) | Q(type__startswith=f"{kind}."))
+    if candidate:
+        rows = rows.filter(candidate=candidate)
+    return rows if at is None else rows.filter(seq__lte=at)
+
+
+def log_page(rows: QuerySet[RunEvent], page: int | str, seq: int | None = None) -> Page[Any]:
+    """A page of the log; with `seq` the one on which that event stands."""
+    pages = Paginator(rows, LOG_ROWS)
+    if seq is not None:
+        page = rows.filter(seq__gt=seq).count() // LOG_ROWS + 1
+    return pages.get_page(page)
+
+
+def log_kinds(run: Run) -> list[str]:
+    return list(RunEvent.objects.filter(run=run).order_by("type").values_list("type", flat=True).distinct())
+
+
+# --- budget --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Purse:
+    """One currency of a run; `cap` is None where nothing limits it."""
+
+    name: str
+    spent: float
+    reserved: float
+    cap: float | None
+
+    @property
+    def top(self) -> float:
+        """What a full bar stands for."""
+        return self.cap or (self.spent + self.reserved) or 1.0
+
+
+def purses(run: Run) -> list[Purse]:
+    """The currencies that are limited or in use."""
+    reserved = {name: sum(lease.get(name, 0.0) for lease in run.leases.values()) for name in CURRENCIES}
+    known = [Purse(name, run.spent.get(name, 0.0), reserved[name], run.caps.get(name)) for name in CURRENCIES]
+    return [purse for purse in known if purse.cap is not None or purse.spent or purse.reserved]
+
+
+# --- verifiers -----------------------------------------------------------------------------------------------------
+
+
+def matrix_rows(run: Run | None = None) -> list[Row]:
+    """One per opinion, of one run or of all."""
+    rows = Opinion.objects.all() if run is None else Opinion.objects.filter(run=run)
+    values = rows.annotate(judging=F("candidate__judging_s"), code=F("run__code")).values_list(
+        "verifier", "version", "fault", "decision", "truth", "seconds", "cost_usd", "judging", "code"
+    )
+    return [
+        Row(verifier, version, fault, decision, truth or None, seconds, usd, judging_s or 0.0, str(code))
+        for verifier, version, fault, decision, truth, seconds, usd, judging_s, code in values
+    ]

@@ -1,0 +1,240 @@
+"""Everything that writes a run from outside its log: start, claims, wishes, forks.
+
+A worker claims a run and gets a secret; only who holds it may append to the log. Moves that the search itself makes
+are events and reach the table through `stores.py`. Does NOT drive a run (`driving.py` does).
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from benchmarks import events as signals
+from benchmarks.models import DeviceKind, Method, SiteSwitch, TaskVersion
+from benchmarks.services import Refused
+from benchmarks.states import MethodKind, Switch, TaskVersionStatus
+
+from . import queue
+from .evolve.begin import create, fork
+from .evolve.budget import Caps
+from .evolve.config import ConfigError, RunConfig
+from .evolve.events import Draft
+from .evolve.llm.prices import load_prices
+from .models import Run
+from .proposals import BY_NAME
+from .states import OPEN, RunState, Wish, sources
+from .stores import DbLog
+
+__all__ = ["Holding", "Refused", "run_claim", "run_fork", "run_heartbeat", "run_release", "run_start", "run_wish"]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A claimed run and the secret that allows to write its log."""
+
+    run: Run
+    claim: uuid.UUID
+
+    @property
+    def log(self) -> DbLog:
+        return DbLog(self.run, self.claim)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A run that somebody wants."""
+
+    version: TaskVersion
+    device_kind: DeviceKind
+    config: RunConfig
+    owner: User | None = None
+
+
+def run_start(order: Order) -> Run:
+    """The waiting run, with its first event. Raises Refused."""
+    _refuse_if_not_now(order)
+    with transaction.atomic():
+        run = _create(order)
+        with _log_of(run) as log:
+            create(log, order.config, _prices(order.config))
+        queue.wake()
+    return run
+
+
+def _create(order: Order, forked_from: Run | None = None) -> Run:
+    return Run.objects.create(
+        task_version=order.version,
+        device_kind=order.device_kind,
+        method=_method(order.config.proposer),
+        owner=order.owner,
+        language=order.config.language,
+        proposer=order.config.proposer,
+        seed=order.config.seed,
+        config=order.config.to_json(),
+        forked_from=forked_from,
+    )
+
+
+def _prices(config: RunConfig) -> Mapping[str, Any]:
+    """Those of the models, where any will be asked."""
+    return load_prices(settings.KBENCH_MODEL_PRICES).to_json() if BY_NAME[config.proposer].paid else {}
+
+
+def _method(proposer: str) -> Method:
+    choice = BY_NAME[proposer]
+    return Method.objects.get_or_create(
+        slug=choice.method_slug,
+        defaults={"title": f"Agent: {proposer}", "kind": MethodKind.AGENT, "description": choice.text},
+    )[0]
+
+
+@contextmanager
+def _log_of(run: Run) -> Iterator[DbLog]:
+    """The log of a run that no worker holds, all or nothing. Raises Refused where one does."""
+    claim = uuid.uuid4()
+    with transaction.atomic():
+        if not Run.objects.filter(pk=run.pk, claim=None).update(claim=claim):
+            raise Refused("A worker is at it right now.")
+        yield DbLog(run, claim)
+        Run.objects.filter(pk=run.pk, claim=claim).update(claim=None)
+    run.refresh_from_db()
+
+
+def run_claim(worker: str) -> Holding | None:
+    """The run that has waited longest, for `worker` to drive. None: there is none."""
+    for pk in Run.objects.filter(state__in=OPEN, claim=None).order_by("pk").values_list("pk", flat=True):
+        claim, now = uuid.uuid4(), timezone.now()
+        free = Run.objects.filter(pk=pk, state__in=OPEN, claim=None)
+        if free.update(claim=claim, worker=worker, heartbeat=now):
+            run = Run.objects.select_related("task_version__task__suite", "device_kind", "method", "owner").get(pk=pk)
+            return Holding(run, claim)
+    return None
+
+
+def run_heartbeat(holding: Holding) -> Wish | None:
+    """What people want of the run now. None: it was given to another worker."""
+    held = Run.objects.filter(pk=holding.run.pk, claim=holding.claim)
+    if not held.update(heartbeat=timezone.now()):
+        return None
+    return Wish(held.values_list("wish", flat=True)[0])
+
+
+def run_release(holding: Holding, why: str = "") -> None:
+    """The worker is through with it for now; an open run is for the next one."""
+    held = Run.objects.filter(pk=holding.run.pk, claim=holding.claim)
+    if held.update(claim=None, worker="", heartbeat=None, reason_text=why) and _is_open(holding.run):
+        queue.wake()
+
+
+def _is_open(run: Run) -> bool:
+    return Run.objects.filter(pk=run.pk, state__in=OPEN).exists()
+
+
+def run_wish(run: Run, wish: Wish, who: str) -> None:
+    """Pause, go on or stop. Raises Refused where the run is beyond that."""
+    if run.is_finished:
+        raise Refused("The run has ended; fork it to go on from where it is.")
+    if run.state == RunState.STOPPING:
+        raise Refused("The run is being stopped.")
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(wish=wish)
+        if wish == Wish.GO and _move(run, RunState.WAITING):
+            queue.wake()
+        elif wish != Wish.GO:
+            _settle_unclaimed(run, wish, who)
+        signals.wake(run.topic)
+
+
+def _settle_unclaimed(run: Run, wish: Wish, who: str) -> None:
+    """A run without a worker need not wait for one to be paused or stopped; what it has open needs one all the same."""
+    idle = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunState.RUNNING).first()
+    if idle is None:
+        return
+    if idle.leases:
+        if wish == Wish.STOP and _move(idle, RunState.WAITING):
+            queue.wake()
+        return
+    with _log_of(idle) as log:
+        log.append([Draft("human.action", None, {"who": who, "action": wish}), _end_of(wish, who)])
+
+
+def _end_of(wish: Wish, who: str) -> Draft:
+    if wish == Wish.PAUSE:
+        return Draft("run.paused", None, {"text": f"Paused by {who}."})
+    return Draft("run.finished", None, {"reason": "stopped", "text": f"Stopped by {who}."})
+
+
+def _move(run: Run, target: RunState) -> bool:
+    return Run.objects.filter(pk=run.pk, state__in=sources(target)).update(state=target) == 1
+
+
+def tend() -> int:
+    """Take runs from workers that are lost, and wake workers for those that wait. How many were lost."""
+    limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
+    lost = Run.objects.exclude(claim=None).filter(heartbeat__lt=limit)
+    count = lost.update(claim=None, heartbeat=None, reason_text="Its worker was lost; the next one goes on.")
+    queue.resend(Run.objects.filter(state__in=OPEN, claim=None).count())
+    return count
+
+
+def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
+    """A new run that begins with all that `parent` has found and may spend `more`. Raises Refused."""
+    try:
+        config = replace(RunConfig.from_json(parent.config), seed=seed, caps=more)
+    except ConfigError as error:
+        raise Refused(str(error)) from error
+    order = Order(parent.task_version, parent.device_kind, config, owner)
+    _refuse_if_not_now(order)
+    with transaction.atomic():
+        run = _create(order, forked_from=parent)
+        with _log_of(run) as log:
+            fork(DbLog(parent, uuid.uuid4()), parent.last_seq, log, seed, config)
+        queue.wake()
+    return run
+
+
+def _refuse_if_not_now(order: Order) -> None:
+    _refuse_if_closed(order)
+    _refuse_if_many(order.owner)
+    _refuse_if_costly(order)
+
+
+def _refuse_if_closed(order: Order) -> None:
+    paused = SiteSwitch.objects.filter(key=Switch.RUNS, on=False).first()
+    if paused is not None:
+        raise Refused(f"New agent runs are paused: {paused.message or 'no reason was given'}")
+    if order.version.status != TaskVersionStatus.ACTIVE:
+        raise Refused("This version of the task is no longer judged.")
+
+
+def _refuse_if_many(owner: User | None) -> None:
+    unfinished = Run.objects.exclude(state=RunState.FINISHED)
+    if unfinished.filter(owner=owner).count() >= settings.KBENCH_RUNS_PER_OWNER_MAX:
+        whose = "You have" if owner else "Visitors without an account have"
+        raise Refused(f"{whose} {settings.KBENCH_RUNS_PER_OWNER_MAX} unfinished runs, which is the limit. Stop one.")
+    if unfinished.count() >= settings.KBENCH_RUNS_MAX:
+        limit = settings.KBENCH_RUNS_MAX
+        raise Refused(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
+
+
+def _refuse_if_costly(order: Order) -> None:
+    """A paid run needs a limit in dollars, and the limits of one owner's day add up."""
+    if not BY_NAME[order.config.proposer].paid:
+        return
+    wanted = order.config.caps.usd
+    if wanted is None:
+        raise Refused("A run that asks a language model needs a limit in dollars.")
+    day = timezone.now() - timedelta(days=1)
+    today = Run.objects.filter(owner=order.owner, created__gte=day).values_list("config", flat=True)
+    given = sum(config.get("caps", {}).get("usd") or 0.0 for config in today)
+    if given + wanted > settings.KBENCH_USD_PER_DAY:
+        raise Refused(
+            f"That would make ${given + wanted:.2f} within a day; the limit is ${settings.KBENCH_USD_PER_DAY}."
+        )

@@ -1,0 +1,114 @@
+"""The log of a run in the database: what is appended, what pages read of it and the wake-up of readers commit together.
+
+One writer at a time: an append succeeds only for whoever holds the run's claim, and the numbers are dense. Does NOT
+decide anything; the meaning of events is in `projection.py`.
+"""
+
+import hashlib
+import time
+import uuid
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from benchmarks import events as signals
+
+from .evolve.events import Draft, Event
+from .models import Candidate, Opinion, Run, RunEvent, RunSource
+from .projection import Picture, keys_of
+
+RUN_FIELDS = [
+    *("config", "state", "started", "finished", "reason", "reason_text", "claim", "last_seq", "generation"),
+    *("candidate_count", "judged_count", "best_score", "best_key", "spent", "leases"),
+]
+CANDIDATE_FIELDS = [
+    field.name for field in Candidate._meta.concrete_fields if field.name not in ("id", "run", "key", "position")
+]
+
+
+class ClaimLost(Exception):
+    """The run belongs to another worker by now; whoever holds this must stop quietly."""
+
+
+class DbLog:
+    """An `EventLog` of one run, for one thread, as the holder of `claim`."""
+
+    def __init__(self, run: Run, claim: uuid.UUID) -> None:
+        self.run_pk, self.claim = run.pk, claim
+
+    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+        """Raises ClaimLost where the run is held by somebody else."""
+        if not drafts:
+            return []
+        with transaction.atomic():
+            run = Run.objects.select_for_update().filter(pk=self.run_pk, claim=self.claim).first()
+            if run is None:
+                raise ClaimLost
+            now = time.time()
+            events = [
+                Event(run.last_seq + place, now, draft.type, draft.candidate, draft.payload)
+                for place, draft in enumerate(drafts, 1)
+            ]
+            RunEvent.objects.bulk_create(_row(run, event) for event in events)
+            _project(run, events)
+            signals.wake(run.topic)
+        return events
+
+    def read(self, after: int = 0) -> list[Event]:
+        return read(self.run_pk, after)
+
+    def put_source(self, text: str) -> str:
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        RunSource.objects.get_or_create(sha256=sha256, defaults={"text": text})
+        return sha256
+
+    def get_source(self, sha256: str) -> str:
+        return source(sha256)
+
+
+def read(run_pk: int, after: int = 0, until: int | None = None) -> list[Event]:
+    rows = RunEvent.objects.filter(run=run_pk, seq__gt=after).order_by("seq")
+    found = rows if until is None else rows.filter(seq__lte=until)
+    columns = found.values_list("seq", "at_s", "type", "candidate", "payload")
+    return [Event(seq, at_s, type_, key or None, payload) for seq, at_s, type_, key, payload in columns]
+
+
+def source(sha256: str) -> str:
+    """Raises KeyError for a text that was never put."""
+    text = RunSource.objects.filter(pk=sha256).values_list("text", flat=True).first()
+    if text is None:
+        raise KeyError(sha256)
+    return text
+
+
+def _row(run: Run, event: Event) -> RunEvent:
+    return RunEvent(
+        run=run,
+        seq=event.seq,
+        at_s=event.at_s,
+        type=event.type,
+        candidate=event.candidate or "",
+        payload=dict(event.payload),
+    )
+
+
+def _project(run: Run, events: list[Event]) -> None:
+    rows = Candidate.objects.filter(run=run, key__in=keys_of(events))
+    picture = Picture(run, {row.key: row for row in rows})
+    known = Opinion.objects.filter(candidate__in=[row.pk for row in picture.candidates.values()])
+    for said in known.select_related("candidate"):
+        picture.opinions.setdefault(said.candidate.key, []).append(said)
+    for event in events:
+        picture.apply(event)
+    run.save(update_fields=RUN_FIELDS)
+    changed = [picture.candidates[key] for key in picture.touched]
+    Candidate.objects.bulk_create([row for row in changed if row.pk is None])
+    Candidate.objects.bulk_update([row for row in changed if row.first_seq != row.last_seq], CANDIDATE_FIELDS)
+    _save_opinions([said for key in picture.touched for said in picture.opinions.get(key, [])])
+
+
+def _save_opinions(said: list[Opinion]) -> None:
+    for item in said:
+        item.candidate_id = item.candidate.pk
+    Opinion.objects.bulk_create([item for item in said if item.pk is None], ignore_conflicts=True)
+    Opinion.objects.bulk_update([item for item in said if item.pk is not None and item.truth], ["truth"])

@@ -1,0 +1,141 @@
+"""What the pages of runs show in words and marks: states, outcomes, currencies, and the run behind an evaluation.
+
+Does NOT format plain numbers: `numbers` does.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.lineage import mark_of, words_of
+from agents.models import Candidate, Run, RunEvent
+from agents.selectors import Purse
+from agents.states import CandidateState, RunState
+from agents.texts import CURRENCY_TITLES, sentence
+from benchmarks.harness import Verdict
+from benchmarks.models import Evaluation
+from benchmarks.templatetags.kbench import VERDICT_BADGES, Badge
+
+register = template.Library()
+
+STATE_BADGES = {
+    RunState.WAITING: Badge("Waiting", "live", "clock"),
+    RunState.RUNNING: Badge("Running", "live", "play"),
+    RunState.PAUSED: Badge("Paused", "warn", "pause"),
+    RunState.STOPPING: Badge("Stopping", "warn", "pause"),
+    RunState.FINISHED: Badge("Finished", "good", "check"),
+}
+BAD_ENDS = ("error", "failed")
+DECISION_BADGES = {
+    "accept": Badge("accepts", "good", "check"),
+    "reject": Badge("rejects", "bad", "cross"),
+    "abstain": Badge("abstains", "", "info"),
+}
+
+
+@register.inclusion_tag("_badge.html")
+def run_state(run: Run) -> dict[str, Badge]:
+    if run.reason in BAD_ENDS:
+        return {"badge": Badge("Failed", "bad", "cross")}
+    return {"badge": STATE_BADGES[RunState(run.state)]}
+
+
+@register.inclusion_tag("_badge.html")
+def candidate_badge(row: Candidate) -> dict[str, Badge]:
+    if row.state == CandidateState.DROPPED:
+        return {"badge": Badge(row.drop_reason.replace("_", " "), "warn", "info")}
+    if row.state == CandidateState.DONE and row.verdict in list(Verdict):
+        return {"badge": VERDICT_BADGES[Verdict(row.verdict)]}
+    return {"badge": Badge(row.get_state_display(), "live", "play")}
+
+
+@register.inclusion_tag("_badge.html")
+def decision_badge(decision: str) -> dict[str, Badge]:
+    return {"badge": DECISION_BADGES.get(decision, Badge(decision, "", "info"))}
+
+
+@register.filter
+def was_wrong(opinion: Any) -> bool:
+    """The judge has contradicted it."""
+    if opinion.truth in ("", "NOISY", "INTERNAL_ERROR"):
+        return False
+    passed: bool = opinion.truth == "PASS"
+    return not passed if opinion.decision == "accept" else passed and opinion.decision == "reject"
+
+
+@register.filter
+def mark(row: Candidate) -> str:
+    return mark_of(row)
+
+
+@register.filter
+def outcome_words(row: Candidate) -> str:
+    return words_of(row)
+
+
+@register.filter
+def said(event: RunEvent) -> str:
+    return sentence(event)
+
+
+@register.filter
+def payload_text(event: RunEvent) -> str:
+    """All of it, as JSON that a person can read."""
+    return json.dumps(event.payload, indent=1, ensure_ascii=False)
+
+
+@register.filter
+def clock(at_s: float) -> SafeString:
+    """The time of day of an event, with the date in the title."""
+    moment = datetime.fromtimestamp(at_s, UTC)
+    iso = moment.isoformat()
+    return format_html('<time datetime="{}" title="{}">{}</time>', iso, iso, f"{moment:%H:%M:%S}")
+
+
+@register.filter
+def elapsed_s(run: Run) -> float:
+    """Since a worker first took it, until its end."""
+    if run.started is None:
+        return 0.0
+    return ((run.finished or timezone.now()) - run.started).total_seconds()
+
+
+@register.filter
+def currency(purse: Purse) -> str:
+    return CURRENCY_TITLES[purse.name]
+
+
+@register.simple_tag
+def amount(purse: Purse, value: float | None) -> str:
+    """In the unit of the currency."""
+    if value is None:
+        return "no limit"
+    if purse.name == "usd":
+        return f"${value:.2f}"
+    if purse.name.endswith("_s"):
+        return f"{value / 60:.1f} min" if value >= 90 else f"{value:.1f} s"
+    return f"{value:,.0f}"
+
+
+@register.simple_tag
+def bar_width(purse: Purse, *values: float) -> str:
+    """How much of a bar of 200 units the values fill together."""
+    return f"{min(sum(values) / purse.top, 1.0) * 200:.1f}"
+
+
+@register.filter
+def genes(params: dict[str, Any] | None) -> str:
+    return ", ".join(f"{name}={value}" for name, value in (params or {}).items())
+
+
+@register.simple_tag
+def run_behind(evaluation: Evaluation) -> Candidate | None:
+    """The candidate that the evaluation judged, or None where no run submitted it."""
+    if evaluation.submission.origin != "agent":
+        return None
+    return Candidate.objects.select_related("run").filter(ticket=str(evaluation.code)).first()

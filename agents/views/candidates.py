@@ -1,0 +1,71 @@
+"""The candidates of a run: the table of all, and one with everything that is known of it.
+
+Does NOT judge: results are those of the evaluation, to which the page links.
+"""
+
+import uuid
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from agents import selectors, stores
+from agents.diffs import Gene, Line, gene_diff, line_diff
+from agents.models import Candidate
+from agents.pictures import opinions_of, present, whole
+from benchmarks.templatetags.whiskers import Axis
+
+from .parts import score_axis
+
+
+def candidate_list(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    run = selectors.run_of(code)
+    show = request.GET.get("show", "all")
+    show = show if show in selectors.SHOWS else "all"
+    reason = request.GET.get("reason", "")
+    rows = selectors.candidate_rows(present(run), show, request.GET.get("page", 1), reason)
+    shown = whole(list(rows))
+    context = {"run": run, "task": run.task_version.task, "rows": rows, "shown": shown, "axis": score_axis(shown)}
+    context |= {"show": show, "shows": selectors.SHOWS.items(), "reason": reason}
+    return render(request, "runs/candidates.html", context)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a candidate has changed of one parent; `lines` is None where the sources cannot be compared."""
+
+    parent: Candidate
+    lines: list[Line] | None
+    genes: list[Gene]
+
+
+def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpResponse:
+    run = selectors.run_of(code)
+    row = selectors.candidate_of(run, key)
+    source = _source(row)
+    bounds = [value for item in row.configs for value in item.get("ci95") or ()]
+    context = {
+        "run": run,
+        "task": run.task_version.task,
+        "row": row,
+        "source": source,
+        "comparisons": _comparisons(row, source),
+        "opinions": opinions_of(row),
+        "evaluation": selectors.evaluations_by_ticket([row]).get(row.ticket),
+        "config_axis": Axis.over(bounds),
+        "chances": sorted(row.probabilities.items(), key=lambda item: -item[1])[:12],
+        "events": selectors.log_rows(run, candidate=key).order_by("seq"),
+    }
+    return render(request, "runs/candidate.html", context)
+
+
+def _source(row: Candidate) -> str:
+    return stores.source(row.source_sha256) if row.source_sha256 else ""
+
+
+def _comparisons(row: Candidate, source: str) -> list[Comparison]:
+    parents = Candidate.objects.filter(run=row.run_id, key__in=row.parents)
+    return [
+        Comparison(parent, line_diff(_source(parent), source) if source else None, gene_diff(parent.params, row.params))
+        for parent in parents
+    ]

@@ -1,0 +1,97 @@
+"""Two runs on one picture with their figures, and how often verifiers were right.
+
+Does NOT decide which method is better: two runs are an anecdote, and the page says so.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from agents import selectors
+from agents.charts import AXES, chart
+from agents.evolve.verifiers.matrix import Confusion, Row, by, confusion
+from agents.models import Run
+from agents.pictures import Scene, present
+
+SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a comparison says of one run. `to_common`: judgings until 95 % of the lower of both bests."""
+
+    run: Run
+    scene: Scene
+    first_correct: int | None
+    to_common: int | None
+    area: float | None  # mean of the best so far over the judgings that both have
+
+
+def compare(request: HttpRequest) -> HttpResponse:
+    found = [selectors.find_run(request.GET.get(name, "")) for name in ("a", "b")]
+    chosen = [run for run in found if run is not None]
+    scenes = [present(run) for run in chosen]
+    axis = request.GET.get("x", "judgings")
+    context = {
+        "runs": selectors.runs()[:50],
+        "chosen": chosen,
+        "names": {name: request.GET.get(name, "") for name in ("a", "b")},
+        "axis": axis,
+        "axes": [(item, item.name == axis) for item in AXES.values()],
+        "chart": chart(scenes, axis) if scenes else None,
+        "figures": figures(scenes),
+        "same_board": len({(run.task_version_id, run.device_kind_id) for run in chosen}) <= 1,
+    }
+    return render(request, "runs/compare.html", context)
+
+
+def figures(scenes: list[Scene]) -> list[Figures]:
+    common = min((scene.run.best_score or 0.0 for scene in scenes), default=0.0)
+    shortest = min((len(scene.judged) for scene in scenes), default=0)
+    return [
+        Figures(
+            run=scene.run,
+            scene=scene,
+            first_correct=scene.improvements[0].judged_as if scene.improvements else None,
+            to_common=_judgings_to(scene, SHARE * common) if common else None,
+            area=_area(scene, shortest),
+        )
+        for scene in scenes
+    ]
+
+
+def _judgings_to(scene: Scene, score: float) -> int | None:
+    return next((row.judged_as for row in scene.improvements if (row.score or 0.0) >= score), None)
+
+
+def _area(scene: Scene, judgings: int) -> float | None:
+    """Counts nothing before the first correct kernel."""
+    if not judgings or not scene.improvements:
+        return None
+    steps = [row.judged_as or 0 for row in scene.improvements]
+    best = [row.score or 0.0 for row in scene.improvements]
+    reached = [bisect_left(steps, number + 1) for number in range(1, judgings + 1)]
+    return sum(best[place - 1] if place else 0.0 for place in reached) / judgings
+
+
+@dataclass(frozen=True)
+class MatrixTable:
+    title: str
+    lines: list[tuple[str, Confusion]]
+
+
+def verifiers(request: HttpRequest) -> HttpResponse:
+    run = selectors.find_run(request.GET.get("run", ""))
+    rows = selectors.matrix_rows(run)
+    context = {"run": run, "tables": _tables(rows), "total": confusion(rows), "count": len(rows)}
+    return render(request, "runs/verifiers.html", context)
+
+
+def _tables(rows: list[Row]) -> list[MatrixTable]:
+    everything = by(rows, lambda row: f"{row.verifier} {row.version}".strip())
+    faults = by([row for row in rows if row.fault], lambda row: f"{row.verifier}: {row.fault}")
+    in_runs = by(rows, lambda row: f"{row.verifier} in {row.run[:8]}")
+    tables = [("By verifier", everything), ("By suspected fault", faults), ("By run", in_runs)]
+    return [MatrixTable(title, list(groups.items())) for title, groups in tables if groups]

@@ -1,0 +1,50 @@
+"""The lanes of what is in flight: each candidate with the step at which it is and why it waits.
+
+Steps of the judge come from the evaluation itself, so a page that is opened late shows them too. Does NOT follow
+streamed text: the page's script shows what is said meanwhile.
+"""
+
+from dataclasses import dataclass
+
+from agents import selectors
+from agents.evaluator import progress_of
+from agents.models import Candidate
+from agents.pictures import Scene
+from agents.states import CandidateState
+from benchmarks.models import Evaluation
+from benchmarks.states import State
+
+_LANE_OF_STATE = {
+    State.QUEUED: "queued",
+    State.CLAIMED: "queued",
+    State.COMPILING: "compiling",
+    State.VERIFYING: "checking",
+    State.TIMING: "timing",
+    State.AUDITING: "auditing",
+}
+
+
+@dataclass(frozen=True)
+class Flight:
+    """One candidate on its way."""
+
+    row: Candidate
+    lane: str
+    text: str
+    done: int | None = None
+    total: int | None = None
+
+
+def flights(scene: Scene) -> list[Flight]:
+    rows = scene.in_flight
+    evaluations = selectors.evaluations_by_ticket(rows) if scene.at is None else {}
+    return [_flight(row, evaluations.get(row.ticket)) for row in rows]
+
+
+def _flight(row: Candidate, evaluation: Evaluation | None) -> Flight:
+    if row.state != CandidateState.QUEUED or evaluation is None:
+        return Flight(row, row.state, row.hint)
+    if evaluation.is_finished:
+        return Flight(row, "done", evaluation.reason_text)
+    now = progress_of(evaluation)
+    return Flight(row, _LANE_OF_STATE[State(evaluation.state)], now.text, now.done, now.total)

@@ -1,0 +1,68 @@
+"""The part of a run's page that changes while it runs, drawn once for all who watch.
+
+A drawing is kept for a moment under the number of the last event, so a hundred viewers cost one. It holds nothing
+that depends on the viewer: buttons stand outside of it.
+"""
+
+from typing import Any
+
+from django.core.cache import cache
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString, mark_safe
+
+from agents import selectors
+from agents.charts import AXES, chart
+from agents.lineage import lineage
+from agents.models import Candidate, Run
+from agents.pictures import Scene, outcome_counts, past, present, whole
+from agents.states import CandidateState
+from agents.views.flights import flights
+from benchmarks.templatetags.whiskers import Axis
+
+KEPT_S = 2.0  # what is in flight moves without events
+RECENT_ROWS = 12
+RECENT_EVENTS = 15
+
+
+def drawn(run: Run, axis: str, at: int | None) -> SafeString:
+    """The whole changing part as HTML."""
+    axis = axis if axis in AXES else "judgings"
+    key = f"run-part:{run.pk}:{run.last_seq}:{run.state}:{run.wish}:{axis}:{at}"
+    found: str | None = cache.get(key)
+    if found is None:
+        scene = present(run) if at is None else past(run, at)
+        found = render_to_string("runs/_parts.html", _context(scene, axis))
+        cache.set(key, found, KEPT_S)
+    return mark_safe(found)  # noqa: S308 - it was rendered by a template
+
+
+def _context(scene: Scene, axis: str) -> dict[str, Any]:
+    run = scene.run
+    shown = whole(sorted(scene.rows, key=lambda row: -row.position)[:RECENT_ROWS])
+    failed = [row for row in scene.rows if row.score is None and row.state in (CandidateState.DONE, "dropped")]
+    return {
+        "run": run,
+        "at": scene.at,
+        "purses": selectors.purses(run),
+        "best": best_of(scene),
+        "first": scene.improvements[0] if scene.improvements else None,
+        "axes": [(item, item.name == axis) for item in AXES.values() if item.name != "usd" or run.spent.get("usd")],
+        "chart": chart([scene], axis),
+        "flights": flights(scene) if not run.is_finished else [],
+        "failures": outcome_counts(scene),
+        "failed_count": len(failed),
+        "recent": shown,
+        "score_axis": score_axis(shown),
+        "lineage": lineage(scene),
+        "events": list(selectors.log_rows(run, at=scene.at)[:RECENT_EVENTS]),
+        "ahead": selectors.ahead_of(run) if run.state == "waiting" else 0,
+    }
+
+
+def best_of(scene: Scene) -> Candidate | None:
+    """With its long columns."""
+    return whole([scene.best])[0] if scene.best else None
+
+
+def score_axis(rows: list[Candidate]) -> Axis:
+    return Axis.over(value for row in rows for value in (row.score_lo, row.score_hi))
