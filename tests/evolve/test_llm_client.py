@@ -6,7 +6,6 @@ import pytest
 
 from agents.evolve.budget import Cost
 from agents.evolve.llm.outcomes import Failure, Kind
-
 from tests.evolve.llm_kit import KEY, Clock, Ledger, Watcher, ask, calculated_usd, client_of
 from tests.evolve.llm_server import Reply, error, script, serve
 
@@ -17,7 +16,7 @@ async def call(server, request=None, clock=None, live=None, **patience):
     client = client_of(server, clock, **patience)
     ledger = Ledger(client.bound(request))
     try:
-        outcome = await client.call(request, ledger, live or Watcher(), {"candidate": "1-0"})
+        outcome = await client.call(request, ledger, live or Watcher())
     except Failure as failure:
         outcome = failure
     assert ledger.open_bound is None
@@ -57,7 +56,7 @@ async def test_deltas_are_told_at_most_ten_times_a_second_and_whole():
     outcome, _, _ = await outcome_of(Reply(text="x" * 500, piece_chars=5), clock=clock, live=live)
     assert "".join(payload["text"] for _, payload in live.said) == outcome.text
     assert len(live.said) == 2  # the first piece and, as this clock stands still, all others at the end
-    assert live.said[-1] == ("proposal.delta", {"candidate": "1-0", "text": "x" * 495, "chars": 500})
+    assert live.said[-1] == ("proposal.delta", {"text": "x" * 495, "chars": 500})
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ async def test_the_breaker_lets_one_call_find_out_and_closes_again():
     down = [error(529, "overloaded_error")] * 6
     async with serve(script(*down, Reply())) as server:
         client = client_of(server, clock)
-        calls = [client.call(ask(), Ledger(client.bound(ask())), Watcher(), {}) for _ in range(4)]
+        calls = [client.call(ask(), Ledger(client.bound(ask())), Watcher()) for _ in range(4)]
         answers = await asyncio.gather(*calls)
     assert [answer.text for answer in answers] == ["hello"] * 4
     assert len(server.served) == 10
@@ -206,7 +205,7 @@ async def test_a_cancelled_call_is_gone_in_a_moment_and_settled():
     async with serve(script(Reply(text="x" * 1_000, pause_s=0.02))) as server:
         client = client_of(server)
         ledger, live = Ledger(client.bound(ask())), Watcher()
-        task = asyncio.create_task(client.call(ask(), ledger, live, {}))
+        task = asyncio.create_task(client.call(ask(), ledger, live))
         while not live.said:
             await asyncio.sleep(0.005)
         task.cancel()
@@ -225,7 +224,7 @@ async def test_a_cancelled_wait_is_over_at_once():
         clock = Clock()
         client = client_of(server, clock)
         client._sleep = asyncio.sleep  # a real wait, which the cancellation cuts
-        task = asyncio.create_task(client.call(ask(), Ledger(client.bound(ask())), Watcher(), {}))
+        task = asyncio.create_task(client.call(ask(), Ledger(client.bound(ask())), Watcher()))
         while not server.served:
             await asyncio.sleep(0.005)
         task.cancel()
@@ -244,7 +243,7 @@ async def test_one_call_warms_the_prefix_for_the_others():
     async with serve(script(Reply(text="x" * 50, pause_s=0.001))) as server:
         client = client_of(server)
         ledgers = [Ledger(client.bound(request)) for _ in range(8)]
-        await asyncio.gather(*(client.call(request, ledger, Watcher(), {}) for ledger in ledgers))
+        await asyncio.gather(*(client.call(request, ledger, Watcher()) for ledger in ledgers))
     written = [item.billed["cache_write_5m_tokens"] for item in server.served]
     read = [item.billed["cache_read_tokens"] for item in server.served]
     assert sum(count > 0 for count in written) == 1
@@ -257,7 +256,7 @@ async def test_the_next_call_goes_ahead_where_the_first_one_fails():
     request = ask(system=("rules " * 600,))
     async with serve(script(error(400, "invalid_request_error"), Reply())) as server:
         client = client_of(server)
-        calls = [client.call(request, Ledger(client.bound(request)), Watcher(), {}) for _ in range(3)]
+        calls = [client.call(request, Ledger(client.bound(request)), Watcher()) for _ in range(3)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert [isinstance(item, Failure) for item in outcomes] == [True, False, False]
 

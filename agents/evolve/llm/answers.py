@@ -7,6 +7,7 @@ covered: whether the code is any good.
 import re
 from dataclasses import dataclass
 
+from ..model import RefusalReason
 from .patches import Edit, PatchError, parse_edits
 
 NAME_CHARS_MAX = 80
@@ -19,7 +20,7 @@ _OPENING = re.compile(r"^(`{3,})[ \t]*([\w+.-]*)[ \t]*$")
 class AnswerError(Exception):
     """Why an answer cannot be used. `reason` is one of the words of `proposal.rejected`."""
 
-    def __init__(self, reason: str, text: str) -> None:
+    def __init__(self, reason: RefusalReason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
         self.text = text
@@ -60,10 +61,9 @@ def _body(text: str) -> re.Match[str]:
 def _section(head: str, heading: str) -> str:
     """The text below a heading, up to the next one; empty if the heading is missing."""
     matches = list(_HEADING.finditer(head))
-    for match, following in zip(matches, [*matches[1:], None], strict=True):
-        if match[1] == heading:
-            return head[match.start(2) : following.start() if following else len(head)]
-    return ""
+    ends = [*(match.start() for match in matches[1:]), len(head)]
+    found = (head[match.start(2) : end] for match, end in zip(matches, ends, strict=False) if match[1] == heading)
+    return next(found, "")
 
 
 def _edits(text: str) -> tuple[Edit, ...]:

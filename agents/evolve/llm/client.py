@@ -6,7 +6,7 @@ asked (`prompting.py`) and what an answer means (`answers.py`).
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -80,14 +80,14 @@ class LlmClient:
         one = self._bound_of_one(request)
         return sum((one for _ in range(self.patience.reissues)), one)
 
-    async def call(self, request: Request, meter: Meter, live: Live, about: Mapping[str, Any]) -> Completion:
-        """One answer. Raises Failure when patience, reissues or hope are at an end. `about` goes with each delta."""
+    async def call(self, request: Request, meter: Meter, live: Live) -> Completion:
+        """One answer. Raises Failure when patience, reissues or hope are at an end."""
         tries = _Tries(self.patience)
         while True:
             await self._admitted(request.model, tries)
             account = Account()
             try:
-                completion = await self._in_turn(request, account, meter, Deltas(live, about, self._clock))
+                completion = await self._in_turn(request, account, meter, Deltas(live, self._clock))
             except Failure as failure:
                 meter.attempt(request.role, request.model, failure.status, self._clean(failure), failure.retry_after_s)
                 await self._pause(tries, tries.wait_s(failure, billed=account.sent), failure)

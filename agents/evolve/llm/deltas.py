@@ -3,8 +3,7 @@
 Not covered: keeping it. The log has the finished answer.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from ..events import Live
 
@@ -13,10 +12,10 @@ PAUSE_S = 0.1
 
 
 class Deltas:
-    """Of one attempt. `about` says whose words these are."""
+    """Of one attempt. `chars` counts all of them."""
 
-    def __init__(self, live: Live, about: Mapping[str, Any], clock: Callable[[], float]) -> None:
-        self._live, self._about, self._clock = live, about, clock
+    def __init__(self, live: Live, clock: Callable[[], float]) -> None:
+        self._live, self._clock = live, clock
         self._text: dict[str, str] = {}
         self._chars = 0
         self._said_s = float("-inf")
@@ -30,5 +29,5 @@ class Deltas:
 
     def flush(self) -> None:
         if self._text:
-            self._live.say(TOPIC, {**self._about, **self._text, "chars": self._chars})
+            self._live.say(TOPIC, {**self._text, "chars": self._chars})
             self._text, self._said_s = {}, self._clock()

@@ -1,0 +1,116 @@
+"""What a measured kernel tells its next author: a table of times, three remarks, and what a failure was.
+
+Every sentence is computed from the judge's report. Not covered: ideas; those are the model's part.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.harness import VERDICT_TEXTS, Config, TaskSpec, Verdict, device_class
+
+from ..model import Candidate, Result
+from .fences import fenced, one_line
+
+LOG_CHARS = 3_000
+METRICS_MAX = 24
+_OPS_PER_BYTE = 10.0  # above it arithmetic bounds a kernel on any machine of today
+_NEAR_FLOOR = 0.7
+
+Row = Mapping[str, Any]
+
+
+def times(result: Result) -> str:
+    """One line per timed configuration."""
+    return "\n".join(_times(row) for row in timed(result)) or "(no times)"
+
+
+def timed(result: Result) -> list[Row]:
+    return [row for row in result.configs if row.get("kernel_us") is not None and row.get("group") != "hidden"]
+
+
+def remarks(result: Result, task: TaskSpec, language: str) -> list[str]:
+    """Three: the slowest configuration, what bounds it, what the compiler or the profiler says."""
+    rows = [row for row in timed(result) if row.get("speedup")]
+    if not rows:
+        return []
+    worst = min(rows, key=lambda row: float(row["speedup"]))
+    return [_worst(worst), _bounded(worst, task, language), _resources(result) or _stronger_baseline(rows)]
+
+
+def failure(candidate: Candidate) -> str:
+    """What went wrong with a candidate, with the log as data."""
+    result = candidate.result
+    if result is None:
+        reasons = [reason for item in candidate.opinions.values() for reason in item.reasons]
+        lines = [f"line {item.line}: {one_line(item.text)}" if item.line else one_line(item.text) for item in reasons]
+        return "\n".join(["It was dropped before it was judged:", *lines[:10]])
+    parts = [f"Verdict {result.verdict}: {one_line(result.reason, 600)}", *_advice(result.verdict)]
+    wrong = [row for row in result.configs if row.get("correct") is False and row.get("group") != "hidden"]
+    parts += [_wrong(row) for row in wrong[:3]]
+    if not wrong and any(row.get("correct") is False for row in result.configs):
+        parts.append("It failed on a configuration that is not shown: think of odd and small sizes.")
+    if result.log_tail.strip():
+        parts.append(fenced(result.log_tail[-LOG_CHARS:], "end of the log"))
+    return "\n".join(parts)
+
+
+def _times(row: Row) -> str:
+    parts = [f"{row['key']}: kernel {_us(row, 'kernel_us')}", f"eager {_us(row, 'eager_us')}"]
+    if row.get("compile_us") is not None:
+        parts.append(f"compile {_us(row, 'compile_us')}")
+    if row.get("speedup") is not None:
+        parts.append(f"speedup {row['speedup']:.2f}")
+    if row.get("roofline_fraction") is not None:
+        parts.append(f"{100 * row['roofline_fraction']:.0f} % of what the machine allows")
+    return ", ".join(parts)
+
+
+def _us(row: Row, name: str) -> str:
+    value = row.get(name)
+    return "not measured" if value is None else f"{value:.4g} us"
+
+
+def _worst(row: Row) -> str:
+    return f"The weakest configuration is {row['key']}, speedup {row['speedup']:.2f}, {_us(row, 'kernel_us')}."
+
+
+def _bounded(row: Row, task: TaskSpec, language: str) -> str:
+    config = _config(row, task, language)
+    if config is None or not config.bytes_moved:
+        return "What bounds it is not known."
+    intensity = config.flops / config.bytes_moved
+    kind = "arithmetic" if intensity > _OPS_PER_BYTE else "memory traffic"
+    text = f"It does {intensity:.1f} operations per byte that must be moved, so {kind} is its floor"
+    fraction = row.get("roofline_fraction")
+    if fraction is None:
+        return f"{text}."
+    near = "little is left to win there" if fraction > _NEAR_FLOOR else "the rest is overhead, latency or waste"
+    return f"{text}, and it reaches {100 * fraction:.0f} % of it: {near}."
+
+
+def _config(row: Row, task: TaskSpec, language: str) -> Config | None:
+    configs = task.configs_for(device_class(language))
+    return next((item for item in configs if item.key == row["key"] and not item.hidden), None)
+
+
+def _resources(result: Result) -> str | None:
+    """What the compiler or the profiler reported, at most 24 figures."""
+    plain = {k: v for k, v in (result.resources or {}).items() if isinstance(v, int | float) and k != "binary_sha256"}
+    figures = [f"{name} {value:g}" for name, value in list(plain.items())[:METRICS_MAX]]
+    return f"Reported by the tools: {', '.join(figures)}." if figures else None
+
+
+def _stronger_baseline(rows: Sequence[Row]) -> str:
+    beaten = [row for row in rows if float(row["speedup"]) > 1]
+    return f"It beats both baselines on {len(beaten)} of {len(rows)} configurations."
+
+
+def _advice(verdict: str) -> list[str]:
+    known = verdict in Verdict.__members__
+    return [VERDICT_TEXTS[Verdict(verdict)].next_step] if known else []
+
+
+def _wrong(row: Row) -> str:
+    errors = [f"{name} {row[name]}" for name in ("max_abs_error", "max_rel_error") if row.get(name) is not None]
+    why = one_line(str(row.get("failure") or "wrong"))
+    return f"Wrong on {row['key']}: {', '.join([why, *errors])}"
