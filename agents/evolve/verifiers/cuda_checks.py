@@ -28,7 +28,7 @@ _SIZES_BYTES = {
     "char": 1,
 }
 _SHARED = re.compile(r"(?<!extern )\b__shared__\s+(?:__align__\(\d+\)\s*)?(\w+)\s+(\w+)((?:\[[^\]]+\])+)\s*;")
-_LAUNCH = re.compile(r"\b(\w+)(?:<[^<>;]*>)?\s*<<<(.*?)>>>", re.DOTALL)
+_LAUNCH = re.compile(r"\b(\w+)(?:<[^<>;]*>)?\s*<<<(.{0,500}?)>>>", re.DOTALL)
 _BARRIER = re.compile(r"__syncthreads|__syncwarp|\.sync\(|\bsync\(|barrier|bar\.sync|__shfl|cooperative_groups|\bcg::")
 
 
@@ -66,7 +66,7 @@ def barriers(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
     if _BARRIER.search(reading.text):
         return
     for kernel in _kernels(reading):
-        for name in re.findall(r"\b__shared__\b[^;\[]*?(\w+)\s*\[", kernel.body):
+        for name in re.findall(r"\b__shared__\b[^;\[]{0,100}?(\w+)\s*\[", kernel.body):
             written = re.search(rf"\b{name}(?:\[[^\]]*\])+\s*[-+*]?=(?!=)", kernel.body)
             if written and len(re.findall(rf"\b{name}\b", kernel.body)) > 2:
                 line = reading.line(kernel.body_place + written.start())
@@ -74,7 +74,7 @@ def barriers(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
 
 
 def _kernels(reading: Reading) -> list[Function]:
-    found = re.finditer(r"\b__global__\b[^;{]*?\b(\w+)\s*\((?!\d)", reading.code)
+    found = re.finditer(r"\b__global__\b[^;{]{0,500}?\b(\w+)\s*\((?!\d)", reading.code)
     names = dict.fromkeys(item[1] for item in found if item[1] != "__launch_bounds__")
     return [kernel for name in names for kernel in reading.functions(name)]
 

@@ -40,7 +40,7 @@ _HABITS = (
     _habit(
         "cheating",
         "this is kept from call to call",
-        r"^\s*static (?!constexpr|const |inline|assert)[\w:<>, ]+[ &*]\w+\s*[;={]",
+        r"^[ \t]*static (?!constexpr|const |inline|assert)[\w:<>, ]+[ &*]\w+\s*[;={]",
     ),
     _habit(
         "numerics",
@@ -60,7 +60,7 @@ _HABITS = (
     _habit(
         "memory",
         "the loop goes on to its bound itself, one past the last element",
-        r"for \([^;]*;\s*(\w+) <= \w+;\s*(?:\+\+\1|\1\+\+)",
+        r"for \([^;{}]{0,200};\s*(\w+) <= \w+;\s*(?:\+\+\1|\1\+\+)",
     ),
 )
 _PARALLEL = re.compile(r"#pragma omp parallel for(?![^\n]*reduction)[^\n]*\n\s*for \([^)]*\)\s*(?:\{\s*)?(\w+) [-+*]= ")

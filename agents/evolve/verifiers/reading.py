@@ -5,12 +5,17 @@ templates, overloads by type and what names mean.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from .lexing import code_only, line_of, without_comments
 
+_MOST_NAMES = 50
+_MOST_LINKS = 10  # of variables that only serve each other
+_BEFORE_CHARS = 200
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _EXPORT = re.compile(r'\.def\(\s*"(\w+)"\s*,\s*(?:&\s*(?=\w)|(?=\w))([\w:]+)?')
 _ALLOCATION = re.compile(r"\b(\w+)\s*=\s*(?:torch|at)::(empty|zeros|ones|full)(_like)?\(")
@@ -66,7 +71,7 @@ class Reading:
     @cached_property
     def has_macros(self) -> bool:
         """Then brackets and names may not be what they seem."""
-        return re.search(r"^\s*#\s*(?:define|if)", self.code, re.MULTILINE) is not None
+        return re.search(r"^[ \t]*#[ \t]*(?:define|if)", self.code, re.MULTILINE) is not None
 
     @cached_property
     def exports(self) -> dict[str, tuple[str | None, int]]:
@@ -82,8 +87,8 @@ class Reading:
         return found[0] if len(found) == 1 else None
 
     def functions(self, name: str) -> list[Function]:
-        """Every definition of `name`."""
-        places = re.finditer(rf"\b{re.escape(name)}\s*\(", self.code)
+        """Every definition of `name`; where it stands very often, of its first places only."""
+        places = islice(re.finditer(rf"\b{re.escape(name)}\s*\(", self.code), _MOST_NAMES)
         made = (self._definition(name, item.start(), item.end() - 1) for item in places)
         return [item for item in made if item is not None]
 
@@ -120,14 +125,11 @@ class Reading:
 
 def partner(code: str, opening: int) -> int | None:
     """The place of the bracket that closes the one at `opening`."""
-    depth, first = 0, code[opening]
-    for place in range(opening, len(code)):
-        if code[place] == first:
-            depth += 1
-        elif code[place] == _PAIRS[first]:
-            depth -= 1
-            if depth == 0:
-                return place
+    first, depth = code[opening], 0
+    for found in re.compile(f"[{re.escape(first + _PAIRS[first])}]").finditer(code, opening):
+        depth += 1 if found.group() == first else -1
+        if depth == 0:
+            return found.start()
     return None
 
 
@@ -157,8 +159,8 @@ def allocations(body: str) -> list[Allocation]:
 
 
 def pointers(body: str) -> dict[str, str]:
-    """Pointer variable -> the variable whose data it points at."""
-    return {item[1]: item[2] for item in _POINTER.finditer(body)}
+    """Pointer variable -> the variable whose data it points at; of the first ones only."""
+    return {item[1]: item[2] for item in islice(_POINTER.finditer(body), _MOST_NAMES)}
 
 
 def returned(body: str) -> list[tuple[str, int]]:
@@ -173,12 +175,15 @@ def occurrences(code: str, name: str) -> int:
 
 def without_dead_variables(body: str) -> str:
     """`body` with spaces for what only computes a variable that nobody looks at."""
-    while True:
-        found = (item for item in _DECLARATOR.finditer(body) if _declares(body[: item.start()]))
-        dead = next((item for item in found if occurrences(body, item[1]) == 1), None)
-        if dead is None:
-            return body
-        body = body[: dead.start()] + " " * (dead.end() - dead.start()) + body[dead.end() :]
+    for _ in range(_MOST_LINKS):
+        words = Counter(re.findall(r"\w+", body))
+        found = (item for item in _DECLARATOR.finditer(body) if words[item[1]] == 1)
+        dead = [item.span() for item in found if _declares(body[max(0, item.start() - _BEFORE_CHARS) : item.start()])]
+        if not dead:
+            break
+        for start, end in dead:
+            body = body[:start] + " " * (end - start) + body[end:]
+    return body
 
 
 def _declares(before: str) -> bool:
@@ -191,8 +196,8 @@ _DECLARATOR = re.compile(r"(?<![.\w])(\w+)\s*=(?!=)[^;,(){}\[\]=]*(?:\([^(){};]*
 
 
 def _without_lambdas(body: str) -> str:
-    for item in re.finditer(r"\[[=&\w, ]*\]\s*(?:\([^()]*\))?\s*(?:->\s*[\w:<>]+\s*)?\{", body):
-        closing = partner(body, item.end() - 1)
+    for item in re.finditer(r"\[[=&\w, ]{0,200}\]\s*(?:\([^()]*\))?\s*(?:->\s*[\w:<>]+\s*)?\{", body):
+        closing = partner(body, item.end() - 1) if body[item.end() - 1] == "{" else None
         if closing is not None:
             body = body[: item.start()] + re.sub(r"[^\n]", " ", body[item.start() : closing + 1]) + body[closing + 1 :]
     return body

@@ -15,6 +15,8 @@ from .doubts import Doubt
 from .python_checks import python_doubts
 from .reading import Reading
 
+_READ_MAX_CHARS = 48_000  # more is not read: some of the checks take time with the square of it
+
 Check = Callable[[Reading, TaskSpec], Iterable[Doubt]]
 _CHECKS: tuple[Check, ...] = (
     interface_checks.exports,
@@ -68,6 +70,9 @@ def decided(doubts: list[Doubt]) -> Opinion:
 
 
 def _text_doubts(reading: Reading, language: str, task: TaskSpec) -> Iterator[Doubt]:
+    if len(reading.text) > _READ_MAX_CHARS:
+        yield Doubt("interface", f"the source has more than {_READ_MAX_CHARS} characters; it was not read")
+        return
     open_bracket = reading.unbalanced()
     if open_bracket is not None:
         bracket, place = open_bracket
