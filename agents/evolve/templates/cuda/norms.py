@@ -1,7 +1,7 @@
 """RMS norm and layer norm, forward and backward."""
 
 from ..base import Constraint, Gene, Genome, Space, Template
-from .genes import FOLDER, LOADS, MAX_THREADS, REGISTERS, STORES, number
+from .genes import FOLDER, LOADS, MAX_THREADS, REGISTERS, STORES, number, threads
 
 _WALKING = ("BLOCKS_PER_SM", (1, 2, 4, 8))
 _ROW_FLOATS = 4096  # that are to stay in registers
@@ -72,4 +72,44 @@ RMSNORM_FORWARD = Template(
         "STORES": "plain",
     },
 )
-TEMPLATES = (RMSNORM_FORWARD,)
+
+LAYERNORM_FORWARD = Template(
+    name="cuda-layernorm-forward",
+    language="cuda",
+    summary="slices of a row measured by one kernel and normalised by the next, which may begin early",
+    path=FOLDER / "layernorm_forward.cu",
+    tasks={"layernorm/forward": {}},
+    space=Space(
+        (
+            threads(),
+            Gene("PACKS", (1, 2, 4, 8), "of a slice, per thread"),
+            Gene("WIDTH", (1, 4), "floats at a time"),
+            Gene("EARLY", (0, 1), "read before the statistics are known", structural=True),
+            Gene("REVERSED", (0, 1), "begin with what was read last", structural=True),
+            Gene("OVERLAP", (0, 1), "start the second kernel while the first runs", structural=True),
+            LOADS,
+            STORES,
+        ),
+    ),
+    naive={
+        "THREADS": 64,
+        "PACKS": 1,
+        "WIDTH": 1,
+        "EARLY": 0,
+        "REVERSED": 0,
+        "OVERLAP": 0,
+        "LOADS": "plain",
+        "STORES": "plain",
+    },
+    default={
+        "THREADS": 256,
+        "PACKS": 4,
+        "WIDTH": 4,
+        "EARLY": 1,
+        "REVERSED": 1,
+        "OVERLAP": 1,
+        "LOADS": "plain",
+        "STORES": "stream",
+    },
+)
+TEMPLATES = (RMSNORM_FORWARD, LAYERNORM_FORWARD)
