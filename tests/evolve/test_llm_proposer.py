@@ -4,10 +4,11 @@ import pytest
 
 from agents.evolve.budget import Caps
 from agents.evolve.config import ConfigError, RunConfig
+from agents.evolve.llm.access import unavailable
 from agents.evolve.llm.arms import Arm
 from agents.evolve.model import Proposal
 from agents.evolve.proposers import find_proposer
-from agents.evolve.proposers.anthropic import Anthropic, unavailable
+from agents.evolve.proposers.anthropic import Anthropic
 from tests.evolve.llm_kit import Ledger, Watcher, calculated_usd, client_of
 from tests.evolve.llm_requests import candidate, failed, request_of
 from tests.evolve.llm_server import Reply, error, script, serve

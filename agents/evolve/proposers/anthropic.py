@@ -10,12 +10,12 @@ from typing import Any, Self
 from ..budget import Cost
 from ..config import ConfigError, RunConfig
 from ..events import Live
+from ..llm.access import client_of, prices_of, unavailable
 from ..llm.answers import Answer, AnswerError, parse_answer
 from ..llm.arms import Arm, Bandit, read_arms
-from ..llm.client import VENDOR_URL, Access, LlmClient
+from ..llm.client import LlmClient
 from ..llm.outcomes import Completion, Failure, Kind
 from ..llm.patches import PatchError, apply_edits
-from ..llm.prices import PriceError, PriceTable, load_prices
 from ..llm.prompting import Asked, proposal_request
 from ..model import Meter, Proposal, ProposalRequest, Refusal, RefusalReason
 
@@ -61,29 +61,6 @@ class Anthropic:
         """The same for the same request: the bound is that of the call that will be made."""
         arm = self._bandit.choose(request.view, request.rng)
         return arm, proposal_request(request, arm)
-
-
-def unavailable(settings: Mapping[str, Any]) -> str | None:
-    """Why no language model can be asked, for the person; None if one can."""
-    if not str(settings.get("api_key") or "").strip():
-        return "no key for language models is set (ANTHROPIC_API_KEY)"
-    try:
-        prices_of(settings)
-    except ConfigError as error:
-        return str(error)
-    return None
-
-
-def prices_of(settings: Mapping[str, Any]) -> PriceTable:
-    """Raises ConfigError."""
-    try:
-        return load_prices(settings.get("prices"))
-    except PriceError as error:
-        raise ConfigError(str(error)) from error
-
-
-def client_of(settings: Mapping[str, Any], prices: PriceTable) -> LlmClient:
-    return LlmClient(Access(str(settings["api_key"]).strip(), settings.get("base_url") or VENDOR_URL), prices)
 
 
 def refusal_of(failure: Failure) -> Refusal:
