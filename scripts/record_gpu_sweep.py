@@ -58,9 +58,17 @@ SWEEPS = {
     ),
     "h200-mnist_conv_relu_pool-forward": Sweep(
         "mnist_conv_relu_pool/forward",
-        {"THREADS": (32, 64, 128), "CHANNELS": (2, 4, 8, 16), "STAGED": (8, 32), "MIN_BLOCKS": (1, 4, 8, 12)},
+        {
+            "THREADS": (32, 64, 128),
+            "CHANNELS": (2, 4, 8, 16),
+            "STAGED": (8, 32),
+            "MIN_BLOCKS": (1, 4, 8, 12),
+            "LOADS": ("plain",),
+        },
     ),
-    "h200-layernorm-forward": Sweep("layernorm/forward", {"WIDTH": (4,)}),
+    "h200-layernorm-forward": Sweep(
+        "layernorm/forward", {"THREADS": (128, 256, 512, 1024), "WIDTH": (4,), "LOADS": ("plain", "stream")}
+    ),
     "h200-mnist_linear-forward": Sweep(
         "mnist_linear/forward",
         {
