@@ -37,7 +37,9 @@ POOL_BACKWARD = Template(
         (
             Gene("PATH", ("naive", "loop", "shuffle"), ordinal=False, structural=True),
             lanes(only=_VECTORS_OR_LOOP),
-            Gene("TAIL", ("scalar", "loop", "overlap"), "the end of a row", ordinal=False, structural=True, only=_VECTORS),
+            Gene(
+                "TAIL", ("scalar", "loop", "overlap"), "the end of a row", ordinal=False, structural=True, only=_VECTORS
+            ),
             Gene("PREFETCH", (0, 1, 4), "how far ahead, in 4 KiB"),
             grain(),
         )
