@@ -106,3 +106,22 @@ CONV_RELU_POOL_FORWARD = Template(
     naive={"PATH": "naive", "LANES": 4, "WINDOWS": 1, "VECTORS": 1, "TAPS_AT_ONCE": 1},
     default={"PATH": "lanes", "LANES": 16, "WINDOWS": 2, "VECTORS": 2, "TAPS_AT_ONCE": 9},
 )
+
+CONV_RELU_POOL_BACKWARD = Template(
+    name="cpp-conv-relu-pool-backward",
+    language="cpp",
+    summary="the convolution again for the places of the maxima, then only those places",
+    path=FOLDER / "conv_relu_pool_backward.cpp.tmpl",
+    tasks={"mnist_conv_relu_pool/backward": {}},
+    space=Space(
+        (
+            Gene("PATH", ("naive", "lanes"), ordinal=False, structural=True),
+            lanes(4, 8, 16, only=_LANES),
+            Gene("WINDOWS", (1, 2, 3, 4, 6), "windows at a time", only=_LANES),
+            _taps(),
+            Gene("SKIP", (0, 1), "places without a gradient", ordinal=False, structural=True, only=_LANES),
+        )
+    ),
+    naive={"PATH": "naive", "LANES": 4, "WINDOWS": 1, "TAPS_AT_ONCE": 1, "SKIP": 0},
+    default={"PATH": "lanes", "LANES": 16, "WINDOWS": 2, "TAPS_AT_ONCE": 9, "SKIP": 1},
+)
