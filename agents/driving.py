@@ -14,14 +14,16 @@ from typing import Any
 from django.conf import settings
 
 from benchmarks import events as signals
+from benchmarks.harness import HarnessError
 from benchmarks.models import TaskVersion
 from benchmarks.states import TaskVersionStatus
 
 from . import services
 from .desk import Desk, DeskLog
 from .evaluator import SiteEvaluator
-from .evolve.config import RunConfig
+from .evolve.config import ConfigError, RunConfig
 from .evolve.events import Draft
+from .evolve.llm.prices import PriceError
 from .evolve.loop import Wish as EngineWish
 from .evolve.loop import drive
 from .evolve.proposers import find_proposer
@@ -132,7 +134,9 @@ def engine_settings() -> dict[str, Any]:
 
 def _put_aside(holding: Holding, error: Exception) -> None:
     """Paused, with the reason on the page: going on at once would fail again."""
-    text = f"Our machinery failed: {type(error).__name__}: {error}"
+    designed = isinstance(error, ConfigError | PriceError | HarnessError)
+    what = str(error) if designed else f"{type(error).__name__}; it has been logged."
+    text = f"Our machinery failed: {what}"
     Run.objects.filter(pk=holding.run.pk, claim=holding.claim).update(wish=Wish.PAUSE)
     with suppress(ClaimLost):
         holding.log.append([Draft("error", None, {"text": text}), Draft("run.paused", None, {"text": text})])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.paginator import Page, Paginator
-from django.db.models import F, Q, QuerySet
+from django.db.models import Avg, Q, QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -182,12 +182,16 @@ def purses(run: Run) -> list[Purse]:
 
 
 def matrix_rows(run: Run | None = None) -> list[Row]:
-    """One per opinion, of one run or of all."""
-    rows = Opinion.objects.all() if run is None else Opinion.objects.filter(run=run)
-    values = rows.annotate(judging=F("candidate__judging_s"), code=F("run__code")).values_list(
-        "verifier", "version", "fault", "decision", "truth", "seconds", "cost_usd", "judging", "code"
+    """One per opinion, of one run or of all. What was not judged would have taken as long as the mean of its run."""
+    opinions = Opinion.objects.all() if run is None else Opinion.objects.filter(run=run)
+    means = dict(
+        Candidate.objects.exclude(judging_s=None).order_by().values_list("run").annotate(mean=Avg("judging_s"))
+    )
+    values = opinions.values_list(
+        *("verifier", "version", "fault", "decision", "truth", "seconds", "cost_usd"),
+        *("candidate__judging_s", "run", "run__code"),
     )
     return [
-        Row(verifier, version, fault, decision, truth or None, seconds, usd, judging_s or 0.0, str(code))
-        for verifier, version, fault, decision, truth, seconds, usd, judging_s, code in values
+        Row(verifier, version, fault, decision, truth or None, seconds, usd, judging_s or means.get(pk, 0.0), str(code))
+        for verifier, version, fault, decision, truth, seconds, usd, judging_s, pk, code in values
     ]

@@ -168,11 +168,16 @@ async def _stream(feed: Feed, hub: "Hub", reader: str, topics: list[str], last_i
 
 async def wait_for_end(topic: str, seconds: float) -> None:
     """Returns when the evaluation of the topic has ended, or after `seconds`."""
+    await wait_until(topic, partial(_all_ended, [topic]), seconds)
+
+
+async def wait_until(topic: str, holds: Callable[[], bool], seconds: float) -> None:
+    """Returns when `holds` is true, which is asked whenever something is said about the topic, or after `seconds`."""
     hub, deadline = _hub(), time.monotonic() + seconds
     with hub.following("waiting", [topic]) as follower:
         while (left_s := deadline - time.monotonic()) > 0:
             follower.woken.clear()
-            if await _in_thread(partial(_all_ended, [topic])):
+            if await _in_thread(holds):
                 return
             await _wait(follower.woken, min(left_s, PING_S if hub.connected else POLL_S))
 

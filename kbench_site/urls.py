@@ -6,9 +6,11 @@ Does NOT name any page itself except the event stream and the admin.
 from django.contrib import admin
 from django.urls import include, path
 
+from agents.api import router as runs_api
 from benchmarks.api import api
 from benchmarks.streams import event_stream
 
+api.add_router("/runs", runs_api)
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),

@@ -9,6 +9,7 @@ import click
 
 from .local import judge_command, worker_command
 from .remote import leaderboard_command, submit_command, tasks_command, watch_command
+from .runs import run_command
 
 
 @click.group()
@@ -16,5 +17,13 @@ def main() -> None:
     """kbench: a benchmark for kernels whose numbers can be trusted."""
 
 
-for command in (judge_command, worker_command, submit_command, watch_command, tasks_command, leaderboard_command):
+for command in (
+    judge_command,
+    worker_command,
+    submit_command,
+    watch_command,
+    tasks_command,
+    leaderboard_command,
+    run_command,
+):
     main.add_command(command)

@@ -8,6 +8,7 @@ import os
 import urllib.error
 import urllib.request
 import uuid
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -49,8 +50,17 @@ class Client:
         """One key for all tries, so that a lost answer does not submit twice."""
         return self._ask("submissions", submission, {"Idempotency-Key": uuid.uuid4().hex})
 
+    def start_run(self, wanted: dict[str, Any]) -> Any:
+        return self._ask("runs", wanted)
+
+    def run(self, code: str) -> Any:
+        return self._ask(f"runs/{quote(code, safe='')}")
+
+    def run_events(self, code: str, after: int, wait_s: float) -> Any:
+        return self._ask(f"runs/{quote(code, safe='')}/events", after=after, wait=wait_s)
+
     def _ask(
-        self, path: str, body: dict[str, str] | None = None, headers: dict[str, str] | None = None, **query: Any
+        self, path: str, body: Mapping[str, Any] | None = None, headers: dict[str, str] | None = None, **query: Any
     ) -> Any:
         given = {name: value for name, value in query.items() if value}
         address = f"{self.url}/api/v1/{path}" + (f"?{urlencode(given)}" if given else "")

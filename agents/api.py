@@ -1,0 +1,135 @@
+"""`/api/v1/runs`: start a run, follow its log, steer it. The same form, limits and services as the pages.
+
+Reading needs no token. Does NOT stream: `/events/?topics=run:ID` does, and `events?wait=` holds a request open.
+"""
+
+import uuid
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from ninja import Field, Router, Status
+
+from benchmarks import selectors as tasks
+from benchmarks.api import Token
+from benchmarks.api.problems import Problem
+from benchmarks.api.submissions import owner_of, version_of
+from benchmarks.streams import wait_until
+
+from . import schemas, selectors, services
+from .forms import BudgetForm, RunForm
+from .models import Run
+from .proposals import problem_with
+from .states import Wish
+
+EVENTS_MAX = 500
+WAIT_MAX_S = 60.0
+WISHES = {"pause": Wish.PAUSE, "resume": Wish.GO, "stop": Wish.STOP}
+router = Router(tags=["runs"])
+
+
+@router.get("", response=schemas.RunPage, summary="Runs, newest first")
+def run_list(request: HttpRequest, task: str = "", state: str = "", method: str = "", page: int = 1) -> Any:
+    rows = selectors.run_rows(selectors.RunFilter(task, state, method), page)
+    shown = [schemas.run_out(run) for run in rows]
+    return schemas.RunPage(page=rows.number, pages=rows.paginator.num_pages, runs=shown)
+
+
+@router.post("", response={202: schemas.RunOut}, summary="Start a run", auth=Token())
+def run_start(request: HttpRequest, wanted: schemas.RunIn, response: HttpResponse) -> Any:
+    """`Location` is the run. Give it a limit: judgings, minutes or dollars."""
+    owner, version = owner_of(request), version_of(wanted.task)
+    _demand_proposer(wanted.proposer, owner)
+    kinds = tasks.device_kinds(version)
+    data = wanted.dict()
+    data["device"] = wanted.device or next((kind.slug for kind in reversed(kinds) if kind.device_class == "cpu"), "")
+    form = RunForm(data, version=version, kinds=kinds, user=owner)
+    _demand_valid(form)
+    assert form.config is not None  # noqa: S101 - a valid form has one
+    run = _made(partial(services.run_start, services.Order(version, form.device_kind, form.config, owner)))
+    return _accepted(run, response)
+
+
+@router.get("/{id}", response=schemas.RunOut, summary="A run as it stands")
+def run(request: HttpRequest, id: uuid.UUID) -> Any:
+    return schemas.run_out(selectors.run_of(id))
+
+
+@router.get("/{id}/events", response=schemas.EventPage, summary="The log of a run from an event on")
+async def run_events(
+    request: HttpRequest,
+    id: uuid.UUID,
+    after: int = 0,
+    limit: Annotated[int, Field(ge=1, le=EVENTS_MAX)] = 200,
+    wait: Annotated[float, Field(ge=0, le=WAIT_MAX_S, description="seconds to wait for an event")] = 0.0,
+) -> Any:
+    found = await sync_to_async(selectors.run_of)(id)
+    if wait:
+        await wait_until(found.topic, partial(_has_news, found, after), wait)
+    return await sync_to_async(_events)(id, after, limit)
+
+
+def _has_news(run: Run, after: int) -> bool:
+    run.refresh_from_db(fields=["last_seq", "state"])
+    return run.last_seq > after or run.is_finished
+
+
+def _events(id: uuid.UUID, after: int, limit: int) -> schemas.EventPage:
+    found = selectors.run_of(id)
+    rows = list(found.events.filter(seq__gt=after).order_by("seq")[:limit])
+    last = rows[-1].seq if rows else after
+    shown = [schemas.event_out(row) for row in rows]
+    return schemas.EventPage(events=shown, last_seq=last, ended=found.is_finished and last >= found.last_seq)
+
+
+@router.post("/{id}/fork", response={202: schemas.RunOut}, summary="Go on from what a run has found", auth=Token())
+def run_fork(request: HttpRequest, id: uuid.UUID, more: schemas.ForkIn, response: HttpResponse) -> Any:
+    owner, parent = owner_of(request), selectors.run_of(id)
+    _demand_proposer(parent.proposer, owner)
+    form = BudgetForm(more.dict())
+    _demand_valid(form)
+    seed = form.seed_or_drawn()
+    return _accepted(_made(partial(services.run_fork, parent, owner=owner, seed=seed, more=form.caps())), response)
+
+
+@router.post("/{id}/{wish}", response=schemas.RunOut, summary="Pause, resume or stop a run", auth=Token())
+def run_steer(request: HttpRequest, id: uuid.UUID, wish: Literal["pause", "resume", "stop"]) -> Any:
+    owner, found = owner_of(request), selectors.run_of(id)
+    if found.owner_id != owner.pk and not owner.is_staff:
+        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only who started it can steer a run.")
+    try:
+        services.run_wish(found, WISHES[wish], owner.get_username())
+    except services.Refused as error:
+        raise Problem(HTTPStatus.CONFLICT, "run-ended", str(error)) from error
+    return schemas.run_out(selectors.run_of(id))
+
+
+def _accepted(run: Run, response: HttpResponse) -> Status[schemas.RunOut]:
+    response.headers["Location"] = f"/api/v1/runs/{run.code}"
+    return Status(HTTPStatus.ACCEPTED, schemas.run_out(selectors.run_of(run.code)))
+
+
+def _made(make: "partial[Run]") -> Run:
+    try:
+        return make()
+    except services.Refused as error:
+        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "run-refused", str(error)) from error
+
+
+def _demand_proposer(name: str, owner: User) -> None:
+    problem = problem_with(name, owner)
+    if problem:
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "no-such-proposer", problem)
+
+
+def _demand_valid(form: BudgetForm) -> None:
+    if form.is_valid():
+        return
+    found: Mapping[str, list[str]] = {name: [str(text) for text in texts] for name, texts in form.errors.items()}
+    errors = [{"place": name.strip("_"), "text": text} for name, texts in found.items() for text in texts]
+    detail = "; ".join(f"{item['place']}: {item['text']}" for item in errors)
+    raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, errors=errors)

@@ -1,0 +1,69 @@
+"""Runs for tests, made the way the site makes them: started through the service, their events from the real engine.
+
+`driven` lets the engine search in a world without compilers, in memory, and writes what it found into the tables.
+"""
+
+import uuid
+from typing import Any
+
+from agents import services
+from agents.evolve.budget import Caps
+from agents.evolve.config import RunConfig
+from agents.evolve.events import Draft, Event
+from agents.evolve.logs import MemoryLog
+from agents.models import Run
+from agents.stores import DbLog
+from benchmarks.models import DeviceKind
+from tests.evolve import world
+from tests.web import factories
+
+
+def config(**options: Any) -> RunConfig:
+    return RunConfig(**{"task": "robust-kbench/mnist_linear_relu/forward", "caps": Caps(judgings=12), **options})
+
+
+def started(owner: Any = None, **options: Any) -> Run:
+    """A run that waits for a worker."""
+    version, kind = factories.version(), DeviceKind.objects.get(slug="cpu")
+    return services.run_start(services.Order(version, kind, config(**options), owner))
+
+
+def claimed(run: Run) -> services.Holding:
+    holding = services.run_claim("test")
+    assert holding is not None
+    assert holding.run.pk == run.pk
+    return holding
+
+
+def searched(**options: Any) -> tuple[list[Event], MemoryLog]:
+    """What the engine writes in a run that goes the whole way."""
+    log = MemoryLog()
+    world.run(log, config(**options))
+    return log.read(), log
+
+
+def driven(run: Run | None = None, until: int | None = None, **options: Any) -> Run:
+    """A run with the events of a whole search, or with those up to `until`."""
+    run = run or started(**options)
+    claim = uuid.uuid4()
+    Run.objects.filter(pk=run.pk).update(claim=claim)
+    events, memory = searched(**options)
+    fill(DbLog(run, claim), events[1:until], memory)
+    Run.objects.filter(pk=run.pk).update(claim=None)
+    run.refresh_from_db()
+    return run
+
+
+def fill(log: DbLog, events: list[Event], memory: MemoryLog) -> None:
+    for event in events:
+        if event.type == "proposal.received":
+            log.put_source(memory.get_source(event.payload["source_sha256"]))
+    log.append([Draft(event.type, event.candidate, _here(event)) for event in events])
+
+
+def _here(event: Event) -> dict[str, Any]:
+    """Tickets are codes of evaluations on the site."""
+    given = dict(event.payload)
+    if "ticket" in given:
+        given["ticket"] = str(uuid.uuid5(uuid.NAMESPACE_OID, given["ticket"]))
+    return given

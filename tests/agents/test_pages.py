@@ -1,0 +1,151 @@
+"""The pages of runs: complete without scripts, readable by everybody, steered by who may."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.test import Client
+
+from agents.models import Run
+from agents.states import RunState, Wish
+from benchmarks.services import switch_set
+from benchmarks.states import Switch
+
+from . import factories
+
+NEW = "/runs/new/?task=robust-kbench/mnist_linear_relu/forward"
+FORM = {"proposer": "template-evo", "device": "cpu", "judgings": "5", "seed": "7"}
+
+
+@pytest.fixture
+def run() -> Run:
+    return factories.driven()
+
+
+def addresses(run: Run) -> list[str]:
+    base = run.get_absolute_url()
+    key = run.best_key
+    return [
+        *("/runs/", "/runs/new/", NEW, "/runs/verifiers/", f"/runs/verifiers/?run={run.code}"),
+        *(f"/runs/compare/?a={run.code}&b={run.code}", base, f"{base}?at=20", f"{base}?x=minutes", f"{base}live/"),
+        *(f"{base}candidates/", f"{base}candidates/?show=failed", f"{base}candidates/{key}/", f"{base}log/"),
+        *(f"{base}log/?type=verdict", f"{base}log/?seq=3"),
+    ]
+
+
+def test_every_page_of_a_run_obeys_the_rules_of_the_site(visitor: Client, run: Run) -> None:
+    for url in addresses(run):
+        response = visitor.get(url)
+        html = response.content.decode()
+        assert response.status_code == 200, url
+        assert not re.search(r"<script(?![^>]*\bsrc=)|\sstyle=|<style|\son\w+=", html), url
+        assert all("scope=" in header for header in re.findall(r"<th\b[^>]*>", html)), url
+        for control in re.findall(r"<(?:input|select|textarea)\b[^>]*>", html):
+            name = re.search(r'\bid="([^"]+)"', control)
+            assert 'type="hidden"' in control or (name and f'for="{name[1]}"' in html), (url, control)
+
+
+def test_a_site_without_runs_shows_every_list(visitor: Client) -> None:
+    for url in ("/runs/", "/runs/compare/", "/runs/verifiers/"):
+        assert visitor.get(url).status_code == 200
+
+
+def test_a_form_starts_a_run_that_its_browser_may_steer(visitor: Client) -> None:
+    response = visitor.post(NEW, FORM)
+    run = Run.objects.get()
+    assert response.headers["Location"] == run.get_absolute_url()
+    assert (run.state, run.seed, run.caps, run.method.slug) == ("waiting", 7, {"judgings": 5}, "agent-template-evo")
+    assert "Pause" in visitor.get(run.get_absolute_url()).content.decode()
+    assert "Pause" not in Client().get(run.get_absolute_url()).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"judgings": ""}, "Give the run a limit"),
+        ({"judgings": "0"}, "greater than or equal to 1"),
+        ({"proposer": "anthropic"}, "Select a valid choice"),
+        ({"device": "tpu"}, "Select a valid choice"),
+    ],
+)
+def test_a_form_that_makes_no_sense_says_why(visitor: Client, change: dict[str, str], words: str) -> None:
+    response = visitor.post(NEW, {**FORM, **change})
+    assert response.status_code == 422
+    assert words in response.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_language_models_are_shown_with_the_reason_why_they_are_off(visitor: Client) -> None:
+    html = visitor.get(NEW).content.decode()
+    assert "ANTHROPIC_API_KEY" in html
+    assert re.search(r'value="anthropic"[^>]*disabled', html)
+
+
+def test_on_a_public_site_a_visitor_logs_in_first(visitor: Client, settings: Any) -> None:
+    settings.KBENCH_PUBLIC = True
+    assert "Log in to start a run" in visitor.post(NEW, FORM).content.decode()
+    assert not Run.objects.exists()
+
+
+def test_while_runs_are_paused_none_is_started(visitor: Client) -> None:
+    switch_set(Switch.RUNS, on=False, message="The machine moves.")
+    assert "The machine moves." in visitor.post(NEW, FORM).content.decode()
+    assert not Run.objects.exists()
+
+
+def test_an_owner_has_a_few_unfinished_runs_at_most(as_owner: Client) -> None:
+    for _ in range(django_settings.KBENCH_RUNS_PER_OWNER_MAX):
+        assert as_owner.post(NEW, FORM).status_code == 302
+    assert "which is the limit" in as_owner.post(NEW, FORM).content.decode()
+
+
+def test_only_who_started_a_run_may_steer_it(as_owner: Client, as_stranger: Client) -> None:
+    as_owner.post(NEW, FORM)
+    run = Run.objects.get()
+    as_stranger.post(f"{run.get_absolute_url()}stop/")
+    run.refresh_from_db()
+    assert run.wish == Wish.GO
+    as_owner.post(f"{run.get_absolute_url()}stop/")
+    run.refresh_from_db()
+    assert (run.state, run.reason) == (RunState.FINISHED, "stopped")
+
+
+def test_a_waiting_run_is_paused_and_resumed(visitor: Client) -> None:
+    visitor.post(NEW, FORM)
+    run = Run.objects.get()
+    visitor.post(f"{run.get_absolute_url()}pause/")
+    run.refresh_from_db()
+    assert run.state == RunState.PAUSED
+    visitor.post(f"{run.get_absolute_url()}resume/")
+    run.refresh_from_db()
+    assert (run.state, run.wish) == (RunState.WAITING, Wish.GO)
+
+
+def test_the_page_shows_the_past_as_it_was(visitor: Client, run: Run) -> None:
+    then = visitor.get(f"{run.get_absolute_url()}?at=10").content.decode()
+    assert "as it was at event 10" in then
+    assert "No correct kernel yet" in then
+    assert f"{run.best_score:.2f}×" in visitor.get(run.get_absolute_url()).content.decode()
+
+
+def test_the_log_comes_as_json_lines(visitor: Client, run: Run) -> None:
+    lines = visitor.get(f"{run.get_absolute_url()}log.jsonl").content.decode().splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == list(range(1, run.last_seq + 1))
+
+
+def test_a_fork_begins_with_what_its_parent_found(visitor: Client, run: Run) -> None:
+    visitor.post(f"{run.get_absolute_url()}fork/", {"judgings": "6", "seed": "3"})
+    fork = Run.objects.exclude(pk=run.pk).get()
+    assert (fork.forked_from, fork.best_score, fork.judged_count) == (run, run.best_score, run.judged_count)
+    assert (fork.caps, fork.spent, fork.seed, fork.state) == ({"judgings": 6}, {}, 3, RunState.WAITING)
+
+
+def test_a_hostile_candidate_is_only_text(visitor: Client, run: Run) -> None:
+    row = run.candidates.get(key=run.best_key)
+    row.name, row.thought = "<script>alert(1)</script>", "<img src=x onerror=alert(1)>"
+    row.save()
+    html = visitor.get(f"{run.get_absolute_url()}candidates/{row.key}/").content.decode()
+    assert "<script>alert" not in html
+    assert "<img src=x" not in html
