@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from benchmarks.harness import (
     LANGUAGES,
     Device,
@@ -32,18 +34,35 @@ from .events import Draft, Event
 from .local import LocalEvaluator
 from .logs import JsonlLog, LogError
 from .loop import Outcome, Wish, create, drive
+from .model import Proposer, Verifier
 from .proposers import NAMES, find_proposer
 from .state import RunState
 from .verifiers import find_verifiers
 
 FOUND, NOT_FOUND, WRONG_USAGE, OUR_FAULT = 0, 1, 2, 3
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
+
+def _amount(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise ValueError
+    return value
+
+
 _CAPS = {
-    "judgings": int,
-    "judging_s": float,
-    "wall_s": float,
-    "usd": float,
-    "input_tokens": int,
-    "output_tokens": int,
+    "judgings": _whole,
+    "judging_s": _amount,
+    "wall_s": _amount,
+    "usd": _amount,
+    "input_tokens": _whole,
+    "output_tokens": _whole,
 }
 
 
@@ -52,11 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
-    except (UsageError, ConfigError, LogError, ValueError) as error:
-        print(f"agents.evolve: {error}", file=sys.stderr)
+    except (UsageError, ConfigError, LogError) as error:
+        click.echo(f"agents.evolve: {error}", err=True)
         return WRONG_USAGE
     except HarnessError as error:
-        print(f"agents.evolve: our own fault: {error}", file=sys.stderr)
+        click.echo(f"agents.evolve: our own fault: {error}", err=True)
         return OUR_FAULT
 
 
@@ -96,10 +115,9 @@ def _run(options: argparse.Namespace) -> int:
             raise ConfigError(f"the run in {folder} is one of {config.task}")
         device = _device(options.device, config)
         plug_ins = _settings(data, device)
-        told = _Told(log)
         evaluator = LocalEvaluator(folder / "judged", task, device, Paths(data), quick=options.quick)
         proposer, verifiers = find_proposer(config, plug_ins), find_verifiers(config, plug_ins)
-        asyncio.run(_drive(told, proposer, verifiers, evaluator))
+        asyncio.run(_drive(_Told(log), proposer, verifiers, evaluator))
         return _report(RunState.fold(log.read(), log.get_source), folder, as_json=options.json)
 
 
@@ -148,7 +166,7 @@ def _settings(data: Path, device: Device) -> dict[str, Any]:
     }
 
 
-async def _drive(log: "_Told", *plug_ins: Any) -> Outcome:
+async def _drive(log: "_Told", proposer: Proposer, verifiers: Sequence[Verifier], evaluator: LocalEvaluator) -> Outcome:
     """Ctrl-C stops the run; a second one interrupts the process."""
     wish: list[Wish] = ["go"]
     loop = asyncio.get_running_loop()
@@ -161,7 +179,7 @@ async def _drive(log: "_Told", *plug_ins: Any) -> Outcome:
         return wish[0]
 
     loop.add_signal_handler(signal.SIGINT, stop)
-    return await drive(log, *plug_ins, log, wishes)
+    return await drive(log, proposer, verifiers, evaluator, log, wishes)
 
 
 class _Told:
@@ -176,7 +194,7 @@ class _Told:
         for event in events:
             text = _sentence(event)
             if text:
-                print(f"{event.seq:5} {event.candidate or '':>6} {text}", file=sys.stderr, flush=True)
+                click.echo(f"{event.seq:5} {event.candidate or '':>6} {text}", err=True)
         return events
 
     def say(self, topic: str, payload: Mapping[str, Any]) -> None:
@@ -214,8 +232,8 @@ def _report(state: RunState, folder: Path, *, as_json: bool) -> int:
     }
     if not as_json:
         found = f"{best.id} at {best.score:.3f}×" if best is not None else "no correct kernel"
-        print(f"{state.config.task}: {found} after {state.budget.spent.judgings} judgings")
-    print(json.dumps(document))
+        click.echo(f"{state.config.task}: {found} after {state.budget.spent.judgings} judgings")
+    click.echo(json.dumps(document))
     return FOUND if best is not None else NOT_FOUND
 
 
