@@ -112,4 +112,105 @@ LAYERNORM_FORWARD = Template(
         "STORES": "stream",
     },
 )
-TEMPLATES = (RMSNORM_FORWARD, LAYERNORM_FORWARD)
+
+
+def _held_floats(genome: Genome) -> int:
+    rows = 4 + 2 * number(genome, "AHEAD")
+    return rows * max(1, _ROW_FLOATS // number(genome, "THREADS"))
+
+
+RMSNORM_BACKWARD = Template(
+    name="cuda-rmsnorm-backward",
+    language="cuda",
+    summary="blocks walk over the rows with their share of the weights' gradient in registers",
+    path=FOLDER / "rmsnorm_backward.cu",
+    tasks={"llama_rmsnorm/backward": {}},
+    space=Space(
+        (
+            Gene("THREADS", (128, 256, 512, 1024), "of a block"),
+            Gene("WIDTH", (1, 2, 4), "floats at a time"),
+            Gene("BLOCKS_PER_SM", (1, 2, 3, 4, 8), "that walk over the rows"),
+            Gene("AHEAD", (0, 1), "rows on their way", structural=True),
+            Gene("WEIGHTS", ("anew", "kept"), "in registers or read for each row", ordinal=False, structural=True),
+            Gene("FOLD_ROWS", (8, 32), "threads that add up a column"),
+            LOADS,
+            STORES,
+        ),
+        (
+            Constraint("a thread holds at most 160 floats of its rows", lambda g: _held_floats(g) <= 160),
+            Constraint(
+                "the blocks asked for fit the registers",
+                lambda g: (
+                    (24 + _held_floats(g)) * number(g, "THREADS") * number(g, "BLOCKS_PER_SM") <= REGISTERS
+                    and number(g, "THREADS") * number(g, "BLOCKS_PER_SM") <= 2 * MAX_THREADS
+                ),
+            ),
+        ),
+    ),
+    naive={
+        "THREADS": 128,
+        "WIDTH": 1,
+        "BLOCKS_PER_SM": 1,
+        "AHEAD": 0,
+        "WEIGHTS": "anew",
+        "FOLD_ROWS": 8,
+        "LOADS": "plain",
+        "STORES": "plain",
+    },
+    default={
+        "THREADS": 512,
+        "WIDTH": 4,
+        "BLOCKS_PER_SM": 1,
+        "AHEAD": 1,
+        "WEIGHTS": "kept",
+        "FOLD_ROWS": 32,
+        "LOADS": "stream",
+        "STORES": "plain",
+    },
+)
+LAYERNORM_BACKWARD = Template(
+    name="cuda-layernorm-backward",
+    language="cuda",
+    summary="sums of tiles, merged per row, then gradients with a tile's columns in registers",
+    path=FOLDER / "layernorm_backward.cu",
+    tasks={"layernorm/backward": {}},
+    space=Space(
+        (
+            Gene("SUM_THREADS", (128, 256, 512), "of a block that sums"),
+            Gene("SUM_PACKS", (1, 2, 4), "per thread that sums"),
+            Gene("SUM_BLOCKS", (2, 8, 16), "per processor, as far as rows allow"),
+            Gene("THREADS", (64, 128, 256, 512), "of a block that writes"),
+            Gene("PACKS", (1, 2), "per thread that writes"),
+            Gene("AT_ONCE", (1, 2, 4), "rows on their way"),
+            Gene("WIDTH", (1, 4), "floats at a time"),
+            Gene("REVERSED", (0, 1), "begin with what was read last", structural=True),
+            LOADS,
+            STORES,
+        ),
+    ),
+    naive={
+        "SUM_THREADS": 128,
+        "SUM_PACKS": 1,
+        "SUM_BLOCKS": 2,
+        "THREADS": 64,
+        "PACKS": 1,
+        "AT_ONCE": 1,
+        "WIDTH": 1,
+        "REVERSED": 0,
+        "LOADS": "plain",
+        "STORES": "plain",
+    },
+    default={
+        "SUM_THREADS": 256,
+        "SUM_PACKS": 2,
+        "SUM_BLOCKS": 8,
+        "THREADS": 256,
+        "PACKS": 2,
+        "AT_ONCE": 2,
+        "WIDTH": 4,
+        "REVERSED": 1,
+        "LOADS": "stream",
+        "STORES": "plain",
+    },
+)
+TEMPLATES = (RMSNORM_FORWARD, LAYERNORM_FORWARD, RMSNORM_BACKWARD, LAYERNORM_BACKWARD)

@@ -8,6 +8,10 @@ def _forward_registers(genome: Genome) -> int:
     return 24 + 5 * number(genome, "WINDOWS") * number(genome, "STEPS")
 
 
+def _backward_registers(genome: Genome) -> int:
+    return 24 + (6 * number(genome, "WINDOWS") + 4) * number(genome, "STEPS")
+
+
 POOL_FORWARD = Template(
     name="cuda-pool-forward",
     language="cuda",
@@ -50,4 +54,29 @@ POOL_FORWARD = Template(
         "STORES": "plain",
     },
 )
-TEMPLATES = (POOL_FORWARD,)
+POOL_BACKWARD = Template(
+    name="cuda-pool-backward",
+    language="cuda",
+    summary="neighbouring windows per thread, every gradient written once",
+    path=FOLDER / "pool_backward.cu",
+    tasks={"mnist_pool/backward": {}},
+    space=Space(
+        (
+            threads(),
+            Gene("WINDOWS", (1, 2, 3, 7), "neighbours per step"),
+            Gene("STEPS", (1, 2, 4), "per thread, all in flight"),
+            Gene("BLOCKS_PER_SM", (0, 1, 2, 4, 8), "that walk over the work; 0: as many as there is work"),
+            LOADS,
+            STORES,
+        ),
+        (
+            Constraint(
+                "the registers of a block suffice",
+                lambda g: _backward_registers(g) * number(g, "THREADS") <= REGISTERS,
+            ),
+        ),
+    ),
+    naive={"THREADS": 64, "WINDOWS": 1, "STEPS": 1, "BLOCKS_PER_SM": 1, "LOADS": "plain", "STORES": "plain"},
+    default={"THREADS": 256, "WINDOWS": 2, "STEPS": 1, "BLOCKS_PER_SM": 0, "LOADS": "plain", "STORES": "plain"},
+)
+TEMPLATES = (POOL_FORWARD, POOL_BACKWARD)
