@@ -1,0 +1,235 @@
+"""Runs at work: claims, wishes, lost workers, candidates in the queue of the site."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import connections
+from django.utils import timezone
+
+from agents import driving, services
+from agents.desk import Desk
+from agents.evaluator import SiteEvaluator
+from agents.evolve.budget import Caps
+from agents.evolve.events import Quiet
+from agents.evolve.model import Result
+from agents.models import Run
+from agents.states import RunState, Wish
+from benchmarks import catalogue, results, selectors
+from benchmarks import services as judging
+from benchmarks.harness import Source
+from benchmarks.models import Evaluation, Standing
+from benchmarks.states import Priority, State, Switch
+from tests.evolve import world
+from tests.fakes import report_for
+from tests.web import factories as site
+
+from . import factories
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def tasks(transactional_db: None, two_operations: Any) -> None:
+    cache.clear()
+    catalogue.tasks_sync(two_operations)
+
+
+class Bench(threading.Thread):
+    """Judges what is queued by what the text says, as a worker of the site would; counts every judging."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.ended, self.judged = threading.Event(), []  # type: ignore[var-annotated]
+
+    def run(self) -> None:
+        while not self.ended.wait(0.02):
+            if Evaluation.objects.queued().exists():
+                self.judge(site.claimed_for_judging())
+        connections.close_all()
+
+    def judge(self, holding: Any) -> None:
+        text = holding.evaluation.submission.blob.text
+        found = world.truth(text)
+        task = catalogue.spec_of(holding.evaluation.task_version)
+        wishes = {"verdict": found.verdict, "speedup": found.score or 1.0}
+        self.judged.append(holding.evaluation.submission.title)
+        judging.record_report(holding, report_for(Source(text, "cpp"), task, **wishes))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    running = Bench()
+    running.start()
+    yield running
+    running.ended.set()
+    running.join()
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driving, "find_proposer", lambda config, means: world.Scripted())
+    monkeypatch.setattr(driving, "find_verifiers", lambda config, means: (world.Suspicious(),))
+    monkeypatch.setattr(driving, "LOOK_EVERY_S", 0.05)
+    driving.draining.clear()
+
+
+def drive(run: Run) -> Run:
+    driving.drive_run(factories.claimed(run))
+    run.refresh_from_db()
+    return run
+
+
+def test_a_run_goes_from_its_start_to_its_end_through_the_queue_of_the_site(bench: Bench) -> None:
+    run = drive(factories.started(caps=Caps(judgings=8)))
+    assert (run.state, run.reason, run.judged_count, run.claim) == (RunState.FINISHED, "budget", 8, None)
+    assert run.best_score == max(row.score for row in run.candidates.exclude(score=None))
+    assert len(bench.judged) == len(set(bench.judged)) == 8
+    evaluations = Evaluation.objects.select_related("submission__method")
+    assert {item.priority for item in evaluations} == {Priority.AGENT}
+    assert {item.submission.method.slug for item in evaluations} == {"agent-template-evo"}
+    assert Standing.objects.count() == 1  # of all the candidates the best alone stands on the board
+
+
+def test_one_key_is_one_submission_however_often_it_is_asked_for() -> None:
+    run = factories.started()
+    with Desk() as desk:
+        evaluator = SiteEvaluator(run, desk)
+        tickets = {asyncio.run(evaluator.submit("0-0", site.SOURCE, "cpp")) for _ in range(3)}
+        other = asyncio.run(evaluator.submit("0-1", site.SOURCE, "cpp"))
+    assert len(tickets) == 1
+    assert other not in tickets
+    assert Evaluation.objects.count() == 2
+
+
+def test_a_withdrawn_judging_says_nothing_about_the_kernel() -> None:
+    run = factories.started()
+
+    async def give_up(evaluator: SiteEvaluator) -> Result:
+        ticket = await evaluator.submit("0-0", site.SOURCE, "cpp")
+        await evaluator.withdraw(ticket)
+        return await evaluator.wait(ticket, Quiet())
+
+    with Desk() as desk:
+        found = asyncio.run(give_up(SiteEvaluator(run, desk)))
+    assert found.ours
+    assert Evaluation.objects.get().state == State.CANCELLED
+
+
+def test_while_no_submissions_are_taken_a_candidate_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.evaluator.REFUSED_EVERY_S", 0.05)
+    run = factories.started()
+    judging.switch_set(Switch.SUBMISSIONS, on=False)
+
+    async def patient(evaluator: SiteEvaluator, desk: Desk) -> str:
+        asked = asyncio.create_task(evaluator.submit("0-0", site.SOURCE, "cpp"))
+        await asyncio.sleep(0.3)
+        assert not asked.done()
+        await desk.call(lambda: judging.switch_set(Switch.SUBMISSIONS, on=True))
+        return await asyncio.wait_for(asked, 5)
+
+    with Desk() as desk:
+        assert asyncio.run(patient(SiteEvaluator(run, desk), desk))
+
+
+class Helper(threading.Thread):
+    """Does something to the run as soon as it has so many events."""
+
+    def __init__(self, run: Run, seq: int, act: Any) -> None:
+        super().__init__(daemon=True)
+        self.pk, self.seq, self.act = run.pk, seq, act
+        self.start()
+
+    def run(self) -> None:
+        while Run.objects.get(pk=self.pk).last_seq < self.seq:
+            time.sleep(0.02)
+        self.act(Run.objects.get(pk=self.pk))
+        connections.close_all()
+
+
+def test_a_stop_ends_the_run_and_withdraws_what_is_queued() -> None:
+    """Nobody judges here, so the candidates would wait for ever."""
+    run = factories.started(caps=Caps(judgings=50))
+    Helper(run, 8, lambda row: services.run_wish(row, Wish.STOP, "olga"))
+    drive(run)
+    assert (run.state, run.reason, run.leases) == (RunState.FINISHED, "stopped", {})
+    assert not Evaluation.objects.queued().exists()
+
+
+def test_a_pause_lets_what_is_in_flight_end_and_resume_goes_on(bench: Bench) -> None:
+    run = factories.started(caps=Caps(judgings=10))
+    Helper(run, 10, lambda row: services.run_wish(row, Wish.PAUSE, "olga"))
+    drive(run)
+    assert (run.state, run.claim) == (RunState.PAUSED, None)
+    assert not Evaluation.objects.queued().exists()
+    services.run_wish(run, Wish.GO, "olga")
+    drive(run)
+    assert (run.state, run.judged_count, len(set(bench.judged))) == (RunState.FINISHED, 10, len(bench.judged))
+
+
+def test_a_run_that_lost_its_worker_goes_on_and_judges_nothing_twice(bench: Bench, settings: Any) -> None:
+    """The first worker stops writing in the middle, as one that is killed; the second finds the same run."""
+    run = factories.started(caps=Caps(judgings=10))
+    old = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S + 1)
+
+    def lose(row: Run) -> None:
+        Run.objects.filter(pk=row.pk).update(heartbeat=old)
+        while not services.tend():
+            Run.objects.filter(pk=row.pk).update(heartbeat=old)
+
+    Helper(run, 25, lose).join(0)
+    drive(run)
+    assert run.state == RunState.RUNNING
+    before = run.last_seq
+    drive(run)
+    assert (run.state, run.reason, run.judged_count) == (RunState.FINISHED, "budget", 10)
+    assert run.last_seq > before
+    assert len(bench.judged) == len(set(bench.judged))
+    uninterrupted = factories.driven(caps=Caps(judgings=10))
+    assert run.best_key == uninterrupted.best_key
+
+
+def test_a_worker_that_is_asked_to_end_puts_the_run_down_for_the_next(bench: Bench) -> None:
+    run = factories.started(caps=Caps(judgings=10))
+    Helper(run, 20, lambda row: driving.draining.set())
+    drive(run)
+    assert (run.state, run.claim) == (RunState.RUNNING, None)
+    driving.draining.clear()
+    assert drive(run).reason == "budget"
+
+
+def test_what_breaks_in_our_machinery_pauses_the_run_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(driving, "find_proposer", broken)
+    run = drive(factories.started())
+    assert (run.state, run.claim) == (RunState.PAUSED, None)
+    assert "RuntimeError" in run.reason_text
+    assert "secret" not in run.reason_text
+
+
+def test_a_run_on_a_retired_version_stops(bench: Bench) -> None:
+    run = factories.started(caps=Caps(judgings=500))
+    type(run.task_version).objects.filter(pk=run.task_version_id).update(status="retired")
+    assert drive(run).reason == "stopped"
+
+
+def test_a_waiting_run_is_claimed_once() -> None:
+    factories.started()
+    assert services.run_claim("one") is not None
+    assert services.run_claim("two") is None
+
+
+def test_what_a_person_may_submit_is_not_used_up_by_their_runs(bench: Bench) -> None:
+    olga = site.user("olga")
+    drive(factories.started(olga, caps=Caps(judgings=4)))
+    assert Evaluation.objects.filter(submission__owner=olga).count() == 4
+    assert selectors.recent_submissions(olga, timedelta(hours=1)) == 0
+    assert list(selectors.own_evaluations(olga, [])) == []
+    assert results.holder_of(Evaluation.objects.first()) == f"user:{olga.pk}/agent-template-evo"
