@@ -104,7 +104,7 @@ async def test_a_reader_of_the_api_that_waits_is_answered_when_there_is_news() -
 
     async def later() -> None:
         await asyncio.sleep(0.3)
-        await sync_to_async(holding.log.append)([Draft("note", None, {"text": "hello"})])
+        await asyncio.to_thread(holding.log.append, [Draft("note", None, {"text": "hello"})])
 
     task = asyncio.create_task(later())
     page = (await AsyncClient().get(f"/api/v1/runs/{run.code}/events?after=1&wait=8")).json()
