@@ -122,7 +122,7 @@ class Server:
         told = 0
         for event, data, output in _blocks(reply):
             told += output
-            served.billed["output_tokens"] = math.ceil(told / 4) or 1
+            served.billed["output_tokens"] = min(math.ceil(told / 4) or 1, body["max_tokens"])
             await send(event, data)
             if reply.pause_s:
                 await asyncio.sleep(reply.pause_s)

@@ -23,6 +23,14 @@ async def call(server, request=None, clock=None, live=None, **patience):
     return outcome, ledger
 
 
+async def gone(server):
+    """The server notices that nobody listens any more."""
+    async with asyncio.timeout(10):
+        while server.served[0].open:
+            await asyncio.sleep(0.005)
+    assert server.served[0].disconnected
+
+
 async def outcome_of(*replies, **options):
     async with serve(script(*replies)) as server:
         outcome, ledger = await call(server, **options)
@@ -194,11 +202,11 @@ async def test_each_stop_reason_has_its_outcome_and_its_exact_cost(stop_reason, 
 
 
 async def test_ten_megabytes_are_not_read_to_the_end():
-    flood = Reply(text="x" * 10_000_000, piece_chars=20_000)
-    outcome, ledger, server = await outcome_of(flood)
+    async with serve(script(Reply(text="x" * 10_000_000, piece_chars=20_000))) as server:
+        outcome, ledger = await call(server)
+        await gone(server)
     assert outcome.kind is Kind.FLOOD
-    assert server.served[0].billed["output_tokens"] < 2_500_000  # all of it
-    assert ledger.spent.usd <= ledger.reserved.usd
+    assert ledger.usages[0][0]["output_tokens"] == 1_000
 
 
 async def test_a_cancelled_call_is_gone_in_a_moment_and_settled():
@@ -213,10 +221,7 @@ async def test_a_cancelled_call_is_gone_in_a_moment_and_settled():
             await task
         assert ledger.usages[0][0]["assumed"] == "output_tokens"
         assert ledger.open_bound is None
-        async with asyncio.timeout(5):
-            while server.served[0].open:
-                await asyncio.sleep(0.005)
-        assert server.served[0].disconnected
+        await gone(server)
 
 
 async def test_a_cancelled_wait_is_over_at_once():

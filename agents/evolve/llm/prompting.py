@@ -5,6 +5,7 @@ configurations are in none of them. Not covered: the words themselves (`prompts/
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from benchmarks.harness import Config, TaskSpec, TensorArgument, default_rules, device_class, starter_code
 
@@ -16,6 +17,7 @@ from .prompts import filled, hints, prompt
 from .stream import Request
 
 SOURCES_BYTES_MAX = 96_000  # of all sources shown together; the base kernel is always whole or not there at all
+Form = Literal["kernel", "template"]
 MODES = {"edit": 0.6, "rewrite": 0.3, "cross": 0.1}
 _WISHES = {
     "edit": "Prefer `EDITS:` of the base kernel over a new file.",
@@ -34,8 +36,8 @@ class Asked:
     shown: tuple[Candidate, ...]
 
 
-def proposal_request(request: ProposalRequest, arm: Arm) -> Asked:
-    """The same bytes for the same request and arm."""
+def proposal_request(request: ProposalRequest, arm: Arm, form: Form = "kernel") -> Asked:
+    """The same bytes for the same request, arm and form."""
     shown = _shown(request)
     failed = _failure(request)
     base = shown[-1] if shown else failed
@@ -43,7 +45,11 @@ def proposal_request(request: ProposalRequest, arm: Arm) -> Asked:
     parts = [prompt(_PROMPTS.get(operator, "optimise")), *_kernels(request, shown)]
     if failed is not None:
         parts.append(_failed(request, failed, base))
-    parts += [_wish(operator), f"Hint: {hints()[arm.hint]}", _budget(request)]
+    parts += [
+        prompt("template") if form == "template" else _WISHES.get(operator, ""),
+        f"Hint: {hints()[arm.hint]}",
+        _budget(request),
+    ]
     return Asked(_asked(request, arm, [part for part in parts if part]), operator, base, shown)
 
 
@@ -146,10 +152,6 @@ def _failed(request: ProposalRequest, failed: Candidate, base: Candidate | None)
     if failed is base:
         parts += ["The base kernel, which failed:", fenced(request.view.source(failed), "source of the kernel")]
     return "\n".join(parts)
-
-
-def _wish(operator: str) -> str:
-    return _WISHES.get(operator, "")
 
 
 def _budget(request: ProposalRequest) -> str:

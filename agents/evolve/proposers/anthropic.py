@@ -16,7 +16,7 @@ from ..llm.arms import Arm, Bandit, read_arms
 from ..llm.client import LlmClient
 from ..llm.outcomes import Completion, Failure, Kind
 from ..llm.patches import PatchError, apply_edits
-from ..llm.prompting import Asked, proposal_request
+from ..llm.prompting import Asked, Form, proposal_request
 from ..model import Meter, Proposal, ProposalRequest, Refusal, RefusalReason
 
 _REASONS: dict[Kind, RefusalReason] = {
@@ -32,6 +32,7 @@ class Anthropic:
 
     name = "anthropic"
     needs_key = True
+    form: Form = "kernel"
 
     def __init__(self, client: LlmClient, arms: tuple[Arm, ...]) -> None:
         self._client = client
@@ -60,7 +61,7 @@ class Anthropic:
     def _ask(self, request: ProposalRequest) -> tuple[Arm, Asked]:
         """The same for the same request: the bound is that of the call that will be made."""
         arm = self._bandit.choose(request.view, request.rng)
-        return arm, proposal_request(request, arm)
+        return arm, proposal_request(request, arm, self.form)
 
 
 def refusal_of(failure: Failure) -> Refusal:
@@ -81,9 +82,18 @@ def _proposal(request: ProposalRequest, arm: Arm, asked: Asked, completion: Comp
         name=answer.name,
         thought=answer.thought,
         parents=tuple(parents[:1] if answer.edits else parents),
-        operator=asked.operator if answer.code is not None or asked.operator == "repair" else "edit",
+        operator=_operator(asked.operator, answer),
         arm=arm.name,
     )
+
+
+def _operator(asked: str, answer: Answer) -> str:
+    """What was done, which need not be what was asked."""
+    if asked in ("translate", "repair"):
+        return asked
+    if answer.edits is not None:
+        return "edit"
+    return "cross" if asked == "cross" else "rewrite"
 
 
 def _source(request: ProposalRequest, asked: Asked, answer: Answer) -> str:
