@@ -41,7 +41,7 @@ TASKS = (
     "mnist_pool/forward",
     "llama_rmsnorm/forward",
     "mnist_linear/forward",
-    "mnist_linear_relu/forward",
+    "mnist_linear_relu/backward",
     "mnist_conv_relu_pool/forward",
     "layernorm/forward",
 )

@@ -1,7 +1,7 @@
 """Linear layers, forward and backward, with and without a relu."""
 
 from ..base import Gene, Genome, Space, Template, Value
-from .genes import FOLDER, TILE_CONSTRAINTS
+from .genes import FOLDER, TILE_CONSTRAINTS, TILE_GENES
 
 _FIXED = {"PAD": 4, "UNROLL": 8, "FILL": 1, "LINE_UNROLL": 2}
 
@@ -74,4 +74,43 @@ LINEAR_FORWARD = Template(
     naive=_FORWARD_NAIVE,
     default=_FORWARD_DEFAULT,
 )
-TEMPLATES = (LINEAR_FORWARD,)
+LINEAR_BACKWARD = Template(
+    name="cuda-linear-backward",
+    language="cuda",
+    summary="all products in tiles through shared memory, both gradients in one launch or two",
+    path=FOLDER / "linear_backward.cu",
+    tasks={
+        "mnist_linear/backward": {"RELU": 0, **_FIXED},
+        "mnist_linear_relu/backward": {"RELU": 1, **_FIXED},
+        "unet_linear/backward": {"RELU": 0, **_FIXED},
+    },
+    space=Space(
+        (
+            *TILE_GENES,
+            Gene("MAX_PARTS", (1, 2, 4, 8, 16), "blocks that share a tile's terms"),
+            Gene("FUSED", (0, 1), "both gradients in one launch", structural=True),
+        ),
+        TILE_CONSTRAINTS,
+    ),
+    naive={
+        "TILE_M": 16,
+        "TILE_N": 16,
+        "TILE_K": 16,
+        "THREAD_M": 1,
+        "THREAD_N": 1,
+        "BUFFERS": 1,
+        "MAX_PARTS": 1,
+        "FUSED": 0,
+    },
+    default={
+        "TILE_M": 32,
+        "TILE_N": 64,
+        "TILE_K": 32,
+        "THREAD_M": 4,
+        "THREAD_N": 4,
+        "BUFFERS": 2,
+        "MAX_PARTS": 8,
+        "FUSED": 1,
+    },
+)
+TEMPLATES = (LINEAR_FORWARD, LINEAR_BACKWARD)
