@@ -9,12 +9,14 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
 
 from benchmarks import events as signals
 from benchmarks.harness import HarnessError
+from benchmarks.judging import site_judge
 from benchmarks.models import TaskVersion
 from benchmarks.states import TaskVersionStatus
 
@@ -110,25 +112,36 @@ async def _drive(holding: Holding) -> None:
 async def _search(holding: Holding, desk: Desk, watch: Watch) -> None:
     run = holding.run
     config = RunConfig.from_json(run.config)
-    means = engine_settings()
+    device = await desk.call(_device_here, run)
+    means = engine_settings(device)
     await drive(
         DeskLog(holding.log, desk),
         find_proposer(config, means),
-        find_verifiers(config, means),
+        find_verifiers(_verifiable(config, device), means),
         SiteEvaluator(run, desk),
         SiteLive(run),
         watch.wishes,
     )
 
 
-def engine_settings() -> dict[str, Any]:
+def _device_here(run: Run) -> str:
+    """A device of this machine of the kind that the run is for; empty where it has none."""
+    return next((device.name for device in site_judge().devices() if device.kind == run.device_kind.slug), "")
+
+
+def _verifiable(config: RunConfig, device: str) -> RunConfig:
+    """Where there is no such device there may be no compiler for it either: then only the judge compiles."""
+    return replace(config, verifiers=tuple(name for name in config.verifiers if device or name != "compile"))
+
+
+def engine_settings(device: str) -> dict[str, Any]:
     """What the engine's plug-ins want to know of this installation."""
     return {
         "api_key": settings.ANTHROPIC_API_KEY,
         "base_url": settings.ANTHROPIC_BASE_URL,
         "prices": settings.KBENCH_MODEL_PRICES,
         "data": settings.DATA_DIR,
-        "device": "cpu",
+        "device": device or "cpu",
     }
 
 

@@ -14,7 +14,7 @@ from benchmarks.models import DeviceKind, TaskVersion
 from .evolve.budget import Caps
 from .evolve.config import ConfigError, RunConfig
 from .evolve.templates import find_template
-from .proposals import BY_NAME, Choice, User, choices_for
+from .proposals import BY_NAME, Choice, User, choices_for, verifiers_for
 from .states import RunState
 
 JUDGINGS_MAX = 5000
@@ -65,6 +65,7 @@ class RunForm(BudgetForm):
     target = forms.FloatField(
         label="Stop at a speedup of", required=False, min_value=0.01, max_value=10_000, help_text="Empty: no target."
     )
+    verifiers = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
     field_order = ("proposer", "device", "language", "judgings", "minutes", "usd", "target", "seed")
 
     def __init__(self, *args: Any, version: TaskVersion, kinds: list[DeviceKind], user: User, **kwargs: Any) -> None:
@@ -75,6 +76,12 @@ class RunForm(BudgetForm):
         open_choices = [item for item in self.choices if not item.problem]
         self.fields["proposer"] = forms.ChoiceField(
             widget=forms.RadioSelect, choices=[(item.name, item.title) for item in open_choices], initial="template-evo"
+        )
+        self.fields["verifiers"] = forms.MultipleChoiceField(
+            required=False,
+            choices=verifiers_for(user),
+            widget=forms.CheckboxSelectMultiple,
+            initial=list(RunConfig("").verifiers),
         )
         self.fields["device"] = forms.ChoiceField(choices=[(kind.slug, kind.title) for kind in kinds])
         languages = [(name, name) for kind in kinds for name in languages_of(kind.device_class)]
@@ -116,6 +123,7 @@ class RunForm(BudgetForm):
                 seed=self.seed_or_drawn(),
                 caps=self.caps(),
                 target=data.get("target"),
+                verifiers=tuple(data["verifiers"]),
             )
         except ConfigError as error:
             self.add_error(None, str(error))

@@ -31,6 +31,12 @@ def tend() -> None:
     services.tend()
 
 
+@signals.worker_ready.connect
+def _begin(sender: Any, **_: Any) -> None:
+    services.worker_begins(sender.hostname)
+    connections.close_all()
+
+
 @signals.worker_shutting_down.connect
 def _drain(**_: Any) -> None:
     draining.set()

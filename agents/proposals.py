@@ -26,6 +26,11 @@ class Choice:
         return f"agent-{self.name}"
 
 
+VERIFIERS = {
+    "static": "Static: reads the source; costs nothing",
+    "compile": "Compile: builds it, as the judge would; the build is used again",
+    "critic": "Critic: asks a language model where the others abstain",
+}
 CHOICES = (
     Choice(
         "template-evo",
@@ -45,6 +50,11 @@ def choices_for(user: User) -> list[Choice]:
     return [
         Choice(item.name, item.title, item.text, item.paid, problem_of(user) if item.paid else "") for item in CHOICES
     ]
+
+
+def verifiers_for(user: User) -> list[tuple[str, str]]:
+    """Those that `user` may choose, with their titles."""
+    return [(name, title) for name, title in VERIFIERS.items() if name != "critic" or not problem_of(user)]
 
 
 def problem_with(name: str, user: User) -> str:

@@ -23,6 +23,7 @@ class RunIn(Schema):
     usd: float | None = None
     target: float | None = None
     seed: int | None = None
+    verifiers: list[str] = ["static", "compile"]  # noqa: RUF012 - pydantic copies it
 
 
 class ForkIn(Schema):

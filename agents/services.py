@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from benchmarks import events as signals
@@ -32,7 +33,19 @@ from .proposals import BY_NAME
 from .states import OPEN, RunState, Wish, sources
 from .stores import DbLog
 
-__all__ = ["Holding", "Refused", "run_claim", "run_fork", "run_heartbeat", "run_release", "run_start", "run_wish"]
+__all__ = [
+    "Holding",
+    "Order",
+    "Refused",
+    "run_claim",
+    "run_fork",
+    "run_heartbeat",
+    "run_release",
+    "run_start",
+    "run_wish",
+    "tend",
+    "worker_begins",
+]
 
 
 @dataclass(frozen=True)
@@ -178,10 +191,19 @@ def _move(run: Run, target: RunState) -> bool:
 def tend() -> int:
     """Take runs from workers that are lost, and wake workers for those that wait. How many were lost."""
     limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
-    lost = Run.objects.exclude(claim=None).filter(heartbeat__lt=limit)
-    count = lost.update(claim=None, heartbeat=None, reason_text="Its worker was lost; the next one goes on.")
+    count = _free(Run.objects.filter(heartbeat__lt=limit))
     queue.resend(Run.objects.filter(state__in=OPEN, claim=None).count())
     return count
+
+
+def worker_begins(worker: str) -> int:
+    """Free what an earlier process of that name held. How many that were."""
+    return _free(Run.objects.filter(worker=worker))
+
+
+def _free(runs: QuerySet[Run]) -> int:
+    held = runs.exclude(claim=None)
+    return held.update(claim=None, heartbeat=None, reason_text="Its worker was lost; the next one goes on.")
 
 
 def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:

@@ -226,6 +226,14 @@ def test_a_waiting_run_is_claimed_once() -> None:
     assert services.run_claim("two") is None
 
 
+def test_a_worker_that_begins_anew_frees_what_its_dead_namesake_held() -> None:
+    run = factories.started()
+    factories.claimed(run)
+    assert services.worker_begins("somebody else") == 0
+    assert services.worker_begins("test") == 1
+    assert services.run_claim("test") is not None
+
+
 def test_what_a_person_may_submit_is_not_used_up_by_their_runs(bench: Bench) -> None:
     olga = site.user("olga")
     drive(factories.started(olga, caps=Caps(judgings=4)))
