@@ -251,6 +251,7 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
     assert {path.removeprefix(API) for path in paths} == {
         "/tasks", "/tasks/{suite}/{op}/{direction}", "/submissions", "/submissions/{id}", "/evaluations/{id}",
         "/evaluations/{id}/cancel", "/leaderboards", "/status",
+        "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/fork", "/runs/{id}/{wish}",
     }  # fmt: skip
 
 

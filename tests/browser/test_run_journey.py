@@ -1,0 +1,97 @@
+"""What a person does with a run, in a real browser: start it, watch it, see it survive its worker, look at what it found.
+
+The search, its templates and the static verifier are real; the judge is a fake. Does NOT measure how fast events come.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.stack import Stack
+
+pytestmark = pytest.mark.browser
+TASK = "/tasks/robust-kbench/mnist_pool/forward/"
+ENDED_MS = 90_000
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    running = Stack(tmp_path_factory.mktemp("runs")).up()
+    yield running
+    running.down()
+
+
+@pytest.fixture(scope="module")
+def site(stack: Stack) -> str:
+    return f"http://127.0.0.1:{stack.port}"
+
+
+def start(page: Page, judgings: int) -> None:
+    page.get_by_role("link", name="Start a run").click()
+    page.get_by_label("Judgings, at most").fill(str(judgings))
+    page.get_by_label("Seed").fill("7")
+    page.get_by_label("Compile: builds it").uncheck()  # takes seconds of a real compiler each
+    page.get_by_label("Static").uncheck()
+    page.get_by_role("button", name="Start the run").click()
+    page.wait_for_url("**/runs/*-*/")
+
+
+def judged(stack: Stack) -> int:
+    return int(stack.rows("select sum(judged_count) from agents_run")[0][0] or 0)
+
+
+def test_start_watch_lose_the_worker_and_see_the_end(visitor: Any, stack: Stack) -> None:
+    page = visitor.tab(TASK)
+    start(page, 30)
+    page.evaluate("window.sameDocument = true")
+    expect(page.get_by_text("following live")).to_be_visible()
+    expect(page.locator(".score-number")).to_contain_text("×", timeout=ENDED_MS)
+    before = judged(stack)
+    assert before < 30
+    stack.kill("agents@")
+    expect(page.get_by_text("Finished", exact=True)).to_be_visible(timeout=ENDED_MS)
+    assert page.evaluate("window.sameDocument")
+    expect(page.get_by_text("30, 30 judged").or_(page.get_by_text("30 judged")).first).to_be_visible()
+    rows = stack.rows("select seq from agents_runevent order by seq")
+    assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
+    tickets = stack.rows("select count(*), count(distinct client_token) from benchmarks_submission")
+    assert tickets == [(30, 30)]
+    assert stack.rows("select count(*) from agents_runevent where type = 'run.resumed'")[0][0] >= 1
+
+    page.get_by_role("link", name="All of it").click()
+    expect(page.get_by_role("row").filter(has_text="run.resumed")).to_be_visible()
+    page.go_back()
+    page.locator(".score").get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Settings")).to_be_visible()
+    page.get_by_role("link", name="its evaluation").click()
+    expect(page.get_by_role("heading", name="Accepted")).to_be_visible()
+    page.get_by_role("link", name="candidate").click()
+    page.wait_for_url("**/candidates/**")
+    assert visitor.complaints == []
+
+
+def test_pause_resume_stop_and_look_back(visitor: Any) -> None:
+    page = visitor.tab(TASK)
+    start(page, 2000)
+    expect(page.locator(".score-number")).to_be_visible(timeout=ENDED_MS)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible(timeout=ENDED_MS)
+    expect(page.get_by_text("Paused", exact=True)).to_be_visible(timeout=ENDED_MS)
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_text("Running", exact=True)).to_be_visible(timeout=ENDED_MS)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("Finished", exact=True)).to_be_visible(timeout=ENDED_MS)
+    slider = page.get_by_role("slider")
+    slider.fill("3")
+    expect(page.get_by_text("No correct kernel yet.")).to_be_visible()
+    slider.fill(slider.get_attribute("max") or "")
+    expect(page.locator(".score-number")).to_be_visible()
+
+
+def test_without_scripts_a_run_is_started_and_its_page_complete(visitor: Any) -> None:
+    page = visitor.tab(TASK, java_script_enabled=False)
+    start(page, 6)
+    expect(page.get_by_text("Finished", exact=True)).to_be_visible(timeout=ENDED_MS)  # it renews itself
+    expect(page.get_by_role("heading", name="Lineage")).to_be_visible()
