@@ -14,7 +14,6 @@ from agents.evolve.verifiers.corpus import Label, Specimen, add_label, planned, 
 from benchmarks.harness import HarnessError, Paths, Report, RuleSet, Source, StageResult, default_rules, judge
 
 _STEPS = 2
-_LOG_CHARS = 600
 
 
 def main() -> int:
@@ -66,7 +65,6 @@ def _label_of(specimen: Specimen, report: Report) -> Label:
         verdict=str(report.verdict),
         reason="correct on every configuration" if passed else report.reason,
         compiled=None if compiled.exit_code is None else compiled.exit_code == 0,
-        compile_log="" if compiled.exit_code == 0 else compiled.log_tail[-_LOG_CHARS:],
         compile_s=round(compiled.seconds, 2),
         judging_s=round(judging_s, 2),
     )

@@ -65,7 +65,6 @@ class Label:
     verdict: str
     reason: str
     compiled: bool | None
-    compile_log: str
     compile_s: float
     judging_s: float
 

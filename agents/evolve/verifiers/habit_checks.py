@@ -90,8 +90,8 @@ def fixed_sizes(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
         return
     visible = [config for configs in task.configs.values() for config in configs if not config.hidden]
     sizes = {size for config in visible for item in config.tensors for size in item.shape if size > 4}
-    for found in re.finditer(r"(?<![\w.])(\w+) = (\d+)(?=[;,])|[{,(] ?(\d+)(?=[,}])", entry.body):
-        number = found[2] or found[3]
+    for found in re.finditer(r"(?:(?<![<=>!+*/-])[=<]|[{,(]) ?(\d+)(?=[;,}])", entry.body):
+        number = found[1]
         if int(number) in sizes:
             text = f"{number} is a size of one configuration; others have other sizes"
             yield Doubt("shape", text, reading.line(entry.body_place + found.start()))

@@ -54,7 +54,8 @@ def stored(label: Label) -> Opinion | None:
     if label.compiled is None:
         return None
     decision: Decision = "accept" if label.compiled else "reject"
-    return Opinion(decision, errors(label.compile_log), None if label.compiled else "compile", seconds=label.compile_s)
+    reasons = () if label.compiled else errors(label.reason)
+    return Opinion(decision, reasons, None if label.compiled else "compile", seconds=label.compile_s)
 
 
 def figures(labels: Sequence[Label], rows: Sequence[Row]) -> dict[str, Any]:
