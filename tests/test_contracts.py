@@ -16,6 +16,7 @@ VIOLATIONS = {
     "Benchmarks know nothing of agents": ("benchmarks/services.py", "import agents"),
     "Outside the harness only its door": ("benchmarks/services.py", "from .harness.scoring import score"),
     "One way through the site": ("benchmarks/models.py", "from . import services"),
+    "One way through runs": ("agents/models.py", "from . import services"),
 }
 
 
