@@ -11,16 +11,18 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from agents.evolve.templates.cuda import CALLS
-from benchmarks.harness import Config, TaskSpec, TensorArgument, default_rules, default_suites, find_task
+from benchmarks.harness import Config, TaskSpec, default_rules, default_suites, find_task
+from benchmarks.harness.child.inputs import call_arguments, draw
 
 DEVICE = torch.device("cuda:0")
+SEED = bytes(range(32))
 KERNEL_GATE, PYTHON_GATE = 100_000, 2_000_000  # clock cycles for which the GPU waits while launches queue up
 SLOW_US = 20_000.0
 Launch = Callable[[], None]
@@ -31,7 +33,7 @@ class Case:
     """One configuration with its values on the GPU and the right results in float64."""
 
     config: Config
-    values: dict[str, Any]
+    tensors: dict[str, torch.Tensor]
     expected: list[torch.Tensor] = field(default_factory=list)
     results: list[torch.Tensor] = field(default_factory=list)
 
@@ -45,17 +47,20 @@ class Bench:
         self.flush_room = torch.empty(default_rules().gpu.flush_bytes, dtype=torch.uint8, device=DEVICE)
         visible = [config for config in task.configs_for("cuda") if not config.hidden]
         small = [config for config in task.configs_for("cpu") if not config.hidden]
-        self.cases = [self._case(config) for config in self._distinct(visible)]
+        self.cases = [self._case(config, "published") for config in self._distinct(visible)]
         self.timed = len(self.cases)
-        self.cases += [self._case(config) for config in self._distinct(small)]
+        self.cases += [self._case(config, "normal") for config in self._distinct(small)]
         self.reference: Kernel | None = None
 
     def _distinct(self, configs: Sequence[Config]) -> list[Config]:
         """Without those that a core cannot tell apart."""
         return list({self.call.sizes(config.values): config for config in reversed(configs)}.values())[::-1]
 
-    def _case(self, config: Config) -> Case:
-        case = Case(config, dict(_drawn(config)))
+    def _case(self, config: Config, distribution: str) -> Case:
+        tensors = [torch.empty(item.shape, dtype=getattr(torch, item.dtype), device=DEVICE) for item in config.tensors]
+        draw(config, SEED, tensors, distribution)
+        names = (item.name for item in config.tensors)
+        case = Case(config, dict(zip(names, tensors, strict=True)))
         results = self.function(*_arguments(case, torch.float64))
         case.expected = list(results) if isinstance(results, tuple | list) else [results]
         case.results = [torch.empty(item.shape, device=DEVICE) for item in config.results]
@@ -145,7 +150,7 @@ class Kernel:
         names = call.inputs or tuple(item.name for item in case.config.tensors)
         sizes = [ctypes.c_int(size) for size in call.sizes(case.config.values)]
         workspace = torch.empty(max(1, self._library.workspace_floats(*sizes)), device=DEVICE)
-        tensors = [*(case.values[name] for name in names), *case.results, workspace]
+        tensors = [*(case.tensors[name] for name in names), *case.results, workspace]
         eps = [ctypes.c_float(case.config.values["eps"])] if call.eps else []
         pointers = [ctypes.c_void_p(item.data_ptr()) for item in tensors]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
@@ -172,26 +177,9 @@ def wrong(case: Case) -> str:
     return ""
 
 
-def _drawn(config: Config) -> Iterator[tuple[str, Any]]:
-    generator = torch.Generator(device=DEVICE).manual_seed(1)
-    for item in config.arguments:
-        if not isinstance(item, TensorArgument):
-            yield item.name, item.value
-        elif item.dtype == "int64":
-            classes = config.values["num_classes"]
-            yield item.name, torch.randint(classes, item.shape, generator=generator, device=DEVICE)
-        else:
-            scale = item.shape[-1] ** -0.5 if item.draw == "weight" else 1.0
-            yield item.name, scale * torch.randn(item.shape, generator=generator, device=DEVICE)
-
-
 def _arguments(case: Case, dtype: torch.dtype) -> list[Any]:
-    packed = {item.name for item in case.config.tensors if item.packed}
-
-    def wide(value: Any) -> Any:
-        return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
-
-    return [(wide(value),) if name in packed else wide(value) for name, value in case.values.items()]
+    tensors = [item.to(dtype) if item.is_floating_point() else item for item in case.tensors.values()]
+    return call_arguments(case.config, tensors)
 
 
 def _reference_module(task: TaskSpec) -> Any:

@@ -3,18 +3,19 @@
 import ctypes
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 
 from agents.evolve.templates import Genome, Template
 from agents.evolve.templates.cuda import CALLS, plain_core
-from benchmarks.harness import Config, TaskSpec, TensorArgument
+from benchmarks.harness import Config, TaskSpec
+from benchmarks.harness.child.inputs import call_arguments, draw
 
+SEED = bytes(range(32))
 HERE = Path(__file__).parent
 LAUNCH = re.compile(r"([\w:]+(?:<[^<>;]*>)?)<<<(.*?)>>>\((.*?)\);", re.DOTALL)
 DYNAMIC_SHARED = re.compile(r"extern __shared__ (?:alignas\(\d+\) )?(\w+) (\w+)\[\];")
@@ -30,47 +31,38 @@ def build(template: Template, genome: Genome, task: TaskSpec, folder: Path) -> c
     source, library = folder / f"{template.name}.cpp", folder / f"{template.name}.so"
     source.write_text(emulated(plain_core(template, genome, task)))
     flags = ["-std=c++20", "-O1", "-fno-strict-aliasing", "-fPIC", "-shared", "-w"]
-    made = subprocess.run(["g++", *flags, "-I", HERE, source, "-o", library], capture_output=True, text=True)
+    made = subprocess.run(
+        ["g++", *flags, "-I", HERE, source, "-o", library], capture_output=True, text=True, check=False
+    )
     assert made.returncode == 0, made.stderr[:3000]
     return ctypes.CDLL(str(library))
 
 
 def reference(task: TaskSpec) -> ModuleType:
     spec = util.spec_from_file_location("reference", task.folder / "reference.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def drawn(config: Config) -> dict[str, Any]:
-    """Every argument by name; a tensor of class numbers is drawn within the classes."""
-    generator = torch.Generator().manual_seed(1)
-    values: dict[str, Any] = {}
-    for item in config.arguments:
-        if not isinstance(item, TensorArgument):
-            values[item.name] = item.value
-        elif item.dtype == "int64":
-            values[item.name] = torch.randint(config.values["num_classes"], item.shape, generator=generator)
-        else:
-            values[item.name] = torch.randn(item.shape, generator=generator)
-    return values
+def drawn(config: Config) -> list[torch.Tensor]:
+    tensors = [torch.empty(item.shape, dtype=getattr(torch, item.dtype)) for item in config.tensors]
+    draw(config, SEED, tensors, "normal")
+    return tensors
 
 
-def expected(task: TaskSpec, config: Config, values: Mapping[str, Any]) -> list[torch.Tensor]:
-    def wide(item: Any) -> Any:
-        return item.double() if isinstance(item, torch.Tensor) and item.dtype == torch.float32 else item
-
-    packed = {item.name for item in config.tensors if item.packed}
-    arguments = [(wide(value),) if name in packed else wide(value) for name, value in values.items()]
-    results = getattr(reference(task), task.direction)(*arguments)
+def expected(task: TaskSpec, config: Config, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    wide = [item.double() if item.is_floating_point() else item for item in tensors]
+    results = getattr(reference(task), task.direction)(*call_arguments(config, wide))
     return list(results) if isinstance(results, tuple | list) else [results]
 
 
-def called(library: ctypes.CDLL, task: TaskSpec, config: Config, values: Mapping[str, Any]) -> list[torch.Tensor]:
+def called(library: ctypes.CDLL, task: TaskSpec, config: Config, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     call = CALLS[task.name]
-    names = call.inputs or tuple(item.name for item in config.tensors)
-    inputs = [values[name].contiguous() for name in names]
+    named = {item.name: tensor for item, tensor in zip(config.tensors, tensors, strict=True)}
+    inputs = [named[name] for name in call.inputs or named]
     results = [torch.full(item.shape, float("nan")) for item in config.results]
     sizes = [ctypes.c_int(size) for size in call.sizes(config.values)]
     library.workspace_floats.restype = ctypes.c_int64
@@ -83,10 +75,10 @@ def called(library: ctypes.CDLL, task: TaskSpec, config: Config, values: Mapping
 
 def worst_errors(library: ctypes.CDLL, task: TaskSpec, config: Config) -> list[tuple[float, float]]:
     """Per result: the largest error in parts of |reference| + rms(reference), and what is allowed."""
-    values = drawn(config)
+    tensors = drawn(config)
     found = []
     for result, own, right in zip(
-        config.results, called(library, task, config, values), expected(task, config, values), strict=True
+        config.results, called(library, task, config, tensors), expected(task, config, tensors), strict=True
     ):
         scale = right.abs() + right.square().mean().sqrt()
         error = torch.nan_to_num((own.double() - right).abs() / scale.clamp(min=1e-30), nan=float("inf"))
