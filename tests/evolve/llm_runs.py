@@ -34,10 +34,12 @@ PLAIN = BODY.replace(" + TILE + MODE", " * {n}")
 FAULTS = ("error", "eof", "abort", "garbage", "reset")
 
 
-def replies(rng, *, form):
-    """One reply after the other: mostly kernels, and everything that can go wrong."""
+def replies(rng, *, form, hangs):
+    """One reply after the other: mostly kernels, and everything that can go wrong. `hangs`: some never end."""
 
     def decide(body, number):
+        if hangs and rng.random() < 0.3:
+            return Reply(text="x" * 40, fault="hang", before_start=rng.random() < 0.5)
         drawn = rng.random()
         if drawn < 0.55:
             return good(rng, number, form, body)
@@ -126,10 +128,10 @@ async def simulate(seed):
         "mnist_linear_relu/forward", proposer="anthropic", caps=caps, seed=seed, generation_size=rng.randrange(1, 6),
         concurrency=8, translate_attempts=4, judging_bound_s=5.0, plateau=4,
     )  # fmt: skip
-    stop_after = rng.randrange(1, 4) if rng.random() < 0.15 else None
+    stop_after = 1 if rng.random() < 0.1 else None
     log, clock = MemoryLog(), Clock()
     create(log, config, {})
-    async with serve(replies(rng, form=form)) as server:
+    async with serve(replies(rng, form=form, hangs=stop_after is not None)) as server:
         client = client_of(server, clock, silence_s=5.0)
         proposer = (Hybrid if form == "template" else Anthropic)(client, ARMS)
         verifiers = [Shrug(), Critic(client)] if seed % 4 == 1 else []
