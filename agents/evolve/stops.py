@@ -29,9 +29,14 @@ def stop_reason(state: RunState) -> Stop | None:
 
 
 def provider_wait_s(state: RunState) -> float:
-    """How long to wait before asking again a provider that failed a whole generation; 0 if it did not."""
+    """How long to wait before asking again a provider that failed a whole generation; 0 if it did not.
+
+    Nor is there anything to wait for after a pause: whoever goes on has mended it.
+    """
     failures = _provider_failures(state)
-    return min(_LONGEST_WAIT_S, 5.0 * 2 ** (failures - 1)) if failures else 0.0
+    if not failures or any(item.refusal is not None and item.refusal.pause for item in state.of(state.generations[-1])):
+        return 0.0
+    return min(_LONGEST_WAIT_S, 5.0 * 2 ** (failures - 1))
 
 
 def _target(state: RunState) -> Stop | None:

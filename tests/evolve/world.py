@@ -25,7 +25,7 @@ def kernel(*values: int, broken: bool = False) -> str:
     """A text that the static check lets pass. Its score follows from `values`."""
     genes = ",".join(map(str, values))
     state = "broken" if broken else "fine"
-    return f'// {state}\nint genes[] = {{{genes}}};\nPYBIND11_MODULE(k, m) {{ m.def("forward", f); }}\n'
+    return f'const char *state = "{state}";\nint genes[] = {{{genes}}};\nPYBIND11_MODULE(k, m) {{ m.def("forward", f); }}\n'
 
 
 def values_of(source: str) -> list[int]:
@@ -120,13 +120,13 @@ class Judge:
 
 
 class Suspicious:
-    """Rejects every third broken kernel, and now and then a good one."""
+    """Rejects most broken kernels, and now and then a good one."""
 
     id, version = "suspicious", "1"
 
     async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
         await asyncio.sleep(0)
-        share = 0.3 if "broken" in source else 0.05
+        share = 0.6 if "broken" in source else 0.1
         rejects = Rng(7, source).random() < share
         return Opinion("reject" if rejects else "abstain", fault="hunch" if rejects else None, seconds=0.1)
 
