@@ -102,6 +102,9 @@ class _Drive:
     async def go(self) -> Outcome:
         """The work and the watch side by side; whoever is done first decides."""
         self._enter()
+        if self.state.status == "stopping":
+            await self._wind_up(_STOPPED)
+            return _outcome(self.state)
         work = asyncio.create_task(self._work())
         watch = asyncio.create_task(self._watch())
         try:
@@ -132,9 +135,6 @@ class _Drive:
 
     async def _work(self) -> Stop | None:
         """None if the run pauses."""
-        if self.state.status == "stopping":
-            await self._wind_up(_STOPPED)
-            return None
         while True:
             if self.state.generation is not None and not await self._generation():
                 return None
