@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from agents.evolve.config import RunConfig
 from agents.evolve.model import Opinion
+from agents.evolve.verifiers import find_verifiers
 from agents.evolve.verifiers.compile import CompileVerifier, errors, opinion_of
 from benchmarks.harness import Build, Paths, default_suites, find_task
 
@@ -34,6 +36,12 @@ def test_a_good_kernel_is_accepted_and_a_bad_one_rejected_with_its_line(paths: P
     assert (bad.decision, bad.fault) == ("reject", "compile")
     line = 1 + KERNEL[: KERNEL.index("const int64_t planes")].count("\n")
     assert any("planes" in reason.text and (reason.line or 0) > line for reason in bad.reasons)
+
+
+def test_both_are_found_by_name_and_the_cheap_one_comes_first(tmp_path: Path) -> None:
+    config = RunConfig(task=TASK.name, verifiers=("compile", "static"))
+    found = find_verifiers(config, {"data": tmp_path, "device": "cpu"})
+    assert [item.id for item in found] == ["static", "compile"]
 
 
 def test_a_device_that_is_not_here_says_nothing_about_the_kernel(tmp_path: Path) -> None:

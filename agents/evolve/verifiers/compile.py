@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.harness import (
     Build,
@@ -25,6 +25,7 @@ from benchmarks.harness import (
     default_rules,
 )
 
+from ..config import RunConfig
 from ..model import Opinion, Reason
 
 _MOST_REASONS = 5
@@ -44,6 +45,11 @@ class CompileVerifier:
     def __init__(self, paths: Paths, *, device: str = "cpu", rules: RuleSet | None = None) -> None:
         self._paths, self._device = paths, device
         self._rules = rules or default_rules()
+
+    @classmethod
+    def from_config(cls, _config: RunConfig, settings: Mapping[str, Any]) -> Self:
+        """`settings` holds `data`, the folder of builds, and `device`."""
+        return cls(Paths(Path(settings["data"])), device=settings["device"])
 
     async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
         """Compiles in a thread; being cancelled ends the compiler."""

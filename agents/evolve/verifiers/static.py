@@ -5,10 +5,12 @@ Accepted is what was understood and raised no doubt; one doubt makes it abstain.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self
 
 from benchmarks.harness import RuleSet, Source, TaskSpec, check_source, default_rules
 
+from ..config import RunConfig
 from ..model import Decision, Opinion, Reason
 from . import cuda_checks, habit_checks, interface_checks, memory_checks
 from .doubts import Doubt
@@ -40,6 +42,10 @@ class StaticVerifier:
 
     def __init__(self, rules: RuleSet | None = None) -> None:
         self._rules = rules or default_rules()
+
+    @classmethod
+    def from_config(cls, _config: RunConfig, _settings: Mapping[str, Any]) -> Self:
+        return cls()
 
     async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
         return self.look(source, language, task)
