@@ -66,6 +66,9 @@ SWEEPS = {
             "LOADS": ("plain",),
         },
     ),
+    "h200-unet_conv2d-forward": Sweep(
+        "unet_conv2d/forward", {"PATH": ("tensor",), "LARGE_COST": (90,), "STORES": ("plain",)}
+    ),
     "h200-layernorm-forward": Sweep(
         "layernorm/forward", {"THREADS": (128, 256, 512, 1024), "WIDTH": (4,), "LOADS": ("plain", "stream")}
     ),

@@ -63,6 +63,7 @@ struct Fiber {
 struct Warp {
     Barrier barrier;
     int64_t values[32];
+    unsigned a[32][4], b[32][2];
 };
 
 inline std::vector<Fiber> fibers;
@@ -167,28 +168,41 @@ void emulate(dim3 grid, dim3 block, size_t bytes, cudaStream_t, Call call) {
 }
 
 inline void __syncthreads() {
-    const dim3 own = threadIdx;
     emulation::wait(emulation::block_barrier, 0, int(emulation::fibers.size()));
-    threadIdx = own;
 }
 inline void __syncwarp(unsigned = ~0u) {
-    const dim3 own = threadIdx;
     emulation::wait_for_warp();
-    threadIdx = own;
 }
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int step) {
-    const dim3 own = threadIdx;
     value = emulation::exchange(value, emulation::current % 32 ^ step);
-    threadIdx = own;
     return value;
 }
 template <class T>
 T __shfl_sync(unsigned, T value, int lane) {
-    const dim3 own = threadIdx;
     value = emulation::exchange(value, lane);
-    threadIdx = own;
     return value;
+}
+
+// mma.m16n8k8 of TF32 values, whose lower 13 bits are not read.
+inline void emulated_mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    emulation::Warp& warp = emulation::warps[emulation::current / 32];
+    const int lane = emulation::current % 32, group = lane / 4, quad = lane % 4;
+    std::memcpy(warp.a[lane], a, sizeof a);
+    std::memcpy(warp.b[lane], b, sizeof b);
+    emulation::wait_for_warp();
+    const auto tf32 = [](unsigned bits) {
+        bits &= 0xffffe000u;
+        float v;
+        std::memcpy(&v, &bits, 4);
+        return v;
+    };
+    for (int i = 0; i < 4; ++i)
+        for (int k = 0; k < 8; ++k) {
+            const int row = group + i / 2 * 8, column = 2 * quad + i % 2;
+            d[i] += tf32(warp.a[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2]) * tf32(warp.b[column * 4 + k % 4][k / 4]);
+        }
+    emulation::wait_for_warp();
 }
 
 template <class T>

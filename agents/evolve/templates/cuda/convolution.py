@@ -1,7 +1,7 @@
 """Convolutions: with relu and max-pool around them, and alone."""
 
-from ..base import Constraint, Gene, Genome, Space, Template
-from .genes import FOLDER, LOADS, MAX_THREADS, REGISTERS, number
+from ..base import Constraint, Gene, Genome, Space, Template, Value
+from .genes import FOLDER, LOADS, MAX_THREADS, REGISTERS, SHARED_BYTES, number
 
 
 def _fits(genome: Genome) -> bool:
@@ -47,4 +47,76 @@ CONV_POOL_FORWARD = Template(
         "LOADS": "plain",
     },
 )
-TEMPLATES = (CONV_POOL_FORWARD,)
+
+
+def _patch_bytes(genome: Genome, stride: int, groups: int) -> int:
+    """Shared memory of a block of `conv2d_forward.cu`, all stages."""
+    width = number(genome, "TILE_WIDTH")
+    rows = (32 * groups // width - 1) * stride + 3
+    columns = (width - 1) * stride + 3
+    plane = (rows * columns + 23) // 32 * 32 + 8
+    return 4 * number(genome, "STAGES") * (64 * 76 + 8 * plane)
+
+
+def _tiles_fit(genome: Genome) -> bool:
+    sizes = (number(genome, "SMALL"), number(genome, "LARGE"))
+    return all(_patch_bytes(genome, stride, groups) <= SHARED_BYTES for stride in (1, 2) for groups in sizes)
+
+
+def _whole_rows(genome: Genome) -> bool:
+    width = number(genome, "TILE_WIDTH")
+    return all(32 * number(genome, name) % width == 0 for name in ("SMALL", "LARGE"))
+
+
+def _tensor(name: str, note: str, *values: Value) -> Gene:
+    return Gene(name, values, note, only=("PATH", ("tensor",)))
+
+
+CONV2D_FORWARD = Template(
+    name="cuda-conv2d-forward",
+    language="cuda",
+    summary="one result per thread, or tiles of pixels and channels on tensor cores as 3xTF32",
+    path=FOLDER / "conv2d_forward.cu",
+    tasks={"unet_conv2d/forward": {}},
+    space=Space(
+        (
+            Gene("PATH", ("plain", "tensor"), "where products are made", ordinal=False, structural=True),
+            _tensor("TILE_WIDTH", "pixels across", 8, 16, 32),
+            _tensor("SMALL", "groups of 8 pixels per warp", 2, 4),
+            _tensor("LARGE", "groups of 8 pixels per warp", 2, 4, 6, 8),
+            _tensor("LARGE_COST", "percent of what its pixels would cost", 80, 90, 100, 120),
+            _tensor("STAGES", "copies under way", 2, 3, 4),
+            _tensor("MIN_BLOCKS", "that a processor must hold", 1, 2),
+            _tensor("TAP_ROWS", "unrolled", 1, 3),
+            Gene("STORES", ("plain", "stream"), "how results are written", ordinal=False, only=("PATH", ("tensor",))),
+        ),
+        (
+            Constraint("all stages fit the shared memory", _tiles_fit),
+            Constraint("a warp's groups fill whole rows of the tile", _whole_rows),
+            Constraint("large tiles are not smaller", lambda g: number(g, "LARGE") >= number(g, "SMALL")),
+        ),
+    ),
+    naive={
+        "PATH": "plain",
+        "TILE_WIDTH": 8,
+        "SMALL": 2,
+        "LARGE": 2,
+        "LARGE_COST": 80,
+        "STAGES": 2,
+        "MIN_BLOCKS": 1,
+        "TAP_ROWS": 1,
+        "STORES": "plain",
+    },
+    default={
+        "PATH": "tensor",
+        "TILE_WIDTH": 16,
+        "SMALL": 2,
+        "LARGE": 4,
+        "LARGE_COST": 90,
+        "STAGES": 3,
+        "MIN_BLOCKS": 2,
+        "TAP_ROWS": 1,
+        "STORES": "plain",
+    },
+)
+TEMPLATES = (CONV_POOL_FORWARD, CONV2D_FORWARD)

@@ -5,7 +5,7 @@ from pathlib import Path
 from ..base import Constraint, Gene, Genome, Value
 
 FOLDER = Path(__file__).parent
-MAX_THREADS, REGISTERS, STATIC_SHARED_BYTES = 1024, 65536, 48 * 1024
+MAX_THREADS, REGISTERS, STATIC_SHARED_BYTES, SHARED_BYTES = 1024, 65536, 48 * 1024, 227 * 1024
 
 LOADS = Gene("LOADS", ("plain", "readonly", "stream"), "how inputs are read", ordinal=False)
 STORES = Gene("STORES", ("plain", "stream"), "how results are written", ordinal=False)
