@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(256) scale(const float* x, float* y, int n) {
     y[threadIdx.x] = tile[255 - threadIdx.x];
 }
 torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor biases) {
-    auto y = torch::linear(x, weights, biases);
+    auto y = torch::linear(x, weights, biases).relu_();
     scale<<<1, kThreads, 1024>>>(x.data_ptr<float>(), y.data_ptr<float>(), 256);
     return y;
 }
@@ -60,6 +60,7 @@ def test_it_accepts_what_it_understands() -> None:
         ('m.def("forward"', 'm.def("forwards"', "interface", 14),
         (", torch::Tensor biases)", ")", "interface", 2),
         ("torch::Tensor biases)", "double biases)", "interface", 2),
+        ("torch::Tensor weights, torch::Tensor biases", "torch::Tensor biases, torch::Tensor weights", "interface", 2),
         ("return y;", "return {y, x};", "interface", None),
         ("return y;", "return y.to(torch::kFloat64);", "interface", 12),
         ("return y;", "return y.unsqueeze(0);", "interface", 12),
@@ -88,7 +89,8 @@ def test_it_rejects_what_is_certain_and_cites_the_line(old: str, new: str, fault
         ("k < x.size(1); ++k", "k < 1600; ++k", "shape"),
         ("float sum = pb[o]", "float sum = 0", "memory"),
         ("py[i * weights.size(0) + o] = ", "py[i * weights.size(0) + o] += ", "memory"),
-        ("torch::Tensor weights, torch::Tensor biases", "torch::Tensor biases, torch::Tensor weights", "interface"),
+        ("std::max(0.0f, sum)", "sum", "numerics"),
+        ("torch::Tensor weights, torch::Tensor biases", "torch::Tensor biases, torch::Tensor w", "interface"),
     ],
 )
 def test_it_only_doubts_what_may_be_right(old: str, new: str, fault: str) -> None:

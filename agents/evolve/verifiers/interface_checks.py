@@ -57,6 +57,9 @@ def results(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
         line = reading.line(entry.body_place + place)
         parts = list(split(answer[1:-1])) if answer.startswith("{") and answer.endswith("}") else [answer]
         yield from _count(entry, answer, len(parts), task, line)
+        if parts != list(task.result_names) and sorted(parts) == sorted(task.result_names):
+            text = f"the task wants {', '.join(task.result_names)} in this order"
+            yield Doubt("interface", text, line, certain=True)
         for part in parts:
             if _OTHER_DTYPE.search(part):
                 yield Doubt("interface", f"{part!r} is not float32, the dtype of every result", line, certain=True)
@@ -91,12 +94,12 @@ def _parameter(parameter: str, position: int, task: TaskSpec, line: int) -> Iter
 
 
 def _order(entry: Function, task: TaskSpec, line: int) -> Iterator[Doubt]:
-    """Names of the task's arguments at other places than the task passes them."""
+    """Names of the task's arguments at other places than the task passes them; certain if they are the same names."""
     names = entry.parameter_names
     moved = [name for name, wanted in zip(names, task.argument_names, strict=True) if name != wanted]
     if any(name in task.argument_names for name in moved):
         text = f"the task passes {', '.join(task.argument_names)} in this order; the names here are in another"
-        yield Doubt("interface", text, line)
+        yield Doubt("interface", text, line, certain=sorted(map(str, names)) == sorted(task.argument_names))
 
 
 def _count(entry: Function, answer: str, count: int, task: TaskSpec, line: int) -> Iterator[Doubt]:

@@ -12,7 +12,7 @@ from benchmarks.harness import RuleSet, Source, TaskSpec, check_source, default_
 
 from ..config import RunConfig
 from ..model import Decision, Opinion, Reason
-from . import cuda_checks, habit_checks, interface_checks, memory_checks
+from . import cuda_checks, formula_checks, habit_checks, interface_checks, memory_checks
 from .doubts import Doubt
 from .python_checks import python_doubts
 from .reading import Reading
@@ -30,6 +30,8 @@ _CHECKS: tuple[Check, ...] = (
     habit_checks.habits,
     habit_checks.races,
     habit_checks.fixed_sizes,
+    formula_checks.operations,
+    formula_checks.values,
 )
 _CUDA_CHECKS: tuple[Check, ...] = (cuda_checks.static_shared, cuda_checks.launches, cuda_checks.barriers)
 
