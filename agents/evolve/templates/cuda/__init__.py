@@ -4,9 +4,16 @@ Every text has two layers: a plain core that knows nothing of torch and compiles
 what a submission needs around it. `calls.py` says how a core is called alone.
 """
 
-from . import classes, convolution, linear, norms, pooling
+from . import classes, convolution, library, linear, norms, pooling
 from .calls import CALLS, Call, plain_core
 
 __all__ = ["CALLS", "TEMPLATES", "Call", "plain_core"]
 
-TEMPLATES = (*pooling.TEMPLATES, *norms.TEMPLATES, *classes.TEMPLATES, *linear.TEMPLATES, *convolution.TEMPLATES)
+TEMPLATES = (
+    *pooling.TEMPLATES,
+    *norms.TEMPLATES,
+    *classes.TEMPLATES,
+    *linear.TEMPLATES,
+    *convolution.TEMPLATES,
+    *library.TEMPLATES,
+)

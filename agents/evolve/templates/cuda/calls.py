@@ -3,7 +3,8 @@
 The core of every template exports
     int64_t workspace_floats(SIZES)
     int launch(INPUTS, RESULTS, float* workspace, SIZES, [float eps,] void* stream)
-with all tensors as pointers in the order of the task. Not covered: which core serves a task (`find_template`).
+with all tensors as pointers in the order of the task. Not covered: which core serves a task
+(`find_template`), and templates that leave work to a library, which cannot be called without torch.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,14 +64,9 @@ def _convolution(v: Values) -> tuple[int, ...]:
     return (*_conv_pool(v), v["stride"], v["padding"])
 
 
-def _gated(v: Values) -> tuple[int, ...]:
-    return v["batch_size"] * v["num_tokens"], v["num_features"], v["up_features"]
-
-
 CALLS: Mapping[str, Call] = {
     "layernorm/backward": Call(_layer_norm, ("grad_output", "x", "weight"), eps=True),
     "layernorm/forward": Call(_layer_norm, eps=True),
-    "llama_ffw/forward": Call(_gated),
     "llama_rmsnorm/backward": Call(_rms_norm, eps=True),
     "llama_rmsnorm/forward": Call(_rms_norm, eps=True),
     "mnist_conv_relu_pool/backward": Call(_conv_pool),

@@ -10,7 +10,8 @@
 //         groups of 8 neighbouring pixels. Weight rows are 76 floats apart and planes of the patch 8 modulo 32, so that
 //         the threads of a fragment hit every bank once (stride 2: twice).
 // Dispatch: tiles of SMALL or LARGE groups per warp, whichever leaves less to the busiest multiprocessor, a large one
-//         counting LARGE_COST percent of what its pixels would.
+//         counting LARGE_COST percent of what its pixels would. Small ones where the weights of a channel are not
+//         aligned, which are then copied float by float.
 // Limits: float32, contiguous, 3 x 3; subnormal rests are lost. PATH tensor: stride 1 or 2, else plain.
 // @genes@
 // @include prelude.inc@
@@ -217,12 +218,12 @@ __global__ void __launch_bounds__(kThreads, (Patch<Stride, Groups>::kBlocks)) co
         }
 }
 
-template <int Stride, int Groups>
+template <int Stride, int Groups, int CopyBytes>
 void launch_tiles(Convolution p, cudaStream_t stream) {
     using P = Patch<Stride, Groups>;
     p.tiles_across = int(parts_of(p.out_width, TILE_WIDTH));
     p.tiles_down = int(parts_of(p.out_height, P::kHeight));
-    const auto kernel = p.in % 4 == 0 ? convolve<Stride, Groups, 16> : convolve<Stride, Groups, 4>;
+    const auto kernel = convolve<Stride, Groups, CopyBytes>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kSharedBytes);
     const dim3 grid(p.images * p.tiles_across * p.tiles_down, parts_of(p.out, kOut));
     kernel<<<grid, kThreads, P::kSharedBytes, stream>>>(p);
@@ -237,8 +238,9 @@ int64_t cost(const Convolution& p, int height, int64_t percent) {
 template <int Stride>
 void launch_tensor(const Convolution& p, cudaStream_t stream) {
     const bool large = cost(p, Patch<Stride, LARGE>::kHeight, LARGE_COST) < cost(p, Patch<Stride, SMALL>::kHeight, 100);
-    if (large) launch_tiles<Stride, LARGE>(p, stream);
-    else launch_tiles<Stride, SMALL>(p, stream);
+    if (p.in % 4 != 0) launch_tiles<Stride, SMALL, 4>(p, stream);
+    else if (large) launch_tiles<Stride, LARGE, 16>(p, stream);
+    else launch_tiles<Stride, SMALL, 16>(p, stream);
 }
 
 #endif
