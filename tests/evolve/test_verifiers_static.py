@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.evolve.templates import TEMPLATES, Template
 from agents.evolve.verifiers.static import StaticVerifier
 from benchmarks.harness import TaskSpec, default_suites, find_task
 from scripts.corpus import Case, read_cases
@@ -152,3 +153,11 @@ def honest() -> list[Case]:
 def test_nothing_that_the_rules_let_pass_is_rejected(case: Case) -> None:
     task: TaskSpec = find_task(default_suites(), case.task)
     assert VERIFIER.look(case.source().text, case.language, task).decision != "reject"
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda item: item.name)
+def test_no_template_is_rejected(template: Template) -> None:
+    for name in template.tasks:
+        task = find_task(default_suites(), name)
+        for genome in (template.naive, template.default):
+            assert VERIFIER.look(template.render(genome, task), template.language, task).decision != "reject"

@@ -67,7 +67,8 @@ def inputs(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
     for name, argument in zip(entry.parameter_names, arguments, strict=True):
         if name and isinstance(argument, TensorArgument):
             yield from _changed(reading, entry, name)
-            yield from _unused(reading, entry, name)
+            if task.direction == "forward":  # a gradient often needs no more of an argument than its shape
+                yield from _unused(reading, entry, name)
 
 
 def _parts(answer: str) -> list[str]:
