@@ -35,7 +35,6 @@ class RunConfig:
     translate_attempts: int = 5
     audit_fraction: float = 0.05  # of what verifiers reject and is judged all the same
     judging_bound_s: float = 300.0  # the longest that one judging can take
-    max_source_bytes: int = 262_144
     options: Mapping[str, Any] = field(default_factory=dict)  # of the proposer, plain JSON
 
     def __post_init__(self) -> None:

@@ -6,9 +6,9 @@ proposer answers or raises becomes an event. Not covered: what happens to a prop
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from benchmarks.harness import Source, TaskSpec, check_source, default_rules
+from benchmarks.harness import RuleSet, Source, TaskSpec, check_source, default_rules
 
 from . import book as books
 from .archive import cell_of
@@ -37,6 +37,7 @@ class Opening:
     book: Book
     task: TaskSpec
     proposer: Proposer
+    rules: RuleSet = field(default_factory=default_rules)
 
     def migrate(self) -> None:
         """Sends elites to islands that stand still. Committed before the generation, whose archive holds them."""
@@ -141,13 +142,15 @@ class Asking:
             answer = await self.opening.proposer.propose(request, meter, live)
         except Exception as error:  # noqa: BLE001 - a proposer is a plug-in: its faults cost a slot, never the run
             return Refusal("provider_error", f"{type(error).__name__}: {error}")
-        return answer if isinstance(answer, Refusal) else unusable(answer, request) or cleaned(answer, request)
+        if isinstance(answer, Refusal):
+            return answer
+        return unusable(answer, request, self.opening.rules.source.max_bytes) or cleaned(answer, request)
 
     def _outcome(self, candidate: Candidate, answer: Proposal | Refusal) -> list[Draft]:
         if isinstance(answer, Refusal):
             return refused(self.opening.book, candidate, answer)
         received = self._received(candidate, answer)
-        problem = check_source(Source(answer.source, answer.language), self.opening.task, default_rules()).problem
+        problem = check_source(Source(answer.source, answer.language), self.opening.task, self.opening.rules).problem
         if problem is None:
             return [received]
         return [received, *refused(self.opening.book, candidate, Refusal("wrong_task", problem))]
@@ -186,10 +189,9 @@ def refused(book: Book, candidate: Candidate, refusal: Refusal) -> list[Draft]:
     return [Draft("proposal.rejected", candidate.id, payload), *back]
 
 
-def unusable(proposal: Proposal, request: ProposalRequest) -> Refusal | None:
+def unusable(proposal: Proposal, request: ProposalRequest, limit: int) -> Refusal | None:
     """What is no kernel at all, so that not even its text is kept."""
     source = proposal.source
-    limit = default_rules().source.max_bytes
     if not isinstance(source, str) or not source.strip():
         return Refusal("empty", "the answer holds no code")
     if len(source) > limit or len(source.encode(errors="replace")) > limit:
