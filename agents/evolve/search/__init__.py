@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from ..rng import Rng
 from ..templates.base import Space
-from .anneal import anneal
-from .evolve import evolve
+from .annealing import anneal
+from .genetic import evolve
 from .moves import Move, Trial
 from .random_search import random_search
 from .recorded import Recording, load_recording

@@ -1,7 +1,7 @@
 """Moves in a space: random genomes, one step of one gene, a fresh value, a flip of the structure, crossover.
 
 A move never returns an invalid genome; it returns None where it found none. Genes that a move wakes up get random
-values. Not covered: which move is made when (`evolve.py`, `anneal.py`).
+values. Not covered: which move is made when (`genetic.py`, `annealing.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -11,11 +11,11 @@ from ..rng import Rng
 from ..templates.base import Genome, Space
 from .moves import Key, Move, Trial, crossover, flip, neighbours, ranked, resample, seen, step, tried, unseen
 
-STARTERS = 10
+STARTERS = 8
 ELITES = 6
-TOURNAMENT = 3
+TOURNAMENT = 1
 CROSSOVER = 0.25
-PATIENCE = 12
+PATIENCE = 4
 MUTATIONS = {"step": 0.6, "resample": 0.3, "flip": 0.1}
 _OPERATORS = {"step": step, "resample": resample, "flip": flip}
 
