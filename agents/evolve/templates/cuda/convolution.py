@@ -119,4 +119,52 @@ CONV2D_FORWARD = Template(
         "STORES": "plain",
     },
 )
-TEMPLATES = (CONV_POOL_FORWARD, CONV2D_FORWARD)
+CONV_POOL_BACKWARD = Template(
+    name="cuda-conv-pool-backward",
+    language="cuda",
+    summary="one kernel finds each window's maximum, a second makes all gradients from that",
+    path=FOLDER / "conv_pool_backward.cu",
+    tasks={"mnist_conv_relu_pool/backward": {}},
+    space=Space(
+        (
+            Gene("CHANNELS", (1, 2, 4, 8, 16), "of a thread that chooses"),
+            Gene("FEWER", (0, 1), "channels per thread where blocks are few", structural=True),
+            Gene("X_CHANNELS", (1, 2, 4), "of a thread that makes gradients"),
+            Gene("STAGED", (8, 32), "channels whose weights lie in shared memory"),
+            Gene("UNROLL_X", (1, 2, 8), "channels side by side"),
+            Gene("UNROLL_WINDOWS", (1, 4), "windows side by side"),
+            Gene("FILL", (0, 2, 8), "blocks per processor worth cutting images for"),
+            Gene("MIN_BLOCKS", (1, 8, 12, 16), "that the registers of a processor must hold"),
+            Gene("OVERLAP", (0, 1), "start the second kernel while the first runs", structural=True),
+        ),
+        (
+            Constraint(
+                "the blocks asked for fit the registers",
+                lambda g: 64 * number(g, "MIN_BLOCKS") * (40 + 5 * number(g, "CHANNELS")) <= REGISTERS,
+            ),
+        ),
+    ),
+    naive={
+        "CHANNELS": 1,
+        "FEWER": 0,
+        "X_CHANNELS": 1,
+        "STAGED": 8,
+        "UNROLL_X": 1,
+        "UNROLL_WINDOWS": 1,
+        "FILL": 0,
+        "MIN_BLOCKS": 1,
+        "OVERLAP": 0,
+    },
+    default={
+        "CHANNELS": 8,
+        "FEWER": 1,
+        "X_CHANNELS": 4,
+        "STAGED": 32,
+        "UNROLL_X": 2,
+        "UNROLL_WINDOWS": 1,
+        "FILL": 2,
+        "MIN_BLOCKS": 12,
+        "OVERLAP": 1,
+    },
+)
+TEMPLATES = (CONV_POOL_FORWARD, CONV_POOL_BACKWARD, CONV2D_FORWARD)
