@@ -22,8 +22,8 @@ CROSS_ENTROPY_FORWARD = Template(
         (
             *_SHARED,
             Gene("PICK", ("registers", "memory"), "the target's score", ordinal=False, structural=True),
-            Gene("END", ("kernel", "block"), "who adds up the rows", ordinal=False, structural=True),
-            Gene("OVERLAP", (0, 1), "start it while the first runs", structural=True, only=("END", ("kernel",))),
+            Gene("ENDING", ("kernel", "block"), "who adds up the rows", ordinal=False, structural=True),
+            Gene("OVERLAP", (0, 1), "start it while the first runs", structural=True, only=("ENDING", ("kernel",))),
         )
     ),
     naive={
@@ -34,7 +34,7 @@ CROSS_ENTROPY_FORWARD = Template(
         "FAST": 0,
         "LOADS": "plain",
         "PICK": "memory",
-        "END": "block",
+        "ENDING": "block",
         "OVERLAP": 0,
     },
     default={
@@ -45,7 +45,7 @@ CROSS_ENTROPY_FORWARD = Template(
         "FAST": 0,
         "LOADS": "plain",
         "PICK": "registers",
-        "END": "kernel",
+        "ENDING": "kernel",
         "OVERLAP": 1,
     },
 )

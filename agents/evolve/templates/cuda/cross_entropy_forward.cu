@@ -3,8 +3,8 @@
 // Bound by launches for small batches, by reading the scores once for large ones.
 // Work:   LANES lanes take a row. Up to LANES x ITEMS classes stay in registers, so that they are read once; longer rows
 //         are swept three times. PICK registers: the target's score is picked out of what was read; memory: it is read
-//         by itself. Blocks leave the sum of their rows' losses. END kernel: a second kernel adds them up; OVERLAP
-//         starts it while the first runs. END block: one block takes all rows.
+//         by itself. Blocks leave the sum of their rows' losses. ENDING kernel: a second kernel adds them up; OVERLAP
+//         starts it while the first runs. ENDING block: one block takes all rows.
 // Limits: float32 scores, contiguous; int64 targets that are valid class numbers.
 // @genes@
 // @include prelude.inc@
@@ -83,7 +83,7 @@ void launch_add_up(const Scores& p, int count, cudaStream_t stream) {
     cudaLaunchKernelEx(&config, add_up, p, count);
 }
 
-int blocks_for(int rows) { return END == END_BLOCK ? 1 : int(parts_of(rows, kRowsPerBlock * ROWS)); }
+int blocks_for(int rows) { return ENDING == ENDING_BLOCK ? 1 : int(parts_of(rows, kRowsPerBlock * ROWS)); }
 
 }  // namespace
 
