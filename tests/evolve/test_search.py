@@ -1,0 +1,199 @@
+"""Searches: pure, never asking twice, never outside the space; and the proposer around them."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from agents.evolve.budget import Caps
+from agents.evolve.config import RunConfig
+from agents.evolve.events import Quiet
+from agents.evolve.model import ArchiveView, Candidate, Proposal, ProposalRequest, Refusal, Result
+from agents.evolve.proposers.template_evo import TemplateEvo, TemplateRandom, next_move
+from agents.evolve.rng import Rng
+from agents.evolve.search import Search, Trial, anneal, evolve, random_search
+from agents.evolve.search.moves import crossover, flip, neighbours, resample, step
+from agents.evolve.templates import Constraint, Gene, Genome, Space, find_template
+from benchmarks.harness import default_suites, find_task
+
+SPACE = Space(
+    (
+        Gene("PATH", ("plain", "tiled"), ordinal=False, structural=True),
+        Gene("TILE", (1, 2, 4, 8), only=("PATH", ("tiled",))),
+        Gene("WIDE", (1, 2, 3, 4), only=("PATH", ("tiled",))),
+        Gene("GRAIN", (10, 20, 30)),
+    ),
+    (Constraint("TILE x WIDE is too much", lambda genome: int(genome["TILE"]) * int(genome["WIDE"]) <= 16),),
+)
+SEARCHES = [evolve, anneal, random_search]
+TASK = find_task(default_suites(), "mnist_pool/forward")
+TEMPLATE = find_template(TASK.name, "cpp")
+assert TEMPLATE is not None
+
+
+def fitness(genome: Genome) -> float | None:
+    if genome["GRAIN"] == 10:
+        return None
+    return float(int(genome["TILE"]) + int(genome["WIDE"]) * 2 + int(genome["GRAIN"]) / 10)
+
+
+def searched(search: Search, count: int, seed: int = 7) -> list[Trial]:
+    trials: list[Trial] = []
+    for place in range(count):
+        move = search(SPACE, trials, Rng(seed, "test", place))
+        if move is None:
+            break
+        trials.append(Trial(move.genome, fitness(move.genome)))
+    return trials
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_search_visits_every_genome_once_and_then_says_so(search: Search) -> None:
+    trials = searched(search, SPACE.size + 5)
+    assert len(trials) == SPACE.size
+    assert {SPACE.key(trial.genome) for trial in trials} == {SPACE.key(genome) for genome in SPACE.genomes}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_same_trials_and_key_give_the_same_move(search: Search) -> None:
+    assert searched(search, 20) == searched(search, 20)
+    assert searched(search, 20) != searched(search, 20, seed=8)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_space_where_nothing_works_is_searched_to_its_end(search: Search) -> None:
+    trials: list[Trial] = []
+    while move := search(SPACE, trials, Rng(1, "test", len(trials))):
+        trials.append(Trial(move.genome, None))
+    assert len(trials) == SPACE.size
+
+
+def test_moves_stay_in_the_space_and_say_what_they_are() -> None:
+    start: Genome = {"PATH": "tiled", "TILE": 4, "WIDE": 4, "GRAIN": 20}
+    for seed in range(40):
+        rng = Rng(seed, "moves")
+        moved = step(SPACE, start, rng)
+        assert moved is None or SPACE.valid(moved)
+        fresh = resample(SPACE, start, rng)
+        assert fresh is None or (SPACE.valid(fresh) and fresh["PATH"] == "tiled")
+        flat = flip(SPACE, start, rng)
+        assert flat is not None
+        assert flat == {"PATH": "plain", "TILE": 1, "WIDE": 1, "GRAIN": 20}
+
+
+def test_a_flip_wakes_genes_with_random_values() -> None:
+    start: Genome = {"PATH": "plain", "TILE": 1, "WIDE": 1, "GRAIN": 20}
+    woken = {SPACE.key(made) for seed in range(40) if (made := flip(SPACE, start, Rng(seed, "wake")))}
+    assert len(woken) > 5
+
+
+def test_crossover_takes_a_gene_that_sleeps_from_the_parent_where_it_is_awake() -> None:
+    plain: Genome = {"PATH": "plain", "TILE": 1, "WIDE": 1, "GRAIN": 30}
+    tiled: Genome = {"PATH": "tiled", "TILE": 8, "WIDE": 2, "GRAIN": 10}
+    children = [crossover(SPACE, plain, tiled, Rng(seed, "cross")) for seed in range(30)]
+    assert {(child["TILE"], child["WIDE"]) for child in children if child and child["PATH"] == "tiled"} == {(8, 2)}
+
+
+def test_neighbours_differ_by_one_step() -> None:
+    start: Genome = {"PATH": "tiled", "TILE": 2, "WIDE": 2, "GRAIN": 20}
+    near = [dict(genome) for genome in neighbours(SPACE, start)]
+    assert {"PATH": "plain", "TILE": 1, "WIDE": 1, "GRAIN": 20} in near
+    assert len(near) == 7
+
+
+# The proposer -------------------------------------------------------------------------------------------------------
+
+
+def view(candidates: Sequence[Candidate]) -> ArchiveView:
+    return ArchiveView(0, {item.id: item for item in candidates}, ((),), {}, {}, lambda _sha: "")
+
+
+def request(candidates: Sequence[Candidate], generation: int, slot: int, language: str = "cpp") -> ProposalRequest:
+    stage = "translate" if not candidates else "optimise"
+    rng = Rng(3, "proposal", generation, slot)
+    return ProposalRequest(TASK, language, "cpu", stage, generation, slot, 0, (), view(candidates), rng, None, Caps())
+
+
+def asked(request: ProposalRequest, proposer: TemplateEvo | None = None) -> Proposal | Refusal:
+    return asyncio.run((proposer or TemplateEvo()).propose(request, None, Quiet()))  # type: ignore[arg-type]
+
+
+def generation(candidates: list[Candidate], number: int, slots: int = 4) -> list[Candidate]:
+    """What a generation of slots adds, judged by a made-up score."""
+    made = []
+    for slot in range(slots):
+        proposal = asked(request(candidates, number, slot))
+        assert isinstance(proposal, Proposal)
+        assert proposal.params is not None
+        score = 1.0 + int(proposal.params["LANES"]) / 16
+        result = Result("PASS", "", score)
+        words = {"params": proposal.params, "template": proposal.template, "operator": proposal.operator}
+        item = Candidate(f"{number}-{slot}", number, slot, 0, "optimise", "judged", result=result, **words)  # type: ignore[arg-type]
+        made.append(item)
+    return made
+
+
+def test_the_plain_kernel_comes_first_and_then_the_best_guess() -> None:
+    first, second = (asked(request([], 0, slot)) for slot in range(2))
+    assert isinstance(first, Proposal)
+    assert isinstance(second, Proposal)
+    assert (first.operator, first.params) == ("translate", dict(TEMPLATE.naive))
+    assert (second.operator, second.params) == ("guess", dict(TEMPLATE.default))
+    assert first.source == TEMPLATE.render(TEMPLATE.naive, TASK)
+
+
+def test_slots_of_a_generation_differ_though_they_see_the_same_archive() -> None:
+    candidates: list[Candidate] = []
+    for number in range(6):
+        candidates += generation(candidates, number)
+    keys = [TEMPLATE.space.key(item.params or {}) for item in candidates]
+    assert len(set(keys)) == len(keys) == 24
+
+
+def test_the_order_in_which_slots_are_asked_changes_nothing() -> None:
+    candidates = generation([], 0)
+    forwards = [asked(request(candidates, 1, slot)) for slot in range(4)]
+    backwards = [asked(request(candidates, 1, slot)) for slot in reversed(range(4))]
+    assert forwards == backwards[::-1]
+
+
+def test_a_child_names_its_parents_and_says_what_changed() -> None:
+    candidates = [item for number in range(3) for item in generation([], number)][:4]
+    for number in range(1, 5):
+        candidates += generation(candidates, number)
+    children = [asked(request(candidates, 6, slot)) for slot in range(4)]
+    parented = [child for child in children if isinstance(child, Proposal) and child.parents]
+    assert parented
+    for child in parented:
+        assert set(child.parents) <= {item.id for item in candidates}
+        assert "→" in child.thought or "as its first parent" in child.thought
+
+
+def test_a_space_that_is_exhausted_ends_the_run() -> None:
+    every = [
+        Candidate(f"0-{place}", 0, place, 0, "optimise", "judged", params=genome, template=TEMPLATE.name)
+        for place, genome in enumerate(TEMPLATE.space.genomes)
+    ]
+    refusal = asked(request(every, 1, 0))
+    assert isinstance(refusal, Refusal)
+    assert refusal.exhausted
+
+
+def test_a_language_without_a_template_is_refused_in_words() -> None:
+    refusal = asked(request([], 0, 0, language="triton"))
+    assert isinstance(refusal, Refusal)
+    assert refusal.text == "no template serves mnist_pool/forward in triton"
+
+
+def test_random_is_a_search_of_its_own() -> None:
+    trials = [Trial(TEMPLATE.naive, 1.0), Trial(TEMPLATE.default, 2.0)]
+    move = next_move(TEMPLATE, trials, Rng(1, "x"), TemplateRandom.search)
+    assert move is not None
+    assert move.operator == "random"
+
+
+def test_proposers_are_found_by_their_names() -> None:
+    from agents.evolve.proposers import find_proposer
+
+    names = [find_proposer(RunConfig(TASK.name, proposer=name)).name for name in ("template-evo", "random", "anneal")]
+    assert names == ["template-evo", "random", "anneal"]
