@@ -166,7 +166,7 @@ class Recorder:
                 print(f"   {len(self.rows)}/{self.space.size} after {took_s:.0f} s, {self.failures} failed", flush=True)
             if time.monotonic() > deadline:
                 break
-        shop.pool.shutdown(wait=False, cancel_futures=True)
+        shop.pool.shutdown(cancel_futures=True)
         self._write(room, started, whole=len(self.rows) == self.space.size)
 
     def _built_ahead(self, shop: Workshop) -> Iterator[tuple[Genome, Built]]:
