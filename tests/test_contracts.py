@@ -17,6 +17,9 @@ VIOLATIONS = {
     "Outside the harness only its door": ("benchmarks/services.py", "from .harness.scoring import score"),
     "One way through the site": ("benchmarks/models.py", "from . import services"),
     "One way through runs": ("agents/models.py", "from . import services"),
+    "The search is pure": ("agents/evolve/budget.py", "import django"),
+    "of the benchmark the harness alone": ("agents/evolve/stops.py", "from benchmarks import ranking"),
+    "stores → models → the engine": ("agents/evolve/loop.py", "from agents import texts"),
 }
 
 

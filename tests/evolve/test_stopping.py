@@ -12,7 +12,7 @@ from agents.evolve.loop import Outcome, create, drive
 from agents.evolve.model import Meter, Proposal, ProposalRequest, Refusal, Result
 from agents.evolve.state import RunState
 
-from .world import TASK, Judge, Scripted, kernel, of_type
+from .world import TASK, Judge, Scripted, Steady, of_type
 
 
 class Wishes:
@@ -25,13 +25,6 @@ class Wishes:
         if len(of_type(self.log.read(), self.event)) < self.count:
             return "go"
         return self.wish
-
-
-class Steady(Scripted):
-    """Every candidate is new and fine."""
-
-    def answer(self, request: ProposalRequest) -> Proposal | Refusal:
-        return Proposal(kernel(request.generation, request.slot, 40), "cpp", params={})
 
 
 class Endless(Steady):

@@ -25,7 +25,8 @@ def kernel(*values: int, broken: bool = False) -> str:
     """A text that the static check lets pass. Its score follows from `values`."""
     genes = ",".join(map(str, values))
     state = "broken" if broken else "fine"
-    return f'const char *state = "{state}";\nint genes[] = {{{genes}}};\nPYBIND11_MODULE(k, m) {{ m.def("forward", f); }}\n'
+    module = 'PYBIND11_MODULE(k, m) { m.def("forward", f); }'
+    return f'const char *state = "{state}";\nint genes[] = {{{genes}}};\n{module}\n'
 
 
 def values_of(source: str) -> list[int]:
@@ -79,6 +80,13 @@ class Scripted:
     def _proposal(source: str, operator: str, *parents: str) -> Proposal:
         genes = {f"g{place}": value for place, value in enumerate(values_of(source))}
         return Proposal(source, "cpp", params=genes, template="genes", parents=parents, operator=operator)
+
+
+class Steady(Scripted):
+    """Every candidate is new and fine."""
+
+    def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+        return Proposal(kernel(request.generation, request.slot, 40), "cpp", params={})
 
 
 class Judge:
