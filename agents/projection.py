@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from .evolve.budget import Budget, Caps, Cost
 from .evolve.events import Event
 from .models import Candidate, Opinion, Run
 from .states import CandidateState, RunState
@@ -182,13 +181,15 @@ def _evicted(picture: Picture, event: Event) -> None:
         picture.candidate(event).archived = False
 
 
-def _money(picture: Picture, event: Event) -> None:
+def _reserved(picture: Picture, event: Event) -> None:
     run = picture.run
-    leases = {name: Cost.from_json(cost) for name, cost in run.leases.items()}
-    budget = Budget(Caps(), Cost.from_json(run.spent), leases)
-    budget.apply(event)
-    run.spent = budget.spent.to_json()
-    run.leases = {name: cost.to_json() for name, cost in budget.leases.items()}
+    run.leases = {**run.leases, event.payload["lease"]: event.payload["cost"]}
+
+
+def _settled(picture: Picture, event: Event) -> None:
+    run, payload = picture.run, event.payload
+    run.leases = {name: cost for name, cost in run.leases.items() if name != payload["lease"]}
+    run.spent = {**run.spent, **{name: run.spent.get(name, 0) + value for name, value in payload["cost"].items()}}
 
 
 def _moment(event: Event) -> datetime:
@@ -211,6 +212,6 @@ HANDLERS: dict[str, Callable[[Picture, Event], None]] = {
     "evaluation.finished": _judged,
     "archive.inserted": _inserted,
     "archive.evicted": _evicted,
-    "budget.reserved": _money,
-    "budget.settled": _money,
+    "budget.reserved": _reserved,
+    "budget.settled": _settled,
 }

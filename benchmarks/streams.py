@@ -152,7 +152,7 @@ async def _stream(feed: Feed, hub: "Hub", reader: str, topics: list[str], last_i
             follower.woken.clear()
             for said in follower.hear():
                 yield said
-            news = await _in_thread(partial(feed.read, topics, last_id))
+            news = await hub.read(feed, topics, last_id)
             for number, event in news.events:
                 yield event
                 last_id, last_sent = number, time.monotonic()
@@ -242,6 +242,8 @@ class Hub:
         self.connected = False
         self._followers: set[Follower] = set()
         self._readers: Counter[str] = Counter()
+        self._wakes = 0
+        self._reading: dict[tuple[str, int, int], asyncio.Task[News]] = {}
         self._listener: asyncio.Task[None] | None = None
 
     def is_full(self, reader: str) -> bool:
@@ -263,6 +265,18 @@ class Hub:
             self._readers[reader] -= 1
             if not self._followers:
                 self._listener.cancel()
+
+    async def read(self, feed: Feed, topics: list[str], after: int) -> News:
+        """One query for all who want to know the same at the same time.
+
+        Only what was asked since the last wake-up is shared, so nobody is told less than what woke them.
+        """
+        key = (",".join(topics), after, self._wakes)
+        task = self._reading.get(key)
+        if task is None:
+            task = self._reading[key] = asyncio.create_task(_in_thread(partial(feed.read, topics, after)))
+            task.add_done_callback(lambda _: self._reading.pop(key))
+        return await asyncio.shield(task)
 
     async def _listen(self) -> None:
         while True:
@@ -287,6 +301,7 @@ class Hub:
                 self._wake(message["data"].decode())
 
     def _wake(self, topic: str | None) -> None:
+        self._wakes += 1
         for follower in self._followers:
             if topic is None or topic in follower.topics:
                 follower.woken.set()

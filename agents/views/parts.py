@@ -20,6 +20,7 @@ from agents.views.flights import flights
 from benchmarks.templatetags.whiskers import Axis
 
 KEPT_S = 2.0  # what is in flight moves without events
+PAST_KEPT_S = 600.0  # it does not change
 RECENT_ROWS = 12
 RECENT_EVENTS = 15
 
@@ -32,7 +33,7 @@ def drawn(run: Run, axis: str, at: int | None) -> SafeString:
     if found is None:
         scene = present(run) if at is None else past(run, at)
         found = render_to_string("runs/_parts.html", _context(scene, axis))
-        cache.set(key, found, KEPT_S)
+        cache.set(key, found, KEPT_S if at is None else PAST_KEPT_S)
     return mark_safe(found)  # noqa: S308 - it was rendered by a template
 
 

@@ -88,7 +88,9 @@ def _owner(request: HttpRequest) -> User | None:
 
 
 def run_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    return render(request, "runs/detail.html", _page(request, selectors.run_of(code)))
+    run = selectors.run_of(code)
+    more = {"others": selectors.runs_of_task(run), "fork": BudgetForm(initial={"judgings": 40})}
+    return render(request, "runs/detail.html", _page(request, run) | more)
 
 
 def run_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
@@ -105,8 +107,6 @@ def _page(request: HttpRequest, run: Run) -> dict[str, Any]:
         "axis": axis,
         "parts": drawn(run, axis, at),
         "may_steer": may_steer(request, run),
-        "others": selectors.runs_of_task(run),
-        "fork": BudgetForm(initial={"judgings": 40}),
     }
 
 

@@ -13,6 +13,7 @@
   let again = false;
   let lookedAt = 0;
   let at = live.dataset.at || "";
+  const slider = document.querySelector("[data-replay]");
 
   const following = () => !("finished" in live.dataset) && !at;
 
@@ -90,6 +91,13 @@
     place.querySelector(".flight-count").textContent = said.total ? `${said.done || 0} of ${said.total}` : "";
   }
 
+  function reach(seq) {
+    if (!slider) return;
+    const range = slider.querySelector("input[type=range]");
+    range.max = range.value = seq;
+    slider.querySelector("output").textContent = seq;
+  }
+
   function follow() {
     if (!following()) return;
     stream = new EventSource(`${live.dataset.events}?topics=${live.dataset.run}&after=${seen}`);
@@ -97,7 +105,9 @@
       const event = JSON.parse(message.data);
       if (event.seq <= seen) return;
       seen = event.seq;
+      if (at) return;
       tell(event);
+      reach(event.seq);
       soon();
     });
     stream.addEventListener("run-live", (message) => hear(JSON.parse(message.data)));
@@ -130,7 +140,6 @@
     });
   }
 
-  const slider = document.querySelector("[data-replay]");
   if (slider) {
     const range = slider.querySelector("input[type=range]");
     const output = slider.querySelector("output");

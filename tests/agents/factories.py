@@ -6,6 +6,8 @@
 import uuid
 from typing import Any
 
+from django.db import transaction
+
 from agents import services
 from agents.evolve.budget import Caps
 from agents.evolve.config import RunConfig
@@ -67,3 +69,39 @@ def _here(event: Event) -> dict[str, Any]:
     if "ticket" in given:
         given["ticket"] = str(uuid.uuid5(uuid.NAMESPACE_OID, given["ticket"]))
     return given
+
+
+def large(candidates: int) -> Run:
+    """A run whose log repeats a search until it has so many candidates."""
+    claim = uuid.uuid4()
+    with transaction.atomic():  # before any worker can take it
+        run = started(caps=Caps(judgings=candidates))
+        Run.objects.filter(pk=run.pk).update(claim=claim)
+    events, memory = searched(caps=Caps(judgings=200))
+    log = DbLog(run, claim)
+    fill(log, events[1:-1], memory)
+    generations = 1 + max(event.payload["number"] for event in events if event.type == "generation.opened")
+    copies = -(-candidates // len({event.candidate for event in events if event.candidate}))
+    for copy in range(1, copies):
+        log.append([_later(event, copy, copy * generations) for event in events[2:-1]])
+    log.append([Draft(event.type, None, event.payload) for event in events[-1:]])
+    run.refresh_from_db()
+    return run
+
+
+def _later(event: Event, copy: int, generations: int) -> Draft:
+    """The same event of a later generation, under other names."""
+
+    def moved(key: str) -> str:
+        generation, _, slot = key.partition("-")
+        return f"{int(generation) + generations}-{slot}"
+
+    payload = _here(event)
+    for name in ("number", "generation"):
+        if name in payload:
+            payload[name] += generations
+    if "parents" in payload:
+        payload["parents"] = [moved(key) for key in payload["parents"]]
+    if "lease" in payload:
+        payload["lease"] = f"{copy}:{payload['lease']}"
+    return Draft(event.type, moved(event.candidate) if event.candidate else None, payload)

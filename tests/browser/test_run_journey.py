@@ -33,7 +33,6 @@ def start(page: Page, judgings: int) -> None:
     page.get_by_label("Judgings, at most").fill(str(judgings))
     page.get_by_label("Seed").fill("7")
     page.get_by_label("Compile: builds it").uncheck()  # takes seconds of a real compiler each
-    page.get_by_label("Static").uncheck()
     page.get_by_role("button", name="Start the run").click()
     page.wait_for_url("**/runs/*-*/")
 
