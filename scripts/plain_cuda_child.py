@@ -25,7 +25,7 @@ DEVICE = torch.device("cuda:0")
 SEED = bytes(range(32))
 KERNEL_GATE, PYTHON_GATE = 100_000, 2_000_000  # clock cycles for which the GPU waits while launches queue up
 SLOW_US = 20_000.0
-Launch = Callable[[], None]
+Launch = Callable[[], object]
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Kernel:
         sizes = [ctypes.c_int(size) for size in call.sizes(case.config.values)]
         workspace = torch.empty(max(1, self._library.workspace_floats(*sizes)), device=DEVICE)
         tensors = [*(case.tensors[name] for name in names), *case.results, workspace]
-        eps = [ctypes.c_float(case.config.values["eps"])] if call.eps else []
+        eps = [ctypes.c_float(float(str(case.config.values["eps"])))] if call.eps else []
         pointers = [ctypes.c_void_p(item.data_ptr()) for item in tensors]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         launch = self._library.launch
