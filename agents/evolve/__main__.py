@@ -31,6 +31,7 @@ from benchmarks.harness import (
 from .budget import Caps
 from .config import ConfigError, RunConfig
 from .events import Draft, Event
+from .llm.prices import load_prices
 from .local import LocalEvaluator
 from .logs import JsonlLog, LogError
 from .loop import Outcome, Wish, create, drive
@@ -139,8 +140,10 @@ def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
         device_kind=place.kind,
         verifiers=tuple(name for name in options.verifiers.split(",") if name),
     )
-    find_proposer(config, _settings(Path(), place))
-    create(log, config)
+    plug_ins = _settings(Path(), place)
+    proposer = find_proposer(config, plug_ins)
+    find_verifiers(config, plug_ins)
+    create(log, config, load_prices(plug_ins["prices"]).to_json() if proposer.needs_key else {})
 
 
 def _new_folder(data: Path) -> Path:

@@ -36,7 +36,7 @@ def provider_wait_s(state: RunState) -> float:
     failures = _provider_failures(state)
     if not failures or any(item.refusal is not None and item.refusal.pause for item in state.of(state.generations[-1])):
         return 0.0
-    return min(_LONGEST_WAIT_S, 5.0 * 2 ** (failures - 1))
+    return min(_LONGEST_WAIT_S, float(5 << (failures - 1)))
 
 
 def _target(state: RunState) -> Stop | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.evolve.events import Draft
+from agents.evolve.events import TYPES, Draft
 from agents.evolve.logs import JsonlLog, LogError, MemoryLog
 
 
@@ -88,3 +88,8 @@ def test_lines_are_plain_events(tmp_path: Path) -> None:
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no event type 'run\.vanished'"):
         Draft("run.vanished", None, {})
+
+
+def test_every_type_is_in_the_table_of_the_docs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+    assert [name for name in TYPES if f"`{name}`" not in text] == []
