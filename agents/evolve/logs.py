@@ -75,7 +75,12 @@ class JsonlLog:
     def append(self, drafts: Sequence[Draft]) -> list[Event]:
         events = _numbered(drafts, len(self._events))
         lines = [_line(event, more=event is not events[-1]) for event in events]
-        _write(self._file, "".join(lines).encode())
+        before = os.fstat(self._file).st_size
+        try:
+            _write(self._file, "".join(lines).encode())
+        except OSError:
+            os.ftruncate(self._file, before)
+            raise
         self._events += events
         return events
 

@@ -15,7 +15,7 @@ from .archive import cell_of
 from .book import Book, LeaseMeter, Tagged
 from .budget import Budget, Caps, Cost
 from .events import Draft, Live
-from .model import ArchiveView, Candidate, Proposal, ProposalRequest, Proposer, Refusal, Stage
+from .model import ArchiveView, Candidate, Proposal, ProposalRequest, Proposer, Refusal, RefusalReason, Stage
 from .rng import Rng
 from .selection import last_failure, migrations, select
 
@@ -141,7 +141,8 @@ class Asking:
         try:
             answer = await self.opening.proposer.propose(request, meter, live)
         except Exception as error:  # noqa: BLE001 - a proposer is a plug-in: its faults cost a slot, never the run
-            return Refusal("provider_error", f"{type(error).__name__}: {error}")
+            reason: RefusalReason = "provider_error" if self.opening.proposer.needs_key else "template_error"
+            return Refusal(reason, f"{type(error).__name__}: {error}")
         if isinstance(answer, Refusal):
             return answer
         return unusable(answer, request, self.opening.rules.source.max_bytes) or cleaned(answer, request)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,23 @@ def test_what_is_not_json_is_not_committed(tmp_path: Path, payload: dict[str, ob
             log.append([*notes("a"), Draft("note", None, payload)])
         assert log.read() == []
     assert (tmp_path / "events.jsonl").read_bytes() == b""
+
+
+def test_a_full_disk_leaves_no_half_commit(tmp_path: Path) -> None:
+    soft, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with JsonlLog(tmp_path) as log:
+        log.append(notes("a"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, most))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                log.append(notes("b" * 2000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, most))
+            signal.signal(signal.SIGXFSZ, handler)
+        log.append(notes("c"))
+    with JsonlLog(tmp_path) as log:
+        assert texts(log) == ["a", "c"]
 
 
 def test_lines_are_plain_events(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ BAD = {
     "wrong_task ": Proposal(kernel(1, 2, 3), "cuda"),
     "wrong_task  ": Proposal("I would rather write about tiles.", "cpp"),
     "template_error": Refusal("template_error", "it does not render"),
-    "provider_error": ZeroDivisionError("a bug of the proposer \ud800"),
+    "template_error ": ZeroDivisionError("a bug of the proposer \ud800"),
     "empty ": Proposal(None, "cpp"),  # type: ignore[arg-type]
 }
 
