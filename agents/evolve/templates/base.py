@@ -87,7 +87,7 @@ class Space:
     @cached_property
     def genomes(self) -> tuple[Genome, ...]:
         """Every valid genome, in a fixed order."""
-        return tuple(genome for genome in self._extensions({}) if self.valid(genome))
+        return tuple(genome for genome in self._extensions({}) if all(rule.holds(genome) for rule in self.constraints))
 
     @property
     def size(self) -> int:
