@@ -38,9 +38,9 @@ class RunFilter:
 
 
 def runs() -> QuerySet[Run]:
-    return Run.objects.select_related("task_version__task__suite", "device_kind", "method", "owner").defer(
-        "task_version__definition", "task_version__reference_source"
-    )
+    return Run.objects.select_related(
+        "task_version__task__suite", "device_kind", "method", "owner", "forked_from"
+    ).defer("task_version__definition", "task_version__reference_source")
 
 
 def run_rows(chosen: RunFilter, page: int | str = 1) -> Page[Any]:

@@ -27,6 +27,14 @@ DULL = ("budget.reserved", "budget.settled", "archive.inserted", "archive.evicte
 @click.option("--usd", type=float, default=None, help="dollars, at most; only language models cost any")
 @click.option("--target", type=float, default=None, help="the speedup at which it stops")
 @click.option("--seed", type=int, default=None, help="the same seed draws the same")
+@click.option(
+    "--verifier",
+    "verifiers",
+    multiple=True,
+    default=("static", "compile"),
+    show_default=True,
+    help="who looks at candidates before they cost a judging; may be given several times",
+)
 @click.option("--watch", is_flag=True, help="follow the run until it ends")
 @as_json_option
 @asks_the_site
@@ -37,7 +45,7 @@ def run_command(task: str, *, watch: bool, as_json: bool, **wanted: Any) -> None
         leave("kbench: set KBENCH_TOKEN to an API token of your account", WRONG_USAGE)
     if all(wanted[name] is None for name in ("judgings", "minutes", "usd")):
         wanted["judgings"] = 40
-    run = client.start_run({"task": task, **wanted})
+    run = client.start_run({"task": task, **wanted, "verifiers": list(wanted["verifiers"])})
     progress.print(f"started: {client.url}{run['url']}", style="dim")
     if watch:
         run = _followed(client, run["id"])

@@ -108,3 +108,16 @@ def test_a_site_that_does_not_answer_exits_3():
 
 def test_an_address_that_is_none_exits_2():
     assert CliRunner().invoke(main, ["tasks"], env={"KBENCH_URL": "kbench.example"}).exit_code == 2
+
+
+def test_a_run_is_started_and_followed_to_its_end(kbench):
+    result = kbench(
+        "run", "mnist_pool/forward", "--judgings", "3", "--seed", "7", "--verifier", "static", "--watch", "--json"
+    )
+    found = last_json(result)
+    assert (result.exit_code, found["state"], found["judgings"], found["best"]["score"]) == (0, "finished", 3, 2.0)
+    assert "evaluation.finished" in result.stderr
+
+
+def test_a_run_on_an_unknown_task_is_wrong_usage(kbench):
+    assert kbench("run", "no/such").exit_code == 2
