@@ -52,11 +52,15 @@ async def test_it_asks_in_the_form_that_the_vendor_takes():
     served = server.served[0]
     assert served.headers["authorization"] == f"Bearer {KEY}"
     assert served.body["stream"] is True
-    assert served.body["thinking"] == {"type": "adaptive", "display": "summarized"}
     assert served.body["output_config"]["effort"] == "high"
     assert served.body["output_config"]["format"] == {"type": "json_schema", "schema": {"type": "object"}}
     assert served.body["system"][0]["cache_control"] == {"type": "ephemeral"}
     assert not {"temperature", "top_p", "top_k", "tool_choice"} & set(served.body)
+
+
+async def test_thinking_is_asked_for_in_words_where_somebody_may_watch():
+    _, _, server = await outcome_of(Reply())
+    assert server.served[0].body["thinking"] == {"type": "adaptive", "display": "summarized"}
 
 
 async def test_deltas_are_told_at_most_ten_times_a_second_and_whole():

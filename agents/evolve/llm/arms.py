@@ -24,7 +24,7 @@ TEMPERATURE = 0.25
 _TYPICAL = Usage(input_tokens=4_000, cache_read_tokens=8_000, output_tokens=6_000)
 _TYPICAL_GAIN = 0.05
 _LEAST_USD = 1e-6  # an operator may have a model for nothing
-_NOT_OF_AN_ARM = ("duplicate", "template_error", "no_parent", "wrong_task")
+_NOT_OF_AN_ARM = ("budget", "duplicate", "template_error", "no_parent", "wrong_task")
 
 
 @dataclass(frozen=True)

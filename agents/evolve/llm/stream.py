@@ -39,7 +39,7 @@ class Request:
         return sum(len(text.encode(errors="replace")) for text in texts) + 1_000
 
     def body(self) -> dict[str, Any]:
-        """Byte for byte the same for the same request: caches depend on it."""
+        """Byte for byte the same for the same request: caches depend on it. JSON comes with the usual thinking."""
         blocks = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}} for text in self.system]
         config: dict[str, Any] = {"effort": self.effort} if self.effort else {}
         if self.schema is not None:
@@ -49,8 +49,8 @@ class Request:
             "max_tokens": self.max_tokens,
             "system": blocks,
             "messages": [{"role": "user", "content": self.prompt}],
-            "thinking": {"type": "adaptive", "display": "summarized"},
             "service_tier": "standard_only",
+            **({"thinking": {"type": "adaptive", "display": "summarized"}} if self.schema is None else {}),
             **({"output_config": config} if config else {}),
         }
 
