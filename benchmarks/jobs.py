@@ -20,12 +20,12 @@ from django.db.models import Count
 
 from . import events, queue, results, services
 from .catalogue import rules_of, spec_of
-from .harness import Cancelled, Flag, HarnessError, Report, Source, Step
+from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step
 from .judging import site_judge
 from .models import DeviceKind, Evaluation, Worker
 from .services import ClaimLost, Holding
-from .states import WorkerRole
-from .worker import asked_to_stop_kindly, stopping
+from .states import WorkerRole, WorkerState
+from .worker import asked_to_stop_kindly, set_state, stopping
 
 logger = logging.getLogger(__name__)
 STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
@@ -122,6 +122,8 @@ Work = Callable[[Sitting], None]
 
 def _take(node: str, device_kind: str, role: WorkerRole, work: Work) -> None:
     worker, kind = Worker.objects.get(name=node), DeviceKind.objects.get(slug=device_kind)
+    if worker.state == WorkerState.QUARANTINED:
+        return
     holding = services.evaluation_claim(worker, kind, role)
     if holding is None:
         return
@@ -136,6 +138,8 @@ def _take(node: str, device_kind: str, role: WorkerRole, work: Work) -> None:
     except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a verdict
         logger.exception("%s failed", holding.evaluation.code)
         _fail(holding, error)
+        if role is WorkerRole.JUDGE:
+            _doubt(worker, f"The judge failed: {type(error).__name__}")
 
 
 def _put_back(sitting: Sitting) -> None:
@@ -178,6 +182,14 @@ def _judge(sitting: Sitting) -> None:
         report = _audited(sitting, report)
         _raise_if_stopped(sitting)
     _conclude(sitting.holding, report)
+    if any(flag.code == DEVICE_STUCK for flag in report.flags) and evaluation.worker is not None:
+        _doubt(evaluation.worker, "A submission could not be ended.")
+
+
+def _doubt(worker: Worker, why: str) -> None:
+    """The device may be what failed: no more work before it has passed its self-test."""
+    set_state(worker.name, WorkerState.QUARANTINED, f"{why} It is tested again before it judges.")
+    queue.restart_worker(worker.name)
 
 
 def _judged(sitting: Sitting) -> Report:

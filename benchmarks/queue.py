@@ -53,6 +53,14 @@ def resend(to_compile: Mapping[str, int], to_judge: Mapping[str, int]) -> None:
         _fill(JUDGE_JOB, judge_queue(device_kind), device_kind, rows)
 
 
+def restart_worker(node: str) -> None:
+    """Asks a worker to end after its job; who started it starts it again, and it proves itself first."""
+    try:
+        current_app.control.shutdown(destination=[node])
+    except (OperationalError, redis.RedisError, OSError) as error:
+        logger.warning("%s is not asked to start anew (%s); it takes no work while it is in quarantine", node, error)
+
+
 def _fill(job: str, queue: str, device_kind: str, rows: int) -> None:
     for _ in range(min(rows, OUTSTANDING_MAX) - outstanding(queue)):
         _send(job, queue, device_kind)

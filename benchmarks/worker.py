@@ -11,6 +11,7 @@ import os
 import platform
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -32,6 +33,7 @@ from .states import DEVICELESS, WorkerRole, WorkerState
 
 logger = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
+RETEST_FIRST_S, RETEST_LAST_S = 30, 900
 stopping = threading.Event()  # set in the process of a job that is asked to end
 _alive = threading.Event()
 
@@ -154,12 +156,19 @@ def _start(sender: Any, **_: Any) -> None:
         logger.error("%s does not start: %s", node, error)
         raise WorkerShutdown(1) from error
     threading.Thread(target=_beat_forever, args=(node,), daemon=True, name="sign-of-life").start()
-    problem = _proven(worker)
+    _prove_until_right(worker)
     connections.close_all()
-    if problem is not None:
-        set_state(node, WorkerState.QUARANTINED, problem)
-        logger.error("%s takes no work: %s", node, problem)
-        raise WorkerShutdown(1)
+
+
+def _prove_until_right(worker: Worker) -> None:
+    """A fault may be mended, or pass: the worker stays in quarantine and is tested again, more and more seldom."""
+    pause_s = RETEST_FIRST_S
+    while (problem := _proven(worker)) is not None:
+        set_state(worker.name, WorkerState.QUARANTINED, problem)
+        logger.error("%s takes no work, next test in %d s: %s", worker.name, pause_s, problem)
+        connections.close_all()
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, RETEST_LAST_S)
 
 
 @signals.worker_ready.connect

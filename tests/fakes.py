@@ -1,7 +1,8 @@
 """A judge that does what the source asks for, so that tests drive the real worker path without a compiler.
 
 Lines of the source such as `// verdict: INCORRECT_VALUE`, `// speedup: 2.5`, `// seconds: 3`, `// gate: too fast`,
-`// audit: TAMPERING` (or `fails`, or `needs FILE`), `// raises` or `// counts: FILE` steer it; `#` does as well as
+`// audit: TAMPERING` (or `fails`, or `needs FILE`), `// flag: CODE`,
+`// raises` or `// counts: FILE` steer it; `#` does as well as
 `//`. Does NOT measure anything.
 """
 
@@ -103,7 +104,8 @@ class FakeJudge:
             raise SupervisorError("the fake judge was asked to fail")
         verdict, speedup = wish(text, "verdict", "PASS"), float(wish(text, "speedup", "2.0"))
         wishes = {"verdict": verdict, "speedup": speedup, "gate": wish(text, "gate")}
-        return report_for(source, task, device=self._named(device), **wishes)
+        report = report_for(source, task, device=self._named(device), **wishes)
+        return replace(report, flags=(Flag(wish(text, "flag"), "asked for"),)) if wish(text, "flag") else report
 
     def isolation(self):
         return Isolation("fake", True, "no sandbox at all: this is a fake judge")

@@ -17,6 +17,7 @@ from .errors import (
     TaskError,
     UsageError,
 )
+from .faults import DEVICE_STUCK
 from .isolation import Isolation, clean_text, isolation_in_force
 from .judge import audit, compile_source, judge, remove_scratch
 from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
@@ -29,6 +30,7 @@ from .static_checks import StaticCheck, check_source
 from .tracks import Device, devices_here, keep_ready
 
 __all__ = [
+    "DEVICE_STUCK",
     "LANGUAGES",
     "VERDICT_TEXTS",
     "Build",

@@ -9,13 +9,14 @@ Not covered: what the results are worth (the referee says) and what a time means
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .errors import SupervisorError
+from .errors import ChildSurvived, SupervisorError
 from .isolation import Child, Room, python_argv, spawn
 from .memory import ControlPage, Layout, OutputMemory
 from .protocol import Link, ProtocolError, Status, Word, make_links
@@ -75,6 +76,10 @@ class Actor:
         self._link = ours
 
     @property
+    def started(self) -> bool:
+        return self._child is not None
+
+    @property
     def child(self) -> Child:
         if self._child is None:
             raise SupervisorError("a contestant was used before it was started")
@@ -97,6 +102,10 @@ class Actor:
     def kill(self) -> None:
         if self._child is not None:
             self._child.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Gives back what it shared with the child, once."""
         if self._link is not None:
             self._link.close()
         self.control.close()
@@ -111,7 +120,8 @@ class Actor:
     def broken(self, timeout_s: float) -> CallResult:
         """The outcome of a call that did not come to its end; the child is gone afterwards."""
         code = self.child.wait(0.2)
-        self.child.kill()
+        with suppress(ChildSurvived):  # it is told again, and of whom, when the session ends
+            self.child.kill()
         if code is None:
             return CallResult(None, timed_out=True, text=f"no answer within {timeout_s:g} s")
         return CallResult(None, exit_code=code)
@@ -159,8 +169,8 @@ class Contestant(Actor):
         late = not np.array_equal(sampled, self.outputs.sample(places))
         return self._ended((ended_ns - started_ns) / 1e3, (started_ns - resumed_ns) / 1e3, early=early, late=late)
 
-    def kill(self) -> None:
-        super().kill()
+    def close(self) -> None:
+        super().close()
         self.outputs.close()
 
     def _await(self, word: Word, timeout_s: float) -> bool:

@@ -6,7 +6,9 @@
     │   └── RuleSetError      a rule set is missing or malformed
     ├── IsolationError        this machine cannot give the isolation that was demanded; refuse to judge
     ├── SupervisorError       our own machinery failed; the evaluation ends as INTERNAL_ERROR and is retried
-    │   └── RefereeError      the trusted referee or baseline process died or answered nonsense
+    │   ├── RefereeError      the trusted referee or baseline process died or answered nonsense
+    │   └── ChildSurvived     a process does not end though it was killed: the driver or the kernel holds it
+    ├── AuditBroken           the submission's process ended before the audit had seen it; its entry waits for a person
     └── Cancelled             the caller's `cancelled()` said yes; nothing is reported
 
 What a submission does wrong is never an exception here: it is a `Verdict` in a `Report`.
@@ -39,6 +41,14 @@ class SupervisorError(HarnessError):
 
 class RefereeError(SupervisorError):
     """The trusted referee or baseline process died or answered nonsense."""
+
+
+class ChildSurvived(SupervisorError):
+    """A process does not end though it was killed."""
+
+
+class AuditBroken(HarnessError):
+    """The submission's process ended before the audit had seen it."""
 
 
 class Cancelled(HarnessError):

@@ -15,6 +15,7 @@ from .report import Verdict
 _OUT_OF_MEMORY = re.compile(
     r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE
 )
+_NEW_TRITON_KERNEL = re.compile(r"Read-only file system: '/kbench/triton/")
 _SIGNAL_WORDS = {
     signal.SIGSEGV: "it read or wrote memory that is not its own (writing into an input counts)",
     signal.SIGABRT: "it called abort, or an exception was thrown where none may leave",
@@ -39,6 +40,20 @@ class Fault(Exception):
         super().__init__(reason)
         self.verdict = verdict
         self.reason = reason
+
+
+DEVICE_STUCK = "device-stuck"  # the flag of such a report
+
+
+class Stuck(Fault):
+    """The submission's processes do not end: what it started on the device goes on, and the device is in doubt."""
+
+    def __init__(self) -> None:
+        reason = (
+            "a process of the submission could not be ended after its calls, as happens when a kernel runs for ever; "
+            "the device judges again when it has passed its self-test"
+        )
+        super().__init__(Verdict.TIMEOUT, reason)
 
 
 def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
@@ -108,6 +123,9 @@ def first_line(text: str, limit: int = 300) -> str:
 
 def _raised(result: CallResult) -> Fault:
     text = result.text
+    if _NEW_TRITON_KERNEL.search(text):
+        reason = "Triton had to compile a kernel in a later call; the first call of a configuration must meet them all"
+        return Fault(Verdict.RUNTIME_ERROR, reason)
     if result.error == "MemoryError" or _OUT_OF_MEMORY.search(text):
         return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than it may have: {first_line(text)}")
     if result.error == "TypeError" and "incompatible function arguments" in text:

@@ -20,13 +20,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from . import seccomp
-from .errors import IsolationError, SupervisorError
+from .errors import ChildSurvived, IsolationError, SupervisorError
 
 CHILD_FOLDER = Path(__file__).parent / "child"
 _PROTOCOL = Path(__file__).parent / "protocol.py"
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
 _SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
-_KILL_WAIT_S = 5.0
+_KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
 _BYTECODE = (
     "sys.pycache_prefix = os.environ.get('KBENCH_BYTECODE', sys.pycache_prefix); "
@@ -100,6 +100,7 @@ class Child:
     def __init__(self, process: subprocess.Popen[bytes], log: Path, *, wrapped: bool) -> None:
         self._process = process
         self._wrapped = wrapped
+        self._doomed: list[int] | None = None
         self.log = log
 
     @functools.cached_property
@@ -148,18 +149,24 @@ class Child:
             except ProcessLookupError:
                 continue
 
-    def kill(self) -> None:
-        """Ends the child and everything it started; returns when they are gone."""
+    def doom(self) -> None:
+        """Begins to end the child and everything it started, without waiting."""
+        if self._doomed is not None:
+            return
         # the first process of the sandbox takes all others with it
         inner = _children_of(self._process.pid) if self._wrapped else []
-        below = [pid for parent in inner for pid in _children_of(parent)]
+        self._doomed = [*inner, *(pid for parent in inner for pid in _children_of(parent))]
         for pid in (*inner, self._process.pid):
             _signal_quietly(pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Ends the child and everything it started; returns when they are gone. Raises ChildSurvived."""
+        self.doom()
         try:
             self._process.wait(_KILL_WAIT_S)
         except subprocess.TimeoutExpired as error:
-            raise SupervisorError("a child survived SIGKILL") from error
-        _await_gone([*inner, *below])
+            raise ChildSurvived("a child survived SIGKILL") from error
+        _await_gone(self._doomed or [])
 
     def log_tail(self, limit_bytes: int) -> str:
         """The end of what the child printed, control characters replaced."""
@@ -314,7 +321,7 @@ def _await_gone(pids: Sequence[int]) -> None:
     until = time.monotonic() + _KILL_WAIT_S
     while any(_state(f"/proc/{pid}/stat") not in "ZX" for pid in pids):
         if time.monotonic() > until:
-            raise SupervisorError("a sandboxed process survived SIGKILL")
+            raise ChildSurvived("a sandboxed process survived SIGKILL")
         time.sleep(0.001)
 
 

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from . import builds, scoring
 from .baselines import PreparedBaseline
 from .builds import Build
-from .errors import Cancelled, UsageError
-from .faults import Fault
+from .errors import AuditBroken, Cancelled, UsageError
+from .faults import DEVICE_STUCK, Fault, Stuck
 from .isolation import clean_text, demand_isolation
 from .judging import Judging, hidden_words
 from .report import ConfigResult, Flag, Report, Score, StageResult, Verdict
@@ -69,6 +69,8 @@ def judge(
         score, reason, results = work.run()
         return work.report(Verdict.PASS, reason, isolation.name, score=score, configs=results)
     except Fault as fault:
+        if isinstance(fault, Stuck):
+            work.flags.append(Flag(DEVICE_STUCK, fault.reason))
         return work.report(fault.verdict, fault.reason, isolation.name, configs=work.results)
 
 
@@ -95,8 +97,12 @@ def audit(
     with track.lock(on_step, cancelled), tempfile.TemporaryDirectory(prefix="audit-", dir=paths.scratch) as scratch:
         on_step(Step("audit", "started"))
         results = {item.key: item for item in report.configs}
-        found = track.audit(task, build.binary, results, Path(scratch), cancelled)
-        on_step(Step("audit", "finished"))
+        try:
+            found = track.audit(task, build.binary, results, Path(scratch), cancelled)
+        except AuditBroken as broken:
+            return replace(report, gates=(*report.gates, Flag("not-audited", f"It could not be audited: {broken}.")))
+        finally:
+            on_step(Step("audit", "finished"))
     stages = (*report.stages, StageResult("audit", time.monotonic() - started))
     if found["agrees"]:
         score = replace(report.score, timing_trust="audited")

@@ -138,12 +138,16 @@ class Judging:
                     return
 
     def _settle(self) -> None:
-        """The same steps, checked and not noted, until the device is steady."""
-        until, number = time.monotonic() + self._rules.time.settle_s, 0
-        while time.monotonic() < until and self.fault is None:
-            self._session.turn(number // 2)
+        """The same steps, not noted, until every launch has met every configuration and the device is steady.
+
+        The first call of a configuration may choose algorithms and load code.
+        """
+        rules = self._rules.time
+        until, number = time.monotonic() + rules.settle_s, 0
+        while rules.settle_s > 0 and (number < rules.launches or time.monotonic() < until) and self.fault is None:
+            self._session.turn(number)
             for config in self._round(1):
-                self._time_step(config, backwards=number % 2 == 1, noted=False)
+                self._time_step(config, backwards=number // rules.launches % 2 == 1, noted=False)
             number += 1
 
     @property

@@ -33,6 +33,7 @@ from .spec import Config, TaskSpec
 
 _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end
+_LEFT_RUNNING = 0.1  # a kernel that shares the GPU takes more of its speed than this
 Found = tuple[tuple[ConfigResult, ...], dict[str, Any]]
 
 
@@ -199,7 +200,7 @@ class GpuTrack(Track):
         }
 
     def after(self, judging: Judging, results: Sequence[ConfigResult]) -> Found:
-        last = min((self._opened().canary() for _ in range(_CANARIES)), key=self._drift)
+        last = self._steadiest()
         drift = self._drift(last)
         state = last["state"]
         found = {
@@ -213,12 +214,23 @@ class GpuTrack(Track):
         }
         if drift > self.rules.gpu.canary_drift and self.gpu.accelerator == "cuda":
             rates = {name: (round(self._before[-1][name], 2), round(last[name], 2)) for name in _RATES}
-            raise Fault(Verdict.NOISY, f"the GPU itself changed by {drift:.1%} during the judging: {rates}")
+            raise self._changed(f"the GPU itself changed by {drift:.1%} during the judging: {rates}")
         spread_us = bounds.spread_us(judging.null_calls)
         if spread_us > self.rules.gpu.spread_max_us:
             raise Fault(Verdict.NOISY, f"the host is too busy: calls of nothing scatter by {spread_us:.0f} µs")
         found["null_spread_us"] = round(spread_us, 1)
         return tuple(self._bounded(judging, number, item) for number, item in enumerate(results)), found
+
+    def _steadiest(self) -> dict[str, Any]:
+        return min((self._opened().canary() for _ in range(_CANARIES)), key=self._drift)
+
+    def _changed(self, reason: str) -> Fault:
+        """The submission's fault if much changed and the GPU is as before once the submission's processes are gone."""
+        much = self._drift(self._steadiest()) > _LEFT_RUNNING
+        self._opened().crew.end_candidates()
+        if not much or self._drift(self._steadiest()) > self.rules.gpu.canary_drift:
+            return Fault(Verdict.NOISY, reason)
+        return Fault(Verdict.TAMPERING, f"something was left running on the GPU between the calls; {reason}")
 
     def audit(
         self,

@@ -5,11 +5,11 @@ import threading
 import pytest
 from django.db import connection
 
-from benchmarks import jobs, services
+from benchmarks import jobs, queue, services
 from benchmarks.harness import Step
-from benchmarks.models import Evaluation, Event
+from benchmarks.models import Evaluation, Event, Worker
 from benchmarks.services import Holding
-from benchmarks.states import State
+from benchmarks.states import State, WorkerState
 from benchmarks.worker import stopping
 
 # threads of their own write heartbeats, so what they see must be committed
@@ -26,6 +26,14 @@ def deliver(worker):
             jobs.judge_next.apply(args=["cpu"]).get()
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def restarted(monkeypatch):
+    """The names of workers that were asked to start anew."""
+    names = []
+    monkeypatch.setattr(queue, "restart_worker", names.append)
+    return names
 
 
 @pytest.fixture
@@ -77,9 +85,27 @@ def test_our_own_fault_is_tried_again_once(submit, deliver, source, judgings):
 
 def test_a_judge_that_fails_twice_is_an_internal_error(submit, deliver):
     submit(text="// raises\n")
-    deliver(times=3)
+    deliver()
+    assert (row().state, row().attempt) == (State.QUEUED, 2)
+    Worker.objects.update(state=WorkerState.ONLINE)  # it has passed its self-test
+    deliver()
     assert (row().verdict, row().score) == ("INTERNAL_ERROR", None)
     assert "asked to fail" in row().error_internal
+
+
+@pytest.mark.parametrize("trouble", ["// raises\n", "// flag: device-stuck\n"])
+def test_a_worker_whose_device_may_have_failed_takes_no_more_work(submit, deliver, trouble, restarted):
+    """It is restarted, and judges again when it has passed its self-test."""
+    submit(text=trouble)
+    deliver()
+    judge = Worker.objects.get(pk=row().worker_id or Worker.objects.get(role="judge").pk)
+    assert judge.state == WorkerState.QUARANTINED
+    assert "tested again" in judge.state_text
+    assert restarted == [judge.name]
+    second = submit(text="// another\n")
+    deliver()
+    second.refresh_from_db()
+    assert second.state == State.QUEUED
 
 
 def test_a_cancelled_evaluation_stops_its_judge(submit, worker, settings):

@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks import worker
 from benchmarks.models import Worker
+from benchmarks.states import WorkerRole, WorkerState
+from tests.benchmarks.conftest import make_worker
 
 
 def test_a_broken_self_test_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,3 +23,15 @@ def test_the_real_judge_tells_its_isolation() -> None:
     from benchmarks.judging import HarnessJudge
 
     assert HarnessJudge().isolation().name
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_in_quarantine_is_tested_again_until_it_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = make_worker(WorkerRole.MAINT, name="judge.cpu@here", state=WorkerState.STARTING)
+    answers = ["wrong verdict", "wrong again", None]
+    seen, pauses = [], []
+    monkeypatch.setattr(worker, "prove", lambda _: answers.pop(0))
+    monkeypatch.setattr(worker.time, "sleep", lambda s: (pauses.append(s), seen.append(Worker.objects.get().state)))
+    worker._prove_until_right(row)
+    assert seen == [WorkerState.QUARANTINED] * 2
+    assert pauses == [30, 60]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import (
+    DEVICE_STUCK,
     Paths,
     Report,
     RuleSet,
@@ -20,7 +21,9 @@ from benchmarks.harness import (
     judge,
     tracks,
 )
+from benchmarks.harness.errors import ChildSurvived
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.isolation import Child
 from benchmarks.harness.spec import TaskSpec
 
 pytestmark = pytest.mark.sandbox
@@ -90,3 +93,22 @@ def test_a_contestant_that_dies_in_a_call_is_told_apart_from_our_own_faults(
     report = judged(dying, task, rules, paths)
     assert report.verdict is Verdict.RUNTIME_ERROR
     assert "SIGABRT" in report.reason
+
+
+def test_a_submission_that_cannot_be_ended_puts_the_device_in_doubt(
+    task: TaskSpec, rules: RuleSet, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody else is ended all the same."""
+    real_kill, killed = Child.kill, []
+
+    def kill(child: Child) -> None:
+        real_kill(child)
+        killed.append(child.log.name)
+        if child.log.name == "candidate1.log":
+            raise ChildSurvived("it does not end")
+
+    monkeypatch.setattr(Child, "kill", kill)
+    report = judged(WRONG, task, rules, paths)
+    assert report.verdict is Verdict.TIMEOUT
+    assert [flag.code for flag in report.flags] == [DEVICE_STUCK]
+    assert {"baseline0.log", "baseline1.log", "candidate0.log", "candidate1.log", "referee.log"} <= set(killed)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import SupervisorError
+from ..errors import AuditBroken, HarnessError, SupervisorError
 from ..isolation import Child, Room, child_code, inside, python_argv, spawn
 from ..memory import describe, overlay
 from ..report import ConfigResult
@@ -31,6 +31,7 @@ _POLL_S = 0.1
 _LOG_BYTES = 1 << 20
 _SHOWN_KERNELS = 12
 _ERROR_EXIT = 99
+_CODES_OF_SIGNALS = {number + base for number in (4, 6, 7, 8, 11) for base in (0, 128)}
 _LARGE_BYTES = 256 << 20  # inputs of this size cannot be in any cache
 
 
@@ -124,8 +125,8 @@ class Auditor:
         child = spawn(command, self._room(folder), folder / "log", filter_program=gpu_filter())
         code = self._await(child)
         written = folder / "out" / output
-        if code not in (0, _ERROR_EXIT) or not written.exists():
-            raise SupervisorError(f"{tool} ended with {code}: {child.log_tail(2000)}")
+        if not written.exists():
+            raise _broken(tool, code, child.log_tail(2000))
         return written.read_text(errors="replace")[-_LOG_BYTES:]
 
     def _await(self, child: Child) -> int | None:
@@ -153,6 +154,13 @@ class Auditor:
             file_bytes=1 << 30,
             scratch_bytes=1 << 30,
         )
+
+
+def _broken(tool: str, code: int | None, log: str) -> HarnessError:
+    """Tools end with small codes of their own; a signal, or the code of one, is how the submission's process ended."""
+    if code is not None and (code < 0 or code in _CODES_OF_SIGNALS):
+        return AuditBroken(f"the submission's process ended with {code} under {tool}")
+    return SupervisorError(f"{tool} ended with {code}: {log}")
 
 
 def tool_folders() -> dict[Path, str]:

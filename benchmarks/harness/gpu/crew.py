@@ -9,12 +9,14 @@ Every crew serves one session and is killed with it. Not covered: what the proce
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..baselines import baseline_room
 from ..contestants import Actor
-from ..errors import SupervisorError
+from ..errors import ChildSurvived, SupervisorError
+from ..faults import Stuck
 from ..isolation import Room, child_code, inside
 from ..rules import RuleSet
 from ..seccomp import gpu_program, supported
@@ -78,11 +80,25 @@ class Crew:
         return actor
 
     def kill(self) -> None:
-        for actor in (*self.baselines, *self.candidates):
-            actor.kill()
-        if self._referee is not None:
-            self._referee.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""
+        ours = [_ended(actor.kill) for actor in (*self.baselines, self._referee) if actor is not None]
+        try:
+            self.end_candidates()
+        finally:
+            for candidate in self.candidates:
+                candidate.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if not all(ours):
+            raise ChildSurvived("a trusted process on the GPU survived SIGKILL")
+
+    def end_candidates(self) -> None:
+        """Whatever they left on the GPU goes with them. Raises Stuck if it does not."""
+        children = [candidate.child for candidate in self.candidates if candidate.started]
+        for child in children:
+            child.doom()
+        survivors = [child for child in children if not _ended(child.kill)]
+        if survivors:
+            raise Stuck
 
     def alive(self) -> bool:
         return all(actor.child.exit_code() is None for actor in (*self.baselines, *self.candidates))
@@ -132,6 +148,14 @@ class Crew:
             cpu_s=int(2 * limits.judging_s * self.order.threads),
         )
         return self._on_gpu(room)
+
+
+def _ended(kill: Callable[[], None]) -> bool:
+    try:
+        kill()
+    except ChildSurvived:
+        return False
+    return True
 
 
 def on_gpu(room: Room, gpu: Gpu, bytecode: Path | None, *, trusted: bool) -> Room:

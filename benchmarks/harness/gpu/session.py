@@ -30,7 +30,7 @@ from .discovery import Gpu
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
 _RESERVED_CALLS = 8
-_NO_MEMORY = re.compile("out of memory", re.IGNORECASE)
+_NO_MEMORY = re.compile("out of memory|ALLOC_FAILED", re.IGNORECASE)
 _TRITON_CACHE_MAX_BYTES = 256 << 20
 
 
