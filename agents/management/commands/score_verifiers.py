@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.evolve.verifiers.compile import CompileVerifier
 from agents.evolve.verifiers.corpus import read_labels
-from agents.evolve.verifiers.replay import Compile, figures, replay, stale
+from agents.evolve.verifiers.replay import CASCADE, FAMILIES, Compile, figures, replay, stale
 from benchmarks.harness import Paths
 
 
@@ -38,24 +38,28 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(found, indent=1))
         else:
-            self.stdout.writelines(lines(found))
+            self.stdout.write("\n".join(lines(found)))
 
 
 def lines(found: dict[str, Any]) -> Iterator[str]:
     """The figures as two tables in Markdown."""
-    yield f"{found['kernels']} kernels from {found['seeds']} seeds by {found['operators']} operators: "
-    yield f"{found['correct']} correct, {found['incorrect']} incorrect by the judge.\n"
-    yield "| verifier | correct: accepted / abstained / rejected | incorrect: rejected / abstained / accepted "
-    yield "| false rejects | caught | balanced accuracy | mean cost |"
+    yield (
+        f"{found['kernels']} kernels from {found['seeds']} seeds by {found['operators']} operators: "
+        f"{found['correct']} correct, {found['incorrect']} incorrect by the judge."
+    )
+    yield ""
+    yield (
+        "| verifier | correct: accepted / abstained / rejected | incorrect: rejected / abstained / accepted "
+        "| false rejects | caught | balanced accuracy | mean time |"
+    )
     yield "|---|---|---|---|---|---|---|"
     for name, item in found["verifiers"].items():
         yield _verifier_line(name, item)
     yield ""
-    yield "| faults | verifier | kernels | caught | accuracy | balanced accuracy | reported by robust-kbench |"
-    yield "|---|---|---|---|---|---|---|"
-    for name, families in found["families"].items():
-        for family, item in families.items():
-            yield _family_line(name, family, item)
+    yield "| faults | kernels | caught by static | by compile | by both | accuracy | balanced accuracy | robust-kbench |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for family in FAMILIES:
+        yield _family_line(family, {name: families[family] for name, families in found["families"].items()})
 
 
 def _verifier_line(name: str, item: dict[str, Any]) -> str:
@@ -67,9 +71,11 @@ def _verifier_line(name: str, item: dict[str, Any]) -> str:
     return f"| {name} | {correct} | {incorrect} | {harm} | {caught} | {accuracy} | {cost} |"
 
 
-def _family_line(name: str, family: str, item: dict[str, Any]) -> str:
-    numbers = " | ".join(_number(item[what]) for what in ("accuracy", "balanced_accuracy", "reported"))
-    return f"| {family} | {name} | {item['kernels']} | {_share(item['catch_rate'])} | {numbers} |"
+def _family_line(family: str, items: dict[str, dict[str, Any]]) -> str:
+    both = items[CASCADE]
+    caught = " | ".join(_share(items[name]["catch_rate"]) for name in ("static", "compile", CASCADE))
+    numbers = " | ".join(_number(both[what]) for what in ("accuracy", "balanced_accuracy", "reported"))
+    return f"| {family} | {both['kernels']} | {caught} | {numbers} |"
 
 
 def _number(value: float | None) -> str:
