@@ -1,20 +1,26 @@
 """Searches: pure, never asking twice, never outside the space; and the proposer around them."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 
 import pytest
 
 from agents.evolve.budget import Caps
 from agents.evolve.config import RunConfig
-from agents.evolve.events import Quiet
+from agents.evolve.events import Live, Quiet
+from agents.evolve.logs import MemoryLog
 from agents.evolve.model import ArchiveView, Candidate, Proposal, ProposalRequest, Refusal, Result
 from agents.evolve.proposers.template_evo import TemplateEvo, TemplateRandom, next_move
 from agents.evolve.rng import Rng
 from agents.evolve.search import Search, Trial, anneal, evolve, random_search
 from agents.evolve.search.moves import crossover, flip, neighbours, resample, step
+from agents.evolve.state import RunState
 from agents.evolve.templates import Constraint, Gene, Genome, Space, find_template
 from benchmarks.harness import default_suites, find_task
+
+from .world import TASK as LINEAR
+from .world import Judge, of_type, run
 
 SPACE = Space(
     (
@@ -99,6 +105,33 @@ def test_neighbours_differ_by_one_step() -> None:
     near = [dict(genome) for genome in neighbours(SPACE, start)]
     assert {"PATH": "plain", "TILE": 1, "WIDE": 1, "GRAIN": 20} in near
     assert len(near) == 7
+
+
+# The proposer in the loop -----------------------------------------------------------------------------------------
+
+
+class Reader(Judge):
+    """Judges a rendered source by its macros: wide vectors and tall tiles are fast, unrolling by four is wrong."""
+
+    async def wait(self, ticket: str, live: Live) -> Result:
+        genes = dict(re.findall(r"#define (\w+) (\d+)", self.sources[ticket.removeprefix("ticket ")]))
+        if genes["UNROLL"] == "4":
+            return Result("INCORRECT_VALUE", "too fast to be true")
+        return Result("PASS", "", int(genes["LANES"]) + int(genes["ROWS"]))
+
+
+def test_a_run_finds_faster_settings_of_a_template_and_repeats_itself() -> None:
+    logs = [MemoryLog(), MemoryLog()]
+    for log in logs:
+        config = RunConfig(LINEAR.name, proposer="template-evo", seed=5, caps=Caps(judgings=40))
+        run(log, config, proposer=TemplateEvo(), judge=Reader(), verifiers=())  # type: ignore[arg-type]
+    first, second = (of_type(log.read(), "proposal.received") for log in logs)
+    assert [event.payload["params"] for event in first] == [event.payload["params"] for event in second]
+    best = RunState.fold(logs[0].read(), logs[0].get_source).archive.view(0).best
+    assert best is not None
+    assert best.params is not None
+    assert (best.params["LANES"], best.score) == (16, 16 + int(best.params["ROWS"]))
+    assert best.score > 16 + 6
 
 
 # The proposer -------------------------------------------------------------------------------------------------------
