@@ -15,7 +15,6 @@ from agents.charts import AXES, chart
 from agents.lineage import lineage
 from agents.models import Candidate, Run
 from agents.pictures import Scene, outcome_counts, past, present, whole
-from agents.states import CandidateState
 from agents.views.flights import flights
 from benchmarks.templatetags.whiskers import Axis
 
@@ -40,18 +39,18 @@ def drawn(run: Run, axis: str, at: int | None) -> SafeString:
 def _context(scene: Scene, axis: str) -> dict[str, Any]:
     run = scene.run
     shown = whole(sorted(scene.rows, key=lambda row: -row.position)[:RECENT_ROWS])
-    failed = [row for row in scene.rows if row.score is None and row.state in (CandidateState.DONE, "dropped")]
+    best = best_of(scene)
     return {
         "run": run,
         "at": scene.at,
         "purses": selectors.purses(run),
-        "best": best_of(scene),
+        "best": best,
+        "roofline": roofline_of(best),
         "first": scene.improvements[0] if scene.improvements else None,
         "axes": [(item, item.name == axis) for item in AXES.values() if item.name != "usd" or run.spent.get("usd")],
         "chart": chart([scene], axis),
         "flights": flights(scene) if not run.is_finished else [],
         "failures": outcome_counts(scene),
-        "failed_count": len(failed),
         "recent": shown,
         "score_axis": score_axis(shown),
         "lineage": lineage(scene),
@@ -63,6 +62,12 @@ def _context(scene: Scene, axis: str) -> dict[str, Any]:
 def best_of(scene: Scene) -> Candidate | None:
     """With its long columns."""
     return whole([scene.best])[0] if scene.best else None
+
+
+def roofline_of(best: Candidate | None) -> float | None:
+    """Of the configuration that is furthest from what the machine allows."""
+    known = [item["roofline_fraction"] for item in (best.configs if best else []) if item.get("roofline_fraction")]
+    return min(known, default=None)
 
 
 def score_axis(rows: list[Candidate]) -> Axis:

@@ -1,4 +1,4 @@
-"""What a person does with a run, in a real browser: start it, watch it, see it survive its worker, look at what it found.
+"""What a person does with a run, in a real browser: start, watch, see it survive its worker, look at what it found.
 
 The search, its templates and the static verifier are real; the judge is a fake. Does NOT measure how fast events come.
 """
