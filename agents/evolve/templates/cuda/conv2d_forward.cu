@@ -15,8 +15,9 @@
 // Limits: float32, contiguous, 3 x 3; subnormal rests are lost. PATH tensor: stride 1 or 2, else plain.
 // @genes@
 // @include prelude.inc@
-
+// @only PATH tensor@
 #include <cuda_pipeline_primitives.h>
+// @end@
 
 namespace {
 
@@ -51,9 +52,8 @@ void launch_plain(const Convolution& p, cudaStream_t stream) {
     one_by_one<<<unsigned(parts_of(results, 128)), 128, 0, stream>>>(p);
 }
 
+// @only PATH tensor@
 // ---- tensor -------------------------------------------------------------------------------------------------------
-
-#if PATH == PATH_TENSOR
 
 constexpr int kThreads = 256, kOut = 64, kIn = 8;  // channels per block, per stage
 constexpr int kTerms = kIn * kTaps, kWeightStride = kTerms + 4;
@@ -243,8 +243,7 @@ void launch_tensor(const Convolution& p, cudaStream_t stream) {
     else launch_tiles<Stride, SMALL, 16>(p, stream);
 }
 
-#endif
-
+// @end@
 void launch_convolution(const Convolution& p, cudaStream_t stream) {
 #if PATH == PATH_TENSOR
     if (p.stride == 1) return launch_tensor<1>(p, stream);

@@ -2,6 +2,7 @@
 
 from ..base import Constraint, Gene, Genome, Space, Template, Value
 from .genes import FOLDER, LOADS, MAX_THREADS, REGISTERS, SHARED_BYTES, number
+from .sections import SectionedTemplate
 
 
 def _fits(genome: Genome) -> bool:
@@ -20,10 +21,19 @@ CONV_POOL_FORWARD = Template(
         (
             Gene("THREADS", (32, 64, 128, 256), "of a block"),
             Gene("CHANNELS", (1, 2, 4, 8, 16), "of a thread"),
-            Gene("FEWER", (0, 1), "channels per thread where blocks are few", structural=True),
+            Gene(
+                "FEWER",
+                (0, 1),
+                "channels per thread where blocks are few",
+                structural=True,
+            ),
             Gene("STAGED", (1, 8, 16, 32), "input channels in shared memory"),
             Gene("UNROLL", (1, 2, 4), "input channels side by side"),
-            Gene("MIN_BLOCKS", (1, 4, 8, 12, 16), "that the registers of a processor must hold"),
+            Gene(
+                "MIN_BLOCKS",
+                (1, 4, 8, 12, 16),
+                "that the registers of a processor must hold",
+            ),
             LOADS,
         ),
         (Constraint("the blocks asked for fit the registers", _fits),),
@@ -60,7 +70,11 @@ def _patch_bytes(genome: Genome, stride: int, groups: int) -> int:
 
 def _tiles_fit(genome: Genome) -> bool:
     sizes = (number(genome, "SMALL"), number(genome, "LARGE"))
-    return all(_patch_bytes(genome, stride, groups) <= SHARED_BYTES for stride in (1, 2) for groups in sizes)
+    return all(
+        _patch_bytes(genome, stride, groups) <= SHARED_BYTES
+        for stride in (1, 2)
+        for groups in sizes
+    )
 
 
 def _whole_rows(genome: Genome) -> bool:
@@ -72,7 +86,7 @@ def _tensor(name: str, note: str, *values: Value) -> Gene:
     return Gene(name, values, note, only=("PATH", ("tensor",)))
 
 
-CONV2D_FORWARD = Template(
+CONV2D_FORWARD = SectionedTemplate(
     name="cuda-conv2d-forward",
     language="cuda",
     summary="one result per thread, or tiles of pixels and channels on tensor cores as 3xTF32",
@@ -80,20 +94,37 @@ CONV2D_FORWARD = Template(
     tasks={"unet_conv2d/forward": {}},
     space=Space(
         (
-            Gene("PATH", ("plain", "tensor"), "where products are made", ordinal=False, structural=True),
+            Gene(
+                "PATH",
+                ("plain", "tensor"),
+                "where products are made",
+                ordinal=False,
+                structural=True,
+            ),
             _tensor("TILE_WIDTH", "pixels across", 8, 16, 32),
             _tensor("SMALL", "groups of 8 pixels per warp", 2, 4),
             _tensor("LARGE", "groups of 8 pixels per warp", 2, 4, 6, 8),
-            _tensor("LARGE_COST", "percent of what its pixels would cost", 80, 90, 100, 120),
+            _tensor(
+                "LARGE_COST", "percent of what its pixels would cost", 80, 90, 100, 120
+            ),
             _tensor("STAGES", "copies under way", 2, 3, 4),
             _tensor("MIN_BLOCKS", "that a processor must hold", 1, 2),
             _tensor("TAP_ROWS", "unrolled", 1, 3),
-            Gene("STORES", ("plain", "stream"), "how results are written", ordinal=False, only=("PATH", ("tensor",))),
+            Gene(
+                "STORES",
+                ("plain", "stream"),
+                "how results are written",
+                ordinal=False,
+                only=("PATH", ("tensor",)),
+            ),
         ),
         (
             Constraint("all stages fit the shared memory", _tiles_fit),
             Constraint("a warp's groups fill whole rows of the tile", _whole_rows),
-            Constraint("large tiles are not smaller", lambda g: number(g, "LARGE") >= number(g, "SMALL")),
+            Constraint(
+                "large tiles are not smaller",
+                lambda g: number(g, "LARGE") >= number(g, "SMALL"),
+            ),
         ),
     ),
     naive={
@@ -128,19 +159,36 @@ CONV_POOL_BACKWARD = Template(
     space=Space(
         (
             Gene("CHANNELS", (1, 2, 4, 8, 16), "of a thread that chooses"),
-            Gene("FEWER", (0, 1), "channels per thread where blocks are few", structural=True),
+            Gene(
+                "FEWER",
+                (0, 1),
+                "channels per thread where blocks are few",
+                structural=True,
+            ),
             Gene("X_CHANNELS", (1, 2, 4), "of a thread that makes gradients"),
             Gene("STAGED", (8, 32), "channels whose weights lie in shared memory"),
             Gene("UNROLL_X", (1, 2, 8), "channels side by side"),
             Gene("UNROLL_WINDOWS", (1, 4), "windows side by side"),
             Gene("FILL", (0, 2, 8), "blocks per processor worth cutting images for"),
-            Gene("MIN_BLOCKS", (1, 8, 12, 16), "that the registers of a processor must hold"),
-            Gene("OVERLAP", (0, 1), "start the second kernel while the first runs", structural=True),
+            Gene(
+                "MIN_BLOCKS",
+                (1, 8, 12, 16),
+                "that the registers of a processor must hold",
+            ),
+            Gene(
+                "OVERLAP",
+                (0, 1),
+                "start the second kernel while the first runs",
+                structural=True,
+            ),
         ),
         (
             Constraint(
                 "the blocks asked for fit the registers",
-                lambda g: 64 * number(g, "MIN_BLOCKS") * (40 + 5 * number(g, "CHANNELS")) <= REGISTERS,
+                lambda g: (
+                    64 * number(g, "MIN_BLOCKS") * (40 + 5 * number(g, "CHANNELS"))
+                    <= REGISTERS
+                ),
             ),
         ),
     ),

@@ -2,6 +2,7 @@
 
 from ..base import Gene, Genome, Space, Template, Value
 from .genes import FOLDER, TILE_CONSTRAINTS, TILE_GENES
+from .sections import SectionedTemplate
 
 _FIXED = {"PAD": 4, "UNROLL": 8, "FILL": 1, "LINE_UNROLL": 2}
 
@@ -11,12 +12,25 @@ def _tile(name: str, note: str, *values: Value) -> Gene:
 
 
 def _line(name: str, note: str, *values: Value) -> Gene:
-    return Gene(name, values, note, only=("PATH", ("lines", "both")))
+    return Gene(name, values, note, only=("PATH", ("lines", "both", "mixed")))
+
+
+def _tensor(name: str, note: str, *values: Value) -> Gene:
+    return Gene(name, values, note, only=("PATH", ("tensor", "mixed")))
+
+
+_PATH = Gene(
+    "PATH",
+    ("lines", "tiles", "tensor", "both", "mixed"),
+    "both, mixed: lines for few rows or columns, else tiles or tensor",
+    ordinal=False,
+    structural=True,
+)
 
 
 _FORWARD_SPACE = Space(
     (
-        Gene("PATH", ("lines", "tiles", "both"), "both: lines for few rows or columns", ordinal=False, structural=True),
+        _PATH,
         _line("LINE_ROWS", "results of a block", 1, 2, 4, 8),
         _line("LINE_COLUMNS", "results of a block", 1, 2, 4),
         _line("LINE_WARPS", "that share the terms", 1, 4, 8),
@@ -27,7 +41,14 @@ _FORWARD_SPACE = Space(
         _tile("THREAD_M", "rows of a thread", 2, 4, 8),
         _tile("THREAD_N", "columns of a thread", 2, 4),
         _tile("BUFFERS", "one filled while the other is used", 1, 2),
-        _tile("MAX_PARTS", "blocks that share a tile's terms", 1, 4, 16),
+        _tensor("TENSOR_COLUMNS", "of a tile", 64, 128),
+        _tensor("STAGES", "copies under way", 2, 3, 4),
+        Gene(
+            "MAX_PARTS",
+            (1, 4, 16),
+            "blocks that share a tile's terms",
+            only=("PATH", ("tiles", "tensor", "both", "mixed")),
+        ),
     ),
     TILE_CONSTRAINTS,
 )
@@ -43,6 +64,8 @@ _FORWARD_NAIVE: Genome = {
     "THREAD_M": 2,
     "THREAD_N": 2,
     "BUFFERS": 1,
+    "TENSOR_COLUMNS": 64,
+    "STAGES": 2,
     "MAX_PARTS": 1,
 }
 _FORWARD_DEFAULT: Genome = {
@@ -57,10 +80,12 @@ _FORWARD_DEFAULT: Genome = {
     "THREAD_M": 4,
     "THREAD_N": 4,
     "BUFFERS": 2,
+    "TENSOR_COLUMNS": 64,
+    "STAGES": 2,
     "MAX_PARTS": 4,
 }
 
-LINEAR_FORWARD = Template(
+LINEAR_FORWARD = SectionedTemplate(
     name="cuda-linear-forward",
     language="cuda",
     summary="a block per few results, or tiles through shared memory whose terms several blocks share",

@@ -4,12 +4,15 @@
 // Work:   lines: a block makes LINE_ROWS x LINE_COLUMNS results, its LINE_WARPS warps share the terms, and lanes take
 //         neighbouring ones. tiles: a block makes TILE_M x TILE_N results, a thread THREAD_M x THREAD_N of them, TILE_K
 //         terms at a time through shared memory; where tiles are few, up to MAX_PARTS blocks share the terms of one and
-//         a second kernel adds their parts in a fixed order.
-// Dispatch: PATH both: lines for up to 8 rows or 16 columns, else tiles.
+//         a second kernel adds their parts in a fixed order. tensor: the same with tiles on the tensor cores, as 3xTF32.
+// Dispatch: PATH both: lines for up to 8 rows or 16 columns, else tiles; PATH mixed: else tensor.
 // Limits: float32, contiguous. Rows whose length is no multiple of 4 move float by float.
 // @genes@
 // @include prelude.inc@
 // @include tile_product.inc@
+// @only PATH tensor mixed@
+// @include tensor_product.inc@
+// @end@
 
 namespace {
 
@@ -70,19 +73,37 @@ void launch_lines(const Layer& p, cudaStream_t stream) {
 
 // ---- tiles --------------------------------------------------------------------------------------------------------
 
+// What a sum of part number `part` of `parts` becomes.
+__device__ void leave(const Layer& p, int part, int parts, int r, int c, float sum) {
+    const int64_t at = int64_t(r) * p.columns + c;
+    if (parts == 1) p.y[at] = finished(p, c, sum);
+    else p.parts[int64_t(part) * p.rows * p.columns + at] = sum;
+}
+
 template <int Width>
 __global__ void __launch_bounds__(kTileThreads) tiles(const Layer p) {
     const int row = blockIdx.y * TILE_M, column = blockIdx.x * TILE_N, part = blockIdx.z, parts = gridDim.z;
     Sums sums = {};
     tile_product<true, true, Width>(sums, {p.x, p.rows, p.terms}, {p.w, p.columns, p.terms}, row, column,
                                     first_term(p.terms, part, parts), first_term(p.terms, part + 1, parts));
-    float* own = p.parts + int64_t(part) * p.rows * p.columns;
-    each_sum(sums, row, column, p.rows, p.columns, [&](int r, int c, float sum) {
-        if (parts == 1) p.y[int64_t(r) * p.columns + c] = finished(p, c, sum);
-        else own[int64_t(r) * p.columns + c] = sum;
-    });
+    each_sum(sums, row, column, p.rows, p.columns,
+             [&](int r, int c, float sum) { leave(p, part, parts, r, c, sum); });
 }
 
+// @only PATH tensor mixed@
+template <int CopyBytes>
+__global__ void __launch_bounds__(kTensorThreads) tensor_tiles(const Layer p) {
+    extern __shared__ float4 stages[];
+    const int row = blockIdx.y * kTensorRows, column = blockIdx.x * TENSOR_COLUMNS;
+    const int part = blockIdx.z, parts = gridDim.z;
+    TensorSums sums = {};
+    tensor_product<CopyBytes>(sums, {p.x, p.rows, p.terms}, {p.w, p.columns, p.terms}, row, column,
+                              first_term(p.terms, part, parts), first_term(p.terms, part + 1, parts), stages);
+    each_tensor_sum(sums, row, column, p.rows, p.columns,
+                    [&](int r, int c, float sum) { leave(p, part, parts, r, c, sum); });
+}
+
+// @end@
 __global__ void add_parts(const Layer p, int parts) {
     const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, count = int64_t(p.rows) * p.columns;
     if (at >= count) return;
@@ -91,22 +112,34 @@ __global__ void add_parts(const Layer p, int parts) {
     p.y[at] = finished(p, int(at % p.columns), sum);
 }
 
+#if PATH == PATH_TENSOR || PATH == PATH_MIXED
+constexpr int kRows = kTensorRows, kColumns = TENSOR_COLUMNS;
+#else
+constexpr int kRows = TILE_M, kColumns = TILE_N;
+#endif
+
 int parts_of_layer(int rows, int columns, int terms) {
-    return parts_for(parts_of(rows, TILE_M) * parts_of(columns, TILE_N), terms);
+    return parts_for(parts_of(rows, kRows) * parts_of(columns, kColumns), terms);
 }
 
 void launch_tiles(const Layer& p, cudaStream_t stream) {
     const int parts = parts_of_layer(p.rows, p.columns, p.terms);
-    const dim3 grid(parts_of(p.columns, TILE_N), parts_of(p.rows, TILE_M), parts);
+    const dim3 grid(parts_of(p.columns, kColumns), parts_of(p.rows, kRows), parts);
+    const int64_t count = int64_t(p.rows) * p.columns;
+#if PATH == PATH_TENSOR || PATH == PATH_MIXED
+    const auto kernel = p.terms % 4 == 0 ? tensor_tiles<16> : tensor_tiles<4>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kTensorBytes);
+    kernel<<<grid, kTensorThreads, kTensorBytes, stream>>>(p);
+#else
     if (p.terms % 4 == 0) tiles<4><<<grid, kTileThreads, 0, stream>>>(p);
     else tiles<1><<<grid, kTileThreads, 0, stream>>>(p);
-    const int64_t count = int64_t(p.rows) * p.columns;
+#endif
     if (parts > 1) add_parts<<<unsigned(parts_of(count, 256)), 256, 0, stream>>>(p, parts);
 }
 
 bool use_lines(int rows, int columns) {
     const bool few = rows <= 8 || columns <= 16;
-    return (PATH == PATH_LINES || (PATH == PATH_BOTH && few)) && parts_of(rows, LINE_ROWS) < 65536;
+    return (PATH == PATH_LINES || ((PATH == PATH_BOTH || PATH == PATH_MIXED) && few)) && parts_of(rows, LINE_ROWS) < 65536;
 }
 
 }  // namespace
