@@ -70,11 +70,7 @@ def _patch_bytes(genome: Genome, stride: int, groups: int) -> int:
 
 def _tiles_fit(genome: Genome) -> bool:
     sizes = (number(genome, "SMALL"), number(genome, "LARGE"))
-    return all(
-        _patch_bytes(genome, stride, groups) <= SHARED_BYTES
-        for stride in (1, 2)
-        for groups in sizes
-    )
+    return all(_patch_bytes(genome, stride, groups) <= SHARED_BYTES for stride in (1, 2) for groups in sizes)
 
 
 def _whole_rows(genome: Genome) -> bool:
@@ -104,9 +100,7 @@ CONV2D_FORWARD = SectionedTemplate(
             _tensor("TILE_WIDTH", "pixels across", 8, 16, 32),
             _tensor("SMALL", "groups of 8 pixels per warp", 2, 4),
             _tensor("LARGE", "groups of 8 pixels per warp", 2, 4, 6, 8),
-            _tensor(
-                "LARGE_COST", "percent of what its pixels would cost", 80, 90, 100, 120
-            ),
+            _tensor("LARGE_COST", "percent of what its pixels would cost", 80, 90, 100, 120),
             _tensor("STAGES", "copies under way", 2, 3, 4),
             _tensor("MIN_BLOCKS", "that a processor must hold", 1, 2),
             _tensor("TAP_ROWS", "unrolled", 1, 3),
@@ -185,10 +179,7 @@ CONV_POOL_BACKWARD = Template(
         (
             Constraint(
                 "the blocks asked for fit the registers",
-                lambda g: (
-                    64 * number(g, "MIN_BLOCKS") * (40 + 5 * number(g, "CHANNELS"))
-                    <= REGISTERS
-                ),
+                lambda g: 64 * number(g, "MIN_BLOCKS") * (40 + 5 * number(g, "CHANNELS")) <= REGISTERS,
             ),
         ),
     ),

@@ -11,9 +11,7 @@ from benchmarks.harness import TaskSpec
 
 from ..base import Genome, Template
 
-_SECTION = re.compile(
-    r"^// @only (\w+)((?: \w+)+)@\n(.*?)^// @end@\n", re.MULTILINE | re.DOTALL
-)
+_SECTION = re.compile(r"^// @only (\w+)((?: \w+)+)@\n(.*?)^// @end@\n", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
