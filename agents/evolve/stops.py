@@ -11,7 +11,7 @@ from .model import Candidate
 from .state import Generation, RunState
 
 GAIN = 1.01  # what counts as better for the plateau
-_BARREN = 5  # generations without any new kernel
+_BARREN = 8  # generations in which nothing was judged
 _GONE = 20  # generations in which the provider failed every time; with the waits between them more than an hour
 _LONGEST_WAIT_S = 300.0
 
@@ -85,7 +85,7 @@ def _exhausted(state: RunState) -> Stop | None:
         return Stop("exhausted", "there is nothing left to propose")
     if len(barren) < _BARREN:
         return None
-    return Stop("exhausted", f"no new kernel in {len(barren)} generations")
+    return Stop("exhausted", f"nothing came to be judged in {len(barren)} generations")
 
 
 def _provider(state: RunState) -> Stop | None:
@@ -104,8 +104,9 @@ _RULES: Sequence[Callable[[RunState], Stop | None]] = (
 
 
 def _barren(state: RunState, generation: Generation) -> bool:
-    """Every slot was refused, and not because the provider was away."""
-    return all(item.state == "refused" for item in state.of(generation)) and not _provider_failed(state, generation)
+    """Every slot was refused or dropped, and not because the provider was away."""
+    judged = any(item.state not in ("refused", "dropped") for item in state.of(generation))
+    return not judged and not _provider_failed(state, generation)
 
 
 def _provider_failures(state: RunState) -> int:

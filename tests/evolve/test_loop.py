@@ -249,6 +249,22 @@ def test_a_proposer_with_nothing_left_ends_the_run() -> None:
     assert run(MemoryLog(), config(), proposer=Done()).reason == "exhausted"
 
 
+def test_a_verifier_that_rejects_everything_does_not_keep_a_run_going_for_ever() -> None:
+    class Grim(Suspicious):
+        async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+            return Opinion("accept" if values_of(source) == [5, 5, 5] else "reject")
+
+    class Right(Scripted):
+        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+            place = request.generation * 4 + request.slot
+            return self._proposal(kernel(5, 5, 5 + (place if request.stage == "optimise" else 0)), "step")
+
+    log = MemoryLog()
+    outcome = run(log, config(40, audit_fraction=0.0), proposer=Right(), verifiers=(Grim(),))
+    assert (outcome.reason, outcome.text) == ("exhausted", "nothing came to be judged in 8 generations")
+    assert folded(log).budget.spent.judgings == 1
+
+
 class Away(Scripted):
     """Fails for the first eight generations after the translation."""
 
