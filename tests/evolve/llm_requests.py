@@ -21,8 +21,14 @@ def candidate(name, score, source=None, **changes):
     generation, slot = map(int, name.split("-"))
     text = source or f"// source of {name}\nint forward_{slot}() {{ return {slot}; }}\n"
     result = Result("PASS", "fine", score, configs=(row(),), resources={"registers": 40, "spill_bytes": 8})
-    values = {"state": "judged", "source_sha256": keep(text), "language": "cpp", "name": f"kernel {name}"}
-    return Candidate(name, generation, slot, 0, "optimise", result=result, **{**values, **changes})
+    values = {
+        "result": result,
+        "state": "judged",
+        "source_sha256": keep(text),
+        "language": "cpp",
+        "name": f"kernel {name}",
+    }
+    return Candidate(name, generation, slot, 0, "optimise", **{**values, **changes})
 
 
 def failed(name, result=None, log="", dropped=None):

@@ -11,7 +11,7 @@ from agents.evolve.llm.fences import fenced
 from agents.evolve.llm.prompting import SOURCES_BYTES_MAX, proposal_request, task_text
 from agents.evolve.model import Result
 from benchmarks.harness import default_suites, load_suite
-from tests.evolve.llm_requests import candidate, failed, request_of
+from tests.evolve.llm_requests import candidate, failed, request_of, row
 
 ARM = Arm("claude-haiku-5-5", "high", "memory")
 TASKS = load_suite(default_suites() / "robust_kbench")
@@ -125,3 +125,13 @@ def test_names_and_reasons_cannot_become_lines_of_their_own():
 def test_a_dropped_candidate_tells_what_the_verifier_said():
     prompt = proposal_request(request_of(failure=failed("0-0", dropped="tail is skipped")), ARM).request.prompt
     assert 'line 7: "tail is skipped"' in prompt
+
+
+def test_figures_that_are_not_finite_and_broken_characters_do_no_harm():
+    rows = (row(kernel_us="inf"), row(speedup=None, roofline_fraction="nan"), row(compile_us="nan"))
+    parent = candidate("1-0", 1.1, result=Result("PASS", "fine", 1.1, configs=rows))
+    bad = failed("0-1", log="half a character: \ud83d")
+    body = proposal_request(request_of(parents=[parent], failure=bad), ARM).request.body()
+    text = body["messages"][0]["content"]
+    assert "compile not measured" in text
+    assert text.encode().endswith(b"in this run.")

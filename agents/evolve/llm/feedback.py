@@ -3,6 +3,7 @@
 Every sentence is computed from the judge's report. Not covered: ideas; those are the model's part.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,15 +26,15 @@ def times(result: Result) -> str:
 
 
 def timed(result: Result) -> list[Row]:
-    return [row for row in result.configs if row.get("kernel_us") is not None and row.get("group") != "hidden"]
+    return [row for row in result.configs if _number(row, "kernel_us") is not None and row.get("group") != "hidden"]
 
 
 def remarks(result: Result, task: TaskSpec, language: str) -> list[str]:
     """Three: the slowest configuration, what bounds it, what the compiler or the profiler says."""
-    rows = [row for row in timed(result) if row.get("speedup")]
+    rows = [row for row in timed(result) if _number(row, "speedup")]
     if not rows:
         return []
-    worst = min(rows, key=lambda row: float(row["speedup"]))
+    worst = min(rows, key=lambda row: _number(row, "speedup") or 0.0)
     return [_worst(worst), _bounded(worst, task, language), _resources(result) or _stronger_baseline(rows)]
 
 
@@ -58,20 +59,25 @@ def _times(row: Row) -> str:
     parts = [f"{row['key']}: kernel {_us(row, 'kernel_us')}", f"eager {_us(row, 'eager_us')}"]
     if row.get("compile_us") is not None:
         parts.append(f"compile {_us(row, 'compile_us')}")
-    if row.get("speedup") is not None:
-        parts.append(f"speedup {row['speedup']:.2f}")
-    if row.get("roofline_fraction") is not None:
-        parts.append(f"{100 * row['roofline_fraction']:.0f} % of what the machine allows")
+    speedup, fraction = _number(row, "speedup"), _number(row, "roofline_fraction")
+    parts += [] if speedup is None else [f"speedup {speedup:.2f}"]
+    parts += [] if fraction is None else [f"{100 * fraction:.0f} % of what the machine allows"]
     return ", ".join(parts)
 
 
-def _us(row: Row, name: str) -> str:
+def _number(row: Row, name: str) -> float | None:
+    """A report holds words where a figure is not finite."""
     value = row.get(name)
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _us(row: Row, name: str) -> str:
+    value = _number(row, name)
     return "not measured" if value is None else f"{value:.4g} us"
 
 
 def _worst(row: Row) -> str:
-    return f"The weakest configuration is {row['key']}, speedup {row['speedup']:.2f}, {_us(row, 'kernel_us')}."
+    return f"The weakest configuration is {row['key']}, speedup {_number(row, 'speedup'):.2f}, {_us(row, 'kernel_us')}."
 
 
 def _bounded(row: Row, task: TaskSpec, language: str) -> str:
@@ -81,7 +87,7 @@ def _bounded(row: Row, task: TaskSpec, language: str) -> str:
     intensity = config.flops / config.bytes_moved
     kind = "arithmetic" if intensity > _OPS_PER_BYTE else "memory traffic"
     text = f"It does {intensity:.1f} operations per byte that must be moved, so {kind} is its floor"
-    fraction = row.get("roofline_fraction")
+    fraction = _number(row, "roofline_fraction")
     if fraction is None:
         return f"{text}."
     near = "little is left to win there" if fraction > _NEAR_FLOOR else "the rest is overhead, latency or waste"
@@ -101,7 +107,7 @@ def _resources(result: Result) -> str | None:
 
 
 def _stronger_baseline(rows: Sequence[Row]) -> str:
-    beaten = [row for row in rows if float(row["speedup"]) > 1]
+    beaten = [row for row in rows if (_number(row, "speedup") or 0.0) > 1]
     return f"It beats both baselines on {len(beaten)} of {len(rows)} configurations."
 
 

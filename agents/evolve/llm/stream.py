@@ -40,7 +40,7 @@ class Request:
 
     def body(self) -> dict[str, Any]:
         """Byte for byte the same for the same request: caches depend on it. JSON comes with the usual thinking."""
-        blocks = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}} for text in self.system]
+        blocks = [{"type": "text", "text": _utf8(text), "cache_control": {"type": "ephemeral"}} for text in self.system]
         config: dict[str, Any] = {"effort": self.effort} if self.effort else {}
         if self.schema is not None:
             config["format"] = {"type": "json_schema", "schema": dict(self.schema)}
@@ -48,7 +48,7 @@ class Request:
             "model": self.model,
             "max_tokens": self.max_tokens,
             "system": blocks,
-            "messages": [{"role": "user", "content": self.prompt}],
+            "messages": [{"role": "user", "content": _utf8(self.prompt)}],
             "service_tier": "standard_only",
             **({"thinking": {"type": "adaptive", "display": "summarized"}} if self.schema is None else {}),
             **({"output_config": config} if config else {}),
@@ -150,6 +150,11 @@ async def _listen(
     failure = failure_of_stop(stop_reason if stopped else None)
     if failure:
         raise failure
+
+
+def _utf8(text: str) -> str:
+    """A log may hold halves of characters, which no request can carry."""
+    return text.encode(errors="replace").decode()
 
 
 def _guard(heard_bytes: int, max_tokens: int) -> None:
