@@ -1,6 +1,12 @@
 """`python -m agents.evolve`: arguments, exit codes, and one run that is really judged."""
 
+import fcntl
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +17,8 @@ from agents.evolve.config import RunConfig
 from agents.evolve.logs import JsonlLog
 from agents.evolve.loop import create
 from agents.evolve.state import RunState
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +106,27 @@ def test_a_key_is_judged_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     best = last_line(capsys)["best"]
     assert isinstance(best, dict)
     assert best["score"] == 1.5
+
+
+def test_ctrl_c_stops_a_run_in_order(tmp_path: Path) -> None:
+    """While its first judging waits for the machine, which the test holds."""
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "agents.evolve", "mnist_pool/forward", "--verifiers", "", "--log", str(folder)]
+    with (tmp_path / "kbench-cpu.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        run = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        while "evaluation.submitted" not in read(folder / "events.jsonl"):
+            assert run.poll() is None
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate()
+    document = json.loads(output.splitlines()[-1])
+    assert (run.returncode, document["reason"], document["best"]) == (NOT_FOUND, "stopped", None)
+    with JsonlLog(folder) as log:
+        assert RunState.fold(log.read(), log.get_source).budget.leases == {}
+    assert [*(folder / "judged").iterdir()] == []
+
+
+def read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
