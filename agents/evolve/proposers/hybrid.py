@@ -17,9 +17,8 @@ from ..llm.written import WrittenError, WrittenTemplate, read_template
 from ..model import Candidate, Meter, Proposal, ProposalRequest, Refusal
 from ..rng import Rng
 from ..search import Move, Trial, evolve
-from ..templates import difference
 from .anthropic import Anthropic
-from .template_evo import next_move
+from .template_evo import next_move, thought
 
 NEW_SHARE = 0.25
 BEST_SHARE = 0.7  # of the tuning goes to the template with the best kernel
@@ -141,12 +140,11 @@ def _step(request: ProposalRequest, line: Line, move: Move) -> Proposal:
     space = line.template.space
     names = {space.key(item.params): item for item in line.kernels if item.params is not None}
     parents = [names[key] for key in map(space.key, move.parents) if key in names]
-    changed = difference(move.parents[0], move.genome) if move.parents else ""
     return Proposal(
         source=line.template.render(move.genome, request.task),
         language=request.language,
         name=f"{line.template.summary} {move.operator}",
-        thought=f"{move.operator}: {changed}." if changed else f"{move.operator}.",
+        thought=thought(line.template, move),
         params=dict(move.genome),
         template=line.template.name,
         parents=tuple(dict.fromkeys(item.id for item in parents)) or (line.kernels[0].id,),
