@@ -105,8 +105,8 @@ class _Drive:
         if self.state.status == "stopping":
             await self._wind_up(_STOPPED)
             return _outcome(self.state)
-        work = asyncio.create_task(self._work())
         watch = asyncio.create_task(self._watch())
+        work = asyncio.create_task(self._work())
         try:
             await asyncio.wait({work, watch}, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -116,7 +116,7 @@ class _Drive:
                 await _end({work})
                 await self._wind_up(stop)
         finally:
-            await _end({work, watch})
+            await _end({work, watch, *(self.round.submitting if self.round is not None else ())})
         return _outcome(self.state)
 
     def _enter(self) -> None:

@@ -77,11 +77,18 @@ class Round:
     async def _slot(self, place: int) -> None:
         try:
             async with self._room:
-                if not self.hold.is_set():
+                if self._may_start(place):
                     await self._advance(place)
         finally:
             for gate in (self._named, self._built, self._over):
                 gate.leave(place)
+
+    def _may_start(self, place: int) -> bool:
+        """While a pause is wanted, only what the judge has already."""
+        candidate = self._candidate(place)
+        if candidate.state not in ("proposing", "proposed", "verified"):
+            return True
+        return not self.hold.is_set() and self.asked_to_pause is None and self._covered(candidate)
 
     async def _advance(self, place: int) -> None:
         if self._candidate(place).state == "proposing":
@@ -107,10 +114,7 @@ class Round:
         return (self.book.state.archive.candidates[name] for name in names)
 
     async def _propose(self, place: int) -> None:
-        candidate = self._candidate(place)
-        if not self._covered(candidate):
-            return
-        await self.asking.propose(candidate)
+        await self.asking.propose(self._candidate(place))
         refusal = self._candidate(place).refusal
         if refusal is not None and refusal.pause:
             self.asked_to_pause = refusal.text
@@ -118,13 +122,14 @@ class Round:
     def _covered(self, candidate: Candidate) -> bool:
         """Reserves again what a pause or a crash has settled. What does not fit any more is refused."""
         opening, budget = self.asking.opening, self.book.state.budget
-        wanted = {books.propose_lease(candidate.id): opening.proposer.bound(opening.request(candidate))}
-        wanted[books.judge_lease(candidate.id)] = opening.judging
+        wanted = {books.judge_lease(candidate.id): opening.judging}
+        if candidate.state == "proposing":
+            wanted[books.propose_lease(candidate.id)] = opening.proposer.bound(opening.request(candidate))
         missing = {lease: cost for lease, cost in wanted.items() if lease not in budget.leases and cost != Cost()}
         short = budget.fits(sum(missing.values(), Cost())) if missing else None
         if short is not None:
-            refusal = Refusal("budget", f"asking again would exceed the cap of {short}")
-            denied = books.denied(short, candidate.id, "asking again")
+            refusal = Refusal("budget", f"going on would exceed the cap of {short}")
+            denied = books.denied(short, candidate.id, "going on")
             self.book.commit(denied, *refused(self.book, candidate, refusal))
             return False
         if missing:
@@ -153,12 +158,9 @@ class Round:
         if isinstance(verifier, PaidVerifier) and not self._paid(candidate, verifier, source):
             return
         opinion = await self._opinion(verifier, source, candidate)
-        if lease in self.book.state.budget.leases:
-            self._commit_verdict(
-                candidate, verifier.id, verifier.version, opinion, books.settled(lease, candidate.id, opinion.cost)
-            )
-        else:
-            self._commit_verdict(candidate, verifier.id, verifier.version, opinion)
+        paid = lease in self.book.state.budget.leases
+        settling = [books.settled(lease, candidate.id, opinion.cost)] if paid else []
+        self.book.commit(*self._verdict(candidate, verifier, opinion), *settling)
 
     def _paid(self, candidate: Candidate, verifier: PaidVerifier, source: str) -> bool:
         """Whether it is worth asking, and its price is reserved."""
@@ -181,15 +183,14 @@ class Round:
             lease = self.book.state.budget.leases.get(books.verify_lease(candidate.id, verifier.id), Cost())
             return Opinion("abstain", (Reason(text),), cost=lease)
 
-    def _commit_verdict(
-        self, candidate: Candidate, verifier: str, version: str, opinion: Opinion, *settling: Draft
-    ) -> None:
+    def _verdict(self, candidate: Candidate, verifier: Verifier, opinion: Opinion) -> list[Draft]:
+        """What is dropped gives its judging back."""
         rejects = opinion.decision == "reject"
         audit = rejects and self._audited(candidate)
         payload = {
             **asdict(opinion),
-            "verifier": verifier,
-            "version": version,
+            "verifier": verifier.id,
+            "version": verifier.version,
             "reasons": [asdict(item) for item in opinion.reasons],
             "cost": opinion.cost.to_json(),
             "resources": dict(opinion.resources) if opinion.resources is not None else None,
@@ -197,7 +198,7 @@ class Round:
         }
         lease = books.judge_lease(candidate.id)
         back = [books.settled(lease, candidate.id, Cost())] if rejects and not audit else []
-        self.book.commit(Draft("verdict", candidate.id, payload), *settling, *back)
+        return [Draft("verdict", candidate.id, payload), *back]
 
     def _audited(self, candidate: Candidate) -> bool:
         config = self.book.state.config

@@ -12,7 +12,7 @@ from agents.evolve.rng import Rng
 from agents.evolve.state import RunState
 from benchmarks.harness import TaskSpec
 
-from .world import TASK, Judge, Scripted, kernel, of_type, run
+from .world import TASK, Judge, Recorded, Scripted, kernel, of_type, run
 
 RUNS = 1000
 
@@ -103,8 +103,8 @@ async def at_once(seconds: float) -> None:
 
 
 def simulate(seed: int) -> tuple[RunState, list[Event]]:
-    """One run, driven again as often as it pauses; every fourth is stopped on the way."""
-    rng, log = Rng(seed, "simulation"), MemoryLog()
+    """One run; every fourth is stopped on the way, every fifth crashes and goes on."""
+    rng, log = Rng(seed, "simulation"), Recorded()
     config = RunConfig(
         TASK.name,
         caps=random_caps(rng),
@@ -117,21 +117,21 @@ def simulate(seed: int) -> tuple[RunState, list[Event]]:
     )
     stop_at = rng.integers(60) if seed % 4 == 0 else 10**9
 
+    finish(log, config, stop_at)
+    crashed = log.until(log.ends[rng.integers(len(log.ends) - 1)]) if seed % 5 == 0 else log
+    finish(crashed, config, stop_at)
+    return RunState.fold(crashed.read(), crashed.get_source), crashed.read()
+
+
+def finish(log: MemoryLog, config: RunConfig, stop_at: int) -> None:
+    """Drives the run again as often as it pauses."""
+
     async def wishes() -> str:
         return "stop" if len(log.read()) >= stop_at else "go"
 
-    while True:
-        outcome = run(
-            log,
-            config,
-            proposer=Erratic(),
-            judge=Uneven(),
-            verifiers=(Unsure(), Critic()),
-            wishes=wishes,
-            sleep=at_once,
-        )
-        if outcome.state == "finished":
-            return RunState.fold(log.read(), log.get_source), log.read()
+    plug_ins = {"proposer": Erratic(), "judge": Uneven(), "verifiers": (Unsure(), Critic())}
+    while run(log, config, **plug_ins, wishes=wishes, sleep=at_once).state != "finished":  # type: ignore[arg-type]
+        continue
 
 
 def test_no_cap_is_passed_and_no_lease_is_left_open() -> None:

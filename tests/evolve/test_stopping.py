@@ -12,7 +12,7 @@ from agents.evolve.loop import Outcome, create, drive
 from agents.evolve.model import Meter, Proposal, ProposalRequest, Refusal, Result
 from agents.evolve.state import RunState
 
-from .world import TASK, Judge, Scripted, Steady, of_type
+from .world import TASK, Judge, Recorded, Scripted, Steady, of_type, run
 
 
 class Wishes:
@@ -134,6 +134,23 @@ async def test_a_pause_lets_what_is_in_flight_come_to_its_end() -> None:
     assert outcome.reason == "budget"
     assert not [item for item in folded(log).archive.candidates.values() if item.state == "proposing"]
     assert folded(log).budget.spent.judgings == sum(judge.judged.values()) == 40
+
+
+def test_a_pause_right_after_a_crash_changes_nothing() -> None:
+    whole, config = Recorded(), RunConfig(TASK.name, caps=Caps(judgings=14))
+    run(whole, config, proposer=Scripted(Cost(usd=0.01)))
+    for end in whole.ends[1:-1]:
+        log = whole.until(end)
+
+        async def pause() -> str:
+            return "pause"
+
+        outcome = run(log, proposer=Scripted(Cost(usd=0.01)), wishes=pause)
+        assert outcome.state == "paused" or end > of_type(whole.read(), "generation.closed")[-2].seq
+        assert folded(log).budget.leases == {}
+        assert run(log, proposer=Scripted(Cost(usd=0.01))).reason == "budget"
+        assert folded(log).archive.sha256() == folded(whole).archive.sha256()
+        assert folded(log).budget.spent.judgings == 14
 
 
 async def test_a_stop_while_a_provider_is_waited_for() -> None:

@@ -6,12 +6,13 @@ Everything follows from the request, so that a run that is killed and resumed me
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from agents.evolve.budget import Cost
 from agents.evolve.config import RunConfig
-from agents.evolve.events import Event, EventLog, Live, Quiet
+from agents.evolve.events import Draft, Event, EventLog, Live, Quiet
+from agents.evolve.logs import MemoryLog
 from agents.evolve.loop import Outcome, create, drive
 from agents.evolve.model import Meter, Opinion, Proposal, ProposalRequest, Refusal, Result, Verifier
 from agents.evolve.rng import Rng
@@ -125,6 +126,24 @@ class Judge:
         if self.file is not None:
             with self.file.open("a") as file:
                 file.write(json.dumps({"key": key, "source": self.sources[key], "judged": judged}) + "\n")
+
+
+class Recorded(MemoryLog):
+    """Knows where its commits end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[int] = []
+
+    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+        events = super().append(drafts)
+        self.ends.append(events[-1].seq)
+        return events
+
+    def until(self, end: int) -> MemoryLog:
+        log = MemoryLog()
+        log._events, log._sources = self.read()[:end], dict(self._sources)
+        return log
 
 
 class Suspicious:
