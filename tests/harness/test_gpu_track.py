@@ -110,5 +110,5 @@ def test_a_submission_that_cannot_be_ended_puts_the_device_in_doubt(
     monkeypatch.setattr(Child, "kill", kill)
     report = judged(WRONG, task, rules, paths)
     assert report.verdict is Verdict.TIMEOUT
-    assert [flag.code for flag in report.flags] == [DEVICE_STUCK]
+    assert DEVICE_STUCK in {flag.code for flag in report.flags}
     assert {"baseline0.log", "baseline1.log", "candidate0.log", "candidate1.log", "referee.log"} <= set(killed)
