@@ -60,8 +60,10 @@ def test_start_watch_lose_the_worker_and_see_the_end(visitor: Any, stack: Stack)
     assert stack.rows("select count(*) from agents_runevent where type = 'run.resumed'")[0][0] >= 1
 
     page.get_by_role("link", name="All of it").click()
-    expect(page.get_by_role("row").filter(has_text="run.resumed")).to_be_visible()
-    page.go_back()
+    page.get_by_label("Type").select_option("run.resumed")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("row").filter(has_text="run.resumed").first).to_be_visible()
+    page.get_by_role("navigation", name="Breadcrumb").get_by_role("link").nth(1).click()
     page.locator(".score").get_by_role("link").click()
     expect(page.get_by_role("heading", name="Settings")).to_be_visible()
     page.get_by_role("link", name="its evaluation").click()
