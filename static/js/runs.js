@@ -81,7 +81,7 @@
   }
 
   function hear(said) {
-    const place = live.querySelector(said.ticket ? `[data-ticket="${CSS.escape(said.ticket)}"]` : `[data-candidate="${CSS.escape(said.candidate || said.subject)}"]`);
+    const place = live.querySelector(`[data-candidate="${CSS.escape(said.candidate || "")}"]`);
     if (!place) return;
     const words = place.querySelector(".flight-text");
     if (said.chars) words.textContent = `${words.textContent}${said.text || said.thinking || ""}`.slice(-300);
