@@ -1,10 +1,10 @@
 """Searches for fast kernels live on a GPU: `python -m scripts.gpu_search [OP/DIRECTION ...] --out FOLDER`.
 
-For each task the default search asks for genomes of its CUDA template, starting from the naive one; each is compiled
-without torch, checked against float64 and timed (`plain_cuda.py`). The best few are timed again, the winner is
-rendered as a submission into FOLDER, and everything measured is kept there as JSON as it comes. `--judge` then judges
-the winners under all rules, `--judge-only` judges what an earlier run left in FOLDER; `--dry` needs no GPU and only
-compiles.
+For each task the naive genome of its CUDA template comes first, then the best guess made beforehand, then what the
+default search asks for, as in the proposer without a language model; each is compiled without torch, checked against
+float64 and timed (`plain_cuda.py`). The best few are timed again, the winner is rendered as a submission into FOLDER,
+and everything measured is kept there as JSON as it comes. `--judge` then judges the winners under all rules,
+`--judge-only` judges what an earlier run left in FOLDER; `--dry` needs no GPU and only compiles.
 Not covered: sweeps of whole spaces (`record_gpu_sweep.py`).
 """
 
@@ -174,6 +174,7 @@ def hunt_down(hunt: Hunt, shop: Workshop) -> None:
         print(f"== {hunt.task.name}: baselines after {time.monotonic() - hunt.started:.0f} s", flush=True)
         hunt.started = time.monotonic()
         hunt.add(hunt.template.naive, naive, measured(room, naive), "naive")
+        hunt.add(hunt.template.default, default, measured(room, default), "guess")
         generation = 0
         while time.monotonic() - hunt.started < hunt.options.budget_s:
             generation += 1
@@ -192,7 +193,7 @@ def one_generation(hunt: Hunt, shop: Workshop, room: Room, generation: int) -> b
         if move is None:
             break
         moves.append(move)
-        pending.append(Trial(move.genome))
+        pending.append(Trial(move.genome, 0.0))  # as one that brought nothing: the next slot asks for something else
     for move, built in zip(moves, shop.build_all([move.genome for move in moves]), strict=True):
         hunt.add(move.genome, built, measured(room, built), move.operator)
     keep(hunt)
@@ -259,14 +260,17 @@ def floor_us(about: dict[str, Any]) -> list[float]:
 
 
 def print_table(summaries: Sequence[dict[str, Any]]) -> None:
-    print("\n| task | configuration | naive | found | torch.compile | eager | floor | evaluations | per minute |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(
+        "\n| task | configuration | naive | guess | found | torch.compile | eager | floor | evaluations | per minute |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for item in summaries:
-        naive = next((one["times_us"] for one in item["evaluations"] if one["operator"] == "naive"), None)
+        first = {one["operator"]: one["times_us"] for one in item["evaluations"][:2]}
         best = item["winner"] or {}
         found = best.get("again_us") or best.get("times_us")
         columns = [
-            naive,
+            first.get("naive"),
+            first.get("guess"),
             found,
             item["baselines"].get("compile_us"),
             item["baselines"].get("eager_us"),
