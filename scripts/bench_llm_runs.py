@@ -57,9 +57,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     result = json.dumps(asyncio.run(measure(arguments.count)), indent=1)
-    print(result)
     if arguments.out:
         arguments.out.write_text(result + "\n")
+    print(result)
 
 
 if __name__ == "__main__":
