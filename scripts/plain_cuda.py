@@ -58,8 +58,8 @@ def geomean(values: Sequence[float]) -> float:
 def nvcc() -> str:
     """The CUDA compiler. Raises SystemExit where there is none."""
     homes = [os.environ[name] + "/bin/nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    found = next((path for path in [*homes, shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"] if path), None)
-    if found is None or shutil.which(found) is None:
+    found = next((path for path in [*homes, "nvcc", "/usr/local/cuda/bin/nvcc"] if shutil.which(path)), None)
+    if found is None:
         raise SystemExit("there is no nvcc here")
     return found
 

@@ -156,8 +156,7 @@ class Kernel:
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         launch = self._library.launch
 
-        def run() -> int:
-            _held = workspace
+        def run(_held: torch.Tensor = workspace) -> int:
             return int(launch(*pointers, *sizes, *eps, stream))
 
         return run
