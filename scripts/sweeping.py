@@ -28,7 +28,6 @@ class _Argument(ctypes.Structure):
         ("shape", ctypes.c_int64 * 8),
         ("number", ctypes.c_double),
         ("present", ctypes.c_int64),
-        ("packed", ctypes.c_int64),
     )
 
 
@@ -63,9 +62,11 @@ class Kernel:
 
 
 def compile_kernel(source: str, folder: Path) -> Kernel:
-    """Raises subprocess.CalledProcessError with what g++ said."""
+    """Compiled once per folder. Raises subprocess.CalledProcessError with what g++ said."""
     name = hashlib.sha256(source.encode()).hexdigest()[:16]
     text, library = folder / f"{name}.cpp", folder / f"{name}.so"
+    if library.exists():
+        return Kernel(library)
     text.write_text(source)
     command = ["g++", *default_rules().compile.flags, "-shared", f"-I{HEADERS}", str(text), "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True, text=True)
@@ -95,10 +96,10 @@ def fault(results: Sequence[np.ndarray], case: Case) -> str | None:
 
 def _argument(value: object) -> _Argument:
     if isinstance(value, np.ndarray):
-        return _Argument(value.ctypes.data, value.ndim, value.shape, 0, 1, 0)
+        return _Argument(value.ctypes.data, value.ndim, value.shape, 0, 1)
     if isinstance(value, tuple):
-        return _Argument(None, len(value), value, 0, 1, 0)
-    return _Argument(None, 0, (), float(value or 0), value is not None, 0)  # type: ignore[arg-type]
+        return _Argument(None, len(value), value, 0, 1)
+    return _Argument(None, 0, (), float(value or 0), value is not None)  # type: ignore[arg-type]
 
 
 def _array(address: int | None, shape: tuple[int, ...]) -> np.ndarray:

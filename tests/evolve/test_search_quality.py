@@ -46,9 +46,9 @@ def evolved(recording: Recording) -> list[list[float]]:
     return [curve(recording, evolve, seed) for seed in SEEDS]
 
 
-def test_three_spaces_of_this_kind_are_recorded_on_a_cpu() -> None:
+def test_large_spaces_are_recorded_on_a_cpu() -> None:
     sizes = [load_recording(FOLDER / f"{name}.json").space.size for name in SPACES if name.startswith("cpu-")]
-    assert sum(size >= 200 for size in sizes) >= 3
+    assert sum(size >= 200 for size in sizes) >= 2
 
 
 def test_a_recording_holds_the_whole_space(recording: Recording) -> None:

@@ -88,7 +88,7 @@ struct Argument {
     void* data;
     int64_t dims, shape[8];
     double number;
-    int64_t present, packed;
+    int64_t present;
 };
 
 inline torch::Tensor tensor_of(const Argument& from) {
