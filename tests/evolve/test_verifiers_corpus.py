@@ -1,6 +1,9 @@
 """The labelled corpus: its mutants are what was judged, and V0 rejects no more correct ones than was measured."""
 
+import json
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +11,9 @@ from agents.evolve.verifiers.corpus import Label, Specimen, planned, read_labels
 from agents.evolve.verifiers.matrix import confusion, truth_of
 from agents.evolve.verifiers.mutations import FAULTS, OPERATORS, Operator
 from agents.evolve.verifiers.replay import CASCADE, figures, replay, stale, stored
+from agents.management.commands.score_verifiers import lines
 
+ROOT = Path(__file__).parents[2]
 ALLOWED_FALSE_REJECTS = 0  # measured on the whole corpus
 
 
@@ -74,3 +79,24 @@ def test_the_published_figures_add_up(labels: list[Label]) -> None:
     for name, matrix in found["verifiers"].items():
         assert matrix["rows"] == sum(item["rows"] for item in found["faults"][name].values())
     assert found["verifiers"][CASCADE]["rows"] == len(labels)
+
+
+def counts(figures: dict[str, Any]) -> dict[str, Any]:
+    """Of what is published, all that a second replay gives again: everything but seconds."""
+    kept = ("kernels", "correct", "incorrect", "seeds", "operators", "survivors", "families")
+    matrices = {
+        name: {key: value for key, value in item.items() if "_s" not in key and key != "seconds"}
+        for name, item in figures["verifiers"].items()
+    }
+    return {**{name: figures[name] for name in kept}, "verifiers": matrices}
+
+
+def test_the_kept_result_is_that_of_this_corpus(labels: list[Label]) -> None:
+    kept = json.loads((ROOT / "docs/results/verifiers.json").read_text())
+    assert counts(kept) == json.loads(json.dumps(counts(figures(labels, replay(labels)))))
+
+
+def test_the_tables_in_the_docs_are_those_of_the_kept_result() -> None:
+    kept = json.loads((ROOT / "docs/results/verifiers.json").read_text())
+    text = (ROOT / "docs/agents.md").read_text()
+    assert [line for line in lines(kept) if line not in text] == []

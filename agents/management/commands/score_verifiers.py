@@ -56,7 +56,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     for name, item in found["verifiers"].items():
         yield _verifier_line(name, item)
     yield ""
-    yield "| faults | kernels | caught by static | by compile | by both | accuracy | balanced accuracy | robust-kbench |"
+    yield "| faults | kernels | static catches | compile | both | accuracy | balanced accuracy | robust-kbench |"
     yield "|---|---|---|---|---|---|---|---|"
     for family in FAMILIES:
         yield _family_line(family, {name: families[family] for name, families in found["families"].items()})
