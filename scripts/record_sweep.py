@@ -25,7 +25,7 @@ from typing import Any
 from agents.evolve.search.recorded import gene_record
 from agents.evolve.templates import Genome, Space, Template, Value, find_template
 from benchmarks.harness import default_suites, find_task
-from scripts.sweeping import Case, Kernel, compile_kernel, draw, fault
+from scripts.sweeping import Case, Kernel, compile_kernel, draw, fault, precompiled_headers
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results" / "sweeps"
 PAIRS = 9
@@ -129,10 +129,11 @@ class Bench:
         self.task, self.template, self.folder = find_task(default_suites(), task), template_of(task), folder
         self.cases = [draw(self.task, config, seed) for seed, config in enumerate(self.task.configs_for("cpu"))]
         self.timed = [case for case in self.cases if not case.config.hidden]
+        self.headers = precompiled_headers(folder)
         self.reference = self._compile(self.template.default)
 
     def _compile(self, genome: Genome) -> Kernel:
-        return compile_kernel(self.template.render(genome, self.task), self.folder)
+        return compile_kernel(self.template.render(genome, self.task), self.folder, self.headers)
 
     def compile_all(self, genomes: Sequence[Genome]) -> None:
         """Beforehand and side by side, so that nothing of ours runs beside the timings."""

@@ -61,14 +61,24 @@ class Kernel:
         return float(self._call(case.arguments, (ctypes.c_void_p * 8)())) / 1e3
 
 
-def compile_kernel(source: str, folder: Path) -> Kernel:
+def precompiled_headers(folder: Path) -> Path:
+    """The stand-in header compiled once, for many kernels: each then takes half the time."""
+    header = folder / "torch" / "extension.h"
+    header.parent.mkdir()
+    header.write_text((HEADERS / "torch" / "extension.h").read_text())
+    command = ["g++", *default_rules().compile.flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return folder
+
+
+def compile_kernel(source: str, folder: Path, headers: Path = HEADERS) -> Kernel:
     """Compiled once per folder. Raises subprocess.CalledProcessError with what g++ said."""
     name = hashlib.sha256(source.encode()).hexdigest()[:16]
     text, library = folder / f"{name}.cpp", folder / f"{name}.so"
     if library.exists():
         return Kernel(library)
     text.write_text(source)
-    command = ["g++", *default_rules().compile.flags, "-shared", f"-I{HEADERS}", str(text), "-o", str(library)]
+    command = ["g++", *default_rules().compile.flags, "-shared", f"-I{headers}", str(text), "-o", str(library)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return Kernel(library)
 
