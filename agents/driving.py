@@ -15,7 +15,8 @@ from typing import Any
 from django.conf import settings
 
 from benchmarks import events as signals
-from benchmarks.harness import HarnessError
+from benchmarks.catalogue import spec_of
+from benchmarks.harness import HarnessError, TaskSpec
 from benchmarks.judging import site_judge
 from benchmarks.models import TaskVersion
 from benchmarks.states import TaskVersionStatus
@@ -121,7 +122,12 @@ async def _search(holding: Holding, desk: Desk, watch: Watch) -> None:
         SiteEvaluator(run, desk),
         SiteLive(run),
         watch.wishes,
+        task=await desk.call(_task_of, run),
     )
+
+
+def _task_of(run: Run) -> TaskSpec:
+    return spec_of(run.task_version)
 
 
 def _device_here(run: Run) -> str:
