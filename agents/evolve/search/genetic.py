@@ -11,12 +11,12 @@ from ..rng import Rng
 from ..templates.base import Genome, Space
 from .moves import Key, Move, Trial, crossover, flip, neighbours, ranked, resample, seen, step, tried, unseen
 
-STARTERS = 8
-ELITES = 6
-TOURNAMENT = 1
-CROSSOVER = 0.25
+STARTERS = 5
+ELITES = 5
+TOURNAMENT = 2
+CROSSOVER = 0.15
 PATIENCE = 4
-MUTATIONS = {"step": 0.6, "resample": 0.3, "flip": 0.1}
+MUTATIONS = {"step": 0.75, "resample": 0.15, "flip": 0.1}
 _OPERATORS = {"step": step, "resample": resample, "flip": flip}
 
 
