@@ -1,6 +1,7 @@
 """One timing at a time: a lock per processor and per GPU, across all processes and data folders of a machine.
 
-Not covered: fairness; whoever asks first after it is free gets it.
+Whoever waits next holds the turn, so that one who has just let go cannot go first again. Not covered: the order among
+those who wait for the turn.
 """
 
 import fcntl
@@ -21,15 +22,16 @@ _POLL_S = 0.2
 @contextmanager
 def machine_lock(name: str, text: str, on_step: StepListener, stage: str, cancelled: CancelCheck) -> Iterator[None]:
     """Held while the block runs. Says `text` once while it waits; raises Cancelled."""
-    with _open_shared(Path(tempfile.gettempdir()) / f"kbench-{name}.lock") as fd:
-        told = False
-        while not _try_lock(fd):
-            if not told:
-                on_step(Step(stage, "waiting", text=text))
-            told = True
-            if cancelled():
-                raise Cancelled
-            time.sleep(_POLL_S)
+    folder, told = Path(tempfile.gettempdir()), False
+    with _open_shared(folder / f"kbench-{name}.lock") as lock:
+        with _open_shared(folder / f"kbench-{name}.turn") as turn:
+            while not (_try_lock(turn) and _try_lock(lock)):
+                if not told:
+                    on_step(Step(stage, "waiting", text=text))
+                told = True
+                if cancelled():
+                    raise Cancelled
+                time.sleep(_POLL_S)
         yield
 
 

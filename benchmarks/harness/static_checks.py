@@ -14,8 +14,8 @@ from .source import LANGUAGES, Source
 from .spec import TaskSpec
 
 _CUDA = re.compile(r"\b__global__\b|<<<|#\s*include\s*<cuda|\b__device__\b")
-_C = re.compile(r"^\s*#\s*include\b|\bPYBIND11_MODULE\b|\b__global__\b", re.MULTILINE)
-_PYTHON = re.compile(r"^\s*(?:import \w+|from \w+ import|def \w+\(|@triton\.jit)", re.MULTILINE)
+_C = re.compile(r"^[ \t]*#[ \t]*include\b|\bPYBIND11_MODULE\b|\b__global__\b", re.MULTILINE)
+_PYTHON = re.compile(r"^[ \t]*(?:import \w+|from \w+ import|def \w+\(|@triton\.jit)", re.MULTILINE)
 _MODULE = re.compile(r"\bPYBIND11_MODULE\s*\(")
 
 
