@@ -14,7 +14,7 @@ from agents.evolve.model import ArchiveView, Candidate, Proposal, ProposalReques
 from agents.evolve.proposers.template_evo import TemplateEvo, TemplateRandom, next_move
 from agents.evolve.rng import Rng
 from agents.evolve.search import Search, Trial, anneal, evolve, random_search
-from agents.evolve.search.moves import crossover, flip, neighbours, resample, step
+from agents.evolve.search.moves import crossover, flip, resample, step
 from agents.evolve.state import RunState
 from agents.evolve.templates import Constraint, Gene, Genome, Space, find_template
 from benchmarks.harness import default_suites, find_task
@@ -98,13 +98,6 @@ def test_crossover_takes_a_gene_that_sleeps_from_the_parent_where_it_is_awake() 
     tiled: Genome = {"PATH": "tiled", "TILE": 8, "WIDE": 2, "GRAIN": 10}
     children = [crossover(SPACE, plain, tiled, Rng(seed, "cross")) for seed in range(30)]
     assert {(child["TILE"], child["WIDE"]) for child in children if child and child["PATH"] == "tiled"} == {(8, 2)}
-
-
-def test_neighbours_differ_by_one_step() -> None:
-    start: Genome = {"PATH": "tiled", "TILE": 2, "WIDE": 2, "GRAIN": 20}
-    near = [dict(genome) for genome in neighbours(SPACE, start)]
-    assert {"PATH": "plain", "TILE": 1, "WIDE": 1, "GRAIN": 20} in near
-    assert len(near) == 7
 
 
 # The proposer in the loop -----------------------------------------------------------------------------------------

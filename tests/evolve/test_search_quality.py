@@ -1,13 +1,13 @@
 """The searches on recorded sweeps: every setting was measured once, so a run of a search takes milliseconds.
 
 Each space is checked apart. The best settings of a recording were measured again in later rounds, so that luck does not
-set the mark. The aim, 95 % of the best with 15 % of the evaluations in 9 of 10 runs, is met on one space; on the
-others about 8 of 10 runs get there, where random search does in a third to a half. One machine recorded all of them:
-they say that the search works, not by how much it wins elsewhere.
+set the mark. As in a run, the slots of one generation are asked before any of them is known. One machine recorded all
+of them: they say that the search works, not by how much it wins elsewhere.
 """
 
 import statistics
 from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from agents.evolve.rng import Rng
 from agents.evolve.search import Recording, Search, Trial, evolve, load_recording, random_search
 
 FOLDER = Path(__file__).parents[2] / "docs" / "results" / "sweeps"
-SEEDS = range(100)
+SEEDS = range(30)
 SLOTS = 4
 SPACES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
@@ -24,14 +24,13 @@ SPACES = sorted(path.stem for path in FOLDER.glob("*.json"))
 def curve(recording: Recording, search: Search, seed: int) -> list[float]:
     """The best fitness so far, in parts of the space's best, for 15 % of the space's evaluations."""
     trials: list[Trial] = []
-    best, points = 0.0, []
     for place in range(int(0.15 * recording.space.size)):
-        move = search(recording.space, trials, Rng(seed, "quality", place // SLOTS, place % SLOTS))
+        before = place - place % SLOTS
+        shown = [*trials[:before], *(Trial(trial.genome) for trial in trials[before:])]
+        move = search(recording.space, shown, Rng(seed, "quality", place // SLOTS, place % SLOTS))
         assert move is not None
         trials.append(Trial(move.genome, recording.fitness(move.genome)))
-        best = max(best, trials[-1].fitness or 0.0)
-        points.append(best / recording.best)
-    return points
+    return [best / recording.best for best in accumulate((trial.fitness or 0.0 for trial in trials), max)]
 
 
 def area(points: Iterable[float]) -> float:
@@ -57,12 +56,12 @@ def test_a_recording_holds_the_whole_space(recording: Recording) -> None:
     assert recording.space.size == len(recording.fitnesses)
 
 
-def test_the_default_search_finds_95_percent_of_the_best_in_most_runs(evolved: list[list[float]]) -> None:
-    assert sum(points[-1] >= 0.95 for points in evolved) >= 0.7 * len(SEEDS)
+def test_the_default_search_finds_95_percent_of_the_best_in_nine_of_ten_runs(evolved: list[list[float]]) -> None:
+    assert sum(points[-1] >= 0.95 for points in evolved) >= 0.9 * len(SEEDS)
 
 
 def test_the_default_search_beats_random_search(recording: Recording, evolved: list[list[float]]) -> None:
     randomly = [curve(recording, random_search, seed) for seed in SEEDS]
     gains = [area(mine) - area(theirs) for mine, theirs in zip(evolved, randomly, strict=True)]
     assert statistics.median(gains) > 0
-    assert sum(gain > 0 for gain in gains) >= 62  # of 100: p < 0.02 if the two were alike
+    assert sum(gain > 0 for gain in gains) >= 22  # of 30: p < 0.01 if the two were alike

@@ -26,7 +26,7 @@ _SAID = {
     "resample": "A fresh value of one gene",
     "flip": "Another way through the code",
     "crossover": "Genes of two parents",
-    "restart": "Nothing better came for a while, so several genes at once",
+    "restart": "Several genes at once",
 }
 
 

@@ -1,21 +1,24 @@
-"""The default search: a (mu + lambda) genetic algorithm with restarts, as a function of the trials so far.
+"""The default search: a (mu + lambda) genetic algorithm with a surrogate, as a function of the trials so far.
 
 After a few random genomes, parents are drawn by tournament among the best; a child is a crossover, or one step, one
-fresh value or one flip of the structure of its parent. Where nothing better came for a while, an elite is shaken in
-several genes at once. No genome is asked for twice. Not covered: measuring.
+fresh value or one flip of the structure of its parent. Among many children, a few elites shaken in several genes and a
+few strangers, the one that the surrogate expects most of is tried; now and then a stranger is, whatever it expects. No
+genome is asked for twice. Not covered: measuring.
 """
 
 from collections.abc import Sequence
 
 from ..rng import Rng
 from ..templates.base import Genome, Space
-from .moves import Key, Move, Trial, crossover, flip, neighbours, ranked, resample, seen, step, tried, unseen
+from .moves import Key, Move, Trial, crossover, flip, ranked, resample, seen, step, tried, unseen
+from .surrogate import surrogate
 
 STARTERS = 5
 ELITES = 5
 TOURNAMENT = 2
 CROSSOVER = 0.15
-PATIENCE = 4
+CHILDREN, SHAKEN, STRANGERS = 16, 4, 4
+DARING = 0.1
 MUTATIONS = {"step": 0.75, "resample": 0.15, "flip": 0.1}
 _OPERATORS = {"step": step, "resample": resample, "flip": flip}
 
@@ -25,13 +28,22 @@ def evolve(space: Space, trials: Sequence[Trial], rng: Rng) -> Move | None:
     known, best = seen(space, trials), ranked(trials)[:ELITES]
     if len(known) >= space.size:
         return None
-    if len(trials) < STARTERS or not best:
+    worth = surrogate(space, trials)
+    if len(trials) < STARTERS or worth is None or rng.random() < DARING:
         return _random(space, known, rng)
-    if _stagnant(trials):
-        return _restart(space, best, known, rng) or _beside(space, best, known, rng)
+    pool = [
+        *(_child(space, best, known, rng) for _ in range(CHILDREN)),
+        *(_restart(space, best, known, rng) for _ in range(SHAKEN)),
+        *(_random(space, known, rng) for _ in range(STRANGERS)),
+    ]
+    moves = [move for move in pool if move is not None]
+    return max(moves, key=lambda move: worth(move.genome), default=None)
+
+
+def _child(space: Space, best: Sequence[Trial], known: frozenset[Key], rng: Rng) -> Move | None:
     if len(best) > 1 and rng.random() < CROSSOVER:
-        return _crossed(space, best, known, rng) or _beside(space, best, known, rng)
-    return _mutated(space, best, known, rng) or _beside(space, best, known, rng)
+        return _crossed(space, best, known, rng)
+    return _mutated(space, best, known, rng)
 
 
 def _random(space: Space, known: frozenset[Key], rng: Rng) -> Move | None:
@@ -66,22 +78,6 @@ def _shaken(space: Space, genome: Genome, rng: Rng) -> Genome | None:
     return result
 
 
-def _beside(space: Space, best: Sequence[Trial], known: frozenset[Key], rng: Rng) -> Move | None:
-    """An untried neighbour of the best that has one; else any untried genome."""
-    for trial in best:
-        near = [genome for genome in neighbours(space, trial.genome) if space.key(genome) not in known]
-        if near:
-            return Move(rng.choice(near), "step", (trial.genome,))
-    return _random(space, known, rng)
-
-
 def _tournament(best: Sequence[Trial], rng: Rng) -> Genome:
     """The best of a few drawn places; `best` is in order."""
     return best[min(rng.integers(len(best)) for _ in range(TOURNAMENT))].genome
-
-
-def _stagnant(trials: Sequence[Trial]) -> bool:
-    """Whether the last trials, in their order, brought nothing better; true for every second one from then on."""
-    known = [trial.fitness for trial in trials if trial.fitness is not None]
-    since = len(known) - 1 - known.index(max(known))
-    return since >= PATIENCE and since % 2 == 0

@@ -4,7 +4,7 @@ A move never returns an invalid genome; it returns None where it found none. Gen
 values. Not covered: which move is made when (`genetic.py`, `annealing.py`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..rng import Rng
@@ -79,17 +79,6 @@ def crossover(space: Space, first: Genome, second: Genome, rng: Rng) -> Genome |
         made[gene.name] = donor[gene.name]
     child = space.settled(made)
     return child if space.valid(child) else None
-
-
-def neighbours(space: Space, genome: Genome) -> Iterator[Genome]:
-    """Every valid genome that differs in one gene by one step, or in one unordered gene at all."""
-    for gene in _active(space, genome):
-        place = gene.values.index(genome[gene.name])
-        for other, value in enumerate(gene.values):
-            if other != place and (abs(other - place) == 1 or not gene.ordinal):
-                near = space.settled({**genome, gene.name: value})
-                if space.valid(near):
-                    yield near
 
 
 def changed(space: Space, genome: Genome, gene: Gene, value: Value, rng: Rng) -> Genome | None:
