@@ -3,7 +3,7 @@
 Below the models, so it names no model. Does NOT write and does NOT know pages.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -11,9 +11,10 @@ from django.db import models
 from django.db.models import Count, F, OuterRef, Q, Subquery, Value, Window
 from django.db.models.functions import Coalesce, RowNumber
 
-from .states import RUNNING, State, TaskVersionStatus, Visibility, WorkerState
+from .states import RUNNING, Priority, State, TaskVersionStatus, Visibility, WorkerState
 
 User = AbstractBaseUser | AnonymousUser
+EXAMPLES_WAIT_S = 120
 
 
 class TaskQuerySet(models.QuerySet[Any]):
@@ -43,6 +44,14 @@ class EvaluationQuerySet(models.QuerySet[Any]):
 
     def running(self) -> Self:
         return self.filter(state__in=RUNNING)
+
+    def claimable(self, device_kind: Any, now: datetime) -> Self:
+        """What may be taken up: shipped examples give way to everybody who wanted something not long ago."""
+        mine = self.filter(device_kind=device_kind)
+        since = now - timedelta(seconds=EXAMPLES_WAIT_S)
+        wanted = Q(queued__gte=since) | Q(finished__gte=since) | Q(state__in=(State.QUEUED, *RUNNING))
+        others = self.model.objects.filter(wanted, device_kind=device_kind, priority__lt=Priority.EXAMPLE)
+        return mine.filter(priority__lt=Priority.EXAMPLE) if others.exists() else mine
 
     def in_queue_order(self) -> Self:
         """Class first; within it owners take turns, whoever has fewer at work or further ahead goes first."""

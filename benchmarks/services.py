@@ -215,7 +215,7 @@ def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = Worker
 
 
 def _next_to_judge(device_kind: DeviceKind) -> int | None:
-    built = Evaluation.objects.queued().filter(device_kind=device_kind, built__isnull=False)
+    built = Evaluation.objects.queued().claimable(device_kind, timezone.now()).filter(built__isnull=False)
     return built.in_queue_order().values_list("pk", flat=True).first()
 
 
@@ -225,7 +225,7 @@ def _next_to_compile(device_kind: DeviceKind) -> int | None:
     On a CPU compiling and timing share the machine, so compiling everything first would only delay the first result.
     """
     enough = _BUILT_AHEAD.get(device_kind.device_class, _BUILT_AHEAD_ELSEWHERE)
-    order = Evaluation.objects.queued().filter(device_kind=device_kind).in_queue_order()
+    order = Evaluation.objects.queued().claimable(device_kind, timezone.now()).in_queue_order()
     return next((pk for pk, built in order.values_list("pk", "built")[:enough] if built is None), None)
 
 

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from .models import DeviceKind, Evaluation, SiteSwitch, Worker
-from .querysets import WorkerQuerySet
-from .states import State, Switch, WorkerRole, WorkerState
+from .querysets import EXAMPLES_WAIT_S, WorkerQuerySet
+from .states import Priority, State, Switch, WorkerRole, WorkerState
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
     stopped = _paused() or nobody_there(evaluation.device_kind, built=evaluation.built is not None)
     if stopped:
         return stopped
+    if evaluation.priority == Priority.EXAMPLE and (ahead or running):
+        return f"Shipped examples wait until nobody has wanted anything for {EXAMPLES_WAIT_S // 60} minutes."
     if ahead:
         return f"{ahead} ahead of you."
     if running:

@@ -10,8 +10,10 @@ from benchmarks import services
 from benchmarks.catalogue import spec_of
 from benchmarks.harness import Source, Step
 from benchmarks.models import CodeBlob, Evaluation, Event, Submission, Worker
+from benchmarks.querysets import EXAMPLES_WAIT_S
 from benchmarks.services import ClaimLost, Holding, Refused
 from benchmarks.states import MOVES, Priority, State, Switch
+from benchmarks.waiting import waiting_text
 from tests.fakes import report_for
 
 from .conftest import claimed_to_compile, make_worker
@@ -85,10 +87,21 @@ def test_what_is_not_compiled_waits_for_the_compile_worker(submit, worker, cpu):
 
 
 def test_people_go_before_agents_and_examples(submit, claim):
-    example = submit(priority=Priority.EXAMPLE)
+    submit(priority=Priority.EXAMPLE)
     agent = submit(priority=Priority.AGENT)
     person = submit()
-    assert [claim().evaluation for _ in range(3)] == [person, agent, example]
+    assert [claim().evaluation for _ in range(2)] == [person, agent]
+
+
+def test_examples_wait_until_nobody_has_wanted_anything_for_a_while(submit, claim):
+    example = submit(priority=Priority.EXAMPLE)
+    person = submit()
+    claim()
+    assert claim() is None
+    assert "Shipped examples wait" in waiting_text(example)
+    long_ago = timezone.now() - timedelta(seconds=EXAMPLES_WAIT_S + 1)
+    Evaluation.objects.filter(pk=person.pk).update(state=State.DONE, queued=long_ago, finished=long_ago)
+    assert claim().evaluation == example
 
 
 def test_owners_take_turns(submit, claim, person):
