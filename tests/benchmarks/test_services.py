@@ -94,13 +94,15 @@ def test_people_go_before_agents_and_examples(submit, claim):
 
 
 def test_examples_wait_until_nobody_has_wanted_anything_for_a_while(submit, claim):
+    make_worker("compile")
     example = submit(priority=Priority.EXAMPLE)
     person = submit()
     claim()
     assert claim() is None
     assert "Shipped examples wait" in waiting_text(example)
     long_ago = timezone.now() - timedelta(seconds=EXAMPLES_WAIT_S + 1)
-    Evaluation.objects.filter(pk=person.pk).update(state=State.DONE, queued=long_ago, finished=long_ago)
+    services.evaluation_cancel(person, "Not wanted.")
+    Evaluation.objects.filter(pk=person.pk).update(queued=long_ago, finished=long_ago)
     assert claim().evaluation == example
 
 
