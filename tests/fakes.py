@@ -1,9 +1,8 @@
 """A judge that does what the source asks for, so that tests drive the real worker path without a compiler.
 
 Lines of the source such as `// verdict: INCORRECT_VALUE`, `// speedup: 2.5`, `// seconds: 3`, `// gate: too fast`,
-`// audit: TAMPERING` (or `fails`, or `needs FILE`), `// flag: CODE`,
-`// raises` or `// counts: FILE` steer it; `#` does as well as
-`//`. Does NOT measure anything.
+`// audit: TAMPERING` (or `fails`, `broken`, `needs FILE`), `// flag: CODE`, `// raises` or `// counts: FILE` steer it;
+`#` does as well as `//`. Does NOT measure anything.
 """
 
 import re
@@ -135,6 +134,8 @@ class GpuJudge(FakeJudge):
         word, _, path = wanted.partition(" ")
         if word == "fails" or (word == "needs" and not Path(path).exists()):
             raise SupervisorError("there is no profiler here")
+        if word == "broken":
+            return replace(report, gates=(*report.gates, Flag("not-audited", "It could not be audited.")))
         if word == "TAMPERING":
             return replace(report, verdict=Verdict(wanted), reason="The profiler saw more.", score=None)
         return replace(report, score=replace(report.score, timing_trust="audited"))

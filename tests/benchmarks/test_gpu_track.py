@@ -126,6 +126,14 @@ def test_an_audit_that_cannot_be_done_leaves_a_bounded_entry_that_says_so(on_gpu
     assert "no profiler" in evaluation.report["flags"][0]["text"]
 
 
+def test_a_submission_that_does_not_live_through_its_audit_is_held_for_review(on_gpu):
+    evaluation = on_gpu("// audit: broken\n")
+    assert (evaluation.verdict, evaluation.timing_trust) == ("PASS", "bounded")
+    standing = Standing.objects.get()
+    assert standing.under_review
+    assert "could not be audited" in standing.review_reason
+
+
 def test_an_audit_on_request_puts_its_evaluation_on_the_board(on_gpu, person):
     for speedup in (4.0, 3.0, 2.0):
         on_gpu(f"// speedup: {speedup}\n")

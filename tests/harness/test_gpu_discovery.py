@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.harness import SupervisorError
+from benchmarks.harness.errors import AuditBroken
 from benchmarks.harness.gpu import audit, discovery
 
 LINE = "0, GPU-12, NVIDIA H200, 580.159.04, 143771, 00000000:00:06.0, 9.0"
@@ -60,3 +61,9 @@ def test_an_audit_disagrees_with_what_cannot_be(
     watched = audit.Watched("a", kernels, kernel_sum_us, 137.0, read_bytes, 0.0, 300 << 20, 600 << 20)
     assert words in watched.problem
     assert bool(watched.problem) == bool(words)
+
+
+@pytest.mark.parametrize(("code", "theirs"), [(-6, True), (6, True), (139, True), (1, False), (None, False)])
+def test_a_process_that_dies_under_a_tool_is_told_from_a_tool_that_fails(code: int | None, theirs: bool) -> None:
+    """Tools end with small codes of their own, and hand on the signal of the process they watch."""
+    assert isinstance(audit._broken("ncu", code, "the log"), AuditBroken) is theirs
