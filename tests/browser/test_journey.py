@@ -80,6 +80,7 @@ def test_a_finished_page_asks_no_more(visitor: Any, kernel: Any) -> None:
     page = visitor.tab()
     submit(page, kernel("quiet afterwards"))
     expect(page.get_by_text("Accepted").first).to_be_visible(timeout=JUDGED_MS)
+    page.wait_for_timeout(2000)  # what was under way when the verdict came
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.wait_for_timeout(6000)
