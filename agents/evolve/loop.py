@@ -32,6 +32,7 @@ _POLL_S = 0.2
 _GRACE_S = 0.4  # for plug-ins to let go
 _SLICE_S = 10.0  # of wall time, reserved at a time
 _WALL = "wall"
+_VAIN_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,9 @@ class _Drive:
         self._enter()
         if self.state.status == "stopping":
             await self._wind_up(_STOPPED)
+            return _outcome(self.state)
+        if self.state.vain > _VAIN_MAX:
+            self._pause(f"taken up {self.state.vain} times, it got nowhere: it may end the process that drives it")
             return _outcome(self.state)
         watch = asyncio.create_task(self._watch())
         work = asyncio.create_task(self._work())

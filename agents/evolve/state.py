@@ -43,6 +43,7 @@ class RunState:
     reason: str | None = None  # why it finished
     text: str = ""
     started: bool = False
+    vain: int = 0  # times that it was taken up since it last got anywhere
     inherited: int = 0  # generations that came from another run
     config: RunConfig = field(init=False)
     prices: Mapping[str, Any] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class RunState:
         handler = _HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event)
+        self.vain = self.vain + (event.type == "run.resumed") if event.type in _NO_PROGRESS else 0
         self.archive.apply(event)
         if event.type.startswith("budget."):
             self.budget.apply(event)
@@ -127,6 +129,8 @@ def _closed(state: RunState, event: Event) -> None:
     generation = state.generations[-1]
     generation.closed, generation.best = True, state.best.score if state.best is not None else None
 
+
+_NO_PROGRESS = ("run.resumed", "budget.reserved", "budget.settled", "note", "error")
 
 _HANDLERS: Mapping[str, Callable[[RunState, Event], None]] = {
     "run.created": _created,

@@ -197,3 +197,22 @@ async def test_a_log_that_fails_ends_the_driving_and_not_the_run() -> None:
     with pytest.raises(OSError, match="no space left"):
         await drive_it(log, Wishes(log, "run.created", 9, "stop"))
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def test_a_run_that_ends_its_process_again_and_again_is_paused() -> None:
+    """A person who resumes it gives it as many tries again."""
+    log = MemoryLog()
+
+    class Deadly(Scripted):
+        async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | Refusal:
+            raise KeyboardInterrupt
+
+    create(log, RunConfig(TASK.name, caps=Caps(judgings=5)))
+    for _ in range(6):
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(drive_it(log, Wishes(log, "run.finished", 1, "go"), Deadly()))
+    outcome, _ = asyncio.run(drive_it(log, Wishes(log, "run.finished", 1, "go"), Deadly()))
+    assert outcome.state == "paused"
+    assert "it got nowhere" in outcome.text
+    again, _ = asyncio.run(drive_it(log, Wishes(log, "run.finished", 1, "go")))
+    assert again.state == "finished"
