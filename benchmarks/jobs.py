@@ -139,7 +139,7 @@ def _take(node: str, device_kind: str, role: WorkerRole, work: Work) -> None:
         logger.exception("%s failed", holding.evaluation.code)
         _fail(holding, error)
         if role is WorkerRole.JUDGE:
-            _doubt(worker, f"The judge failed: {type(error).__name__}")
+            _doubt(worker, f"The judge failed: {type(error).__name__}.")
 
 
 def _put_back(sitting: Sitting) -> None:

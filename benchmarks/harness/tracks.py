@@ -214,7 +214,7 @@ class GpuTrack(Track):
         }
         if drift > self.rules.gpu.canary_drift and self.gpu.accelerator == "cuda":
             rates = {name: (round(self._before[-1][name], 2), round(last[name], 2)) for name in _RATES}
-            raise self._changed(f"the GPU itself changed by {drift:.1%} during the judging: {rates}")
+            raise self._changed(drift, f"the GPU itself changed by {drift:.1%} during the judging: {rates}")
         spread_us = bounds.spread_us(judging.null_calls)
         if spread_us > self.rules.gpu.spread_max_us:
             raise Fault(Verdict.NOISY, f"the host is too busy: calls of nothing scatter by {spread_us:.0f} µs")
@@ -224,11 +224,10 @@ class GpuTrack(Track):
     def _steadiest(self) -> dict[str, Any]:
         return min((self._opened().canary() for _ in range(_CANARIES)), key=self._drift)
 
-    def _changed(self, reason: str) -> Fault:
+    def _changed(self, drift: float, reason: str) -> Fault:
         """The submission's fault if much changed and the GPU is as before once the submission's processes are gone."""
-        much = self._drift(self._steadiest()) > _LEFT_RUNNING
         self._opened().crew.end_candidates()
-        if not much or self._drift(self._steadiest()) > self.rules.gpu.canary_drift:
+        if drift <= _LEFT_RUNNING or self._drift(self._steadiest()) > self.rules.gpu.canary_drift:
             return Fault(Verdict.NOISY, reason)
         return Fault(Verdict.TAMPERING, f"something was left running on the GPU between the calls; {reason}")
 
