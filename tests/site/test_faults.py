@@ -130,3 +130,14 @@ def test_killing_up_itself_leaves_no_process(tmp_path):
     stack.process.kill()
     stack.process.wait()
     assert all_gone(tree)
+
+
+def test_a_judge_that_fails_starts_anew_and_proves_itself_before_it_judges_again(stack):
+    before = {item.pid for item in stack.find("celery", "judge.cpu")}
+    broken, good = stack.submit("// raises\n", "// speedup: 3.5\n")
+    stack.wait_until_ended(broken, good)
+    assert stack.state(broken) == ("done", "INTERNAL_ERROR", 2)
+    assert stack.state(good) == ("done", "PASS", 1)
+    stack.wait(
+        lambda: before.isdisjoint(item.pid for item in stack.find("celery", "judge.cpu")), 30, "it never restarted"
+    )
