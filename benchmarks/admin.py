@@ -8,8 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from . import services
-from .accounts import ApiToken
-from .models import Evaluation, Event, Method, SiteSwitch, Standing, Submission, Task, Worker
+from .models import ApiToken, Evaluation, Event, Method, SiteSwitch, Standing, Submission, Task, Worker
 from .states import EvaluationReason, Priority
 
 

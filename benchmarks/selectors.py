@@ -18,8 +18,8 @@ from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
-from .accounts import ApiToken
 from .models import (
+    ApiToken,
     BaselineResult,
     ConfigResult,
     DeviceKind,

@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
-from .accounts import ApiToken
+from .models import ApiToken
 from .states import TokenScope
 
 PREFIX = "kb_"

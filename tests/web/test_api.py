@@ -16,8 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from benchmarks import limits, services, tokens
-from benchmarks.accounts import ApiToken
-from benchmarks.models import Evaluation, Submission
+from benchmarks.models import ApiToken, Evaluation, Submission
 from benchmarks.states import Switch
 
 from . import factories

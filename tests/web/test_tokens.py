@@ -6,7 +6,7 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks.accounts import ApiToken
+from benchmarks.models import ApiToken
 from benchmarks.tokens import token_create, token_find
 
 URL = reverse("tokens")

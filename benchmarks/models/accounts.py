@@ -8,7 +8,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
-from .states import TokenScope
+from ..states import TokenScope
 
 
 class ApiToken(models.Model):

@@ -1,0 +1,33 @@
+"""The tables, one module per room: tasks, submissions, evaluations, boards, accounts, the site.
+
+What must never be untrue is a constraint of the database. Moves between states are in the service modules, never here.
+Does NOT cover accounts themselves (Django's own User) and agent runs (the `agents` app).
+"""
+
+from .accounts import ApiToken
+from .boards import Standing
+from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
+from .site import Event, SiteSwitch
+from .submissions import CodeBlob, Method, Submission
+from .tasks import DeviceKind, RuleSet, Suite, Task, TaskVersion
+
+__all__ = [
+    "VERDICT_CHOICES",
+    "ApiToken",
+    "BaselineResult",
+    "CodeBlob",
+    "ConfigResult",
+    "DeviceKind",
+    "Evaluation",
+    "Event",
+    "Method",
+    "RuleSet",
+    "SiteSwitch",
+    "StageResult",
+    "Standing",
+    "Submission",
+    "Suite",
+    "Task",
+    "TaskVersion",
+    "Worker",
+]

@@ -1,0 +1,83 @@
+"""What was handed in: source texts, the methods that made them, submissions.
+
+Does NOT say what came out of a submission: that is an evaluation.
+"""
+
+import uuid
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from ..states import MethodKind, Origin, Visibility
+from .tasks import TaskVersion
+
+
+class CodeBlob(models.Model):
+    """A source text, kept once whoever submits it."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    text = models.TextField()
+    size_bytes = models.PositiveIntegerField()
+    line_count = models.PositiveIntegerField()
+    created = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.sha256[:12]
+
+
+class Method(models.Model):
+    """How submissions are made; what the compare page compares."""
+
+    slug = models.SlugField(unique=True)
+    title = models.CharField(max_length=100)
+    kind = models.CharField(max_length=10, choices=MethodKind)
+    description = models.TextField(blank=True)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL)
+
+    class Meta:
+        ordering: ClassVar = ["slug"]
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Submission(models.Model):
+    """A source text in a language for one task, by a user (or nobody known), with a method."""
+
+    code = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    task_version = models.ForeignKey(TaskVersion, on_delete=models.PROTECT, related_name="submissions")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="submissions"
+    )
+    method = models.ForeignKey(Method, on_delete=models.PROTECT, related_name="submissions")
+    blob = models.ForeignKey(CodeBlob, on_delete=models.PROTECT, related_name="submissions")
+    language = models.CharField(max_length=10)
+    visibility = models.CharField(max_length=10, choices=Visibility, default=Visibility.PUBLIC)
+    origin = models.CharField(max_length=10, choices=Origin, default=Origin.WEB)
+    title = models.CharField(max_length=200, blank=True)
+    client_token = models.CharField(max_length=100, blank=True)  # Idempotency-Key: the same post twice is one row
+    created = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        ordering: ClassVar = ["-created", "-pk"]
+        indexes: ClassVar = [models.Index(fields=["owner", "-created"])]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["owner", "client_token"],
+                condition=~Q(client_token=""),
+                name="submission_unique_client_token",
+            ),
+            models.UniqueConstraint(  # unknown owners are no owners to a unique index, so they need their own
+                fields=["client_token"],
+                condition=~Q(client_token="") & Q(owner__isnull=True),
+                name="submission_unique_anonymous_token",
+            ),
+            models.CheckConstraint(
+                condition=Q(owner__isnull=False) | ~Q(visibility="private"), name="submission_private_has_owner"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.title or str(self.code)[:8]

@@ -1,0 +1,114 @@
+"""What there is to solve and under which rules: suites, tasks and their versions, rule sets, device kinds.
+
+Does NOT hold anything that somebody submitted.
+"""
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+
+from ..querysets import TaskQuerySet
+from ..states import TaskVersionStatus
+
+
+class Suite(models.Model):
+    """A family of tasks with one origin."""
+
+    slug = models.SlugField(unique=True)
+    title = models.CharField(max_length=200)
+
+    class Meta:
+        ordering: ClassVar = ["slug"]
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Task(models.Model):
+    """One operation in one direction. Its words may be corrected at any time; what decides a result is versioned."""
+
+    suite = models.ForeignKey(Suite, on_delete=models.PROTECT, related_name="tasks")
+    op = models.CharField(max_length=100)
+    direction = models.CharField(max_length=20)
+    title = models.CharField(max_length=200)
+    summary = models.TextField(blank=True)
+    formula = models.CharField(max_length=500, blank=True)
+    family = models.CharField(max_length=50, blank=True)
+    labels = models.JSONField(default=list, blank=True)
+    listed = models.BooleanField(default=True)
+
+    objects = TaskQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["op", "-direction"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["suite", "op", "direction"], name="task_unique_name")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("task", args=[self.suite.slug, self.op, self.direction])
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}/{self.direction}"
+
+    @property
+    def path(self) -> str:
+        """`SUITE/OP/DIRECTION`; needs the suite to be selected along."""
+        return f"{self.suite.slug}/{self.name}"
+
+
+class TaskVersion(models.Model):
+    """Everything of a task that a result depends on; never changed once written (`services.tasks_sync`)."""
+
+    task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="versions")
+    number = models.PositiveIntegerField()
+    content_sha256 = models.CharField(max_length=64)
+    definition = models.JSONField()  # see services.definition_of: hidden configurations are counted, not shown
+    reference_source = models.TextField()
+    status = models.CharField(max_length=10, choices=TaskVersionStatus, default=TaskVersionStatus.ACTIVE)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["task", "-number"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["task", "number"], name="taskversion_unique_number"),
+            models.UniqueConstraint(fields=["task"], condition=Q(status="active"), name="taskversion_one_active"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task} v{self.number}"
+
+
+class RuleSet(models.Model):
+    """One rule set as it was when first used; the text is the record."""
+
+    name = models.SlugField(unique=True)
+    title = models.CharField(max_length=200)
+    text = models.TextField()
+    sha256 = models.CharField(max_length=64)
+    active = models.BooleanField(default=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["-created"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DeviceKind(models.Model):
+    """What a leaderboard is for: `cpu`, `nvidia-h200`."""
+
+    slug = models.SlugField(unique=True)
+    title = models.CharField(max_length=100)
+    device_class = models.CharField(max_length=10)  # which configuration list of a task: cpu or cuda
+
+    class Meta:
+        ordering: ClassVar = ["slug"]
+
+    def __str__(self) -> str:
+        return self.slug
