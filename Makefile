@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := kbench_site benchmarks agents
+DATABASE_TESTS := tests/benchmarks tests/web tests/agents tests/site/test_env.py tests/site/test_worker.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix bench install system-run system-test clean
+.PHONY: help run test test-postgres check fix bench install system-run system-test clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
@@ -15,6 +16,9 @@ run: install system-run ## the whole site on http://127.0.0.1:8000 (PORT changes
 
 test: install system-test ## the whole test suite
 	$(BIN)/python -m pytest
+
+test-postgres: install system-test ## what touches the database, on a PostgreSQL that is started for it
+	KBENCH_TEST_DATABASE=postgres $(BIN)/python -m pytest -n 2 $(DATABASE_TESTS)
 
 check: install ## format, lint, types, import contracts, migrations, freshness of the docs
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -178,13 +178,20 @@ def database(env: Environment) -> dict[str, Any]:
                 "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
             },
         }
+    return _postgres(url)
+
+
+def _postgres(url: SplitResult) -> dict[str, Any]:
+    """What stands in the query goes to libpq: `?sslmode=verify-full`, `?host=/folder/of/the/socket`."""
+    options = dict(parse_qsl(url.query))
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": unquote(url.path[1:]),
         "USER": unquote(url.username or ""),
         "PASSWORD": unquote(url.password or ""),
-        "HOST": unquote(url.hostname or ""),
+        "HOST": options.pop("host", unquote(url.hostname or "")),
         "PORT": str(url.port or ""),
+        "OPTIONS": options,
         "CONN_HEALTH_CHECKS": True,
     }
 

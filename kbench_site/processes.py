@@ -51,7 +51,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.environment},
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - this process has a single thread
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - this process has a single thread
             )
 
     @property
@@ -116,7 +116,7 @@ class Family:
                     child.process.wait()
 
 
-def _die_with(parent: int) -> Callable[[], None]:
+def die_with(parent: int) -> Callable[[], None]:
     def ask_kernel() -> None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before it was asked

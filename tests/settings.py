@@ -1,5 +1,6 @@
-"""Settings of the test suite: the site's own, with a scratch data folder, SQLite in a file and no network.
+"""Settings of the test suite: the site's own, with a scratch data folder, a scratch database and no network.
 
+The database is SQLite in a file; `KBENCH_TEST_DATABASE=postgres` makes it a PostgreSQL that is started for the run.
 Does NOT start Redis: tests that need one take the `redis_server` fixture.
 """
 
@@ -11,10 +12,19 @@ os.environ["KBENCH_DATA_DIR"] = os.environ.get("KBENCH_TEST_DATA_DIR") or tempfi
 for name in ("DATABASE_URL", "REDIS_URL", "KBENCH_PUBLIC", "KBENCH_SECRET_KEY", "PORT", "ANTHROPIC_API_KEY"):
     os.environ.pop(name, None)
 
+ON_POSTGRES = os.environ.get("KBENCH_TEST_DATABASE") == "postgres"
+if ON_POSTGRES:
+    from tests.postgres import shared_server_url
+
+    os.environ["DATABASE_URL"] = shared_server_url()
+
 from kbench_site.settings import *  # noqa: E402, F403
 from kbench_site.settings import DATA_DIR, DATABASES  # noqa: E402
 
-DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}  # a file, so that threads race for real
+if ON_POSTGRES:
+    os.environ.pop("DATABASE_URL")  # whole sites that tests start have databases of their own
+else:
+    DATABASES["default"]["TEST"] = {"NAME": str(DATA_DIR / "test.sqlite3")}  # a file, so that threads race for real
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

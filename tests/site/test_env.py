@@ -65,6 +65,13 @@ def test_a_postgres_url_is_taken_apart():
     ]  # fmt: skip
 
 
+def test_the_query_of_a_postgres_url_is_for_its_library():
+    entry = database(read_environment({"DATABASE_URL": "postgres://ann@db.example/kbench?sslmode=verify-full"}))
+    assert entry["OPTIONS"] == {"sslmode": "verify-full"}
+    entry = database(read_environment({"DATABASE_URL": "postgres://ann@/kbench?host=/run/Postgres"}))
+    assert (entry["HOST"], entry["OPTIONS"]) == ("/run/Postgres", {})
+
+
 def test_the_embedded_redis_listens_where_a_socket_may_be(tmp_path):
     short = read_environment({"KBENCH_DATA_DIR": "/srv/kbench"})
     assert redis_url(short) == "unix:///srv/kbench/redis.sock"
