@@ -13,7 +13,8 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -26,6 +27,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connections
 from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.utils import timezone
 
 from .events import CHANNEL, SAID_CHANNEL
 from .models import DeviceKind, Evaluation, Event
@@ -35,6 +37,7 @@ logger = logging.getLogger(__name__)
 PING_S = 15
 POLL_S = 1.0
 READ_MAX = 200  # events at a time
+LATE_S = 10  # a number is drawn before its transaction commits, so a smaller one may show up after a larger one
 TOPICS_MAX = 20
 STREAMS_PER_READER_MAX = 20
 
@@ -64,10 +67,14 @@ TOPIC_CHECKS: dict[str, TopicCheck] = {
 
 @dataclass(frozen=True)
 class News:
-    """What comes next in a stream, each with its id and already formatted; `ended`: nothing will follow."""
+    """What comes next in a stream, each with its id and already formatted; `ended`: nothing will follow.
+
+    `recent` is what a reader who is this far may have been told already, or has overtaken while it was written.
+    """
 
     events: list[tuple[int, bytes]]
     ended: bool
+    recent: list[tuple[int, bytes]] = field(default_factory=list)
 
 
 class Feed(Protocol):
@@ -91,7 +98,10 @@ class EventTable:
     def read(self, topics: list[str], after: int) -> News:
         # Asked before the events are read: what ended until then has its last event in the table.
         ended = _all_ended(topics)
-        return News([_numbered(event) for event in Event.objects.after(topics, after)[:READ_MAX]], ended)
+        since = timezone.now() - timedelta(seconds=LATE_S)
+        recent = Event.objects.filter(topic__in=topics, pk__lte=after, created__gte=since).order_by("pk")
+        events = Event.objects.after(topics, after)[:READ_MAX]
+        return News([_numbered(event) for event in events], ended, [_numbered(event) for event in recent])
 
 
 # By the first word of a topic; such a topic is followed alone, because its numbers are its own.
@@ -148,14 +158,20 @@ async def _stream(feed: Feed, hub: "Hub", reader: str, topics: list[str], last_i
                 yield event
                 last_id = number
         last_id, last_sent = last_id or 0, time.monotonic()
+        told: set[int] | None = None
         while True:
             follower.woken.clear()
             for said in follower.hear():
                 yield said
             news = await hub.read(feed, topics, last_id)
-            for number, event in news.events:
+            recent = {number for number, _ in news.recent}
+            told = recent if told is None else told  # what was there when the stream was opened is known to its page
+            for number, event in [*news.recent, *news.events]:
+                if number in told:
+                    continue
                 yield event
-                last_id, last_sent = number, time.monotonic()
+                last_id, last_sent = max(number, last_id), time.monotonic()
+            told = recent | {number for number, _ in news.events}
             if news.ended:
                 yield b"event: end\ndata: {}\n\n"
                 return

@@ -64,6 +64,25 @@ async def test_a_new_reader_gets_the_last_event_of_each_kind(evaluation, path):
     assert '"done": 1' not in text
 
 
+async def test_an_event_whose_transaction_commits_late_is_not_overtaken(evaluation, path):
+    """Databases number rows when they are written, not when they become visible."""
+    await sync_to_async(events.emit)(evaluation.topic, "progress", done=1)
+    late = await Event.objects.alatest("pk")
+    await sync_to_async(events.emit)(evaluation.topic, "progress", done=2)
+    await Event.objects.filter(pk=late.pk).adelete()
+    response = await opened(path, **{"Last-Event-ID": "0"})
+
+    async def commits():
+        await asyncio.sleep(0.5)
+        await Event.objects.acreate(pk=late.pk, topic=late.topic, kind=late.kind, payload=late.payload)
+
+    task = asyncio.create_task(commits())
+    text = await read(response, '"done": 1')
+    await task
+    assert text.count('"done": 2') == text.count('"done": 1') == 1
+    assert text.index('"done": 2') < text.index('"done": 1')
+
+
 async def follow(evaluation, path):
     """What a reader who has just opened the page is told of an event that comes later."""
     response = await opened(path)
