@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import services as judging
 from benchmarks.models import Evaluation
 from benchmarks.states import Origin, Priority, State
-from benchmarks.waiting import waiting
+from benchmarks.waiting import waiting_reason
 
 from .desk import Desk
 from .evolve.events import Live
@@ -96,8 +96,7 @@ def _look(ticket: str) -> Result | Progress:
 
 
 def progress_of(evaluation: Evaluation) -> Progress:
-    queued = waiting(evaluation)
-    text = queued.reason if queued else evaluation.stage_text
+    text = waiting_reason(evaluation) or evaluation.stage_text
     return Progress(evaluation.state, evaluation.stage, evaluation.stage_done, evaluation.stage_total, text)
 
 

@@ -171,7 +171,7 @@ def _compile(sitting: Sitting) -> None:
     if build.binary is None and build.exit_code is not None:
         _judge(sitting)  # a failure is kept with the builds, so this gives its verdict at once
     else:
-        services.evaluation_built(holding)
+        services.evaluation_built(holding, 0.0 if build.cached else build.seconds)
 
 
 def _judge(sitting: Sitting) -> None:

@@ -3,6 +3,7 @@
 Below the models, so it names no model. Does NOT write and does NOT know pages.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -15,6 +16,16 @@ from .states import RUNNING, Priority, State, TaskVersionStatus, Visibility, Wor
 
 User = AbstractBaseUser | AnonymousUser
 EXAMPLES_WAIT_S = 120
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in the queue of a device kind: class, turn of its owner, when it was queued (None: not yet), its key."""
+
+    priority: int
+    turn: int
+    queued: datetime | None
+    pk: int | None
 
 
 class TaskQuerySet(models.QuerySet[Any]):
@@ -73,6 +84,32 @@ class EvaluationQuerySet(models.QuerySet[Any]):
 
     def lost(self, since: datetime) -> Self:
         """At work by their own account, but not heard of since."""
+    def place_of_next(self, device_kind: Any, owner: int | None, priority: int) -> "Place":
+        """Where what `owner` queues now would stand in the queue of a device kind."""
+        return Place(priority, 1 + self._turns(device_kind, owner, Q(priority=priority)), None, None)
+
+    def place_of(self, evaluation: Any) -> "Place":
+        """Where a queued evaluation stands; its owner has been selected along."""
+        queued, pk = evaluation.queued, evaluation.pk
+        mine = Q(priority=evaluation.priority) & (Q(queued__lt=queued) | Q(queued=queued, pk__lte=pk))
+        turn = self._turns(evaluation.device_kind, evaluation.submission.owner_id, mine)
+        return Place(evaluation.priority, turn, queued, pk)
+
+    def _turns(self, device_kind: Any, owner: int | None, mine: Q) -> int:
+        """What an owner has at work, and of their queued ones on a device kind those that are `mine`."""
+        unfinished = self.filter(state__in=(State.QUEUED, *RUNNING), submission__owner=owner).order_by()
+        counted = Q(state__in=RUNNING) | Q(state=State.QUEUED, device_kind=device_kind) & mine
+        return int(unfinished.aggregate(n=Count("pk", filter=counted))["n"])
+
+    def ahead_of(self, place: "Place") -> Self:
+        """Those that go before the place; for queued ones of one device kind."""
+        before = Q(priority__lt=place.priority) | Q(priority=place.priority, turn__lt=place.turn)
+        same = Q(priority=place.priority, turn=place.turn)
+        if place.queued is None:
+            return self.in_queue_order().filter(before | same)
+        tied = same & (Q(queued__lt=place.queued) | Q(queued=place.queued, pk__lt=place.pk))
+        return self.in_queue_order().filter(before | tied)
+
         return self.running().filter(heartbeat__lt=since)
 
 

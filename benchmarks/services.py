@@ -258,9 +258,9 @@ def evaluation_heartbeat(holding: Holding) -> bool:
     return held.update(heartbeat=timezone.now()) == 1
 
 
-def evaluation_built(holding: Holding) -> None:
+def evaluation_built(holding: Holding, build_s: float | None = None) -> None:
     """Compiled: back into the queue at its old place, for a worker of its device kind. Raises ClaimLost."""
-    _back_to_queue(holding, built=timezone.now())
+    _back_to_queue(holding, built=timezone.now(), build_s=build_s)
 
 
 def evaluation_release(holding: Holding, why: str) -> None:

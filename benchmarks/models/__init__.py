@@ -7,6 +7,7 @@ Does NOT cover accounts themselves (Django's own User) and agent runs (the `agen
 from .accounts import ApiToken
 from .boards import Standing
 from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
+from .operations import QueueSample
 from .site import Event, SiteSwitch
 from .submissions import CodeBlob, Method, Submission
 from .tasks import DeviceKind, RuleSet, Suite, Task, TaskVersion
@@ -25,6 +26,7 @@ __all__ = [
     "SiteSwitch",
     "StageResult",
     "Standing",
+    "QueueSample",
     "Submission",
     "Suite",
     "Task",

@@ -35,6 +35,8 @@ class Worker(models.Model):
     isolation_strong = models.BooleanField(null=True)
     isolation_text = models.TextField(blank=True)
     versions = models.JSONField(default=dict, blank=True)
+    tested = models.DateTimeField(null=True, blank=True)  # its last self-test, and how that ended
+    test_passed = models.BooleanField(null=True)
     current_evaluation = models.ForeignKey(
         "Evaluation", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -67,6 +69,7 @@ class Evaluation(models.Model):
     claim = models.UUIDField(null=True, blank=True, editable=False)  # whoever holds it may move the row, nobody else
     worker = models.ForeignKey(Worker, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluations")
     built = models.DateTimeField(null=True, blank=True)  # when the compile worker was through with it
+    build_s = models.FloatField(null=True, blank=True)  # what compiling took; 0 where an earlier build was found
     queued = models.DateTimeField()
     claimed = models.DateTimeField(null=True, blank=True)
     started = models.DateTimeField(null=True, blank=True)
@@ -97,6 +100,8 @@ class Evaluation(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["submission", "-queued"]),
             models.Index(fields=["task_version", "device_kind", "verdict"]),
+            models.Index(fields=["state", "device_kind", "finished", "verdict"], name="evaluation_ended"),
+            models.Index(fields=["device_kind", "claimed"], name="evaluation_claimed"),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(

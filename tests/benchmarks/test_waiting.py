@@ -1,13 +1,15 @@
 """Why an evaluation waits, as the sentence on the page."""
 
+import random
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from benchmarks import services
-from benchmarks.states import Switch, WorkerRole, WorkerState
-from benchmarks.waiting import waiting, waiting_text
+from benchmarks.models import Evaluation, StageResult
+from benchmarks.states import Priority, State, Switch, WorkerRole, WorkerState
+from benchmarks.waiting import outlook, waiting, waiting_reason, waiting_text
 
 from .conftest import make_worker
 
@@ -59,3 +61,79 @@ def test_paused_judging_gives_the_message(submit, workers):
 
 def test_what_is_done_does_not_wait(judged):
     assert waiting(judged()) is None
+
+
+def crowd(submit, person, count):
+    """Queued evaluations of several owners and classes, some of them at work."""
+    draws = random.Random(5)
+    owners = [None, *(person(name) for name in ("ann", "ben", "cai"))]
+    made = [
+        submit(text=f"// {number}\n", owner=draws.choice(owners), priority=draws.choice(Priority.values))
+        for number in range(count)
+    ]
+    now = timezone.now()
+    for row in made:
+        Evaluation.objects.filter(pk=row.pk).update(queued=now - timedelta(seconds=draws.randrange(4)))
+    for row in draws.sample(made, count // 6):
+        Evaluation.objects.filter(pk=row.pk).update(state=State.CLAIMED, claim=row.code, claimed=now)
+
+
+def test_every_place_is_as_the_queue_is_taken_up(submit, person, workers, cpu):
+    crowd(submit, person, 60)
+    order = list(Evaluation.objects.queued().in_queue_order())
+    assert [waiting(row).position for row in order] == list(range(1, 51))
+    newcomer = Evaluation.objects.place_of_next(cpu, None, Priority.PERSON)
+    assert Evaluation.objects.queued().ahead_of(newcomer).count() == place_taken(submit)
+
+
+def place_taken(submit):
+    """How many really go before what is submitted now."""
+    return waiting(submit(text="// new\n")).ahead
+
+
+def judged_before(submit, count=5, seconds=30.0):
+    now = timezone.now()
+    for number in range(count):
+        row = submit(text=f"// earlier {number}\n")
+        ended = {"state": State.DONE, "verdict": "REJECTED", "reason_text": "no", "finished": now, "build_s": 10.0}
+        Evaluation.objects.filter(pk=row.pk).update(**ended)
+        StageResult.objects.create(evaluation=row, position=0, name="compile", seconds=0.0)
+        StageResult.objects.create(evaluation=row, position=1, name="time", seconds=seconds)
+
+
+def test_an_estimate_adds_up_what_goes_first_and_ones_own_build(submit, workers):
+    judged_before(submit)
+    rows = [submit(text=f"// {number}\n") for number in range(4)]
+    found = waiting(rows[3]).estimate
+    assert (found.low_s, found.high_s) == (3 * 40.0 + 10.0, 3 * 40.0 + 10.0)
+    assert waiting_text(rows[3]) == "3 ahead of you. It should begin in about 2 to 3 minutes."
+    assert waiting_reason(rows[3]) == "3 ahead of you."
+
+
+def test_without_enough_judgings_it_says_why_there_is_no_estimate(submit, workers):
+    judged_before(submit, count=2)
+    found = waiting(submit())
+    assert found.estimate is None
+    assert "Fewer than 3" in found.no_estimate
+
+
+def test_shipped_examples_get_no_estimate(submit, workers):
+    judged_before(submit)
+    assert "as long as anybody else" in waiting(submit(priority=Priority.EXAMPLE)).no_estimate
+
+
+def test_who_submits_now_is_told_place_and_time(submit, workers, cpu, version):
+    assert outlook(cpu, version, None).startswith("You would be next. No estimate: fewer than 3")
+    judged_before(submit)
+    submit()
+    assert outlook(cpu, version, None) == "1 in the queue would go first; judging should begin in less than a minute."
+
+
+def test_the_number_of_queries_does_not_depend_on_the_queue(submit, person, workers, django_assert_num_queries):
+    judged_before(submit)
+    first = submit()
+    with django_assert_num_queries(9):
+        waiting(first)
+    crowd(submit, person, 40)
+    with django_assert_num_queries(9):
+        waiting(first)
