@@ -23,6 +23,7 @@ from .catalogue import rules_of, spec_of
 from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step
 from .judging import site_judge
 from .models import DeviceKind, Evaluation, Worker
+from .operations import forget_old_samples, take_sample
 from .services import ClaimLost, Holding
 from .states import WorkerRole, WorkerState
 from .worker import asked_to_stop_kindly, set_state, stopping
@@ -64,12 +65,21 @@ def _rows_by_kind(**condition: bool) -> dict[str, int]:
     return dict(waiting.values_list("device_kind__slug").annotate(rows=Count("pk")))
 
 
+    """Queue what comes next of what is judged again."""
+
+
 @shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)
 def prune_events() -> None:
     events.prune()
 
 
 class Sitting:
+    forget_old_samples()
+
+
+def sample_queues() -> None:
+    """How long the queues are at this minute."""
+    take_sample()
     """One evaluation at work in this process: tells its steps, keeps it alive, notices when it is taken away."""
 
     def __init__(self, holding: Holding) -> None:

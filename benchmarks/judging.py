@@ -59,6 +59,9 @@ class Judge(Protocol):
 
     def isolation(self) -> Isolation: ...
 
+    def versions(self, device: str) -> dict[str, str]:
+        """Of compiler, and of a GPU CUDA and driver."""
+
     def self_test(self, device: str) -> None:
         """Raises SupervisorError where a tiny good or a tiny bad kernel gets a wrong verdict."""
 
@@ -130,6 +133,9 @@ class HarnessJudge:
 
     def isolation(self) -> Isolation:
         return harness.isolation_in_force()
+
+    def versions(self, device: str) -> dict[str, str]:
+        return harness.versions_on(device)
 
     def self_test(self, device: str) -> None:
         harness.self_test(harness.default_rules(settings.KBENCH_RULESET), self.paths, device)

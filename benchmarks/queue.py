@@ -21,6 +21,7 @@ JUDGE_JOB = "benchmarks.judge_next"
 DISPATCH_JOB = "benchmarks.dispatch"
 REAP_JOB = "benchmarks.reap"
 PRUNE_JOB = "benchmarks.prune_events"
+SAMPLE_JOB = "benchmarks.sample_queues"
 
 MAINT_QUEUE = "maint"
 OUTSTANDING_MAX = 4  # messages that lie in one queue at a time, however many rows wait

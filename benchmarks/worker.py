@@ -56,7 +56,7 @@ def register(node: str) -> Worker:
             "state_text": "",
             "started": now,
             "heartbeat": now,
-            "versions": _versions(),
+            "versions": _versions(device),
         },
     )
     for evaluation in Evaluation.objects.running().filter(worker=worker).select_related("device_kind"):
@@ -95,6 +95,13 @@ def _proven(worker: Worker) -> str | None:
         return f"The self-test could not be run: {type(error).__name__}: {error}"
 
 
+def _tested(worker: Worker) -> str | None:
+    """As `_proven`, on the record."""
+    problem = _proven(worker)
+    Worker.objects.filter(pk=worker.pk).update(tested=timezone.now(), test_passed=problem is None)
+    return problem
+
+
 def _record_isolation(worker: Worker, isolation: Isolation) -> None:
     Worker.objects.filter(pk=worker.pk).update(
         isolation=isolation.name, isolation_strong=isolation.strong, isolation_text=isolation.text
@@ -105,10 +112,21 @@ def set_state(node: str, state: WorkerState, text: str = "") -> None:
     Worker.objects.filter(name=node).update(state=state, state_text=text[:500], heartbeat=timezone.now())
 
 
-def _versions() -> dict[str, str]:
+def _versions(device: Device | None) -> dict[str, str]:
     """Of what is installed; kbench itself may run from its folder alone."""
     installed = {name: _version(name) for name in ("kbench", "torch", "triton", "celery", "django")}
-    return {"python": platform.python_version(), **{name: text for name, text in installed.items() if text}}
+    known = {name: text for name, text in installed.items() if text}
+    image = {"image": settings.KBENCH_IMAGE} if settings.KBENCH_IMAGE else {}
+    return {"python": platform.python_version(), **known, **image, **(_tools(device.name) if device else {})}
+
+
+def _tools(device: str) -> dict[str, str]:
+    """What is missing here shows in the self-test, with its reason."""
+    try:
+        return site_judge().versions(device)
+    except HarnessError as error:
+        logger.warning("the versions of the tools for %s are not known: %s", device, error)
+        return {}
 
 
 def _version(name: str) -> str | None:
@@ -163,7 +181,7 @@ def _start(sender: Any, **_: Any) -> None:
 def _prove_until_right(worker: Worker) -> None:
     """A fault may be mended, or pass: the worker stays in quarantine and is tested again, more and more seldom."""
     pause_s = RETEST_FIRST_S
-    while (problem := _proven(worker)) is not None:
+    while (problem := _tested(worker)) is not None:
         set_state(worker.name, WorkerState.QUARANTINED, problem)
         logger.error("%s takes no work, next test in %d s: %s", worker.name, pause_s, problem)
         connections.close_all()

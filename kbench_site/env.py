@@ -46,6 +46,12 @@ def _whole(minimum: int, maximum: int) -> Reader:
     return read
 
 
+def _one_of(*words: str) -> Reader:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"write {' or '.join(words)}")
+        return text
+    return read
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -106,6 +112,10 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_RUNS_PER_OWNER_MAX": Variable(
         _whole(1, 1000), 4, "unfinished agent runs that one account may have, and all visitors without one together"
     ),
+    ),
+    ),
+    ),
+    ),
     "KBENCH_RUNS_MAX": Variable(_whole(1, 10_000), 20, "unfinished agent runs on the whole site"),
     "KBENCH_RUN_WORKERS": Variable(_whole(1, 64), 4, "agent runs that are driven at the same time"),
     "KBENCH_USD_PER_DAY": Variable(
@@ -125,6 +135,11 @@ class Environment:
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+    "KBENCH_LOG_FORMAT": Variable(_one_of("text", "json"), "text", "how a line of the logs is written: text or json"),
+    "KBENCH_METRICS_TOKEN": Variable(
+        _secret, None, "what a scrape of /metrics must carry; absent: open, and closed on a public site"
+    ),
+    "KBENCH_IMAGE": Variable(_text, "", "name of the container image that runs here, for the status page"),
 
     @property
     def data_dir(self) -> Path:

@@ -109,6 +109,9 @@ class FakeJudge:
     def isolation(self):
         return Isolation("fake", True, "no sandbox at all: this is a fake judge")
 
+    def versions(self, device):
+        return {"compiler": "fake 1.0"}
+
     def self_test(self, device):
         """Nothing can be wrong with a fake."""
 

@@ -27,7 +27,7 @@ from .source import LANGUAGES, Paths, Source, Step, StepListener, device_class
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
 from .starter import starter_code
 from .static_checks import StaticCheck, check_source
-from .tracks import Device, devices_here, keep_ready
+from .tracks import Device, devices_here, keep_ready, versions_on
 
 __all__ = [
     "DEVICE_STUCK",
@@ -79,6 +79,7 @@ __all__ = [
     "remove_scratch",
     "self_test",
     "starter_code",
+    "versions_on",
 ]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import baselines
+from . import baselines, gxx, nvcc
 from .baselines import PreparedBaseline, Progress
 from .errors import SupervisorError, UsageError
 from .faults import Fault
@@ -281,6 +281,17 @@ def open_track(device: str, rules: RuleSet, paths: Paths) -> Track:
             return GpuTrack(gpu, rules, paths)
     known = ", ".join(item.name for item in devices_here())
     raise UsageError(f"there is no device {device!r} here; known: {known}")
+
+
+def versions_on(device: str) -> dict[str, str]:
+    """Versions of what judging on a device depends on beside torch. Raises UsageError, SupervisorError."""
+    if device == CPU.name:
+        return {"compiler": gxx.environment()["compiler"]}
+    found = [gpu for gpu in gpus() if gpu.name == device]
+    if not found:
+        raise UsageError(f"there is no device {device!r} here")
+    tools = nvcc.environment()
+    return {"compiler": tools["compiler"], "cuda": tools["nvcc"], "driver": found[0].driver}
 
 
 def bytecode_folder(paths: Paths) -> Path | None:

@@ -1,6 +1,9 @@
 """A worker whose self-test cannot even be run takes no work."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from benchmarks import worker
 from benchmarks.models import Worker
@@ -31,7 +34,9 @@ def test_a_worker_in_quarantine_is_tested_again_until_it_is_right(monkeypatch: p
     answers = ["wrong verdict", "wrong again", None]
     seen, pauses = [], []
     monkeypatch.setattr(worker, "prove", lambda _: answers.pop(0))
-    monkeypatch.setattr(worker.time, "sleep", lambda s: (pauses.append(s), seen.append(Worker.objects.get().state)))
+    monkeypatch.setattr(worker.time, "sleep", lambda s: (pauses.append(s), seen.append(Worker.objects.get())))
     worker._prove_until_right(row)
-    assert seen == [WorkerState.QUARANTINED] * 2
+    assert [(row.state, row.test_passed) for row in seen] == [(WorkerState.QUARANTINED, False)] * 2
+    assert Worker.objects.get().test_passed is True
+    assert timezone.now() - Worker.objects.get().tested < timedelta(minutes=1)
     assert pauses == [30, 60]
