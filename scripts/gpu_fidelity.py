@@ -1,0 +1,93 @@
+"""How far the times can be relied on, as a page: `python -m scripts.gpu_fidelity REPEAT.jsonl EAGER.jsonl > FILE`.
+
+Reads what `gpu_proof.py repeat` and `gpu_proof.py eager` have written: the same kernel judged again and again, its
+event times beside those of Nsight Compute, and torch eager submitted as a kernel. Does NOT judge anything.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HEAD = """# Fidelity of times on an H200
+
+Made by `python -m scripts.gpu_fidelity` from the raw reports in [h200](h200).
+"""
+AGAIN = """
+## The same kernel, judged again
+
+Every judging in processes of its own; the score is over the stronger of eager and torch.compile, all configurations.
+
+| task | shortest configuration, µs | longest, µs | scores | largest over smallest |
+|---|---|---|---|---|"""
+PROFILED = """
+## Events against Nsight Compute
+
+Event: the median of what the judging credits, cold cache. Nsight Compute: the sum over the kernels of one call, with a
+cold cache as well; it leaves out the gaps between launches and what begins and ends the events, 1 to 2 µs.
+
+| task | configuration | kernels | event, µs | Nsight Compute, µs | event over Nsight Compute |
+|---|---|---|---|---|---|"""
+EAGER = """
+## torch eager as a submission
+
+Over eager the score should be 1. The last report of each task counts.
+
+| task | over eager | furthest configuration |
+|---|---|---|"""
+
+
+def main() -> int:
+    repeated, eager = (read(Path(name)) for name in sys.argv[1:3])
+    print(HEAD + AGAIN)
+    print("\n".join(again(repeated)))
+    print(PROFILED)
+    print("\n".join(profiled(repeated)))
+    print(EAGER)
+    print("\n".join(eager_rows(eager)))
+    return 0
+
+
+def read(path: Path) -> dict[str, list[Mapping[str, Any]]]:
+    """The accepted reports of each task in the order of judging."""
+    found = defaultdict(list)
+    for line in path.read_text().splitlines():
+        record = json.loads(line)
+        if record["verdict"] == "PASS":
+            found[record["task"]].append(record)
+    return dict(found)
+
+
+def again(repeated: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    for task, records in repeated.items():
+        scores = [record["score"]["speedup"] for record in records]
+        times = [item["kernel_us"] for item in records[0]["configs"] if item["kernel_us"] is not None]
+        shown = ", ".join(f"{score:.3f}" for score in scores)
+        yield f"| {task} | {min(times):.1f} | {max(times):.1f} | {shown} | {max(scores) / min(scores):.3f} |"
+
+
+def profiled(repeated: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    for task, records in repeated.items():
+        audit = next((record["audit"] for record in records if record.get("audit")), None)
+        for call in audit["calls"] if audit else ():
+            event, summed = call["claimed_us"], call["kernel_sum_us"]
+            cells = (task, call["config"], call["kernel_count"], f"{event:.1f}", f"{summed:.1f}")
+            yield f"| {' | '.join(map(str, cells))} | {event / summed:.2f} |"
+
+
+def eager_rows(eager: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+    for task in sorted(eager):
+        record = eager[task][-1]
+        ratios = [item["eager_us"] / item["kernel_us"] for item in record["configs"] if item["kernel_us"]]
+        yield f"| {task} | {record['score']['vs_eager']:.3f} | {furthest(ratios):.3f} |"
+
+
+def furthest(ratios: Iterable[float]) -> float:
+    """The ratio that lies furthest from 1, up or down."""
+    return max(ratios, key=lambda ratio: max(ratio, 1 / ratio))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
