@@ -18,10 +18,11 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 from django.db.models import Count
 
-from . import events, queue, results, services
+from . import events, limits, queue, rejudging, results, services
 from .catalogue import rules_of, spec_of
 from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step
 from .judging import site_judge
+from .logs import log_fields
 from .models import DeviceKind, Evaluation, Worker
 from .operations import forget_old_samples, take_sample
 from .services import ClaimLost, Holding
@@ -65,21 +66,26 @@ def _rows_by_kind(**condition: bool) -> dict[str, int]:
     return dict(waiting.values_list("device_kind__slug").annotate(rows=Count("pk")))
 
 
+@shared_task(name=queue.REJUDGE_JOB, ignore_result=True, time_limit=60)
+def rejudge() -> None:
     """Queue what comes next of what is judged again."""
+    rejudging.advance()
 
 
 @shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)
 def prune_events() -> None:
     events.prune()
-
-
-class Sitting:
+    limits.forget()
     forget_old_samples()
 
 
+@shared_task(name=queue.SAMPLE_JOB, ignore_result=True, time_limit=30)
 def sample_queues() -> None:
     """How long the queues are at this minute."""
     take_sample()
+
+
+class Sitting:
     """One evaluation at work in this process: tells its steps, keeps it alive, notices when it is taken away."""
 
     def __init__(self, holding: Holding) -> None:
@@ -137,6 +143,14 @@ def _take(node: str, device_kind: str, role: WorkerRole, work: Work) -> None:
     holding = services.evaluation_claim(worker, kind, role)
     if holding is None:
         return
+    with log_fields(evaluation=str(holding.evaluation.code), user_id=holding.evaluation.submission.owner_id):
+        started = time.monotonic()
+        logger.info("%s begins, attempt %d", role.value, holding.evaluation.attempt)
+        _work_on(holding, worker, role, work)
+        logger.info("%s ends after %.1f s", role.value, time.monotonic() - started)
+
+
+def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> None:
     sitting = Sitting(holding)
     try:
         with asked_to_stop_kindly(), sitting.kept_alive():

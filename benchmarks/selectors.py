@@ -12,16 +12,16 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models import Count, F, Max, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
+from .harness import Source, Verdict
 from .models import (
     ApiToken,
     BaselineResult,
-    ConfigResult,
     DeviceKind,
     Evaluation,
     RuleSet,
@@ -33,7 +33,7 @@ from .models import (
     Worker,
 )
 from .querysets import User
-from .states import RUNNING, Origin, State, Switch, TaskVersionStatus, WorkerRole
+from .states import RUNNING, Moderation, Origin, State, Switch, TaskVersionStatus, Visibility, WorkerRole
 
 PAGE_ROWS = 50
 
@@ -84,7 +84,7 @@ def all_tasks(chosen: TaskFilter) -> list[Any]:
 
 
 def _with_best(chosen: TaskFilter) -> QuerySet[Any]:
-    shown = _visible_standings(chosen.device or default_device())
+    shown = visible_standings(chosen.device or default_device())
     standings = shown.filter(task_version__task=OuterRef("pk")).order_by()
     leader = standings.order_by("rank", "verified_at", "pk")
     counted = standings.values("task_version__task").annotate(n=Count("pk")).values("n")
@@ -174,11 +174,11 @@ def baselines_by_config(version: TaskVersion) -> dict[tuple[str, str, str], Base
 
 
 def top_entries(version: TaskVersion, device: str, limit: int = 5) -> list[Standing]:
-    ordered = _visible_standings(device).filter(task_version=version).order_by("rank", "verified_at", "pk")
+    ordered = visible_standings(device).filter(task_version=version).order_by("rank", "verified_at", "pk")
     return list(ordered.with_context()[:limit])
 
 
-def _visible_standings(device: str) -> Any:
+def visible_standings(device: str) -> Any:
     """Ranked public standings of active task versions under the active rule set."""
     return (
         Standing.objects.ranked()
@@ -220,8 +220,44 @@ def submission_for(user: User, code: uuid.UUID) -> tuple[Submission, list[Evalua
     return evaluations[0].submission, evaluations
 
 
+def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: int | str = 1) -> Page[Any]:
+    """Submissions with their `newest` evaluation: the reader's own, or what everybody may list."""
+    rows = Submission.objects.select_related("task_version__task__suite")
+    rows = rows.defer("task_version__definition", "task_version__reference_source")
+    if mine:
+        rows = rows.filter(owner=user.pk)
+    else:
+        rows = rows.filter(visibility=Visibility.PUBLIC).exclude(moderation=Moderation.HIDDEN)
+    newest = Evaluation.objects.filter(submission=OuterRef("pk")).order_by("-queued", "-pk").values("pk")[:1]
+    rows = rows.filter(task_version__task=task) if task else rows
+    found: Page[Any] = Paginator(rows.annotate(newest_pk=Subquery(newest)), PAGE_ROWS).get_page(page)
+    evaluations = Evaluation.objects.defer("report").in_bulk([row.newest_pk for row in found if row.newest_pk])
+    for row in found:
+        row.newest = evaluations.get(row.newest_pk)
+    return found
+
+
 def standing_of(evaluation: Evaluation) -> Standing | None:
     return evaluation.standings.first()
+
+
+def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind | None) -> Evaluation | None:
+    """The judging of exactly this source on this device kind that `user` may see: an own one first, then the newest.
+
+    What ended without saying anything about the source does not count.
+    """
+    rows = Evaluation.objects.listable_for(user).with_context()
+    rows = rows.filter(
+        task_version=version,
+        device_kind__slug=kind.slug if kind else "cpu",
+        ruleset__name=settings.KBENCH_RULESET,
+        submission__blob=source.sha256,
+        submission__language=source.language,
+    ).exclude(state__in=(State.CANCELLED, State.EXPIRED))
+    rows = rows.exclude(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
+    own = Case(When(submission__owner=user.pk, then=0), default=1) if user.is_authenticated else Value(1)
+    found: Evaluation | None = rows.annotate(own=own).order_by("own", "-queued", "-pk").first()
+    return found
 
 
 def evaluation_history(evaluation: Evaluation) -> QuerySet[Evaluation]:
@@ -239,104 +275,6 @@ def own_evaluations(user: User, codes: Sequence[str], page: int | str = 1) -> Pa
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:
     return ApiToken.objects.filter(owner=user.pk)
-
-
-def recent_submissions(user: User, since: timedelta) -> int:
-    """How many submissions the account made lately, for the rate limit; those of agent runs have caps of their own."""
-    recent = Submission.objects.filter(owner=user.pk, created__gte=timezone.now() - since)
-    return recent.exclude(origin=Origin.AGENT).count()
-
-
-# --- leaderboards --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class BoardKey:
-    """Which leaderboard: one task version on one device kind under one rule set."""
-
-    version: TaskVersion
-    device: DeviceKind
-    ruleset: RuleSet
-
-
-def board_key(version: TaskVersion, device: str, ruleset: str = "") -> BoardKey:
-    return BoardKey(
-        version,
-        get_object_or_404(DeviceKind, slug=device),
-        get_object_or_404(RuleSet, name=ruleset or settings.KBENCH_RULESET),
-    )
-
-
-def board_rows(key: BoardKey, page: int | str = 1) -> Page[Any]:
-    """Ranked standings with `ties` (entries that share the rank), `worst_speedup` and roofline range."""
-    ordered = _board(key).ranked().with_context().order_by("rank", "verified_at", "pk")
-    rows = Paginator(ordered, PAGE_ROWS).get_page(page)
-    _attach_group_sizes(key, list(rows))
-    _attach_config_figures(list(rows))
-    return rows
-
-
-def board_under_review(key: BoardKey) -> list[Standing]:
-    return list(_board(key).filter(under_review=True).with_context().order_by("-verified_at")[:PAGE_ROWS])
-
-
-def board_baselines(key: BoardKey) -> list[BaselineResult]:
-    """Of the configurations that count for the score."""
-    rows = BaselineResult.objects.filter(task_version=key.version, device_kind=key.device)
-    return list(rows.exclude(group="hidden"))
-
-
-def _board(key: BoardKey) -> Any:
-    return Standing.objects.board(key.ruleset, key.version, key.device).listable()
-
-
-def _attach_group_sizes(key: BoardKey, rows: list[Any]) -> None:
-    ranks = {row.rank for row in rows}
-    sizes = _board(key).ranked().filter(rank__in=ranks).order_by().values_list("rank").annotate(n=Count("pk"))
-    size_of = dict(sizes)
-    for row in rows:
-        row.ties = size_of[row.rank]
-
-
-def _attach_config_figures(rows: list[Any]) -> None:
-    figures = (
-        ConfigResult.objects.filter(evaluation__in=[row.evaluation_id for row in rows])
-        .order_by()
-        .values("evaluation")
-        .annotate(worst=Min("speedup"), floor=Min("roofline_fraction"), roof=Max("roofline_fraction"))
-    )
-    by_evaluation = {item["evaluation"]: item for item in figures}
-    for row in rows:
-        row.figures = by_evaluation.get(row.evaluation_id, {})
-
-
-@dataclass(frozen=True)
-class BoardSummary:
-    """One line of the list of leaderboards."""
-
-    version: TaskVersion
-    device: DeviceKind
-    entries: int
-    leader: Standing | None
-
-
-def board_summaries(device: DeviceKind) -> list[BoardSummary]:
-    """A board per listed task that has configurations for the device kind."""
-    shown = _visible_standings(device.slug).order_by()
-    first = shown.filter(task_version=OuterRef("pk")).order_by("rank", "verified_at", "pk")
-    versions = (
-        TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True)
-        .filter(definition__devices__has_key=device.device_class)
-        .select_related("task__suite")
-        .defer("definition", "reference_source")
-        .annotate(first=Subquery(first.values("pk")[:1]))
-        .order_by("task__op", "-task__direction")
-    )
-    entries = dict(shown.values_list("task_version").annotate(n=Count("pk")))
-    leaders = Standing.objects.with_context().in_bulk([version.first for version in versions if version.first])
-    return [
-        BoardSummary(version, device, entries.get(version.pk, 0), leaders.get(version.first)) for version in versions
-    ]
 
 
 # --- the site as a whole -------------------------------------------------------------------------------------------

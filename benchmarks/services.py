@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Any, cast
 
 from django.conf import settings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from . import results
+from . import quotas, results, selectors
 from .events import emit
 from .harness import Report, Source, Step, Verdict
 from .models import (
@@ -24,6 +24,7 @@ from .models import (
     DeviceKind,
     Evaluation,
     Method,
+    Payer,
     RuleSet,
     SiteSwitch,
     Submission,
@@ -51,6 +52,7 @@ __all__ = [  # the names of the service layer, those included that live next doo
     "BOUNDED",
     "ClaimLost",
     "Holding",
+    "Identical",
     "Refused",
     "audit_request",
     "evaluation_built",
@@ -81,6 +83,7 @@ _STATE_OF_STAGE = {
     "time": State.TIMING,
     "audit": State.AUDITING,
 }
+IDENTICAL = "Exactly this source was submitted before."
 _BUILT_AHEAD = {"cpu": 1}
 _BUILT_AHEAD_ELSEWHERE = 16
 _NO_STAGE: dict[str, Any] = {"stage": "", "stage_text": "", "stage_done": None, "stage_total": None}
@@ -88,6 +91,14 @@ _NO_STAGE: dict[str, Any] = {"stage": "", "stage_text": "", "stage_done": None, 
 
 class Refused(Exception):
     """A request that cannot be granted now; the text is for the person."""
+
+
+class Identical(Exception):
+    """Exactly this was judged, or is about to be, and the submitter may read it."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        super().__init__(IDENTICAL)
+        self.evaluation = evaluation
 
 
 class ClaimLost(Exception):
@@ -115,14 +126,21 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
     priority: int = Priority.PERSON,
     title: str = "",
     client_token: str = "",
+    payer: Payer | None = None,
+    judge_again: bool = True,
 ) -> Evaluation:
     """The queued evaluation of a new submission; of the earlier one where owner and `client_token` are the same.
 
-    Raises Refused while submissions are paused and for a task version that is no longer judged.
+    Without a `payer` nobody's quota is touched. Raises Refused while submissions are paused and for a task version that
+    is no longer judged, OverQuota, and, unless told to `judge_again`, Identical.
     """
     _refuse_if_closed(version)
     try:
         with transaction.atomic():
+            if not judge_again:
+                _refuse_identical(version, Source(text, language), owner, device_kind)
+            if payer is not None:
+                quotas.take_place(payer, public=visibility == Visibility.PUBLIC)
             submission = Submission.objects.create(
                 task_version=version,
                 owner=owner,
@@ -133,9 +151,10 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
                 origin=origin,
                 title=title,
                 client_token=client_token,
+                payer=payer,
             )
             return evaluation_create(submission, device_kind=device_kind, priority=priority)
-    except IntegrityError:
+    except (IntegrityError, quotas.OverQuota, Identical):
         earlier = Evaluation.objects.filter(submission__owner=owner, submission__client_token=client_token)
         evaluation = earlier.order_by("queued", "pk").first() if client_token else None
         if evaluation is None:
@@ -146,17 +165,21 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
 def evaluation_create(
     submission: Submission,
     *,
+    version: TaskVersion | None = None,
     device_kind: DeviceKind | None = None,
     ruleset: RuleSet | None = None,
     reason: str = EvaluationReason.INITIAL,
     priority: int = Priority.PERSON,
     supersedes: Evaluation | None = None,
 ) -> Evaluation:
-    """Queue one judging of `submission`; judging again never edits an earlier evaluation."""
+    """Queue one judging of `submission`; judging again never edits an earlier evaluation.
+
+    `version` is the one of the task to judge under, by default the one it was submitted for.
+    """
     with transaction.atomic():
         evaluation = Evaluation.objects.create(
             submission=submission,
-            task_version=submission.task_version,
+            task_version=version or submission.task_version,
             device_kind=device_kind or DeviceKind.objects.get(slug="cpu"),
             ruleset=ruleset or RuleSet.objects.get(name=settings.KBENCH_RULESET),
             reason=reason,
@@ -186,6 +209,7 @@ def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
         raise Refused("An audit of this submission is on its way already.")
     return evaluation_create(
         evaluation.submission,
+        version=evaluation.task_version,
         device_kind=evaluation.device_kind,
         ruleset=evaluation.ruleset,
         reason=EvaluationReason.AUDIT if by_staff else EvaluationReason.VERIFICATION,
@@ -347,6 +371,12 @@ def _refuse_if_closed(version: TaskVersion) -> None:
         raise Refused("This version of the task is no longer judged.")
 
 
+def _refuse_identical(version: TaskVersion, source: Source, owner: User | None, kind: DeviceKind | None) -> None:
+    same = selectors.identical(version, source, owner or AnonymousUser(), kind)
+    if same is not None:
+        raise Identical(same)
+
+
 def _blob(text: str, language: str) -> CodeBlob:
     blob, _ = CodeBlob.objects.get_or_create(
         sha256=Source(text, language).sha256,
@@ -395,6 +425,7 @@ def _finish(holding: Holding, target: State, reason: str, **columns: Any) -> Non
 def _after_end(evaluation: Evaluation) -> None:
     Worker.objects.filter(current_evaluation=evaluation.pk).update(current_evaluation=None)
     evaluation.refresh_from_db()
+    quotas.settle(evaluation)
     _tell(evaluation, queue_changed=True)
 
 

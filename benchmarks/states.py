@@ -82,6 +82,11 @@ class Origin(models.TextChoices):
     EXAMPLE = "example", "Shipped with kbench"
 
 
+class LedgerKind(models.TextChoices):
+    CHARGE = "charge", "Charged"
+    REFUND = "refund", "Given back"
+
+
 class TokenScope(models.TextChoices):
     READ = "read", "Read what its owner may read"
     SUBMIT = "submit", "Submit and cancel as well"
@@ -115,4 +120,38 @@ class Switch(models.TextChoices):
     SUBMISSIONS = "submissions", "New submissions are taken"
     JUDGING = "judging", "Queued submissions are judged"
     RUNS = "runs", "New agent runs are started"
+    SIGN_UPS = "sign-ups", "New accounts are made"
     BANNER = "banner", "A notice on every page"
+
+
+class Moderation(models.TextChoices):
+    """What staff have decided about a submission. Its evaluations and their scores are never touched."""
+
+    OK = "ok", "Shown"
+    HIDDEN = "hidden", "Hidden: only its owner and staff can read it"
+    INVALIDATED = "invalidated", "Invalidated: readable, but not ranked"
+
+
+class ActionKind(models.TextChoices):
+    """What a person has done about a submission, an account or the site; a line of the log."""
+
+    FLAG = "flag", "Reported"
+    DISMISS = "dismiss", "Report dismissed"
+    HIDE = "hide", "Hidden"
+    INVALIDATE = "invalidate", "Invalidated"
+    RESTORE = "restore", "Restored"
+    CONFIRM = "confirm", "Review settled"
+    REOPEN = "reopen", "Review opened again"
+    BAN = "ban", "Account suspended"
+    UNBAN = "unban", "Suspension lifted"
+    SWITCH = "switch", "Switch turned"
+    REJUDGE = "rejudge", "Judged again"
+
+
+class BatchState(models.TextChoices):
+    """Where a batch of entries that are judged again is."""
+
+    RUNNING = "running", "Running"
+    PAUSED = "paused", "Paused"
+    CANCELLED = "cancelled", "Cancelled"
+    DONE = "done", "Done"

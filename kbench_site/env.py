@@ -51,7 +51,10 @@ def _one_of(*words: str) -> Reader:
         if text not in words:
             raise ValueError(f"write {' or '.join(words)}")
         return text
+
     return read
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -109,12 +112,22 @@ VARIABLES: dict[str, Variable] = {
         _whole(60, 31_536_000), 604_800, "seconds after which an evaluation that no worker took expires"
     ),
     "KBENCH_EXAMPLES": Variable(_flag, True, "the shipped example kernels are submitted at the first start"),
+    "KBENCH_IN_FLIGHT_MAX": Variable(
+        _whole(0, 100_000), 20, "evaluations of one account that wait or are judged at the same time; 0: no limit"
+    ),
+    "KBENCH_PUBLIC_PER_DAY": Variable(
+        _whole(0, 1_000_000), 400, "public submissions of one account within 24 hours; 0: no limit"
+    ),
+    "KBENCH_JUDGING_S_PER_DAY": Variable(
+        _whole(0, 100_000_000),
+        28_800,
+        "seconds on devices that the submissions of one account may take within 24 hours; 0: no limit",
+    ),
+    "KBENCH_TRUSTED_PROXIES": Variable(
+        _whole(0, 10), 0, "proxies in front of the site that append to X-Forwarded-For; 0: the header is not believed"
+    ),
     "KBENCH_RUNS_PER_OWNER_MAX": Variable(
         _whole(1, 1000), 4, "unfinished agent runs that one account may have, and all visitors without one together"
-    ),
-    ),
-    ),
-    ),
     ),
     "KBENCH_RUNS_MAX": Variable(_whole(1, 10_000), 20, "unfinished agent runs on the whole site"),
     "KBENCH_RUN_WORKERS": Variable(_whole(1, 64), 4, "agent runs that are driven at the same time"),
@@ -122,6 +135,11 @@ VARIABLES: dict[str, Variable] = {
         _whole(0, 1_000_000), 20, "dollars that the runs one account starts within 24 hours may spend together"
     ),
     "KBENCH_MODEL_PRICES": Variable(Path, None, "TOML file with prices of language models, over the shipped ones"),
+    "KBENCH_LOG_FORMAT": Variable(_one_of("text", "json"), "text", "how a line of the logs is written: text or json"),
+    "KBENCH_METRICS_TOKEN": Variable(
+        _secret, None, "what a scrape of /metrics must carry; absent: open, and closed on a public site"
+    ),
+    "KBENCH_IMAGE": Variable(_text, "", "name of the container image that runs here, for the status page"),
     "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs that ask a language model; absent: they are off"),
     "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "another address of that API"),
 }
@@ -135,11 +153,6 @@ class Environment:
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
-    "KBENCH_LOG_FORMAT": Variable(_one_of("text", "json"), "text", "how a line of the logs is written: text or json"),
-    "KBENCH_METRICS_TOKEN": Variable(
-        _secret, None, "what a scrape of /metrics must carry; absent: open, and closed on a public site"
-    ),
-    "KBENCH_IMAGE": Variable(_text, "", "name of the container image that runs here, for the status page"),
 
     @property
     def data_dir(self) -> Path:

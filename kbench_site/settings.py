@@ -8,6 +8,7 @@ from pathlib import Path
 import django_stubs_ext
 
 from .env import database, read_environment, redis_url, secret_key
+from .logs import logging_config
 
 django_stubs_ext.monkeypatch()  # `ModelAdmin[Task]` and the like, at run time too
 
@@ -23,17 +24,21 @@ KBENCH_HEARTBEAT_S = 3
 KBENCH_HEARTBEAT_TIMEOUT_S = ENV["KBENCH_HEARTBEAT_TIMEOUT_S"]
 KBENCH_QUEUE_EXPIRE_S = ENV["KBENCH_QUEUE_EXPIRE_S"]
 KBENCH_EXAMPLES = ENV["KBENCH_EXAMPLES"]
+KBENCH_IN_FLIGHT_MAX = ENV["KBENCH_IN_FLIGHT_MAX"]
+KBENCH_PUBLIC_PER_DAY = ENV["KBENCH_PUBLIC_PER_DAY"]
+KBENCH_JUDGING_S_PER_DAY = ENV["KBENCH_JUDGING_S_PER_DAY"]
+KBENCH_TRUSTED_PROXIES = ENV["KBENCH_TRUSTED_PROXIES"]
 KBENCH_RUNS_PER_OWNER_MAX = ENV["KBENCH_RUNS_PER_OWNER_MAX"]
 KBENCH_RUNS_MAX = ENV["KBENCH_RUNS_MAX"]
 KBENCH_RUN_WORKERS = ENV["KBENCH_RUN_WORKERS"]
 KBENCH_USD_PER_DAY = ENV["KBENCH_USD_PER_DAY"]
 KBENCH_MODEL_PRICES = ENV["KBENCH_MODEL_PRICES"]
+KBENCH_METRICS_TOKEN = ENV["KBENCH_METRICS_TOKEN"]
+KBENCH_IMAGE = ENV["KBENCH_IMAGE"]
 KBENCH_EVENT_STREAMS_MAX = 500  # of one web process
 KBENCH_EVENTS_KEPT_DAYS = 7
 HOST = ENV["HOST"]
 PORT = ENV["PORT"]
-KBENCH_METRICS_TOKEN = ENV["KBENCH_METRICS_TOKEN"]
-KBENCH_IMAGE = ENV["KBENCH_IMAGE"]
 
 SECRET_KEY = secret_key(ENV)
 DEBUG = ENV["KBENCH_DEBUG"] and not KBENCH_PUBLIC
@@ -57,6 +62,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "kbench_site.request_log.request_log",
     "django.middleware.security.SecurityMiddleware",
     "kbench_site.middleware.StaticFilesMiddleware",
     "kbench_site.middleware.content_security_policy",
@@ -124,6 +130,9 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = KBENCH_PUBLIC
 SECURE_HSTS_SECONDS = 31_536_000 if KBENCH_PUBLIC else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_SSL_REDIRECT = KBENCH_PUBLIC
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked from inside, past the proxy
+SILENCED_SYSTEM_CHECKS = ["security.W021"]  # preloading binds a domain for years: that is for its owner to say
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if KBENCH_PUBLIC else None
 
 REDIS_URL = redis_url(ENV)
@@ -131,10 +140,4 @@ REDIS_IS_EXTERNAL = ENV["REDIS_URL"] is not None
 ANTHROPIC_API_KEY = ENV["ANTHROPIC_API_KEY"]
 ANTHROPIC_BASE_URL = ENV["ANTHROPIC_BASE_URL"]
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": "INFO"},
-}
+LOGGING = logging_config(ENV["KBENCH_LOG_FORMAT"])

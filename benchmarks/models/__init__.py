@@ -7,6 +7,8 @@ Does NOT cover accounts themselves (Django's own User) and agent runs (the `agen
 from .accounts import ApiToken
 from .boards import Standing
 from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
+from .ledger import Attempt, LedgerEntry, Payer, Refusal
+from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
 from .operations import QueueSample
 from .site import Event, SiteSwitch
 from .submissions import CodeBlob, Method, Submission
@@ -15,18 +17,25 @@ from .tasks import DeviceKind, RuleSet, Suite, Task, TaskVersion
 __all__ = [
     "VERDICT_CHOICES",
     "ApiToken",
+    "Attempt",
     "BaselineResult",
     "CodeBlob",
     "ConfigResult",
     "DeviceKind",
     "Evaluation",
     "Event",
+    "LedgerEntry",
     "Method",
+    "ModerationAction",
+    "Payer",
+    "QueueSample",
+    "Refusal",
+    "RejudgeBatch",
+    "RejudgeItem",
     "RuleSet",
     "SiteSwitch",
     "StageResult",
     "Standing",
-    "QueueSample",
     "Submission",
     "Suite",
     "Task",

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from ..states import MethodKind, Origin, Visibility
+from ..states import MethodKind, Moderation, Origin, Visibility
 from .tasks import TaskVersion
 
 
@@ -57,12 +57,17 @@ class Submission(models.Model):
     visibility = models.CharField(max_length=10, choices=Visibility, default=Visibility.PUBLIC)
     origin = models.CharField(max_length=10, choices=Origin, default=Origin.WEB)
     title = models.CharField(max_length=200, blank=True)
+    payer = models.ForeignKey(  # whom quotas count it for; null: nobody, as for agent runs and shipped examples
+        "benchmarks.Payer", null=True, blank=True, on_delete=models.SET_NULL, related_name="submissions"
+    )
     client_token = models.CharField(max_length=100, blank=True)  # Idempotency-Key: the same post twice is one row
     created = models.DateTimeField(auto_now_add=True, db_index=True)
+    moderation = models.CharField(max_length=12, choices=Moderation, default=Moderation.OK)  # moved by `moderation.py`
+    confirmed_at = models.DateTimeField(null=True, blank=True)  # what had put it under review until then is settled
 
     class Meta:
         ordering: ClassVar = ["-created", "-pk"]
-        indexes: ClassVar = [models.Index(fields=["owner", "-created"])]
+        indexes: ClassVar = [models.Index(fields=["owner", "-created"]), models.Index(fields=["payer", "-created"])]
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["owner", "client_token"],

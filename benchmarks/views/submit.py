@@ -11,7 +11,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from benchmarks import harness, limits, selectors, services
+from benchmarks import harness, limits, quotas, selectors, services
 from benchmarks.forms import SubmissionForm
 from benchmarks.languages import TITLES as LANGUAGE_TITLES
 from benchmarks.languages import languages_of, starter_of
@@ -36,13 +36,27 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
         signed_in=request.user.is_authenticated,
     )
     ready = request.method == "POST" and form.is_valid() and "check" not in request.POST
-    evaluation = _submitted(request, form, version) if ready else None
-    if evaluation is not None:
-        return redirect(evaluation)
-    context = {"form": form, "version": version, "task": version.task, "refusal": limits.refusal(request)}
-    context |= {"paused": selectors.submissions_paused(), "checked": "check" in request.POST and not form.errors}
-    context |= {"language": form["language"].value(), "languages": LANGUAGE_TITLES.items(), "served": served(kinds)}
-    return render(request, "tasks/submit.html", context, status=_status(form))
+    outcome = _submitted(request, form, version) if ready else Outcome()
+    if outcome.evaluation is not None:
+        return redirect(outcome.evaluation)
+    meters = limits.meters(request)
+    context = {"form": form, "version": version, "task": version.task, "identical": outcome.identical}
+    context |= {"meters": meters, "refusal": _refusal(request, meters), "paused": selectors.submissions_paused()}
+    context |= {"checked": "check" in request.POST and not form.errors, "served": served(kinds)}
+    context |= {"language": form["language"].value(), "languages": LANGUAGE_TITLES.items()}
+    response = render(request, "tasks/submit.html", context, status=_status(form, outcome))
+    if outcome.full is not None:
+        response.headers["Retry-After"] = str(outcome.full.retry_after_s)
+    return response
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a form that was ready: queued, or judged before, or not now."""
+
+    evaluation: Evaluation | None = None
+    identical: Evaluation | None = None
+    full: quotas.Meter | None = None
 
 
 @dataclass(frozen=True)
@@ -61,32 +75,48 @@ def served(kinds: list[DeviceKind]) -> list[Served]:
     ]
 
 
-def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Evaluation | None:
-    """The queued evaluation; None with an error on the form where it cannot be had now."""
-    refusal = limits.refusal(request)
+def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Outcome:
+    """Where nothing was queued, the form has an error or the outcome names the same source, judged before."""
+    refusal = limits.log_in_demanded(request)
     if refusal:
         form.add_error(None, refusal)
-        return None
-    assert form.source is not None  # noqa: S101 - a valid form has one
+        return Outcome()
     if not form.choose_device():
-        return None
+        return Outcome()
     try:
-        evaluation = services.submission_create(
-            version=version,
-            text=form.source.text,
-            language=form.source.language,
-            device_kind=form.device_kind,
-            owner=request.user if isinstance(request.user, AbstractBaseUser) else None,
-            visibility=form.cleaned_data["visibility"],
-            title=form.cleaned_data["title"],
-            client_token=form.token(),
-        )
+        evaluation = _queued(request, form, version)
     except services.Refused as error:
         form.add_error(None, str(error))
-        return None
-    limits.count(request)
+        return Outcome()
+    except quotas.OverQuota as error:
+        form.add_error(None, str(error))
+        return Outcome(full=error.meter)
+    except services.Identical as error:
+        return Outcome(identical=error.evaluation)
     remember(request, evaluation)
-    return evaluation
+    return Outcome(evaluation)
+
+
+def _queued(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Evaluation:
+    assert form.source is not None  # noqa: S101 - a valid form has one
+    return services.submission_create(
+        version=version,
+        text=form.source.text,
+        language=form.source.language,
+        device_kind=form.device_kind,
+        owner=request.user if isinstance(request.user, AbstractBaseUser) else None,
+        visibility=form.cleaned_data["visibility"],
+        title=form.cleaned_data["title"],
+        client_token=form.token(),
+        payer=limits.payer(request),
+        judge_again="judge_again" in request.POST,
+    )
+
+
+def _refusal(request: HttpRequest, meters: list[quotas.Meter]) -> str | None:
+    """Why nothing at all can be submitted now, said before the click."""
+    full = (meter.refusal for meter in meters if meter.is_full and meter.kind is not quotas.PUBLIC)
+    return limits.log_in_demanded(request) or next(full, None)
 
 
 def _first(request: HttpRequest, task: harness.TaskSpec, kinds: list[DeviceKind]) -> dict[str, str]:
@@ -108,5 +138,9 @@ def _language(wanted: str, device: str, kinds: list[DeviceKind]) -> str:
     return languages_of(chosen.device_class)[0] if chosen else harness.LANGUAGES[0]
 
 
-def _status(form: SubmissionForm) -> HTTPStatus:
+def _status(form: SubmissionForm, outcome: Outcome) -> HTTPStatus:
+    if outcome.full is not None:
+        return HTTPStatus.TOO_MANY_REQUESTS
+    if outcome.identical is not None:
+        return HTTPStatus.CONFLICT
     return HTTPStatus.UNPROCESSABLE_ENTITY if form.errors else HTTPStatus.OK

@@ -20,7 +20,7 @@ from agents.evolve.events import Quiet
 from agents.evolve.model import Result
 from agents.models import Run
 from agents.states import RunState, Wish
-from benchmarks import catalogue, results, selectors
+from benchmarks import catalogue, quotas, results, selectors
 from benchmarks import services as judging
 from benchmarks.harness import Source
 from benchmarks.models import Evaluation, Standing
@@ -238,6 +238,6 @@ def test_what_a_person_may_submit_is_not_used_up_by_their_runs(bench: Bench) -> 
     olga = site.user("olga")
     drive(factories.started(olga, caps=Caps(judgings=4)))
     assert Evaluation.objects.filter(submission__owner=olga).count() == 4
-    assert selectors.recent_submissions(olga, timedelta(hours=1)) == 0
+    assert [meter.used for meter in quotas.meters_of(olga, "")] == [0, 0, 0]
     assert list(selectors.own_evaluations(olga, [])) == []
     assert results.holder_of(Evaluation.objects.first()) == f"user:{olga.pk}/agent-template-evo"

@@ -8,7 +8,8 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks import limits
+from benchmarks import services
+from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation, Submission
 from benchmarks.services import switch_set
 from benchmarks.states import Switch
@@ -154,18 +155,84 @@ def test_paused_submissions_say_why_and_keep_the_text(visitor: Client) -> None:
     assert "// mine" in html
 
 
-def test_a_flood_from_one_address_is_stopped_with_a_sentence(visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ANONYMOUS_PER_HOUR", 2)
+def test_a_flood_from_one_address_is_stopped_with_a_sentence(visitor: Client, settings: Any) -> None:
+    settings.KBENCH_IN_FLIGHT_MAX = 8  # a visitor without an account has a quarter
     for number in range(3):
         last = post(visitor, f"{factories.SOURCE}// {number}\n")
-    assert b"which is the limit" in last.content
+    assert last.status_code == 429
+    assert last["Retry-After"] == "15"
+    assert b"2 of your evaluations are waiting or being judged, which is the limit" in last.content
+    assert b"// 2" in last.content
     assert Submission.objects.count() == 2
 
 
-def test_a_flood_from_one_account_is_stopped(as_owner: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ACCOUNT_PER_HOUR", 1)
+def test_a_flood_from_one_account_is_stopped(as_owner: Client, settings: Any) -> None:
+    settings.KBENCH_PUBLIC_PER_DAY = 1
     post(as_owner)
-    assert b"which is the limit" in post(as_owner, factories.SOURCE + "// again\n").content
+    assert b"1 public submissions within 24 hours" in post(as_owner, factories.SOURCE + "// again\n").content
+    assert post(as_owner, factories.SOURCE + "// again\n", visibility="private").status_code == 302
+
+
+def test_the_address_behind_a_proxy_counts_only_where_proxies_are_configured(visitor: Client, settings: Any) -> None:
+    settings.KBENCH_IN_FLIGHT_MAX = 4
+    headers = [{"HTTP_X_FORWARDED_FOR": f"203.0.113.9, 198.51.100.{number}"} for number in range(4)]
+
+    def flood() -> list[int]:
+        Submission.objects.all().delete()
+        data = {"text": factories.SOURCE, "language": "cpp", "judge_again": "1"}
+        return [visitor.post(URL, data, **header).status_code for header in headers]
+
+    assert flood() == [302, 429, 429, 429]
+    settings.KBENCH_TRUSTED_PROXIES = 1
+    assert flood() == [302, 302, 302, 302]
+    settings.KBENCH_TRUSTED_PROXIES = 2
+    assert flood() == [302, 429, 429, 429]
+
+
+def test_what_is_left_stands_beside_the_button_before_the_click(as_owner: Client, settings: Any) -> None:
+    settings.KBENCH_IN_FLIGHT_MAX = 1
+    assert b"0 of 1" in as_owner.get(URL).content
+    post(as_owner)
+    html = as_owner.get(URL).content
+    assert b"1 of 1" in html
+    assert b"1 of your evaluations are waiting" in html
+
+
+def test_the_same_source_is_offered_instead_of_judged_again(as_owner: Client, owner: Any) -> None:
+    earlier = factories.judged(factories.passing(2.5), owner=owner)
+    response = post(as_owner)
+    html = response.content.decode()
+    assert response.status_code == 409
+    assert "You have submitted exactly this" in html
+    assert earlier.get_absolute_url() in html
+    assert "2.50× over the stronger of eager and torch.compile (95 % interval" in html
+    assert Submission.objects.count() == 1
+    assert post(as_owner, judge_again="1").status_code == 302
+    assert Submission.objects.count() == 2
+
+
+def test_the_same_source_of_somebody_else_is_named_where_it_is_public(as_stranger: Client, owner: Any) -> None:
+    factories.queued(owner=owner)
+    assert "Exactly this was submitted by olga" in post(as_stranger).content.decode()
+
+
+@pytest.mark.parametrize("visibility", ["private", "unlisted"])
+def test_a_source_that_others_keep_to_themselves_is_never_given_away(
+    as_stranger: Client, owner: Any, visibility: str
+) -> None:
+    factories.queued(owner=owner, visibility=visibility)
+    assert post(as_stranger).status_code == 302
+
+
+def test_what_said_nothing_about_the_source_is_not_offered(visitor: Client) -> None:
+    services.evaluation_cancel(factories.queued(), "Not wanted.")
+    factories.judged(factories.report(Verdict.NOISY, "Too noisy."))
+    assert post(visitor).status_code == 302
+
+
+def test_the_same_source_on_another_device_is_another_thing(visitor: Client) -> None:
+    factories.queued(device_kind=factories.gpu_kind())
+    assert post(visitor).status_code == 302
 
 
 def test_an_earlier_source_can_be_edited(visitor: Client) -> None:

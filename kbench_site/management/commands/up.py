@@ -147,6 +147,7 @@ def _redis_argv() -> tuple[str, ...]:
 def _web_argv() -> tuple[str, ...]:
     place = ("--host", settings.HOST, "--port", str(settings.PORT))
     manner = ("--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "3", "--log-level", "warning")
+    manner += ("--no-proxy-headers",)  # whom to believe is KBENCH_TRUSTED_PROXIES' to say
     return (PYTHON, "-m", "uvicorn", "kbench_site.asgi:application", *place, *manner)
 
 

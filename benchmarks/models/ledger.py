@@ -1,0 +1,97 @@
+"""What judgings cost and who bears it, and what stays of a submission that was deleted.
+
+Nothing here holds a source, a name or an address: an address is kept as a keyed digest, and forgotten.
+Does NOT decide what may be submitted: `quotas.py` does.
+"""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from ..querysets import AppendOnlyQuerySet
+from ..states import LedgerKind
+from .evaluations import VERDICT_CHOICES, Evaluation
+from .tasks import DeviceKind, RuleSet, TaskVersion
+
+
+class Payer(models.Model):
+    """Whom quotas count judgings for: an account, or an address without one; neither once it was forgotten."""
+
+    account = models.OneToOneField(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="payer"
+    )
+    address_digest = models.CharField(max_length=64, null=True, blank=True, unique=True)
+    seen = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar = ["pk"]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(account__isnull=True) | Q(address_digest__isnull=True), name="payer_is_one_of_both"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"account {self.account_id}" if self.account_id else f"address {self.address_digest or 'forgotten'}"
+
+
+class LedgerEntry(models.Model):
+    """One line that nobody changes: seconds on a device that an evaluation took, or that were given back."""
+
+    payer = models.ForeignKey(Payer, on_delete=models.PROTECT, related_name="entries")
+    evaluation = models.ForeignKey(
+        Evaluation, null=True, blank=True, on_delete=models.SET_NULL, related_name="ledger_entries"
+    )
+    kind = models.CharField(max_length=10, choices=LedgerKind)
+    judging_s = models.FloatField()  # positive whatever the kind
+    text = models.CharField(max_length=500)  # says what it was for, the evaluation may be gone
+    created = models.DateTimeField(auto_now_add=True)
+
+    objects = AppendOnlyQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["-created", "-pk"]
+        indexes: ClassVar = [models.Index(fields=["payer", "-created"])]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["evaluation", "kind"], name="ledgerentry_once_per_kind"),
+            models.CheckConstraint(condition=Q(judging_s__gt=0), name="ledgerentry_is_something"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.judging_s:.1f} s"
+
+
+class Refusal(models.Model):
+    """That a source was refused once, kept when its submission is deleted: trying until it passes must gain nothing."""
+
+    source_sha256 = models.CharField(max_length=64)
+    language = models.CharField(max_length=10)
+    task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
+    device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
+    ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
+    verdict = models.CharField(max_length=20, choices=VERDICT_CHOICES)
+    finished = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar = ["finished", "pk"]
+        indexes: ClassVar = [models.Index(fields=["source_sha256", "task_version"])]
+
+    def __str__(self) -> str:
+        return f"{self.source_sha256[:12]} {self.verdict}"
+
+
+class Attempt(models.Model):
+    """How often something was tried within one window, by a digest of who tried (`limits.py`)."""
+
+    key = models.CharField(max_length=64)
+    since = models.DateTimeField(db_index=True)
+    count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        ordering: ClassVar = ["since", "pk"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["key", "since"], name="attempt_one_per_window")]
+
+    def __str__(self) -> str:
+        return f"{self.key[:8]} {self.count}"
