@@ -89,7 +89,9 @@ def token_of(run: Run, key: str) -> str:
 
 
 def _look(ticket: str) -> Result | Progress:
-    evaluation = Evaluation.objects.select_related("device_kind").get(code=ticket)
+    evaluation = Evaluation.objects.select_related("device_kind").filter(code=ticket).first()
+    if evaluation is None:
+        return Result(OURS, "Its submission was deleted.")
     if evaluation.is_finished:
         return result_of(evaluation)
     return progress_of(evaluation)
@@ -127,4 +129,5 @@ def _log_of_failure(stages: list[Mapping[str, Any]]) -> str:
 
 
 def _cancel(ticket: str) -> None:
-    judging.evaluation_cancel(Evaluation.objects.get(code=ticket), "Withdrawn by the run that submitted it.")
+    for evaluation in Evaluation.objects.filter(code=ticket):  # none where its submission was deleted
+        judging.evaluation_cancel(evaluation, "Withdrawn by the run that submitted it.")

@@ -1,24 +1,29 @@
 """What a report becomes in the tables: results, baselines, standings.
 
-Called by `services.record_report` inside its transaction and by nobody else, so that a board has one writer.
-Does NOT move evaluations between states.
+A board has one writer, and it is here: `services.record_report` calls it for a report, whoever changes what may stand
+(its owner by visibility or deletion, staff by a decision) calls `standings_renew`. Always inside the transaction of
+the caller, one at a time per task version. Does NOT move evaluations between states.
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from statistics import median
 from typing import Any
 
+from django.db.models import QuerySet
+
 from .harness import ConfigResult as ConfigReport
 from .harness import Report, Verdict
-from .models import BaselineResult, ConfigResult, Evaluation, StageResult, Standing
+from .models import BaselineResult, ConfigResult, Evaluation, Refusal, StageResult, Standing, Submission, TaskVersion
 from .ranking import Entry, Estimate, pooled, rank
-from .states import EvaluationReason, MethodKind, Visibility
+from .states import EvaluationReason, MethodKind, Moderation, Visibility
 
 BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
 LOG_TAIL_MAX = 64 * 1024
 AUDIT = EvaluationReason.AUDIT
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
 BOUNDED, AUDITED = "bounded", "audited"  # how far a time on a GPU was confirmed
+RENEWED_FROM = 50  # of a holder's accepted evaluations, best first, when its row is written anew
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
@@ -144,6 +149,7 @@ def standings_update(evaluation: Evaluation) -> bool:
     """
     if Verdict(evaluation.verdict).ours:
         return False
+    hold_boards(evaluation)
     same_code = _judgings_of_same_code(evaluation)
     if evaluation.verdict == Verdict.PASS and _may_stand(evaluation):
         _stand(evaluation, same_code)
@@ -156,9 +162,94 @@ def standings_update(evaluation: Evaluation) -> bool:
     return True
 
 
+def standings_renew(evaluation: Evaluation) -> None:
+    """Write the row of the evaluation's holder on its board anew: what may stand there has changed.
+
+    The evaluation itself may be deleted by now; it names board and holder.
+    """
+    hold_boards(evaluation)
+    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
+    board.filter(holder=holder_of(evaluation)).delete()
+    for item in _accepted_of_holder(evaluation)[:RENEWED_FROM]:
+        if _may_stand(item):
+            _stand(item, _judgings_of_same_code(item))
+    for standing in board.filter(holder=holder_of(evaluation)):
+        _refresh(standing, _judgings_of_same_code(standing.evaluation))
+    _rank_board(evaluation)
+
+
+def review_renew(evaluation: Evaluation) -> None:
+    """Whoever stands on its board with the code of the evaluation, after its review was settled or opened again."""
+    hold_boards(evaluation)
+    same_code = _judgings_of_same_code(evaluation)
+    for standing in Standing.objects.filter(evaluation__in=[item.pk for item in same_code]):
+        _refresh(standing, same_code)
+    _rank_board(evaluation)
+
+
+def hold_boards(evaluation: Evaluation) -> None:
+    """Until the transaction ends nobody else writes a board of this task version. The submission is read afresh."""
+    TaskVersion.objects.select_for_update(no_key=True).only("pk").get(pk=evaluation.task_version_id)
+    now = Submission.objects.filter(pk=evaluation.submission_id).values("visibility", "moderation", "confirmed_at")
+    for name, value in (now.first() or {}).items():  # none: it has just been deleted
+        setattr(evaluation.submission, name, value)
+
+
+def standings_release(owner: Any) -> list[Evaluation]:
+    """Take the rows of an account off all boards; what stood there, for `standings_restore`."""
+    rows = Standing.objects.filter(evaluation__submission__owner=owner)
+    released = [row.evaluation_id for row in rows]
+    rows.delete()
+    return list(Evaluation.objects.filter(pk__in=released).select_related("submission"))
+
+
+def standings_restore(evaluations: Iterable[Evaluation]) -> None:
+    """Put them back, each under the holder that its submission has now."""
+    for evaluation in Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]):
+        hold_boards(evaluation)
+        same_code = _judgings_of_same_code(evaluation)
+        if _may_stand(evaluation):
+            _stand(evaluation, same_code)
+        for standing in Standing.objects.filter(evaluation=evaluation):
+            _refresh(standing, same_code)
+        _rank_board(evaluation)
+
+
+def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
+    submission = evaluation.submission
+    same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
+    if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
+        same = {"code": submission.code}
+    return Evaluation.objects.filter(
+        ruleset=evaluation.ruleset,
+        task_version=evaluation.task_version,
+        device_kind=evaluation.device_kind,
+        verdict=Verdict.PASS,
+        **{f"submission__{name}": value for name, value in same.items()},
+    ).order_by("-score", "finished", "pk")
+
+
+def remember_refusals(evaluations: Iterable[Evaluation]) -> None:
+    """Keep of evaluations that are about to be deleted that their source was refused."""
+    Refusal.objects.bulk_create(
+        Refusal(
+            source_sha256=item.submission.blob_id,
+            language=item.submission.language,
+            task_version=item.task_version,
+            device_kind=item.device_kind,
+            ruleset=item.ruleset,
+            verdict=item.verdict,
+            finished=item.finished,
+        )
+        for item in evaluations
+        if item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours
+    )
+
+
 def _may_stand(evaluation: Evaluation) -> bool:
     ranked_task = not evaluation.task_version.task.labels  # each label names a filter that the task trips
-    return ranked_task and evaluation.submission.visibility == Visibility.PUBLIC
+    submission = evaluation.submission
+    return ranked_task and submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 
 
 def _judgings_of_same_code(evaluation: Evaluation) -> list[Evaluation]:
@@ -170,15 +261,16 @@ def _judgings_of_same_code(evaluation: Evaluation) -> list[Evaluation]:
         submission__language=evaluation.submission.language,
     )
     ours = [verdict.value for verdict in Verdict if verdict.ours]
-    return list(rows.exclude(verdict="").exclude(verdict__in=ours).order_by("finished", "pk"))
+    known = rows.exclude(verdict="").exclude(verdict__in=ours).select_related("submission")
+    return list(known.order_by("finished", "pk"))
 
 
 def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     """Put the evaluation on the board if its holder has nothing better there."""
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
     current = board.filter(holder=holder_of(evaluation)).first()
-    estimate = _pooled(same_code)
-    if current is not None and not _replaces(evaluation, estimate, current):
+    estimate, in_question = _pooled(same_code), bool(_review_reason(same_code))
+    if current is not None and not _replaces(evaluation, estimate, current, in_question=in_question):
         return
     Standing.objects.update_or_create(
         ruleset=evaluation.ruleset,
@@ -196,9 +288,8 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     )
 
 
-def _replaces(evaluation: Evaluation, estimate: Estimate, current: Standing) -> bool:
+def _replaces(evaluation: Evaluation, estimate: Estimate, current: Standing, *, in_question: bool) -> bool:
     """An entry under review never hides one that stands, and never keeps a clean one out."""
-    in_question = bool(_review_reason([evaluation]))
     if in_question != current.under_review:
         return current.under_review
     if current.evaluation.submission.blob_id != evaluation.submission.blob_id:
@@ -231,20 +322,52 @@ def _refresh(standing: Standing, same_code: list[Evaluation]) -> None:
 
 
 def _review_reason(same_code: list[Evaluation]) -> str:
-    """Why the code may not rank; a passed audit settles everything before it."""
-    audits = [n for n, item in enumerate(same_code) if _settles(item)]
-    for item in same_code[audits[-1] + 1 if audits else 0 :]:
+    """Why the code may not rank. Once a review is settled, what it was about is no question again."""
+    since = _settled_at(same_code)
+    answered = {gate["code"] for item in same_code if _is_settled(item, since) for gate in _gates(item)}
+    for item in same_code:
+        if _is_settled(item, since):
+            continue
         if item.verdict != Verdict.PASS:
             return f"The same code, judged another time, ended as {item.verdict}: {item.reason_text}"
-        gates = (item.report or {}).get("gates", [])
+        gates = [gate for gate in _gates(item) if gate["code"] not in answered]
         if gates:
             return " ".join(gate["text"] for gate in gates)
-    return ""
+    return _remembered(same_code, since)
 
 
-def _settles(item: Evaluation) -> bool:
-    """An audit that staff asked for; on a GPU only if it was really done."""
+def _gates(item: Evaluation) -> list[dict[str, str]]:
+    gates: list[dict[str, str]] = (item.report or {}).get("gates", [])
+    return gates
+
+
+def _settled_at(same_code: list[Evaluation]) -> datetime | None:
+    """When an audit that passed or a decision of staff last settled what had been in question about the code."""
+    audits = [item.finished for item in same_code if _is_passed_audit(item)]
+    decisions = [item.submission.confirmed_at for item in same_code]
+    return max((moment for moment in [*audits, *decisions] if moment), default=None)
+
+
+def _is_settled(item: Evaluation, since: datetime | None) -> bool:
+    return since is not None and item.finished is not None and item.finished <= since
+
+
+def _is_passed_audit(item: Evaluation) -> bool:
+    """One that staff asked for; on a GPU only if it was really done."""
     return item.reason == AUDIT and item.verdict == Verdict.PASS and item.timing_trust != BOUNDED
+
+
+def _remembered(same_code: list[Evaluation], since: datetime | None) -> str:
+    """The refusal of a deleted submission that nothing has settled since."""
+    known = Refusal.objects.filter(
+        source_sha256=same_code[0].submission.blob_id,
+        language=same_code[0].submission.language,
+        task_version=same_code[0].task_version,
+        device_kind=same_code[0].device_kind,
+        ruleset=same_code[0].ruleset,
+    )
+    refusal = known.filter(finished__gt=since).first() if since else known.first()
+    return f"The same code, judged for a submission since deleted, ended as {refusal.verdict}." if refusal else ""
 
 
 def _pooled(same_code: list[Evaluation]) -> Estimate:

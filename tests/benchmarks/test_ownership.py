@@ -1,0 +1,160 @@
+"""Owners show, hide and delete what is theirs; boards follow, and nothing is gained by deleting a refusal."""
+
+import pytest
+from django.contrib.auth import get_user_model
+
+from benchmarks import ownership, quotas
+from benchmarks.harness import Step
+from benchmarks.models import ApiToken, CodeBlob, Evaluation, LedgerEntry, Standing, Submission
+from benchmarks.ownership import account_delete, submission_delete, visibility_change
+from benchmarks.quotas import OverQuota
+from benchmarks.services import ClaimLost, Refused, evaluation_step
+from benchmarks.states import Origin, Visibility
+from benchmarks.tokens import token_create
+
+
+@pytest.fixture
+def ann(person):
+    return person("ann")
+
+
+@pytest.fixture
+def bob(person):
+    return person("bob")
+
+
+def board():
+    return {row.holder: (row.score, row.rank) for row in Standing.objects.all()}
+
+
+@pytest.mark.parametrize("hidden", [Visibility.PRIVATE, Visibility.UNLISTED])
+def test_what_is_hidden_leaves_the_board_and_the_next_best_takes_its_place(judged, ann, bob, hidden):
+    judged(text="// slow", owner=ann, speedup=1.5)
+    best = judged(text="// fast", owner=ann, speedup=3.0).submission
+    judged(text="// other", owner=bob, speedup=2.0)
+    assert visibility_change(best, hidden)
+    assert board() == {f"user:{ann.pk}": (1.5, 2), f"user:{bob.pk}": (2.0, 1)}
+    assert visibility_change(best, Visibility.PUBLIC)
+    assert board() == {f"user:{ann.pk}": (3.0, 1), f"user:{bob.pk}": (2.0, 2)}
+
+
+def test_what_was_private_when_it_was_judged_stands_once_it_is_public(judged, ann):
+    submission = judged(owner=ann, visibility=Visibility.PRIVATE).submission
+    assert board() == {}
+    visibility_change(submission, Visibility.PUBLIC)
+    assert board() == {f"user:{ann.pk}": (2.0, 1)}
+
+
+def test_the_same_visibility_again_changes_nothing(judged, ann):
+    submission = judged(owner=ann).submission
+    assert not visibility_change(submission, Visibility.PUBLIC)
+
+
+def test_of_two_changes_at_once_the_second_sees_that_it_came_late(judged, ann):
+    submission = judged(owner=ann).submission
+    late = Submission.objects.get(pk=submission.pk)
+    visibility_change(submission, Visibility.UNLISTED)
+    assert not visibility_change(late, Visibility.PRIVATE)
+    assert Submission.objects.get().visibility == Visibility.UNLISTED
+
+
+def test_nobodys_submission_cannot_be_private(judged):
+    with pytest.raises(Refused, match="Nobody owns"):
+        visibility_change(judged().submission, Visibility.PRIVATE)
+
+
+def test_publishing_takes_a_public_place(judged, ann, settings):
+    settings.KBENCH_PUBLIC_PER_DAY = 1
+    payer = quotas.payer_of(ann, "")
+    judged(text="// a", owner=ann, payer=payer)
+    hidden = judged(text="// b", owner=ann, payer=payer, visibility=Visibility.PRIVATE).submission
+    with pytest.raises(OverQuota):
+        visibility_change(hidden, Visibility.PUBLIC)
+    assert Submission.objects.get(pk=hidden.pk).visibility == Visibility.PRIVATE
+
+
+def test_deleting_takes_source_results_and_standing_and_leaves_the_ledger(judged, ann, bob):
+    judged(text="// other", owner=bob, speedup=1.5)
+    judged(text="// slow", owner=ann, speedup=1.2)
+    evaluation = judged(text="// fast", owner=ann, speedup=3.0, payer=quotas.payer_of(ann, ""))
+    submission_delete(evaluation.submission)
+    assert board() == {f"user:{ann.pk}": (1.2, 2), f"user:{bob.pk}": (1.5, 1)}
+    assert not CodeBlob.objects.filter(text="// fast").exists()
+    line = LedgerEntry.objects.get()
+    assert line.evaluation is None
+    assert "mnist_linear_relu/forward" in line.text
+
+
+def test_a_source_that_somebody_else_has_stays(judged, ann, bob):
+    mine = judged(owner=ann).submission
+    judged(owner=bob)
+    submission_delete(mine)
+    assert CodeBlob.objects.count() == 1
+    row = Standing.objects.get()
+    assert (row.holder, row.judgings) == (f"user:{bob.pk}", 1)
+
+
+def test_deleting_a_refusal_does_not_help_the_same_code(judged, ann):
+    submission_delete(judged(owner=ann, verdict="INCORRECT_VALUE").submission)
+    judged(owner=ann)
+    row = Standing.objects.get()
+    assert (row.under_review, row.rank) == (True, None)
+    assert row.review_reason == "The same code, judged for a submission since deleted, ended as INCORRECT_VALUE."
+
+
+def test_an_audit_settles_what_a_deleted_submission_left_in_question(judged, ann):
+    submission_delete(judged(owner=ann, verdict="INCORRECT_VALUE").submission)
+    passed = judged(owner=ann)
+    judged(submission=passed.submission, reason="audit")
+    assert not Standing.objects.get().under_review
+
+
+def test_deleting_what_is_being_judged_takes_it_from_its_worker(submit, claim, ann):
+    evaluation = submit(owner=ann)
+    holding = claim()
+    submission_delete(evaluation.submission)
+    with pytest.raises(ClaimLost):
+        evaluation_step(holding, Step("verify", "started"))
+    assert not Evaluation.objects.exists()
+
+
+def test_what_a_run_has_made_is_not_deleted_one_by_one(judged, ann):
+    submission = judged(owner=ann, origin=Origin.AGENT).submission
+    with pytest.raises(Refused, match="make it private"):
+        submission_delete(submission)
+    visibility_change(submission, Visibility.PRIVATE)
+    assert board() == {}
+
+
+def test_a_title_is_changed(judged, ann):
+    submission = judged(owner=ann).submission
+    ownership.submission_rename(submission, "Better")
+    assert Submission.objects.get().title == "Better"
+
+
+def test_an_account_that_keeps_its_submissions_loses_its_name_on_them(judged, ann, bob):
+    judged(text="// fast", owner=ann, speedup=3.0, client_token="key:1")
+    judged(text="// slow", owner=ann, speedup=1.2)
+    judged(text="// secret", owner=ann, visibility=Visibility.PRIVATE)
+    judged(text="// other", owner=bob, speedup=2.0)
+    judged(text="// nobody's", speedup=1.1, client_token="key:1")
+    token_create(ann, "script")
+    account_delete(ann, keep_submissions=True)
+    fast = Submission.objects.get(blob__text="// fast")
+    assert board()[f"submission:{fast.code}"] == (3.0, 1)
+    assert len(board()) == 3  # what did not stand before does not stand now
+    assert not Submission.objects.filter(blob__text="// secret").exists()
+    assert not ApiToken.objects.exists()
+    assert not get_user_model().objects.filter(username="ann").exists()
+
+
+def test_an_account_goes_with_everything(judged, submit, ann, bob):
+    payer = quotas.payer_of(ann, "")
+    judged(text="// fast", owner=ann, speedup=3.0, payer=payer)
+    judged(text="// searched", owner=ann, origin=Origin.AGENT, visibility=Visibility.PRIVATE)
+    judged(text="// other", owner=bob, speedup=2.0)
+    submit(text="// queued", owner=ann)
+    account_delete(ann, keep_submissions=False)
+    assert board() == {f"user:{bob.pk}": (2.0, 1)}
+    assert list(CodeBlob.objects.values_list("text", flat=True)) == ["// other"]
+    assert LedgerEntry.objects.get().payer.account is None
