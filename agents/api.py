@@ -15,9 +15,9 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Field, Router, Status
 
 from benchmarks import selectors as tasks
-from benchmarks.api import Token
+from benchmarks.api.auth import Token, owner_of
 from benchmarks.api.problems import Problem
-from benchmarks.api.submissions import owner_of, version_of
+from benchmarks.api.submissions import version_of
 from benchmarks.streams import wait_until
 
 from . import schemas, selectors, services

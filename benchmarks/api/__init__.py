@@ -8,13 +8,12 @@ stable `code` (`problems.py`). Does NOT stream: events are at `/events/`, which 
 import logging
 import uuid
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
 from django.http import Http404, HttpRequest, HttpResponse
-from ninja import Field, NinjaAPI, Status
+from ninja import Field, NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
-from ninja.security import HttpBearer
 
 from benchmarks import harness, selectors, services
 from benchmarks.devices import kinds_for
@@ -23,21 +22,14 @@ from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
 from benchmarks.streams import wait_for_end
 
-from . import boards, schemas, submissions
+from . import boards, comparison, schemas, submissions
+from .auth import MAY_SEND_TOKEN, Token, owner_of
 from .problems import Problem, problem
 
 logger = logging.getLogger(__name__)
 WAIT_MAX_S = 60.0
 
 
-class Token(HttpBearer):
-    """What writes asks for; the middleware has looked the token up, since it is good for reading too."""
-
-    def authenticate(self, request: HttpRequest, token: str) -> Any:
-        return request.api_token  # type: ignore[attr-defined]
-
-
-MAY_SEND_TOKEN: dict[str, Any] = {"security": [{}, {Token.__name__: []}]}
 api = NinjaAPI(
     title="kbench",
     version="1",
@@ -61,24 +53,10 @@ def task(request: HttpRequest, suite: str, op: str, direction: str) -> Any:
     return schemas.task_detail(version, starter, kinds)
 
 
-@api.post("/submissions", response={202: schemas.SubmissionOut}, summary="Submit a source for judging", auth=Token())
-def submission_create(request: HttpRequest, wanted: schemas.SubmissionIn, response: HttpResponse) -> Any:
-    """`Location` is the evaluation. With an `Idempotency-Key` the same post twice is one submission."""
-    evaluation, remarks = submissions.submit(request, wanted)
-    response.headers["Location"] = f"/api/v1/evaluations/{evaluation.code}"
-    shown = selectors.evaluation_for(request.user, evaluation.code)
-    return Status(HTTPStatus.ACCEPTED, schemas.submission_out(shown.submission, [shown], remarks))
-
-
-@api.get(
-    "/submissions/{id}",
-    response=schemas.SubmissionOut,
-    summary="A submission with its evaluations",
-    openapi_extra=MAY_SEND_TOKEN,
-)
-def submission(request: HttpRequest, id: uuid.UUID) -> Any:
-    found, evaluations = selectors.submission_for(request.user, id)
-    return schemas.submission_out(found, evaluations)
+api.add_router("/submissions", submissions.router)
+api.add_router("/quota", submissions.quota_router)
+api.add_router("/leaderboards", boards.router)
+api.add_router("", comparison.router)
 
 
 @api.get(
@@ -106,29 +84,13 @@ async def evaluation(
     auth=Token(),
 )
 def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
-    owner = submissions.owner_of(request)
+    owner = owner_of(request)
     found = selectors.evaluation_for(request.user, id)
     if found.submission.owner_id != owner.pk and not owner.is_staff:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only who submitted it can cancel an evaluation.")
     if not services.evaluation_cancel(found, "Cancelled by who submitted it."):
         raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had ended before.")
     return schemas.evaluation_out(_again(request, found))
-
-
-@api.get("/leaderboards", response=schemas.LeaderboardOut, summary="One page of a leaderboard")
-def leaderboard(
-    request: HttpRequest,
-    *,
-    task: str,
-    device: str = "",
-    ruleset: str = "",
-    format: Literal["json", "csv"] = "json",
-    page: int = 1,
-) -> Any:
-    version = submissions.version_of(task)
-    key = selectors.board_key(version, device or selectors.default_device(version), ruleset)
-    board = boards.leaderboard(key, page)
-    return HttpResponse(boards.as_csv(board), content_type="text/csv; charset=utf-8") if format == "csv" else board
 
 
 @api.get("/status", response=schemas.StatusOut, summary="Queues, workers and notices")

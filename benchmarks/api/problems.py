@@ -31,6 +31,8 @@ def problem(error: Problem) -> JsonResponse:
     body = {"type": "about:blank", "title": status.phrase, "status": status.value}
     body |= {"code": error.code, "detail": error.detail, **error.extra}
     response = JsonResponse(body, status=status, content_type=CONTENT_TYPE)
+    if "retry_after_s" in error.extra:
+        response.headers["Retry-After"] = str(error.extra["retry_after_s"])
     if status == HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = 'Bearer realm="kbench"'
     return response

@@ -4,15 +4,18 @@ Ids are the public codes, never keys of the database. Absent is null. Does NOT l
 """
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from ninja import Field, Schema
 
-from benchmarks.models import Evaluation, Standing, Submission, Task, TaskVersion
+from benchmarks.models import Evaluation, Submission, Task, TaskVersion
+from benchmarks.quotas import Meter
 from benchmarks.states import Visibility
-from benchmarks.templatetags.kbench import holder
 from benchmarks.waiting import waiting
+
+PAGE_MAX = 1_000_000
+PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; a page behind the last is the last")]
 
 
 class ConfigCount(Schema):
@@ -54,6 +57,14 @@ class SubmissionIn(Schema):
     device: str = Field("", description="device kind; may be left out where only one runs the language", max_length=50)
     title: str = Field("", max_length=200)
     visibility: Visibility = Visibility.PUBLIC
+    judge_again: bool = Field(False, description="judge it although exactly this source was submitted before")
+
+
+class SubmissionChange(Schema):
+    """What is left out stays as it is."""
+
+    title: str | None = Field(None, max_length=200)
+    visibility: Visibility | None = None
 
 
 class ScoreOut(Schema):
@@ -111,33 +122,38 @@ class SubmissionOut(Schema):
     remarks: list[Remark] = Field([], description="what a look at the text has noted; it decides nothing")
 
 
-class EntryOut(Schema):
-    rank: int
-    ties: int
-    by: str
-    method: str
-    language: str
-    score: ScoreOut
-    judgings: int
-    verified_at: datetime
-    evaluation: UUID
-
-
-class BaselineOut(Schema):
-    title: str
-    score: float
-
-
-class LeaderboardOut(Schema):
+class SubmissionLine(Schema):
+    id: UUID
     task: str
-    version: int
-    device: str
-    ruleset: str
+    language: str
+    title: str
+    visibility: str
+    source_sha256: str
+    created: datetime
+    evaluation: UUID | None = Field(description="the newest one")
+    state: str | None
+    verdict: str | None
+    score: ScoreOut | None
+
+
+class SubmissionPage(Schema):
     page: int
     pages: int
-    entries: list[EntryOut]
-    baselines: list[BaselineOut]
-    under_review: int
+    submissions: list[SubmissionLine]
+
+
+class MeterOut(Schema):
+    code: str = Field(description="in-flight, public-per-day or judging-seconds-per-day")
+    title: str
+    unit: str
+    used: float
+    limit: int | None = Field(description="null: there is none")
+    left: float | None
+    retry_after_s: int | None = Field(description="while nothing is left: when to try again")
+
+
+class QuotaOut(Schema):
+    meters: list[MeterOut]
 
 
 class QueueOut(Schema):
@@ -247,25 +263,33 @@ def submission_out(
     )
 
 
-def entry_out(row: Standing) -> EntryOut:
-    evaluation = row.evaluation
-    return EntryOut(
-        rank=row.rank or 0,
-        ties=getattr(row, "ties", 1),
-        by=holder(evaluation),
-        method=evaluation.submission.method.slug,
-        language=evaluation.submission.language,
-        score=ScoreOut(
-            speedup=row.score,
-            ci95=(row.score_lo, row.score_hi),
-            vs_eager=evaluation.vs_eager,
-            vs_compile=evaluation.vs_compile,
-            worst_config=evaluation.worst_config,
-            timing_trust=evaluation.timing_trust,
-        ),
-        judgings=row.judgings,
-        verified_at=row.verified_at,
-        evaluation=evaluation.code,
+def submission_line(row: Submission) -> SubmissionLine:
+    """`row.newest` is its newest evaluation, or None."""
+    newest: Evaluation | None = row.newest  # type: ignore[attr-defined]
+    return SubmissionLine(
+        id=row.code,
+        task=row.task_version.task.path,
+        language=row.language,
+        title=row.title,
+        visibility=row.visibility,
+        source_sha256=row.blob_id,
+        created=row.created,
+        evaluation=newest.code if newest else None,
+        state=newest.state if newest else None,
+        verdict=newest.verdict or None if newest else None,
+        score=_score(newest) if newest else None,
+    )
+
+
+def meter_out(meter: Meter) -> MeterOut:
+    return MeterOut(
+        code=meter.code,
+        title=meter.kind.title,
+        unit=meter.kind.unit,
+        used=meter.used,
+        limit=meter.limit,
+        left=meter.left,
+        retry_after_s=meter.retry_after_s,
     )
 
 

@@ -1,36 +1,128 @@
-"""POST /submissions: the same checks, limits and service as the form of the site.
+"""`/submissions` and `/quota`: the same checks, quotas and services as the pages.
 
-Does NOT judge: the answer is 202, and the evaluation that it names tells how it goes on.
+Does NOT judge: a post is answered with 202, and the evaluation that it names tells how it goes on.
 """
 
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
-from django.contrib.auth.models import User
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from ninja import Router, Status
 
-from benchmarks import harness, limits, selectors, services
+from benchmarks import harness, limits, ownership, quotas, selectors, services
 from benchmarks.devices import NoDevice, kind_for
 from benchmarks.harness import Source
-from benchmarks.models import DeviceKind, Evaluation, TaskVersion
-from benchmarks.states import Origin, TokenScope
+from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion
+from benchmarks.states import Origin
 from benchmarks.templatetags.numbers import size
 
+from . import schemas
+from .auth import MAY_SEND_TOKEN, Token, owner_of
 from .problems import Problem
 from .schemas import Remark, SubmissionIn
 
 DEFAULT_SUITE = "robust-kbench"
 KEY_MAX_CHARS = 80
 CLI_AGENT = "kbench-cli"
+router = Router(tags=["submissions"])
+quota_router = Router(tags=["submissions"])
 
 
-def owner_of(request: HttpRequest) -> User:
-    """Whose token the request carries, if it may write. Raises Problem."""
-    token: Any = request.api_token  # type: ignore[attr-defined]
-    if token.scope != TokenScope.SUBMIT:
-        raise Problem(HTTPStatus.FORBIDDEN, "scope-missing", "This token may read only.")
-    owner: User = token.owner
-    return owner
+@router.post("", response={202: schemas.SubmissionOut}, summary="Submit a source for judging", auth=Token())
+def submission_create(request: HttpRequest, wanted: SubmissionIn, response: HttpResponse) -> Any:
+    """`Location` is the evaluation. With an `Idempotency-Key` the same post twice is one submission.
+
+    A source that was submitted before is answered with 409 `identical-source` and the address of that evaluation,
+    unless `judge_again` is true.
+    """
+    evaluation, remarks = submit(request, wanted)
+    response.headers["Location"] = f"/api/v1/evaluations/{evaluation.code}"
+    shown = selectors.evaluation_for(request.user, evaluation.code)
+    return Status(HTTPStatus.ACCEPTED, schemas.submission_out(shown.submission, [shown], remarks))
+
+
+@router.get("", response=schemas.SubmissionPage, summary="Submissions, newest first", openapi_extra=MAY_SEND_TOKEN)
+def submission_list(request: HttpRequest, task: str = "", mine: bool = False, page: schemas.PageNumber = 1) -> Any:
+    """What everybody may list, or with `mine` what the owner of the token has made."""
+    if mine and not request.user.is_authenticated:
+        raise Problem(HTTPStatus.UNAUTHORIZED, "token-required", "Send a token to list your own submissions.")
+    rows = selectors.submission_rows(request.user, mine=mine, task=version_of(task).task if task else None, page=page)
+    shown = [schemas.submission_line(row) for row in rows]
+    return schemas.SubmissionPage(page=rows.number, pages=rows.paginator.num_pages, submissions=shown)
+
+
+@router.get(
+    "/{id}",
+    response=schemas.SubmissionOut,
+    summary="A submission with its evaluations",
+    openapi_extra=MAY_SEND_TOKEN,
+)
+def submission(request: HttpRequest, id: uuid.UUID) -> Any:
+    found, evaluations = selectors.submission_for(request.user, id)
+    return schemas.submission_out(found, evaluations)
+
+
+@router.patch("/{id}", response=schemas.SubmissionOut, summary="Change title or visibility", auth=Token())
+def submission_change(request: HttpRequest, id: uuid.UUID, wanted: schemas.SubmissionChange) -> Any:
+    """A submission that is not public stands on no board; made public again it stands where its score puts it."""
+    found = _own(request, id)
+    if wanted.title is not None:
+        ownership.submission_rename(found, wanted.title)
+    if wanted.visibility is not None:
+        with _quota_as_problem(), _refused_as_problem("cannot-be-changed"):
+            ownership.visibility_change(found, wanted.visibility)
+    return submission(request, id)
+
+
+@router.delete("/{id}", response={204: None}, summary="Delete a submission with its results", auth=Token())
+def submission_delete(request: HttpRequest, id: uuid.UUID) -> Any:
+    """Its source, results and place on the board go; the lines of the ledger stay."""
+    with _refused_as_problem("made-by-a-run"):
+        ownership.submission_delete(_own(request, id))
+    return Status(HTTPStatus.NO_CONTENT, None)
+
+
+@quota_router.get(
+    "", response=schemas.QuotaOut, summary="What may still be submitted now", openapi_extra=MAY_SEND_TOKEN
+)
+def quota(request: HttpRequest) -> Any:
+    """Of the owner of the token; without a token, of the address the request comes from."""
+    return schemas.QuotaOut(meters=[schemas.meter_out(meter) for meter in limits.meters(request)])
+
+
+def _own(request: HttpRequest, code: uuid.UUID) -> Submission:
+    """A submission of the owner of the token. Raises Problem where it is somebody else's."""
+    owner = owner_of(request)
+    found, _ = selectors.submission_for(request.user, code)
+    if found.owner_id != owner.pk:
+        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only who submitted it can change or delete a submission.")
+    return found
+
+
+@contextmanager
+def _quota_as_problem() -> Iterator[None]:
+    try:
+        yield
+    except quotas.OverQuota as error:
+        meter = schemas.meter_out(error.meter).dict()
+        raise Problem(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "too-many-submissions",
+            str(error),
+            meter=meter,
+            retry_after_s=error.meter.retry_after_s,
+        ) from error
+
+
+@contextmanager
+def _refused_as_problem(code: str) -> Iterator[None]:
+    try:
+        yield
+    except services.Refused as error:
+        raise Problem(HTTPStatus.CONFLICT, code, str(error)) from error
 
 
 def version_of(task: str) -> TaskVersion:
@@ -53,25 +145,33 @@ def submit(request: HttpRequest, wanted: SubmissionIn) -> tuple[Evaluation, list
     kind = _kind(wanted)
     remarks = _checked(wanted, version)
     key = _key(request)
-    refusal = limits.refusal(request)
-    if refusal:
-        raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "too-many-submissions", refusal)
     try:
-        evaluation = services.submission_create(
-            version=version,
-            text=wanted.source,
-            language=wanted.language,
-            device_kind=kind,
-            owner=owner,
-            visibility=wanted.visibility,
-            origin=Origin.CLI if CLI_AGENT in request.headers.get("User-Agent", "") else Origin.API,
-            title=wanted.title,
-            client_token=key,
-        )
+        with _quota_as_problem():
+            evaluation = services.submission_create(
+                version=version,
+                text=wanted.source,
+                language=wanted.language,
+                device_kind=kind,
+                owner=owner,
+                visibility=wanted.visibility,
+                origin=Origin.CLI if CLI_AGENT in request.headers.get("User-Agent", "") else Origin.API,
+                title=wanted.title,
+                client_token=key,
+                payer=limits.payer(request),
+                judge_again=wanted.judge_again,
+            )
     except services.Refused as error:
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "submissions-closed", str(error)) from error
+    except services.Identical as error:
+        raise _identical(error.evaluation) from error
     _demand_same(evaluation, wanted, kind)
     return evaluation, remarks
+
+
+def _identical(evaluation: Evaluation) -> Problem:
+    detail = f"{services.IDENTICAL} See {evaluation.get_absolute_url()}, or send judge_again: true."
+    place = {"evaluation": str(evaluation.code), "submission": str(evaluation.submission.code)}
+    return Problem(HTTPStatus.CONFLICT, "identical-source", detail, **place, url=evaluation.get_absolute_url())
 
 
 def _kind(wanted: SubmissionIn) -> DeviceKind:

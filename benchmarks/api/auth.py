@@ -1,0 +1,34 @@
+"""Who asks: the token of a request, and what it allows.
+
+The middleware has looked the token up already, since it is good for reading too. Does NOT make tokens (`tokens.py`).
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from ninja.security import HttpBearer
+
+from benchmarks.states import TokenScope
+
+from .problems import Problem
+
+
+class Token(HttpBearer):
+    """What writing asks for."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Any:
+        return request.api_token  # type: ignore[attr-defined]
+
+
+MAY_SEND_TOKEN: dict[str, Any] = {"security": [{}, {Token.__name__: []}]}
+
+
+def owner_of(request: HttpRequest) -> User:
+    """Whose token the request carries, if it may write. Raises Problem."""
+    token: Any = request.api_token  # type: ignore[attr-defined]
+    if token.scope != TokenScope.SUBMIT:
+        raise Problem(HTTPStatus.FORBIDDEN, "scope-missing", "This token may read only.")
+    owner: User = token.owner
+    return owner
