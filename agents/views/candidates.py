@@ -10,9 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agents import selectors, stores
-from agents.diffs import Gene, Line, gene_diff, line_diff
+from agents.diffs import Gene, gene_diff
 from agents.models import Candidate
 from agents.pictures import opinions_of, present, whole
+from benchmarks.diffs import Line, line_diff
 from benchmarks.templatetags.whiskers import Axis
 
 from .parts import score_axis
