@@ -14,3 +14,4 @@ class AgentsConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("agents.feed")  # event streams of runs
+        import_module("agents.metrics")

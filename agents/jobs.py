@@ -8,6 +8,8 @@ from typing import Any
 from celery import shared_task, signals
 from django.db import connections
 
+from benchmarks.logs import log_fields
+
 from . import queue, services
 from .driving import draining, drive_run
 
@@ -20,7 +22,8 @@ def drive_next(self: Any) -> None:
     try:
         holding = services.run_claim(self.request.hostname)
         if holding is not None:
-            drive_run(holding)
+            with log_fields(run=str(holding.run.code), user_id=holding.run.owner_id):
+                drive_run(holding)
     finally:
         connections.close_all()  # the thread may rest for long
 

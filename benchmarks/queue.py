@@ -5,7 +5,7 @@ decides). Does NOT decide what runs next: that is `EvaluationQuerySet.in_queue_o
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import redis
@@ -77,6 +77,15 @@ def outstanding(queue: str) -> int:
 
 
 def _send(job: str, queue: str, device_kind: str) -> None:
+def lengths(queues: Sequence[str]) -> dict[str, int]:
+    """Messages in each queue that no worker has taken yet; empty where Redis cannot be asked."""
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1) as client:
+            return {queue: int(client.llen(queue)) for queue in queues}
+    except (redis.RedisError, OSError):
+        return {}
+
+
     try:
         current_app.send_task(job, args=(device_kind,), queue=queue, retry=False)
     except (OperationalError, redis.RedisError, OSError) as error:

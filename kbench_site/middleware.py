@@ -16,6 +16,7 @@ from benchmarks.api.problems import CONTENT_TYPE, Problem, problem, problem_of_s
 from benchmarks.tokens import token_find
 
 API = "/api/"
+METRICS = "/metrics"  # has a token of its own
 
 POLICY = "; ".join(
     (
@@ -52,7 +53,7 @@ def bearer_tokens(get_response: GetResponse) -> GetResponse:
     def middleware(request: HttpRequest) -> HttpResponseBase:
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         of_api = request.path.startswith(API)
-        if scheme.lower() == "bearer":
+        if scheme.lower() == "bearer" and request.path != METRICS:
             token = token_find(text.strip())
             if token is None:
                 return problem(Problem(HTTPStatus.UNAUTHORIZED, "invalid-token", "The token is unknown or expired."))

@@ -1,0 +1,56 @@
+"""How a line of the log is written: as text for people, or as one JSON object for machines.
+
+`KBENCH_LOG_FORMAT` chooses; web server and Celery workers write the same. A JSON line has `at`, `level`, `logger`,
+`message`, the fields of `benchmarks.logs` and, after an exception, `error` with its traceback. Does NOT log bodies,
+queries or headers, so neither sources nor tokens are in a log.
+"""
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.logs import current_fields
+
+OWN = "fields"  # of a single record: logger.info("...", extra={"fields": {...}})
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-21 17:00:00,000 INFO benchmarks.jobs something happened [evaluation=...]`"""
+
+    def __init__(self) -> None:
+        super().__init__("{asctime} {levelname} {name} {message}", style="{")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        fields = " ".join(f"{name}={value}" for name, value in current_fields().items())
+        return super().formatMessage(record) + (f" [{fields}]" if fields else "")
+
+
+class JsonFormatter(logging.Formatter):
+    """One line per record, whatever is in its message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **current_fields(),
+            **getattr(record, OWN, {}),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def logging_config(form: str) -> dict[str, Any]:
+    """Django's LOGGING. What the web server says goes the same way, instead of its own."""
+    formatter = JsonFormatter if form == "json" else TextFormatter
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": formatter}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "root": {"handlers": ["stderr"], "level": "INFO"},
+        "loggers": {name: {"handlers": [], "propagate": True} for name in ("uvicorn", "uvicorn.error")},
+    }

@@ -1,0 +1,62 @@
+"""Every request has an id, in its answer and in every line that is logged for it, and one line of its own.
+
+A proxy's or a program's `X-Request-ID` is taken over if it is harmless. The line has method, path, status,
+milliseconds and, where somebody was known, the id of their account. Does NOT log what was asked or answered.
+"""
+
+import logging
+import re
+import time
+import uuid
+
+from django.http import HttpRequest, HttpResponseBase
+
+from benchmarks.logs import log_fields
+
+from .logs import OWN
+from .middleware import GetResponse
+
+logger = logging.getLogger("kbench.request")
+HEADER = "X-Request-ID"
+HARMLESS = re.compile(r"[A-Za-z0-9._-]{8,64}")
+PROBES = ("/healthz", "/readyz", "/metrics")  # asked every few seconds, and worth a line only when they fail
+
+
+def request_log(get_response: GetResponse) -> GetResponse:
+    """The outermost middleware, so that it sees what the others answer."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        request_id, started = _request_id(request), time.monotonic()
+        with log_fields(request_id=request_id):
+            response = get_response(request)
+            _log(request, response.status_code, time.monotonic() - started)
+        response.headers[HEADER] = request_id
+        return response
+
+    return middleware
+
+
+def _request_id(request: HttpRequest) -> str:
+    given = request.headers.get(HEADER, "")
+    return given if HARMLESS.fullmatch(given) else uuid.uuid4().hex
+
+
+def _log(request: HttpRequest, status: int, seconds: float) -> None:
+    level = logging.DEBUG if request.path in PROBES and status < 400 else logging.INFO
+    fields = {"method": request.method, "path": request.path, "status": status, "duration_ms": round(1e3 * seconds, 1)}
+    fields |= {"user_id": user_id} if (user_id := _known_user(request)) else {}
+    logger.log(
+        level, "%s %s %d in %.0f ms", request.method, _plain(request.path), status, 1e3 * seconds, extra={OWN: fields}
+    )
+
+
+def _known_user(request: HttpRequest) -> int | None:
+    """Whoever the views have asked for; a session is not looked up for the log alone."""
+    token = getattr(request, "api_token", None)
+    user = token.owner if token is not None else getattr(request, "_cached_user", None)
+    return getattr(user, "pk", None)
+
+
+def _plain(path: str) -> str:
+    """A path on one line: who asks chooses it."""
+    return path.encode("unicode_escape").decode()
