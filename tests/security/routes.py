@@ -1,0 +1,58 @@
+"""Every address of the site, as the resolver knows it, with the words filled in that it asks for.
+
+Does NOT know who may read what: that is `expected.py`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from .world import World
+
+PLACEHOLDER = re.compile(r"<(?:\w+:)?(\w+)>")
+API, ADMIN = "api/v1/", "admin/"
+
+
+def routes() -> list[str]:
+    """As they are written in the `urls.py`, `evaluations/<uuid:code>/`; the API's and the admin's are left out."""
+    found = set(_walk(get_resolver().url_patterns, ""))
+    return sorted(route for route in found if not route.startswith((API, ADMIN)))
+
+
+def admin_routes() -> list[str]:
+    return sorted(route for route in set(_walk(get_resolver().url_patterns, "")) if route.startswith(ADMIN))
+
+
+def _walk(patterns: list[Any], before: str) -> Iterator[str]:
+    for pattern in patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from _walk(pattern.url_patterns, route)
+        elif isinstance(pattern, URLPattern):
+            yield route
+
+
+def path_of(route: str, world: World) -> str:
+    """The address of what is most private among the things that the route can name."""
+    words = _words(route, world)
+    return "/" + PLACEHOLDER.sub(lambda found: str(words[found[1]]), route)
+
+
+def _words(route: str, world: World) -> dict[str, Any]:
+    words = {"suite": "robust-kbench", "op": "mnist_linear_relu", "direction": "forward", "device": "cpu"}
+    words |= {"slug": "human", "name": "rk-1", "ruleset": "rk-1", "pk": 1, "wish": "stop"}
+    named = {
+        "runs/": {"code": world.run.code, "key": world.candidate.key},
+        "accounts/": {"pk": world.token.pk},
+        "submissions/": {"code": world.private.submission.code},
+    }
+    shown = next((item for start, item in named.items() if route.startswith(start)), {"code": world.private.code})
+    return {**words, **shown, "id": shown.get("code")}
+
+
+def path_of_operation(path: str, world: World) -> str:
+    """The same for an operation of the API, `/api/v1/evaluations/{code}`."""
+    route = path.lstrip("/").replace("{", "<").replace("}", ">").removeprefix(API)
+    return f"/{API}{path_of(route, world).lstrip('/')}"

@@ -1,0 +1,68 @@
+"""Who gets which answer where: four readers ask at every address. A new view fails until it is listed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from . import routes
+from .expected import PAGES, Page
+from .world import READERS, World
+
+Answers = dict[str, str]
+
+
+def answers(world: World, ask: Callable[[Any, str], Any], pages: dict[str, Page]) -> Answers:
+    """By route, the statuses that the readers got, in their order; nothing that was done stays done."""
+    return {
+        route: " ".join(_status(world, ask, reader, routes.path_of(route, world)) for reader in READERS)
+        for route in pages
+    }
+
+
+def _status(world: World, ask: Callable[[Any, str], Any], reader: str, path: str) -> str:
+    with transaction.atomic():
+        status = ask(world.client(reader, raise_request_exception=False), path).status_code
+        transaction.set_rollback(True)
+    return str(status)
+
+
+def test_every_view_is_listed_with_what_each_reader_may_do() -> None:
+    assert sorted(PAGES) == routes.routes()
+
+
+def test_reading(world: World) -> None:
+    assert answers(world, lambda client, path: client.get(path), PAGES) == {
+        route: page.get for route, page in PAGES.items()
+    }
+
+
+def test_writing(world: World) -> None:
+    found = answers(world, lambda client, path: client.post(path, {}), PAGES)
+    assert found == {route: page.post for route, page in PAGES.items()}
+
+
+@pytest.mark.parametrize("reader", ["anonymous", "stranger"])
+def test_nobody_changes_what_is_anothers(world: World, reader: str) -> None:
+    """Whatever the answer was: after a post by somebody else the rows of the owner are as they were."""
+    before = world.rows_of_owner()
+    client = world.client(reader)
+    for route in PAGES:
+        client.post(routes.path_of(route, world), {})
+        assert world.rows_of_owner() == before, route
+
+
+@pytest.mark.parametrize("reader", ["anonymous", "stranger", "owner"])
+def test_the_admin_is_for_staff(world: World, reader: str) -> None:
+    client = world.client(reader)
+    for route in routes.admin_routes():
+        path = "/" + route.split("(?P<")[0].split("<")[0]
+        assert path == "/admin/login/" or client.get(path).status_code in (302, 404), path
+
+
+def test_no_form_is_taken_without_its_token(world: World) -> None:
+    """Whatever the view would say: a post from another site must not reach it."""
+    client = world.client("staff", enforce_csrf_checks=True)
+    taken = [route for route in routes.routes() if client.post(routes.path_of(route, world)).status_code != 403]
+    assert taken == []

@@ -1,0 +1,115 @@
+"""A small site full of hostile text: everything that a person, a compiler or a language model can write says MARK.
+
+Who meets it: somebody without an account, a stranger, the owner of what is private, staff. Does NOT know addresses.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from agents.models import Candidate, Opinion, Run, RunEvent
+from benchmarks import services, tokens
+from benchmarks.harness import Flag, StageResult, Verdict
+from benchmarks.models import ApiToken, Evaluation, Method, Submission
+from benchmarks.states import Switch
+from tests.agents import factories as runs
+from tests.web import factories
+
+TAG = "<kbx"  # what must never reach a page as it is
+MARK = f"""{TAG} onload=alert(1)>'";--></script>{{{{7*7}}}}\x1b[31m\x00\u202e"""
+TITLE = f"{TAG} onload=alert(1)>'\"</title>"  # where a form refuses control characters
+READERS = ("anonymous", "stranger", "owner", "staff")
+
+
+@dataclass
+class World:
+    """The rows that addresses name."""
+
+    owner: Any
+    stranger: Any
+    staff: Any
+    public: Evaluation
+    private: Evaluation
+    failed: Evaluation
+    run: Run
+    token: Any
+
+    @cached_property
+    def candidate(self) -> Candidate:
+        return Candidate.objects.filter(run=self.run).order_by("pk")[0]
+
+    def rows_of_owner(self) -> dict[str, list[Any]]:
+        """What belongs to the owner, as it stands in the tables."""
+        mine = {
+            "account": get_user_model().objects.filter(pk=self.owner.pk),
+            "tokens": ApiToken.objects.filter(owner=self.owner),
+            "submissions": Submission.objects.filter(owner=self.owner),
+            "evaluations": Evaluation.objects.filter(submission__owner=self.owner),
+            "runs": Run.objects.filter(owner=self.owner),
+        }
+        return {name: list(rows.order_by("pk").values()) for name, rows in mine.items()}
+
+    def client(self, reader: str, **options: Any) -> Client:
+        client = Client(**options)
+        if reader != "anonymous":
+            client.force_login(getattr(self, reader))
+        return client
+
+
+def build() -> World:
+    owner, stranger = factories.user("olga" + TITLE[:20]), factories.user("stefan")
+    staff = get_user_model().objects.create_superuser("staff", password="staff-has-a-long-password")
+    Method.objects.filter(slug="human").update(title=TITLE[:60], description=TITLE)
+    world = World(
+        owner,
+        stranger,
+        staff,
+        public=factories.judged(_passing(), owner=owner, title=TITLE[:80], text=_source("public")),
+        failed=factories.judged(_failing(), owner=owner, title=TITLE[:80], text=_source("failed")),
+        private=factories.queued(owner=owner, title=TITLE[:80], text=_source("private"), visibility="private"),
+        run=runs.driven(runs.started(owner)),
+        token=tokens.token_create(owner, TITLE[:80]).row,
+    )
+    _spoil_texts_of(world.run)
+    factories.worker("compile", state="quarantined", state_text=TITLE, isolation_strong=False, isolation_text=TITLE)
+    services.switch_set(Switch.BANNER, on=True, message=TITLE)
+    return world
+
+
+def _source(name: str) -> str:
+    return f"// {name} {MARK.replace(chr(0), '')}\n{factories.SOURCE}"
+
+
+def _passing() -> Any:
+    return factories.passing(flags=(Flag("library-call", TITLE, 3),), environment={"torch": TITLE, "gpu": TITLE})
+
+
+def _failing() -> Any:
+    log = MARK.replace("\x00", "") * 3
+    stages = (StageResult("static", 0.001), StageResult("compile", 2.0, 1, log))
+    return factories.report(Verdict.COMPILE_ERROR, TITLE, stages=stages, flags=(Flag("x", TITLE, 1),))
+
+
+def _spoil_texts_of(run: Run) -> None:
+    """Every word in tables and log of a run that a language model or a failing tool might have written."""
+    for event in RunEvent.objects.filter(run=run):
+        RunEvent.objects.filter(pk=event.pk).update(payload=_spoilt(event.payload))
+    Candidate.objects.filter(run=run).update(
+        name=TITLE, hint=TITLE, thought=TITLE, drop_text=TITLE, verdict_text=TITLE, arm=TITLE[:100]
+    )
+    Opinion.objects.filter(run=run).update(reasons=[TITLE], fault=TITLE[:60])
+    Run.objects.filter(pk=run.pk).update(reason_text=TITLE)
+
+
+FREE_TEXTS = ("reason", "reasons", "text", "name", "thought", "hint", "message", "error")
+
+
+def _spoilt(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: TITLE if key in FREE_TEXTS else _spoilt(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_spoilt(item) for item in value]
+    return value
