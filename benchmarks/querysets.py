@@ -9,10 +9,10 @@ from typing import Any, Self
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
-from django.db.models import Count, F, OuterRef, Q, Subquery, Value, Window
+from django.db.models import Count, Exists, F, OuterRef, Q, Subquery, Value, Window
 from django.db.models.functions import Coalesce, RowNumber
 
-from .states import RUNNING, Priority, State, TaskVersionStatus, Visibility, WorkerState
+from .states import RUNNING, ActionKind, Moderation, Priority, State, TaskVersionStatus, Visibility, WorkerState
 
 User = AbstractBaseUser | AnonymousUser
 EXAMPLES_WAIT_S = 120
@@ -41,13 +41,15 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         ).defer("report", "error_internal", "task_version__definition", "task_version__reference_source")
 
     def readable_by(self, user: User) -> Self:
-        """What `user` may open when they have the link."""
+        """What `user` may open when they have the link; what is hidden, owner and staff alone."""
         shown = ~Q(submission__visibility=Visibility.PRIVATE)
+        if not getattr(user, "is_staff", False):
+            shown &= ~Q(submission__moderation=Moderation.HIDDEN)
         return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
 
     def listable_for(self, user: User) -> Self:
         """What may stand in a list that `user` reads."""
-        shown = Q(submission__visibility=Visibility.PUBLIC)
+        shown = Q(submission__visibility=Visibility.PUBLIC) & ~Q(submission__moderation=Moderation.HIDDEN)
         return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
 
     def queued(self) -> Self:
@@ -82,8 +84,6 @@ class EvaluationQuerySet(models.QuerySet[Any]):
             .order_by("priority", "turn", "queued", "pk")
         )
 
-    def lost(self, since: datetime) -> Self:
-        """At work by their own account, but not heard of since."""
     def place_of_next(self, device_kind: Any, owner: int | None, priority: int) -> "Place":
         """Where what `owner` queues now would stand in the queue of a device kind."""
         return Place(priority, 1 + self._turns(device_kind, owner, Q(priority=priority)), None, None)
@@ -110,6 +110,8 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         tied = same & (Q(queued__lt=place.queued) | Q(queued=place.queued, pk__lt=place.pk))
         return self.in_queue_order().filter(before | tied)
 
+    def lost(self, since: datetime) -> Self:
+        """At work by their own account, but not heard of since."""
         return self.running().filter(heartbeat__lt=since)
 
 
@@ -126,12 +128,37 @@ class StandingQuerySet(models.QuerySet[Any]):
         return self.filter(under_review=False)
 
     def listable(self) -> Self:
-        return self.filter(evaluation__submission__visibility=Visibility.PUBLIC)
+        return self.filter(
+            evaluation__submission__visibility=Visibility.PUBLIC, evaluation__submission__moderation=Moderation.OK
+        )
 
     def with_context(self) -> Self:
         return self.select_related("evaluation__submission__owner", "evaluation__submission__method").defer(
             "evaluation__report", "evaluation__error_internal"
         )
+
+
+class AppendOnlyQuerySet(models.QuerySet[Any]):
+    """Rows that stay as they were written."""
+
+    def update(self, **columns: Any) -> int:
+        raise TypeError(f"{self.model.__name__} is append-only")
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise TypeError(f"{self.model.__name__} is append-only")
+
+
+class ActionQuerySet(AppendOnlyQuerySet):
+    """The log of what people have decided."""
+
+    def decisions(self) -> Self:
+        """Everything but reports."""
+        return self.exclude(kind=ActionKind.FLAG)
+
+    def open_reports(self) -> Self:
+        """Reports after which nothing was decided about their submission."""
+        later = self.model.objects.decisions().filter(submission=OuterRef("submission"), pk__gt=OuterRef("pk"))
+        return self.filter(~Exists(later), kind=ActionKind.FLAG, submission__isnull=False)
 
 
 class EventQuerySet(models.QuerySet[Any]):

@@ -1,0 +1,168 @@
+"""What the pages of moderation read: the review queue, the log, what stands on no board any more and why.
+
+Reports and private notes are for staff alone; whoever else reads gets public reasons. Does NOT decide anything
+(`moderation.py`).
+"""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
+from django.shortcuts import get_object_or_404
+
+from .harness import Verdict
+from .models import DeviceKind, Evaluation, ModerationAction, RuleSet, Standing, Submission, TaskVersion
+from .states import ActionKind, Moderation, TaskVersionStatus, Visibility
+
+PAGE_ROWS = 50
+LIST_MAX = 200
+
+
+class Board(Protocol):
+    """Which leaderboard."""
+
+    @property
+    def version(self) -> TaskVersion: ...
+    @property
+    def device(self) -> DeviceKind: ...
+    @property
+    def ruleset(self) -> RuleSet: ...
+
+
+# --- for everybody ---------------------------------------------------------------------------------------------------
+
+
+def invalidated_on(board: Board) -> list[Any]:
+    """The latest judging of each submission that staff took off a board, newest first, with its `public_reason`."""
+    judged = Evaluation.objects.filter(
+        task_version=board.version, device_kind=board.device, ruleset=board.ruleset, verdict=Verdict.PASS.value
+    )
+    gone = judged.filter(
+        submission__visibility=Visibility.PUBLIC, submission__moderation=Moderation.INVALIDATED
+    ).order_by("-finished", "-pk")
+    later = judged.filter(submission=OuterRef("submission"), pk__gt=OuterRef("pk"))
+    why = _latest(ActionKind.INVALIDATE, OuterRef("submission"))
+    return list(gone.filter(~Exists(later)).with_context().annotate(public_reason=why)[:LIST_MAX])
+
+
+def awaiting_on(board: Board) -> list[Standing]:
+    """Entries of older versions or rules that wait for being judged as the board is, the best first.
+
+    One per holder, the newest; nothing for a board that is itself an old one.
+    """
+    if board.version.status != TaskVersionStatus.ACTIVE or board.ruleset.name != settings.KBENCH_RULESET:
+        return []
+    judged_here = Evaluation.objects.filter(
+        submission=OuterRef("evaluation__submission"),
+        task_version=board.version,
+        device_kind=board.device,
+        ruleset=board.ruleset,
+    ).exclude(verdict="")
+    same_task = Standing.objects.listable().filter(
+        task_version__task=board.version.task_id, task_version__number__lte=board.version.number
+    )
+    others = same_task.filter(~Exists(judged_here), device_kind=board.device).with_context()
+    rows = others.select_related("task_version", "ruleset", "evaluation__submission__owner")
+    newest_last = rows.order_by("task_version__number", "ruleset__created", "pk")[:LIST_MAX]
+    return sorted({row.holder: row for row in newest_last}.values(), key=lambda row: -row.score)
+
+
+def decisions_about(submission: Submission) -> QuerySet[ModerationAction]:
+    """Newest first; pages show the public part of it."""
+    return ModerationAction.objects.decisions().filter(submission=submission)
+
+
+def log(page: int | str = 1) -> Page[ModerationAction]:
+    """Every decision, newest first; reports are no decisions."""
+    rows = ModerationAction.objects.decisions().select_related("submission", "account", "batch", "actor")
+    return Paginator(rows, PAGE_ROWS).get_page(page)
+
+
+def _latest(kind: ActionKind, submission: OuterRef) -> Subquery:
+    actions = ModerationAction.objects.filter(submission=submission, kind=kind).order_by("-pk")
+    return Subquery(actions.values("public_reason")[:1])
+
+
+# --- for staff -------------------------------------------------------------------------------------------------------
+
+
+def open_reports() -> list[Any]:
+    """Reports nobody has answered, oldest first, each with `evaluation`, the latest judging of what is reported."""
+    latest = Evaluation.objects.filter(submission=OuterRef("submission")).order_by("-queued", "-pk")
+    rows = ModerationAction.objects.open_reports().select_related("submission__task_version__task__suite", "actor")
+    return list(rows.annotate(evaluation_code=Subquery(latest.values("code")[:1])).order_by("pk")[:LIST_MAX])
+
+
+def under_review(page: int | str = 1) -> Page[Any]:
+    """Entries that a gate or a refusal keeps off the ranks, the oldest first."""
+    rows = Standing.objects.filter(under_review=True).with_context()
+    rows = rows.select_related("task_version__task__suite", "device_kind", "ruleset").defer("task_version__definition")
+    return Paginator(rows.order_by("verified_at", "pk"), PAGE_ROWS).get_page(page)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Entries of one board that have the same source under different holders, the earliest first."""
+
+    version: TaskVersion
+    device: DeviceKind
+    standings: list[Standing]
+
+
+def identical_sources() -> list[Copies]:
+    """Where one source stands more than once on a board; entries whose review was settled are left out."""
+    unsettled = Standing.objects.filter(evaluation__submission__confirmed_at=None)
+    same = ("ruleset", "task_version", "device_kind", "evaluation__submission__blob")
+    groups = unsettled.order_by().values(*same).annotate(n=Count("pk")).filter(n__gt=1)
+    return [_copies(unsettled, {name: group[name] for name in same}) for group in groups[:PAGE_ROWS]]
+
+
+def _copies(standings: Any, group: dict[str, Any]) -> Copies:
+    rows = standings.filter(**group).with_context().select_related("task_version__task__suite", "device_kind")
+    found = list(rows.order_by("evaluation__submission__created", "pk"))
+    return Copies(found[0].task_version, found[0].device_kind, found)
+
+
+def taken_down(page: int | str = 1) -> Page[Any]:
+    """What is hidden or invalidated now, latest decision first."""
+    decided = ModerationAction.objects.filter(
+        submission=OuterRef("pk"), kind__in=(ActionKind.HIDE, ActionKind.INVALIDATE)
+    ).order_by("-pk")
+    rows = Submission.objects.filter(moderation__in=(Moderation.HIDDEN, Moderation.INVALIDATED))
+    rows = rows.select_related("owner", "task_version__task__suite").annotate(
+        public_reason=Subquery(decided.values("public_reason")[:1]), decided=Subquery(decided.values("created")[:1])
+    )
+    return Paginator(rows.order_by("-decided", "-pk"), PAGE_ROWS).get_page(page)
+
+
+def submission_for_staff(code: uuid.UUID) -> Submission:
+    rows = Submission.objects.select_related("owner", "method", "blob", "task_version__task__suite")
+    return get_object_or_404(rows.exclude(visibility=Visibility.PRIVATE), code=code)
+
+
+def everything_about(submission: Submission) -> QuerySet[ModerationAction]:
+    """Reports and decisions, newest first, with who made them."""
+    return submission.moderation_actions.select_related("actor")
+
+
+def is_reported(submission: Submission) -> bool:
+    return ModerationAction.objects.open_reports().filter(submission=submission).exists()
+
+
+def same_source(submission: Submission) -> QuerySet[Submission]:
+    """Other submissions of the same text for the same task."""
+    rows = Submission.objects.filter(blob=submission.blob_id, task_version__task=submission.task_version.task_id)
+    rows = rows.exclude(pk=submission.pk).exclude(visibility=Visibility.PRIVATE).select_related("owner", "method")
+    return rows.order_by("created")[:PAGE_ROWS]
+
+
+def account_named(name: str) -> User:
+    return get_object_or_404(User, username=name)
+
+
+def actions_about_account(account: User) -> QuerySet[ModerationAction]:
+    return ModerationAction.objects.filter(account=account).select_related("actor")

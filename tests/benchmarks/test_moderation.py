@@ -1,0 +1,258 @@
+"""What people decide: each decision is logged, moves a column once, and the boards follow."""
+
+import threading
+
+import pytest
+from django.contrib.auth.models import AnonymousUser
+from django.db import connection
+
+from benchmarks import moderation, review, tokens
+from benchmarks.models import Evaluation, ModerationAction, Standing, Submission
+from benchmarks.services import Refused
+from benchmarks.states import ActionKind, Moderation, State, Switch
+
+
+@pytest.fixture
+def staff(person):
+    return person("sam", is_staff=True)
+
+
+@pytest.fixture
+def decide(staff):
+    def run(evaluation, kind, reason="Because of what it does.", **options):
+        submission = Submission.objects.get(pk=evaluation.submission_id)
+        moderation.decide(submission, kind, by=staff, reason=reason, **options)
+
+    return run
+
+
+def ranks():
+    return {row.evaluation.submission.title: row.rank for row in Standing.objects.all()}
+
+
+def test_an_invalidated_entry_leaves_the_ranking_and_those_below_move_up(judged, person, decide):
+    first = judged(text="// one", title="first", owner=person("ann"), speedup=3.0)
+    judged(text="// two", title="second", owner=person("bob"), speedup=2.0)
+    decide(first, ActionKind.INVALIDATE)
+    assert ranks() == {"second": 1}
+    decide(first, ActionKind.RESTORE)
+    assert ranks() == {"first": 1, "second": 2}
+
+
+def test_the_score_of_an_invalidated_entry_is_not_touched(judged, decide):
+    evaluation = judged(speedup=3.0)
+    before = Evaluation.objects.values().get()
+    decide(evaluation, ActionKind.INVALIDATE)
+    assert Evaluation.objects.values().get() == before
+
+
+def test_what_the_holder_has_next_best_takes_the_place(judged, person, decide):
+    ann = person("ann")
+    best = judged(text="// fast", title="fast", owner=ann, speedup=3.0)
+    judged(text="// slow", title="slow", owner=ann, speedup=1.5)
+    decide(best, ActionKind.HIDE)
+    assert ranks() == {"slow": 1}
+
+
+def test_a_hidden_submission_is_for_owner_and_staff(judged, person, staff, decide):
+    ann = person("ann")
+    evaluation = judged(owner=ann)
+    decide(evaluation, ActionKind.HIDE)
+    readers = {"owner": ann, "staff": staff, "stranger": person("bob"), "visitor": AnonymousUser()}
+    may = {name: Evaluation.objects.readable_by(user).exists() for name, user in readers.items()}
+    assert may == {"owner": True, "staff": True, "stranger": False, "visitor": False}
+    assert not Evaluation.objects.listable_for(AnonymousUser()).exists()
+
+
+def test_staff_do_not_read_what_is_private(judged, person, staff):
+    judged(owner=person("ann"), visibility="private")
+    assert not Evaluation.objects.readable_by(staff).exists()
+
+
+def test_an_invalidated_one_stays_readable_with_its_reason(judged, person, decide):
+    evaluation = judged(owner=person("ann"))
+    decide(evaluation, ActionKind.INVALIDATE, reason="It reads the answer from a file.", note="found by bob")
+    assert Evaluation.objects.readable_by(AnonymousUser()).exists()
+    board = Board(evaluation)
+    assert [row.public_reason for row in review.invalidated_on(board)] == ["It reads the answer from a file."]
+
+
+class Board:
+    def __init__(self, evaluation):
+        self.version, self.device, self.ruleset = evaluation.task_version, evaluation.device_kind, evaluation.ruleset
+
+
+def test_what_is_judged_while_it_is_invalidated_does_not_stand(judged, decide):
+    evaluation = judged()
+    decide(evaluation, ActionKind.INVALIDATE)
+    judged(submission=evaluation.submission, reason="rejudge")
+    assert not Standing.objects.exists()
+
+
+def test_the_same_code_of_somebody_else_stands_on(judged, person, decide):
+    first = judged(title="first", owner=person("ann"))
+    judged(title="copy", owner=person("bob"))
+    decide(first, ActionKind.INVALIDATE)
+    assert ranks() == {"copy": 1}
+
+
+def test_confirming_settles_a_review(judged, person, decide):
+    evaluation = judged(owner=person("ann"), gate="faster than memory")
+    decide(evaluation, ActionKind.CONFIRM)
+    assert Standing.objects.values_list("under_review", "rank").get() == (False, 1)
+    decide(evaluation, ActionKind.REOPEN)
+    assert Standing.objects.values_list("under_review", "rank").get() == (True, None)
+
+
+def test_a_settled_question_does_not_come_again(judged, person, decide):
+    evaluation = judged(owner=person("ann"), gate="faster than memory")
+    decide(evaluation, ActionKind.CONFIRM)
+    judged(submission=evaluation.submission, reason="rejudge", gate="faster than memory")
+    assert Standing.objects.get().rank == 1
+
+
+def test_a_refusal_after_the_decision_is_a_new_question(judged, person, decide):
+    evaluation = judged(owner=person("ann"), gate="faster than memory")
+    decide(evaluation, ActionKind.CONFIRM)
+    judged(submission=evaluation.submission, reason="rejudge", verdict="TAMPERING")
+    assert Standing.objects.get().under_review
+
+
+def test_a_confirmed_entry_takes_the_place_of_a_slower_one(judged, person, decide):
+    ann = person("ann")
+    judged(text="// clean", title="clean", owner=ann, speedup=2.0)
+    odd = judged(text="// odd", title="odd", owner=ann, speedup=90.0, gate="too fast")
+    decide(odd, ActionKind.CONFIRM)
+    assert ranks() == {"odd": 1}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (ActionKind.HIDE, ActionKind.HIDE),
+        (ActionKind.INVALIDATE, ActionKind.INVALIDATE),
+        (ActionKind.INVALIDATE, ActionKind.CONFIRM),
+        (None, ActionKind.RESTORE),
+        (None, ActionKind.REOPEN),
+        (None, ActionKind.DISMISS),
+    ],
+)
+def test_a_decision_that_leads_nowhere_is_refused_and_not_logged(judged, decide, first, second):
+    evaluation = judged()
+    if first:
+        decide(evaluation, first)
+    with pytest.raises(Refused):
+        decide(evaluation, second)
+    assert ModerationAction.objects.count() == (1 if first else 0)
+
+
+def test_who_decides_on_what_has_changed_meanwhile_is_told(judged, decide):
+    evaluation = judged()
+    decide(evaluation, ActionKind.INVALIDATE, seen=Moderation.OK)
+    with pytest.raises(Refused, match="meanwhile"):
+        decide(evaluation, ActionKind.HIDE, seen=Moderation.OK)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_who_decide_at_once_one_succeeds(judged, staff):
+    submission, refused, barrier = judged().submission, [], threading.Barrier(4)
+
+    def invalidate():
+        barrier.wait()
+        try:
+            moderation.decide(submission, ActionKind.INVALIDATE, by=staff, reason="Copied.")
+        except Refused as error:
+            refused.append(str(error))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=invalidate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == ["It is invalidated already."] * 3
+    assert ModerationAction.objects.count() == 1
+
+
+def test_the_log_cannot_be_changed(judged, decide):
+    decide(judged(), ActionKind.INVALIDATE)
+    action = ModerationAction.objects.get()
+    for change in (action.save, action.delete, ModerationAction.objects.all().delete):
+        with pytest.raises(TypeError, match="append-only"):
+            change()
+    with pytest.raises(TypeError, match="append-only"):
+        ModerationAction.objects.update(public_reason="other")
+
+
+def test_the_log_stays_when_its_target_is_deleted(judged, person, decide):
+    evaluation = judged(owner=person("ann"))
+    decide(evaluation, ActionKind.INVALIDATE)
+    evaluation.submission.delete()
+    action = ModerationAction.objects.get()
+    assert action.submission is None
+    assert action.subject.endswith("mnist_linear_relu/forward")
+
+
+def test_a_report_waits_until_staff_decide(judged, person, decide):
+    evaluation, bob = judged(), person("bob")
+    moderation.report(evaluation.submission, by=bob, text="It sleeps.")
+    assert [row.private_note for row in review.open_reports()] == ["It sleeps."]
+    with pytest.raises(Refused, match="already"):
+        moderation.report(evaluation.submission, by=bob, text="It still sleeps.")
+    decide(evaluation, ActionKind.DISMISS, reason="Waiting is not forbidden.")
+    assert review.open_reports() == []
+    moderation.report(evaluation.submission, by=bob, text="Now it does something else.")
+    assert len(review.open_reports()) == 1
+
+
+def test_reports_are_limited(judged, person, monkeypatch):
+    monkeypatch.setattr(moderation, "REPORTS_PER_DAY", 1)
+    bob = person("bob")
+    moderation.report(judged(text="// one").submission, by=bob, text="Odd.")
+    with pytest.raises(Refused, match="limit"):
+        moderation.report(judged(text="// two").submission, by=bob, text="Odd.")
+
+
+def test_a_suspended_account_cannot_come_in_and_its_entries_stay(judged, submit, person, staff, client):
+    ann = person("ann", password="a long password")
+    judged(owner=ann)
+    waiting = submit(text="// waits", owner=ann)
+    token = tokens.token_create(ann, "mine")
+    client.force_login(ann)
+    moderation.ban(ann, by=staff, reason="Hundreds of copies.")
+    assert tokens.token_find(token.text) is None
+    assert not client.login(username="ann", password="a long password")
+    assert client.get("/accounts/tokens/").status_code == 302
+    waiting.refresh_from_db()
+    assert (waiting.state, waiting.reason_text) == (State.CANCELLED, moderation.SUSPENDED)
+    assert Standing.objects.count() == 1
+    moderation.unban(ann, by=staff, reason="Promised to stop.")
+    assert client.login(username="ann", password="a long password")
+
+
+def test_who_may_be_suspended_by_whom(person, staff):
+    other, root = person("kim", is_staff=True), person("root", is_superuser=True)
+    for account in (staff, other):
+        with pytest.raises(Refused):
+            moderation.ban(account, by=staff, reason="No.")
+    moderation.ban(other, by=root, reason="Left us.")
+    with pytest.raises(Refused, match="already"):
+        moderation.ban(other, by=root, reason="Left us.")
+
+
+def test_a_turned_switch_is_logged(staff):
+    moderation.switch_turn(Switch.SIGN_UPS, on=False, message="Too many robots.", by=staff)
+    assert ModerationAction.objects.get().public_reason == "Turned off: Too many robots."
+    with pytest.raises(Refused, match="already"):
+        moderation.switch_turn(Switch.SIGN_UPS, on=False, message="Too many robots.", by=staff)
+
+
+def test_identical_sources_are_listed_until_they_are_settled(judged, person, decide):
+    judged(title="first", owner=person("ann"))
+    copy = judged(title="copy", owner=person("bob"))
+    judged(text="// else", owner=person("cem"))
+    found = review.identical_sources()
+    assert [[row.evaluation.submission.title for row in group.standings] for group in found] == [["first", "copy"]]
+    decide(copy, ActionKind.CONFIRM, reason="Both are the shipped example.")
+    assert review.identical_sources() == []
