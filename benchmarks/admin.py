@@ -56,10 +56,11 @@ class EvaluationAdmin(ReadOnlyAdmin):
     def _queue(
         self, request: HttpRequest, queryset: QuerySet[Evaluation], reason: EvaluationReason, priority: Priority
     ) -> None:
-        chosen = queryset.select_related("submission__task_version", "device_kind", "ruleset")
+        chosen = queryset.select_related("submission", "task_version", "device_kind", "ruleset")
         for evaluation in chosen:
             services.evaluation_create(
                 evaluation.submission,
+                version=evaluation.task_version,
                 device_kind=evaluation.device_kind,
                 ruleset=evaluation.ruleset,
                 reason=reason,

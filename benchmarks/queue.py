@@ -21,6 +21,7 @@ JUDGE_JOB = "benchmarks.judge_next"
 DISPATCH_JOB = "benchmarks.dispatch"
 REAP_JOB = "benchmarks.reap"
 PRUNE_JOB = "benchmarks.prune_events"
+REJUDGE_JOB = "benchmarks.rejudge"
 SAMPLE_JOB = "benchmarks.sample_queues"
 
 MAINT_QUEUE = "maint"
@@ -76,7 +77,6 @@ def outstanding(queue: str) -> int:
         return OUTSTANDING_MAX
 
 
-def _send(job: str, queue: str, device_kind: str) -> None:
 def lengths(queues: Sequence[str]) -> dict[str, int]:
     """Messages in each queue that no worker has taken yet; empty where Redis cannot be asked."""
     try:
@@ -86,6 +86,7 @@ def lengths(queues: Sequence[str]) -> dict[str, int]:
         return {}
 
 
+def _send(job: str, queue: str, device_kind: str) -> None:
     try:
         current_app.send_task(job, args=(device_kind,), queue=queue, retry=False)
     except (OperationalError, redis.RedisError, OSError) as error:
