@@ -7,6 +7,8 @@ from importlib import import_module
 
 from django.apps import AppConfig
 
+from benchmarks import costs
+
 
 class AgentsConfig(AppConfig):
     name = "agents"
@@ -15,3 +17,4 @@ class AgentsConfig(AppConfig):
     def ready(self) -> None:
         import_module("agents.feed")  # event streams of runs
         import_module("agents.metrics")
+        costs.register("agents", import_module("agents.costs").spent_by_method)

@@ -1,0 +1,32 @@
+"""What runs have spent, summed by method: the agents' answer to the registry of costs in `benchmarks`.
+
+A run counts for the suite of its task whatever came of it. Does NOT count what runs have only reserved.
+"""
+
+from django.db.models import Count, FloatField, Sum
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Coalesce
+
+from benchmarks.costs import Cost, Scope
+
+from .models import Run
+
+CURRENCIES = ("usd", "input_tokens", "output_tokens", "judgings", "judging_s")
+
+
+def spent_by_method(scope: Scope) -> dict[int, Cost]:
+    """One query, summed by the database."""
+    sums = {name: Coalesce(Sum(Cast(KT(f"spent__{name}"), FloatField())), 0.0) for name in CURRENCIES}
+    runs = Run.objects.filter(
+        method__in=scope.methods, device_kind=scope.device, task_version__task__suite=scope.suite
+    ).order_by()
+    return {
+        row["method"]: Cost(
+            runs=row["runs"],
+            usd=row["usd"],
+            tokens=int(row["input_tokens"] + row["output_tokens"]),
+            judgings=int(row["judgings"]),
+            judging_s=row["judging_s"],
+        )
+        for row in runs.values("method").annotate(runs=Count("pk"), **sums)
+    }
