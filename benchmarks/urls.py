@@ -3,7 +3,24 @@
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 
-from .views import accounts, evaluations, home, leaderboards, rules, status, submit, tasks, tokens
+from .views import (
+    accounts,
+    badges,
+    changes,
+    compare,
+    evaluations,
+    health,
+    home,
+    leaderboards,
+    methods,
+    moderation,
+    rejudge,
+    rules,
+    status,
+    submit,
+    tasks,
+    tokens,
+)
 
 task_urls = [
     path("", tasks.task_list, name="tasks"),
@@ -19,11 +36,18 @@ evaluation_urls = [
     path("<uuid:code>/audit/", evaluations.evaluation_audit, name="evaluation-audit"),
     path("<uuid:code>/report.json", evaluations.evaluation_report, name="evaluation-report"),
     path("<uuid:code>/source/", evaluations.evaluation_source, name="evaluation-source"),
+    path("<uuid:code>/badge.svg", badges.evaluation_badge, name="evaluation-badge"),
 ]
 
 leaderboard_urls = [
     path("", leaderboards.leaderboard_list, name="leaderboards"),
+    path("<slug:suite>/", leaderboards.overall_board, name="overall-board"),
     path("<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/", leaderboards.leaderboard, name="leaderboard"),
+]
+
+method_urls = [
+    path("", methods.method_list, name="methods"),
+    path("<slug:slug>/", methods.method_detail, name="method"),
 ]
 
 account_urls = [
@@ -35,13 +59,43 @@ account_urls = [
     path("tokens/<int:pk>/revoke/", tokens.token_end, name="token-end"),
 ]
 
+moderation_urls = [
+    path("", moderation.queue, name="moderation"),
+    path("log/", moderation.log, name="moderation-log"),
+    path("report/<uuid:code>/", moderation.report, name="report-submission"),
+    path("submissions/<uuid:code>/", moderation.submission, name="moderate"),
+    path("accounts/<str:name>/", moderation.account, name="moderate-account"),
+    path("switches/", moderation.switches, name="switches"),
+    path("rejudge/", rejudge.rejudge, name="rejudge"),
+    path("rejudge/<uuid:code>/", rejudge.batch, name="rejudge-batch"),
+    path("rejudge/<uuid:code>/live/", rejudge.batch_live, name="rejudge-live"),
+    *(
+        path(f"rejudge/<uuid:code>/{turn}/", rejudge.batch_turn, {"turn": turn}, name=f"rejudge-{turn}")
+        for turn in rejudge.TURNS
+    ),
+]
+
+change_urls = [
+    path("", changes.change_list, name="changes"),
+    path("<uuid:code>/", changes.change, name="change"),
+]
+
 urlpatterns = [
     path("", home.home, name="home"),
     path("live/", home.home_live, name="home-live"),
     path("tasks/", include(task_urls)),
     path("evaluations/", include(evaluation_urls)),
     path("leaderboards/", include(leaderboard_urls)),
+    path("badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg", badges.board_badge, name="board-badge"),
+    path("methods/", include(method_urls)),
+    path("compare/", compare.compare, name="compare"),
     path("rules/", rules.rules, name="rules"),
+    path("rules/<slug:name>/", rules.rules, name="rule-set"),
+    path("moderation/", include(moderation_urls)),
+    path("changes/", include(change_urls)),
     path("status/", status.status, name="status"),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", health.metrics, name="metrics"),
     path("accounts/", include(account_urls)),
 ]

@@ -22,7 +22,7 @@ from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
 from benchmarks.streams import wait_for_end
 
-from . import boards, comparison, schemas, submissions
+from . import boards, comparison, schemas, status, submissions
 from .auth import MAY_SEND_TOKEN, Token, owner_of
 from .problems import Problem, problem
 
@@ -57,6 +57,7 @@ api.add_router("/submissions", submissions.router)
 api.add_router("/quota", submissions.quota_router)
 api.add_router("/leaderboards", boards.router)
 api.add_router("", comparison.router)
+api.add_router("/status", status.router)
 
 
 @api.get(
@@ -91,33 +92,6 @@ def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
     if not services.evaluation_cancel(found, "Cancelled by who submitted it."):
         raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had ended before.")
     return schemas.evaluation_out(_again(request, found))
-
-
-@api.get("/status", response=schemas.StatusOut, summary="Queues, workers and notices")
-def status(request: HttpRequest) -> Any:
-    queues = [
-        schemas.QueueOut(
-            device=line.device.slug,
-            title=line.device.title,
-            queued=line.queued,
-            running=line.running,
-            workers=line.workers,
-        )
-        for line in selectors.queue_lines()
-    ]
-    workers = [
-        schemas.WorkerOut(
-            name=row.name,
-            role=row.role,
-            device=row.device_kind.slug if row.device_kind else None,
-            state=row.state,
-            state_text=row.state_text,
-            isolation=row.isolation,
-            heartbeat=row.heartbeat,
-        )
-        for row in selectors.workers()
-    ]
-    return schemas.StatusOut(queues=queues, workers=workers, notices=[item.text for item in selectors.site_notices()])
 
 
 def _again(request: HttpRequest, found: Evaluation) -> Evaluation:

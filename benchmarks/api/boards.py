@@ -1,80 +1,206 @@
-"""GET /leaderboards: one page of a board as JSON or CSV, ranked as the site shows it.
+"""GET /leaderboards: one page of a board as JSON or CSV, ranked as the site shows it, and the history of its record.
 
-Does NOT rank: ranks are stored with the standings.
+Does NOT rank: ranks are stored with the standings, and a filter leaves them as they are.
 """
 
-import csv
-import io
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
 
-from benchmarks import selectors
-from benchmarks.selectors import BoardKey
+from django.http import HttpRequest, HttpResponse
+from ninja import Field, Query, Router, Schema
+
+from benchmarks import board_selectors, selectors
+from benchmarks.board_selectors import BoardKey, EntryFilter
+from benchmarks.models import Evaluation, Standing
+from benchmarks.selectors import PAGE_ROWS
+from benchmarks.templatetags.kbench import holder
 from benchmarks.views.boards import baseline_lines
 
-from .schemas import BaselineOut, EntryOut, LeaderboardOut, entry_out
+from .schemas import PageNumber, ScoreOut
+from .submissions import version_of
+from .tables import table
 
-COLUMNS = [
-    "rank",
-    "ties",
-    "speedup",
-    "ci95_lo",
-    "ci95_hi",
-    "vs_eager",
-    "vs_compile",
-    "worst_config",
-    "timing_trust",
-    "by",
-    "method",
-    "language",
-    "judgings",
-    "verified_at",
-    "evaluation",
-]
+ROWS_MAX = 1000
+VERSION_MAX = 100_000
+SCORE_COLUMNS = ["speedup", "ci95_lo", "ci95_hi", "vs_eager", "vs_compile", "worst_config", "timing_trust"]
+
+router = Router()
 
 
-def leaderboard(key: BoardKey, page: int) -> LeaderboardOut:
-    rows = selectors.board_rows(key, page)
-    baselines = baseline_lines(selectors.board_baselines(key))
+class EntryOut(Schema):
+    rank: int
+    ties: int
+    by: str
+    method: str
+    language: str
+    score: ScoreOut
+    worst_speedup: float | None = Field(description="on the worst configuration")
+    roofline: tuple[float, float] | None = Field(description="fraction of the roofline: least and most")
+    calls_library: bool = Field(description="a look at the source found calls of a library's operators")
+    judgings: int
+    verified_at: datetime
+    evaluation: UUID
+
+
+class BaselineOut(Schema):
+    title: str
+    score: float
+
+
+class ReviewOut(Schema):
+    by: str
+    reason: str
+    evaluation: UUID
+
+
+class LeaderboardOut(Schema):
+    task: str
+    version: int
+    device: str
+    ruleset: str
+    old: bool = Field(description="of an earlier task version or rule set")
+    page: int
+    pages: int
+    entries: list[EntryOut]
+    baselines: list[BaselineOut]
+    under_review: int
+    reviews: list[ReviewOut]
+
+
+class RecordOut(Schema):
+    at: datetime
+    by: str
+    method: str
+    score: ScoreOut
+    evaluation: UUID
+
+
+class BoardQuery(Schema):
+    """Which board."""
+
+    task: str
+    device: str = ""
+    ruleset: str = ""
+    version: int | None = Field(None, ge=1, le=VERSION_MAX, description="an earlier version of the task")
+    format: Literal["json", "csv"] = "json"
+
+    def key(self) -> BoardKey:
+        """Raises Problem and Http404."""
+        found = version_of(self.task)
+        if self.version is not None:
+            task = found.task
+            found = selectors.version_numbered(task.suite.slug, task.op, task.direction, str(self.version))
+        return board_selectors.board_key(found, self.device or selectors.default_device(found), self.ruleset)
+
+
+class EntryQuery(BoardQuery):
+    """And what of it."""
+
+    kind: Literal["", "human", "agent", "library"] = ""
+    language: str = ""
+    calls: Literal["", "with", "without"] = Field("", description="calls of a library's operators")
+    page: PageNumber = 1
+    rows: int = Field(PAGE_ROWS, ge=1, le=ROWS_MAX, description="per page")
+
+
+@router.get("", response=LeaderboardOut, summary="One page of a leaderboard", url_name="leaderboard")
+def leaderboard(request: HttpRequest, wanted: Query[EntryQuery]) -> Any:
+    """A filter narrows the entries, not their ranks."""
+    board = _board(wanted.key(), wanted)
+    return _as_csv(board) if wanted.format == "csv" else board
+
+
+@router.get("/record", response=list[RecordOut], summary="Who held the record when", url_name="record")
+def record(request: HttpRequest, wanted: Query[BoardQuery]) -> Any:
+    """Oldest first, each with the score of the judging that set it."""
+    records = [_record(row) for row in board_selectors.board_records(wanted.key())]
+    return _records_as_csv(records) if wanted.format == "csv" else records
+
+
+def _board(key: BoardKey, wanted: EntryQuery) -> LeaderboardOut:
+    chosen = EntryFilter.of(wanted.kind, wanted.language, wanted.calls)
+    rows = board_selectors.board_rows(key, wanted.page, chosen, wanted.rows)
+    baselines = baseline_lines(board_selectors.board_baselines(key))
+    reviews = board_selectors.board_under_review(key)
     return LeaderboardOut(
         task=key.version.task.path,
         version=key.version.number,
         device=key.device.slug,
         ruleset=key.ruleset.name,
+        old=board_selectors.is_old(key),
         page=rows.number,
         pages=rows.paginator.num_pages,
-        entries=[entry_out(row) for row in rows],
+        entries=[_entry(row) for row in rows],
         baselines=[BaselineOut(title=line.title, score=line.score) for line in baselines],
-        under_review=len(selectors.board_under_review(key)),
+        under_review=len(reviews),
+        reviews=[_review(row) for row in reviews],
     )
 
 
-def as_csv(board: LeaderboardOut) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(_cells(entry) for entry in board.entries)
-    return text.getvalue()
+def _entry(row: Any) -> EntryOut:
+    evaluation, figures = row.evaluation, row.figures
+    return EntryOut(
+        rank=row.rank,
+        ties=row.ties,
+        by=holder(evaluation),
+        method=evaluation.submission.method.slug,
+        language=evaluation.submission.language,
+        score=_score(evaluation, row.score, row.score_lo, row.score_hi),
+        worst_speedup=figures.get("worst"),
+        roofline=(figures["floor"], figures["roof"]) if figures.get("roof") is not None else None,
+        calls_library=row.calls_library,
+        judgings=row.judgings,
+        verified_at=row.verified_at,
+        evaluation=evaluation.code,
+    )
+
+
+def _review(row: Standing) -> ReviewOut:
+    return ReviewOut(by=holder(row.evaluation), reason=row.review_reason, evaluation=row.evaluation.code)
+
+
+def _record(row: Evaluation) -> RecordOut:
+    return RecordOut(
+        at=row.finished,
+        by=holder(row),
+        method=row.submission.method.slug,
+        score=_score(row, row.score, row.score_lo, row.score_hi),
+        evaluation=row.code,
+    )
+
+
+def _score(evaluation: Evaluation, score: float | None, low: float | None, high: float | None) -> ScoreOut:
+    return ScoreOut(
+        speedup=score,
+        ci95=(low, high),
+        vs_eager=evaluation.vs_eager,
+        vs_compile=evaluation.vs_compile,
+        worst_config=evaluation.worst_config,
+        timing_trust=evaluation.timing_trust,
+    )
+
+
+def _as_csv(board: LeaderboardOut) -> HttpResponse:
+    columns = ["rank", "ties", *SCORE_COLUMNS, "by", "method", "language", "judgings", "verified_at", "evaluation",
+               "worst_speedup", "roofline_least", "roofline_most", "calls_library"]  # fmt: skip
+    return table("leaderboard", columns, (_cells(entry) for entry in board.entries))
+
+
+def _records_as_csv(records: list[RecordOut]) -> HttpResponse:
+    columns = ["at", *SCORE_COLUMNS, "by", "method", "evaluation"]
+    cells = ([row.at.isoformat(), *_score_cells(row.score), row.by, row.method, row.evaluation] for row in records)
+    return table("record", columns, cells)
 
 
 def _cells(entry: EntryOut) -> list[object]:
-    score = entry.score
+    least, most = entry.roofline or (None, None)
     return [
-        entry.rank,
-        entry.ties,
-        score.speedup,
-        *score.ci95,
-        score.vs_eager,
-        score.vs_compile,
-        score.worst_config,
-        score.timing_trust,
-        _plain(entry.by),
-        entry.method,
-        entry.language,
-        entry.judgings,
-        entry.verified_at.isoformat(),
-        entry.evaluation,
+        *(entry.rank, entry.ties, *_score_cells(entry.score)),
+        *(entry.by, entry.method, entry.language, entry.judgings, entry.verified_at.isoformat(), entry.evaluation),
+        *(entry.worst_speedup, least, most, entry.calls_library),
     ]
 
 
-def _plain(name: str) -> str:
-    """A name that a spreadsheet would run as a formula becomes text."""
-    return f"'{name}" if name[:1] in "=+-@" else name
+def _score_cells(score: ScoreOut) -> list[object]:
+    return [score.speedup, *score.ci95, score.vs_eager, score.vs_compile, score.worst_config, score.timing_trust]

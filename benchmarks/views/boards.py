@@ -10,7 +10,8 @@ from typing import Any
 
 from django.core.paginator import Page
 
-from benchmarks import selectors
+from benchmarks import board_selectors
+from benchmarks.board_selectors import EVERYTHING, BoardKey, EntryFilter
 from benchmarks.models import BaselineResult, Standing
 from benchmarks.ranking import baseline_scores
 from benchmarks.templatetags.whiskers import Axis
@@ -37,15 +38,15 @@ class Board:
     unmeasured: list[str]  # titles of baselines that no judging has timed yet
 
 
-def board_page(key: selectors.BoardKey, page: int | str) -> Board:
-    rows = selectors.board_rows(key, page)
-    measured = baseline_lines(selectors.board_baselines(key))
+def board_page(key: BoardKey, page: int | str, chosen: EntryFilter = EVERYTHING) -> Board:
+    rows = board_selectors.board_rows(key, page, chosen)
+    measured = baseline_lines(board_selectors.board_baselines(key))
     bounds = [value for row in rows for value in (row.score_lo, row.score_hi)]
     return Board(
         rows=rows,
         lines=in_line(list(rows), measured),
         axis=Axis.over([*bounds, *(line.score for line in measured)]),
-        under_review=selectors.board_under_review(key),
+        under_review=board_selectors.board_under_review(key),
         unmeasured=[title for title in (EAGER, COMPILED) if title not in {line.title for line in measured}],
     )
 

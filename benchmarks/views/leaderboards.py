@@ -1,36 +1,135 @@
-"""Leaderboards: the list of them, and one per task, device kind and rule set.
+"""Leaderboards: the list of them, the overall board of a suite, and one per task, device kind and rule set.
 
-Baselines stand in line with the entries, at the place their own time gives them. Does NOT decide any rank.
+On the board of a task baselines stand in line with the entries, at the place their own time gives them. Does NOT
+decide any rank and does NOT compute figures of the overall board: `comparing.py` does.
 """
 
-from django.http import HttpRequest, HttpResponse
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 
-from benchmarks import selectors
+from benchmarks import board_selectors, overview, selectors
+from benchmarks.board_selectors import BoardKey, EntryFilter
+from benchmarks.comparing import FAST_AT
+from benchmarks.models import Method
+from benchmarks.overview import Row
+from benchmarks.states import MethodKind
 from benchmarks.templatetags.whiskers import Axis
 
+from .badges import snippet_of
 from .boards import board_page
+from .charts import record_chart
 from .devices import device_choice
+
+FILTERS = ("kind", "language", "calls")
+KINDS = (MethodKind.HUMAN, MethodKind.AGENT, MethodKind.LIBRARY)
+ORDERED_BY = FAST_AT.index(1.0)  # faster than the baseline: what an overall board is sorted by
 
 
 def leaderboard_list(request: HttpRequest) -> HttpResponse:
     devices = device_choice(request, selectors.device_kinds())
-    boards = selectors.board_summaries(devices.current) if devices.current else []
-    leaders = [board.leader for board in boards if board.leader]
-    axis = Axis.over(value for row in leaders for value in (row.score_lo, row.score_hi))
-    return render(request, "leaderboards/list.html", {"boards": boards, "axis": axis, "devices": devices})
+    context = {"devices": devices, "suites": overview.suites()}
+    if devices.current is not None:
+        rows, boards = board_selectors.board_summaries(devices.current, request.GET.get("page", 1))
+        leaders = [board.leader for board in boards if board.leader]
+        axis = Axis.over(value for row in leaders for value in (row.score_lo, row.score_hi))
+        context |= {"rows": rows, "boards": boards, "axis": axis}
+    return render(request, "leaderboards/list.html", context)
+
+
+def overall_board(request: HttpRequest, suite: str) -> HttpResponse:
+    found, devices = overview.suite_of(suite), device_choice(request, selectors.device_kinds())
+    if devices.current is None:
+        raise Http404("There is no device kind yet.")
+    field = overview.read_field(found, devices.current)
+    kind = request.GET.get("kind", "")
+    shown = Paginator(methods_of(kind, field.present()), selectors.PAGE_ROWS).get_page(request.GET.get("page", 1))
+    comparison = overview.compare(field, list(shown))
+    rows = best_first(comparison.rows)
+    means = [row.figures.mean for row in rows if row.figures.mean]
+    context = {
+        "devices": devices,
+        "field": field,
+        "comparison": comparison,
+        "shown": shown,
+        "rows": rows,
+        "ps": FAST_AT,
+        "solvers": sum(bool(row.marks) for row in rows),
+        "kinds": KINDS,
+        "kind": kind,
+        "axis": Axis.over(bound for mean in means for bound in (mean.lo, mean.hi)),
+    }
+    return render(request, "leaderboards/overall.html", context)
+
+
+def methods_of(kind: str, present: Sequence[Method]) -> list[Method]:
+    """Those of one kind; all of them where `kind` is none of the three."""
+    return [method for method in present if kind not in KINDS or method.kind == kind]
+
+
+def best_first(rows: Sequence[Row]) -> list[Row]:
+    """By tasks on which they are faster than the baseline, then by tasks won, then by name."""
+    return sorted(rows, key=lambda row: (-row.figures.shares[ORDERED_BY].count, -row.figures.won, row.method.slug))
 
 
 def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, device: str) -> HttpResponse:
     version = selectors.version_numbered(suite, op, direction, request.GET.get("version", ""))
-    key = selectors.board_key(version, device, request.GET.get("rules", ""))
-    board = board_page(key, request.GET.get("page", 1))
+    key = board_selectors.board_key(version, device, request.GET.get("rules", ""))
+    chosen = EntryFilter.of(*(request.GET.get(name, "") for name in FILTERS))
     devices = device_choice(
         request,
         selectors.device_kinds(version),
         device,
         lambda kind: reverse("leaderboard", args=[suite, op, direction, kind.slug]),
     )
-    context = {"board": board, "key": key, "task": version.task, "devices": devices}
+    context = {
+        "board": board_page(key, request.GET.get("page", 1), chosen),
+        "key": key,
+        "task": version.task,
+        "devices": devices,
+        "is_old": board_selectors.is_old(key),
+        "versions": selectors.task_versions(version.task),
+        "snippet": snippet_of(request, reverse("board-badge", args=[suite, op, direction, device]), request.path),
+        **_filters(request, key, chosen),
+        **_records(key),
+    }
     return render(request, "leaderboards/board.html", context)
+
+
+def _filters(request: HttpRequest, key: BoardKey, chosen: EntryFilter) -> dict[str, Any]:
+    """What can be chosen, what was, and where the same rows are for programs."""
+    return {
+        "chosen": chosen,
+        "kinds": KINDS,
+        "languages": board_selectors.board_languages(key),
+        "kept": [(name, request.GET[name]) for name in ("version", "rules") if name in request.GET],
+        "data_url": f"{reverse('api:leaderboard')}?{_query(key, asdict(chosen))}",
+        "record_url": f"{reverse('api:record')}?{_query(key, {})}",
+    }
+
+
+def _query(key: BoardKey, chosen: Mapping[str, str]) -> str:
+    board = {
+        "task": key.version.task.path,
+        "device": key.device.slug,
+        "ruleset": key.ruleset.name,
+        "version": key.version.number,
+    }
+    return urlencode({**board, **{name: value for name, value in chosen.items() if value}}, safe="/")
+
+
+def _records(key: BoardKey) -> dict[str, Any]:
+    """The newest first in the table, the oldest in the chart."""
+    records = board_selectors.board_records(key)
+    return {
+        "records": records[::-1],
+        "record_chart": record_chart(records, timezone.now()) if records else None,
+        "record_axis": Axis.over(bound for row in records for bound in (row.score_lo, row.score_hi)),
+    }

@@ -244,6 +244,7 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
     assert {path.removeprefix(API) for path in paths} == {
         "/tasks", "/tasks/{suite}/{op}/{direction}", "/submissions", "/submissions/{id}", "/quota", "/evaluations/{id}",
         "/evaluations/{id}/cancel", "/leaderboards", "/status",
+        "/leaderboards/record", "/methods", "/methods/{slug}", "/overall", "/compare",
         "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/fork", "/runs/{id}/{wish}",
     }  # fmt: skip
 

@@ -1,0 +1,146 @@
+"""The compare page: up to six methods on the same tasks. What is compared lives in the address alone.
+
+Without scripts p is moved with a form; with them a slider moves it on the numbers that the page already has. Does NOT
+compute figures: `comparing.py` does.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from benchmarks import overview, selectors
+from benchmarks.comparing import Share, curve, leaders
+from benchmarks.overview import Comparison, Row
+from benchmarks.selectors import PAGE_ROWS
+from benchmarks.templatetags.numbers import seconds
+from benchmarks.templatetags.whiskers import Axis
+
+from .charts import NamedCurve, Spent, cost_chart, fast_chart
+from .devices import device_choice
+
+METHODS_MAX = 6
+P_MAX = 100.0
+PS = (0.0, 1.0)  # of the figures beside the p that is chosen
+
+
+@dataclass(frozen=True)
+class Currency:
+    """One way to count what a method has spent."""
+
+    name: str
+    title: str
+    form: str
+
+    def text(self, value: float) -> str:
+        return seconds(value) if self.name == "judging_s" else self.form.format(value)
+
+
+CURRENCIES = (
+    Currency("usd", "Dollars", "${:,.2f}"),
+    Currency("tokens", "Tokens", "{:,.0f} tokens"),
+    Currency("judgings", "Judgings", "{:,.0f} judgings"),
+    Currency("judging_s", "Seconds of judging", ""),
+)
+
+
+def compare(request: HttpRequest) -> HttpResponse:
+    devices = device_choice(request, selectors.device_kinds())
+    if devices.current is None or not overview.suites():
+        return render(request, "compare/detail.html", {"devices": devices})
+    field = overview.read_field(overview.suite_of(request.GET.get("suite", "")), devices.current)
+    wanted = wanted_slugs(request.GET.getlist("methods"))
+    known = {method.slug: method for method in field.methods.values()}
+    chosen = [known[slug] for slug in wanted if slug in known]
+    context: dict[str, Any] = {
+        "devices": devices,
+        "field": field,
+        "suites": overview.suites(),
+        "choices": [(method, method.slug in wanted) for method in field.present()],
+        "unknown": [slug for slug in wanted if slug not in known],
+        "most": METHODS_MAX,
+        "wanted": wanted,
+    }
+    if len(wanted) > METHODS_MAX:
+        return render(
+            request, "compare/detail.html", {**context, "too_many": len(wanted)}, status=HTTPStatus.BAD_REQUEST
+        )
+    if chosen:
+        context |= _compared(request, overview.compare(field, chosen, (*PS, p_of(request.GET.get("p", "")))))
+    return render(request, "compare/detail.html", context)
+
+
+def wanted_slugs(values: Sequence[str]) -> list[str]:
+    """Slugs from `methods=a,b` as well as from `methods=a&methods=b`, each once."""
+    return list(dict.fromkeys(slug.strip() for value in values for slug in value.split(",") if slug.strip()))
+
+
+def p_of(text: str) -> float:
+    """What was asked for, held between 0 and 100; 1 where it is no number."""
+    try:
+        p = float(text)
+    except ValueError:
+        return 1.0
+    return min(max(p, 0.0), P_MAX) if math.isfinite(p) else 1.0
+
+
+def _compared(request: HttpRequest, comparison: Comparison) -> dict[str, Any]:
+    p = p_of(request.GET.get("p", ""))
+    tasks = Paginator(list(comparison.field.tasks.values()), PAGE_ROWS).get_page(request.GET.get("page", 1))
+    lines = overview.matrix(comparison, list(tasks))
+    shares = {row.method.title: row.figures.shares[-1] for row in comparison.rows}
+    return {
+        "comparison": comparison,
+        "slugs": ",".join(row.method.slug for row in comparison.rows),
+        "p": p,
+        "shares": list(zip(comparison.rows, shares.values(), strict=True)),
+        "leaders": leaders(shares),
+        "chart": fast_chart([_named(row, comparison.total) for row in comparison.rows], p),
+        "scores": _scores(comparison),
+        "tasks": tasks,
+        "lines": lines,
+        "axis": _axis(comparison),
+        **_costs(comparison, request.GET.get("cost", "")),
+    }
+
+
+def _named(row: Row, total: int) -> NamedCurve:
+    return NamedCurve(row.method.title, curve(row.marks.values(), total))
+
+
+def _scores(comparison: Comparison) -> dict[str, Any]:
+    """What the slider counts on: score and interval of every solved task, by method."""
+    rows = {
+        row.method.slug: [[round(value, 4) for value in (mark.score, mark.lo, mark.hi)] for mark in row.marks.values()]
+        for row in comparison.rows
+    }
+    return {"total": comparison.total, "methods": rows}
+
+
+def _axis(comparison: Comparison) -> Axis:
+    means = [row.figures.mean for row in comparison.rows]
+    return Axis.over(bound for mean in means if mean for bound in (mean.lo, mean.hi))
+
+
+def _costs(comparison: Comparison, wanted: str) -> dict[str, Any]:
+    """The chart in the currency that is asked for, else in the first that anybody has spent."""
+    spent = [row.cost for row in comparison.rows if row.cost]
+    used = [currency for currency in CURRENCIES if any(getattr(cost, currency.name) for cost in spent)]
+    currency = next((item for item in used if item.name == wanted), used[0] if used else None)
+    points = [
+        _spent(place, row, row.figures.shares[-1], currency)
+        for place, row in enumerate(comparison.rows)
+        if currency and row.cost
+    ]
+    chart = cost_chart(points, currency.title) if currency and points else None
+    return {"currencies": [(item, item == currency) for item in used], "cost_chart": chart}
+
+
+def _spent(place: int, row: Row, share: Share, currency: Currency) -> Spent:
+    value = float(getattr(row.cost, currency.name))
+    return Spent(row.method.title, place, share, value, currency.text(value))
