@@ -12,7 +12,7 @@ from ninja import Field, Schema
 from benchmarks.models import Evaluation, Submission, Task, TaskVersion
 from benchmarks.quotas import Meter
 from benchmarks.states import Visibility
-from benchmarks.waiting import waiting
+from benchmarks.waiting import Waiting, waiting
 
 PAGE_MAX = 1_000_000
 PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; a page behind the last is the last")]
@@ -76,6 +76,18 @@ class ScoreOut(Schema):
     timing_trust: str
 
 
+class QueuePlaceOut(Schema):
+    """Where a queued evaluation stands, and for how long: most waits end between `wait_s_low` and `wait_s_high`."""
+
+    position: int = Field(description="1 is next")
+    ahead: int = Field(description="evaluations of the same device kind that go first")
+    running: int = Field(description="evaluations of the same device kind that are compiled or judged now")
+    wait_s_low: float | None = Field(description="seconds until a judge begins with it; null where nobody can tell")
+    wait_s_high: float | None
+    reason: str = Field(description="why it waits")
+    no_estimate: str | None = Field(description="why nobody can tell how long")
+
+
 class EvaluationOut(Schema):
     id: UUID
     submission: UUID
@@ -85,8 +97,9 @@ class EvaluationOut(Schema):
     ruleset: str
     state: str
     attempt: int
-    waiting: str | None = Field(description="why it is queued still")
-    ahead: int | None = Field(description="evaluations that go first")
+    queue: QueuePlaceOut | None = Field(description="while it is queued")
+    waiting: str | None = Field(description="the reason in `queue`")
+    ahead: int | None = Field(description="as in `queue`")
     stage: str | None
     stage_text: str | None
     stage_done: int | None
@@ -156,30 +169,6 @@ class QuotaOut(Schema):
     meters: list[MeterOut]
 
 
-class QueueOut(Schema):
-    device: str
-    title: str
-    queued: int
-    running: int
-    workers: int
-
-
-class WorkerOut(Schema):
-    name: str
-    role: str
-    device: str | None
-    state: str
-    state_text: str
-    isolation: str
-    heartbeat: datetime
-
-
-class StatusOut(Schema):
-    queues: list[QueueOut]
-    workers: list[WorkerOut]
-    notices: list[str]
-
-
 def task_out(task: Task) -> TaskOut:
     best = getattr(task, "best", None)
     return TaskOut(
@@ -227,6 +216,7 @@ def evaluation_out(evaluation: Evaluation, *, whole: bool = False) -> Evaluation
         ruleset=evaluation.ruleset.name,
         state=evaluation.state,
         attempt=evaluation.attempt,
+        queue=_place(place) if place else None,
         waiting=place.reason if place else None,
         ahead=place.ahead if place else None,
         stage=evaluation.stage or None,
@@ -244,6 +234,18 @@ def evaluation_out(evaluation: Evaluation, *, whole: bool = False) -> Evaluation
         url=evaluation.get_absolute_url(),
         events=f"/events/?topics={evaluation.topic}",
         report=evaluation.report if whole else None,
+    )
+
+
+def _place(found: Waiting) -> QueuePlaceOut:
+    return QueuePlaceOut(
+        position=found.position,
+        ahead=found.ahead,
+        running=found.running,
+        wait_s_low=found.estimate.low_s if found.estimate else None,
+        wait_s_high=found.estimate.high_s if found.estimate else None,
+        reason=found.reason,
+        no_estimate=found.no_estimate or None,
     )
 
 
