@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any, Literal
 from uuid import UUID
 
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Schema
@@ -23,7 +24,10 @@ from benchmarks.views.compare import METHODS_MAX, wanted_slugs
 from benchmarks.views.leaderboards import best_first
 
 from .problems import Problem
+from .schemas import PageNumber
 from .tables import table
+
+TASKS_PER_PAGE = 200
 
 router = Router()
 Part = Literal["", "summary", "curve", "matrix", "cost"]
@@ -81,7 +85,7 @@ class MethodDetail(MethodOut):
 class ComparedOut(MethodOut):
     mean: MeanOut | None = Field(description="geometric mean on the common set")
     cost: CostOut | None = Field(description="null where nobody has recorded any")
-    standings: list[StandingOut] = Field([], description="left out on overall boards")
+    standings: list[StandingOut] = Field([], description="on the tasks of this page; left out on overall boards")
 
 
 class ComparisonOut(Schema):
@@ -91,6 +95,8 @@ class ComparisonOut(Schema):
     common: list[str] = Field(description="tasks that every method has solved that has solved any")
     best_of_all: list[ShareOut]
     methods: list[ComparedOut]
+    page: int = 1
+    pages: int = 1
     taken: datetime
 
 
@@ -113,7 +119,8 @@ class OverallQuery(FieldQuery):
 class CompareQuery(OverallQuery):
     methods: str = Field(max_length=1000, description="slugs, with commas between them")
     p: float = Field(1.0, ge=0, le=100, description="one more p to count at")
-    part: Part = Field("", description="which table, for CSV")
+    page: PageNumber = 1
+    part: Part = Field("", description="which table, for CSV, which is never paged")
 
 
 @router.get("/methods", response=list[MethodOut], summary="Methods with what they come to on a suite")
@@ -150,8 +157,10 @@ def compare(request: HttpRequest, wanted: Query[CompareQuery]) -> Any:
     comparison = overview.compare(field, _chosen(field, wanted.methods), sorted({*FAST_AT, wanted.p}))
     if wanted.format == "csv":
         return CSV[wanted.part](comparison, comparison.rows)
-    found = _comparison(comparison, comparison.rows)
-    lines = overview.matrix(comparison, list(field.tasks.values()))
+    found, tasks = _comparison(comparison, comparison.rows), Paginator(list(field.tasks.values()), TASKS_PER_PAGE)
+    shown = tasks.get_page(wanted.page)
+    found.page, found.pages = shown.number, tasks.num_pages
+    lines = overview.matrix(comparison, list(shown))
     for place, row in enumerate(found.methods):
         row.standings = [_standing(line.task.name, line.cells[place]) for line in lines]
     return found

@@ -128,10 +128,11 @@ def _axis(comparison: Comparison) -> Axis:
 
 
 def _costs(comparison: Comparison, wanted: str) -> dict[str, Any]:
-    """The chart in the currency that is asked for, else in the first that anybody has spent."""
+    """The chart in the currency that is asked for, else in the first that all of them have spent, or any."""
     spent = [row.cost for row in comparison.rows if row.cost]
-    used = [currency for currency in CURRENCIES if any(getattr(cost, currency.name) for cost in spent)]
-    currency = next((item for item in used if item.name == wanted), used[0] if used else None)
+    used = [item for item in CURRENCIES if any(getattr(cost, item.name) for cost in spent)]
+    by_all = [item for item in used if all(getattr(cost, item.name) for cost in spent)]
+    currency = next((item for item in used if item.name == wanted), next(iter(by_all or used), None))
     points = [
         _spent(place, row, row.figures.shares[-1], currency)
         for place, row in enumerate(comparison.rows)
