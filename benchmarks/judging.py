@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from . import harness
+from .artefacts import site_shelf
 from .harness import Build, Device, Isolation, Paths, Report, RuleSet, Source, Step, TaskSpec
 
 StepListener = Callable[[Step], None]
@@ -75,7 +76,7 @@ class HarnessJudge:
     """The real one."""
 
     def __init__(self) -> None:
-        self.paths = Paths(settings.DATA_DIR)
+        self.paths = Paths(settings.DATA_DIR, site_shelf())
 
     def devices(self) -> tuple[Device, ...]:
         return harness.devices_here()

@@ -10,6 +10,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -89,6 +90,9 @@ VARIABLES: dict[str, Variable] = {
     ),
     "REDIS_URL": Variable(
         _url("redis", "rediss", "unix"), None, "message broker; an embedded server is started when absent"
+    ),
+    "KBENCH_STORAGE_URL": Variable(
+        _url("file", "s3"), None, "where machines share builds; absent: each worker keeps its own"
     ),
     "KBENCH_PUBLIC": Variable(
         _flag, False, "strangers may reach the site: strong isolation, log-in and HTTPS are demanded"
@@ -222,6 +226,26 @@ def _postgres(url: SplitResult) -> dict[str, Any]:
         "OPTIONS": options,
         "CONN_HEALTH_CHECKS": True,
     }
+
+
+def storage(env: Environment) -> dict[str, Any]:
+    """Django's entry for its default storage: a folder, or a bucket by `s3://BUCKET/PREFIX?endpoint_url=...`.
+
+    The options of the query go to django-storages; keys come from the places where AWS's own library looks for them.
+    """
+    url = urlsplit(env["KBENCH_STORAGE_URL"] or (env.data_dir / "storage").as_uri())
+    if url.scheme == "file":
+        options = {"location": unquote(url.path), "allow_overwrite": True}
+        return {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": options}
+    if find_spec("storages") is None:
+        raise ImproperlyConfigured("KBENCH_STORAGE_URL names a bucket: install the extra `s3` (pip install kbench[s3])")
+    options = {
+        "bucket_name": url.netloc,
+        "location": url.path.strip("/"),
+        "default_acl": None,
+        **dict(parse_qsl(url.query)),
+    }
+    return {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": options}
 
 
 def redis_url(env: Environment) -> str:

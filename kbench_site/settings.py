@@ -7,7 +7,7 @@ from pathlib import Path
 
 import django_stubs_ext
 
-from .env import database, read_environment, redis_url, secret_key
+from .env import database, read_environment, redis_url, secret_key, storage
 from .logs import logging_config
 
 django_stubs_ext.monkeypatch()  # `ModelAdmin[Task]` and the like, at run time too
@@ -114,9 +114,10 @@ STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "default": storage(ENV),
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
 }
+KBENCH_STORAGE_IS_SHARED = ENV["KBENCH_STORAGE_URL"] is not None
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8_388_608  # of a whole request too: see body_limit.py
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1_048_576  # larger ones go to disk while they arrive

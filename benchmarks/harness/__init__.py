@@ -23,6 +23,7 @@ from .judge import audit, compile_source, judge, remove_scratch
 from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
 from .rules import RuleSet, load_rules
 from .selfcheck import self_test
+from .shelf import Shelf
 from .source import LANGUAGES, Paths, Source, Step, StepListener, device_class
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
 from .starter import starter_code
@@ -49,6 +50,7 @@ __all__ = [
     "RuleSet",
     "RuleSetError",
     "Score",
+    "Shelf",
     "Source",
     "StageResult",
     "StaticCheck",

@@ -18,9 +18,12 @@ from . import gxx, nvcc
 from .gxx import Gxx
 from .nvcc import Nvcc
 from .rules import RuleSet
+from .shelf import Shelf, pack, unpack
 from .source import CancelCheck, Paths, Source, device_class, never_cancelled
 from .toolchain import KernelResources, Toolchain, Workshop, digest
 from .triton_source import TritonSource
+
+_RECORD = "build.json"  # written last: a folder without one is no build
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,17 @@ def build(
     """
     toolchain = _toolchain(source.language, target)
     folder = paths.builds / _key(source, rules, toolchain)
-    found = _read(folder, toolchain)
+    found = _read(folder, toolchain) or _fetched(folder, toolchain, paths.shelf)
     if found is not None:
         return found
     with _workshop(rules, paths, cancelled) as shop:
         result = _compile(source, shop, toolchain, folder)
-    return result if result.exit_code is None else _keep(result, folder)
+    if result.exit_code is None:
+        return result
+    _keep(result, folder)
+    if paths.shelf is not None:
+        paths.shelf.put(folder.name, pack(folder, (toolchain.binary, _RECORD)))
+    return result
 
 
 def compiler_environment(language: str = "cpp") -> dict[str, str]:
@@ -86,9 +94,18 @@ def _key(source: Source, rules: RuleSet, toolchain: Toolchain) -> str:
     return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules))
 
 
+def _fetched(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:
+    """The build as another machine of the same kind has made it."""
+    packed = shelf.get(folder.name) if shelf is not None else None
+    if packed is None:
+        return None
+    unpack(packed, folder)
+    return _read(folder, toolchain)
+
+
 def _read(folder: Path, toolchain: Toolchain) -> Build | None:
     try:
-        data = json.loads((folder / "build.json").read_text())
+        data = json.loads((folder / _RECORD).read_text())
     except (OSError, ValueError):
         return None
     binary = folder / toolchain.binary if data["exit_code"] == 0 else None
@@ -96,7 +113,7 @@ def _read(folder: Path, toolchain: Toolchain) -> Build | None:
     return Build(binary, data["log"], data["seconds"], True, data["exit_code"], data["problem"], resources)
 
 
-def _keep(result: Build, folder: Path) -> Build:
+def _keep(result: Build, folder: Path) -> None:
     """Writes the record last: a folder without one is no build."""
     folder.mkdir(parents=True, exist_ok=True)
     shown = ("exit_code", "log", "seconds", "problem")
@@ -104,8 +121,7 @@ def _keep(result: Build, folder: Path) -> Build:
     data["resources"] = [asdict(item) for item in result.resources]
     partial = folder / f"build.{os.getpid()}"
     partial.write_text(json.dumps(data))
-    partial.replace(folder / "build.json")
-    return result
+    partial.replace(folder / _RECORD)
 
 
 def _move(made: Path, folder: Path) -> None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from .errors import UsageError
+from .shelf import Shelf
 
 SUFFIXES = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py"}
 LANGUAGES = tuple(SUFFIXES)
@@ -37,9 +38,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Paths:
-    """Where the harness keeps what it may lose: caches and scratch. Several processes may share one `data`."""
+    """Where the harness keeps what it may lose: caches and scratch. Several processes may share one `data`.
+
+    `shelf` is what several machines share.
+    """
 
     data: Path
+    shelf: Shelf | None = None
 
     @property
     def builds(self) -> Path:

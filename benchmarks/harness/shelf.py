@@ -1,0 +1,43 @@
+"""Builds that travel: packed under their key by the machine that compiled, unpacked by the one that judges.
+
+The harness only packs and unpacks; where the bytes lie, and that nobody changed them there, is the shelf's business.
+Not covered: what a key depends on (`builds.py`); machines that would compile differently have different keys.
+"""
+
+import io
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+
+class Shelf(Protocol):
+    """What several machines share. Neither method raises: a build that cannot be shared is made again."""
+
+    def put(self, key: str, packed: bytes) -> None: ...
+
+    def get(self, key: str) -> bytes | None:
+        """Exactly what was put under the key, or None."""
+
+
+def pack(folder: Path, names: Iterable[str]) -> bytes:
+    """Those of the named files and folders that there are, as a tar."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in names:
+            if (folder / name).exists():
+                archive.add(folder / name, arcname=name)
+    return buffer.getvalue()
+
+
+def unpack(packed: bytes, folder: Path) -> None:
+    """Makes `folder` in one step; that another process has made it meanwhile is normal."""
+    made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(made, filter="data")
+    try:
+        made.rename(folder)
+    except OSError:
+        shutil.rmtree(made)
