@@ -54,6 +54,9 @@ def changes(batch: RejudgeBatch, page: int | str = 1) -> Page[Any]:
         "before__submission__method",
         "before__device_kind",
         "before__task_version",
+        "before__ruleset",
+        "after__task_version",
+        "after__ruleset",
         "after__device_kind",
         "version__task__suite",
     ).defer("before__report", "after__report", "version__definition", "version__reference_source")

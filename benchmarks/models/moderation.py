@@ -74,6 +74,10 @@ class RejudgeItem(models.Model):
     def __str__(self) -> str:
         return f"{self.batch_id}/{self.position}"
 
+    @property
+    def judgings(self) -> tuple[Evaluation, Evaluation | None]:
+        return self.before, self.after
+
 
 class ModerationAction(models.Model):
     """A line of the log. `subject` names the target in words, which stay when the target itself is deleted."""

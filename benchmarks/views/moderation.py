@@ -1,0 +1,106 @@
+"""Moderation: reporting a submission, the review queue of staff, decisions with their reasons, the public log.
+
+Every decision can be undone on the page it was made on. Does NOT offer to edit a score or to delete anything.
+"""
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from benchmarks import moderation, review, selectors
+from benchmarks.models import SiteSwitch
+from benchmarks.moderation_forms import DecisionForm, ReasonForm, ReportForm, SwitchForm
+from benchmarks.services import Refused
+from benchmarks.states import ActionKind, Switch
+
+from .staff import person, staff_only
+
+
+@login_required
+def report(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    evaluation = selectors.evaluation_for(request.user, code)
+    form = ReportForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            moderation.report(evaluation.submission, by=person(request), text=form.cleaned_data["text"])
+        except Refused as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, "Thank you. Staff will look at it; what they decide stands in the public log.")
+            return redirect(evaluation)
+    return render(request, "moderation/report.html", {"form": form, "evaluation": evaluation})
+
+
+@staff_only
+def queue(request: HttpRequest) -> HttpResponse:
+    context = {
+        "reports": review.open_reports(),
+        "under_review": review.under_review(request.GET.get("page", 1)),
+        "copies": review.identical_sources(),
+        "taken_down": review.taken_down(request.GET.get("down", 1)),
+    }
+    return render(request, "moderation/queue.html", context)
+
+
+@staff_only
+def submission(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    """Everything there is about one submission, and the form that decides."""
+    found = review.submission_for_staff(code)
+    history = list(review.everything_about(found))
+    form = DecisionForm(found, request.POST or None, reported=review.is_reported(found))
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        kind = ActionKind(data["kind"])
+        words = {"reason": data["reason"], "note": data["note"], "seen": data["seen"]}
+        try:
+            moderation.decide(found, kind, by=person(request), **words)
+        except Refused as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, f"{kind.label}. The boards follow.")
+            return redirect("moderate", code)
+    context = {"form": form, "submission": found, "history": history, "same_source": review.same_source(found)}
+    context |= {"evaluations": selectors.submission_for(request.user, code)[1], "task": found.task_version.task}
+    return render(request, "moderation/submission.html", context)
+
+
+@staff_only
+def account(request: HttpRequest, name: str) -> HttpResponse:
+    found = review.account_named(name)
+    form = ReasonForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        turn = moderation.ban if found.is_active else moderation.unban
+        try:
+            turn(found, by=person(request), **form.cleaned_data)
+        except Refused as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, "Done, and written into the public log.")
+            return redirect("moderate-account", name)
+    context = {"form": form, "account": found, "history": review.actions_about_account(found)}
+    context |= {"evaluations": selectors.own_evaluations(found, (), request.GET.get("page", 1))}
+    return render(request, "moderation/account.html", context)
+
+
+def log(request: HttpRequest) -> HttpResponse:
+    return render(request, "moderation/log.html", {"rows": review.log(request.GET.get("page", 1))})
+
+
+@staff_only
+def switches(request: HttpRequest) -> HttpResponse:
+    form = SwitchForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        try:
+            moderation.switch_turn(Switch(data["key"]), on=data["on"], message=data["message"], by=person(request))
+        except Refused as error:
+            messages.warning(request, str(error))
+        else:
+            messages.success(request, "Turned, and written into the public log.")
+        return redirect("switches")
+    rows = {switch.key: switch for switch in SiteSwitch.objects.all()}
+    lines = [rows.get(key) or SiteSwitch(key=key, on=key != Switch.BANNER) for key in Switch]
+    return render(request, "moderation/switches.html", {"lines": lines, "form": form})
