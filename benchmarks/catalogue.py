@@ -21,10 +21,10 @@ from .harness import (
     TaskSpec,
     TensorArgument,
     ValueArgument,
-    default_rules,
     default_suites,
     device_class,
     find_task,
+    load_rules,
     load_suite,
 )
 from .harness import (
@@ -70,7 +70,26 @@ def base_rows_sync() -> None:
     DeviceKind.objects.get_or_create(slug=CPU, defaults={"title": "CPU", "device_class": CPU})
     for slug, title, kind, description in _METHODS:
         Method.objects.get_or_create(slug=slug, defaults={"title": title, "kind": kind, "description": description})
-    _ruleset_sync(default_rules(settings.KBENCH_RULESET))
+    rules_sync()
+
+
+def rules_folder() -> Path:
+    """Where the rule sets are, one file each; files stay, so that old boards can still be explained."""
+    return default_suites().parent / "rules"
+
+
+def rules_sync() -> None:
+    """A row per rule set on disk, and the current one marked. Raises RuleSetError where there is no current one."""
+    for path in sorted(rules_folder().glob("*.toml")):
+        _ruleset_sync(load_rules(path))
+    current = rules_named(settings.KBENCH_RULESET)
+    RuleSet.objects.exclude(name=current.name).update(active=False)
+    RuleSet.objects.filter(name=current.name).update(active=True)
+
+
+def rules_named(name: str) -> Rules:
+    """Raises RuleSetError for one that has no file."""
+    return load_rules(rules_folder() / f"{name}.toml")
 
 
 def spec_of(version: TaskVersion) -> TaskSpec:
@@ -84,7 +103,7 @@ def spec_of(version: TaskVersion) -> TaskSpec:
 
 def rules_of(ruleset: RuleSet) -> Rules:
     """The rules of a row; the text must be what it was when the row was made."""
-    rules = default_rules(ruleset.name)
+    rules = rules_named(ruleset.name)
     if _sha256(rules.text) != ruleset.sha256:
         raise TaskError(f"the rule set {ruleset.name} has changed on disk: a change needs a new name")
     return rules

@@ -18,6 +18,16 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 SOCKET_PATH_MAX_BYTES = 100
+# A host whose wire is cut must notice within a minute, and must not keep rows locked on the server.
+POSTGRES_OPTIONS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "20",
+    "keepalives_interval": "5",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "40000",
+    "options": "-c idle_in_transaction_session_timeout=60s -c tcp_keepalives_idle=20 -c tcp_keepalives_interval=5"
+    " -c tcp_keepalives_count=4",
+}
 Reader = Callable[[str], Any]
 
 
@@ -114,6 +124,9 @@ VARIABLES: dict[str, Variable] = {
     ),
     "KBENCH_QUEUE_EXPIRE_S": Variable(
         _whole(60, 31_536_000), 604_800, "seconds after which an evaluation that no worker took expires"
+    ),
+    "KBENCH_RULESET": Variable(
+        _text, "rk-1", "rule set that is judged under: the name of a file in benchmarks/rules, without its ending"
     ),
     "KBENCH_EXAMPLES": Variable(_flag, True, "the shipped example kernels are submitted at the first start"),
     "KBENCH_IN_FLIGHT_MAX": Variable(
@@ -215,7 +228,7 @@ def database(env: Environment) -> dict[str, Any]:
 
 def _postgres(url: SplitResult) -> dict[str, Any]:
     """What stands in the query goes to libpq: `?sslmode=verify-full`, `?host=/folder/of/the/socket`."""
-    options = dict(parse_qsl(url.query))
+    options = {**POSTGRES_OPTIONS, **dict(parse_qsl(url.query))}
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": unquote(url.path[1:]),

@@ -1,12 +1,77 @@
-"""How a score comes about, told from the numbers of the rule set itself, so that page and judge cannot disagree."""
+"""How a score comes about, told from the numbers of the rule set itself, so that page and judge cannot disagree.
+
+One page per rule set, the older ones included, with what has changed since the one before. Does NOT check anything:
+the harness does.
+"""
+
+from dataclasses import dataclass
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from benchmarks.harness import VERDICT_TEXTS, default_rules
+from benchmarks.catalogue import rules_folder, rules_named
+from benchmarks.harness import VERDICT_TEXTS, RuleSet, Verdict
+from benchmarks.rule_changes import predecessor, rule_changes
+from benchmarks.templatetags.numbers import percent, seconds, size
 
 
-def rules(request: HttpRequest) -> HttpResponse:
-    context = {"rules": default_rules(settings.KBENCH_RULESET), "verdicts": VERDICT_TEXTS.items()}
+@dataclass(frozen=True)
+class Check:
+    """Something that is looked at, and the verdict where it does not hold; None: it goes under review."""
+
+    stage: str
+    text: str
+    verdict: Verdict | None
+
+
+def rules(request: HttpRequest, name: str = "") -> HttpResponse:
+    name = name or settings.KBENCH_RULESET
+    names = sorted(path.stem for path in rules_folder().glob("*.toml"))
+    if name not in names:
+        raise Http404("There is no such rule set.")
+    shown, previous = rules_named(name), predecessor(name, names)
+    context = {
+        "rules": shown,
+        "checks": checks(shown),
+        "verdicts": VERDICT_TEXTS.items(),
+        "names": names,
+        "others": len(names) > 1,
+        "current": settings.KBENCH_RULESET,
+        "previous": previous,
+        "changes": rule_changes(rules_named(previous).text, shown.text) if previous else [],
+    }
     return render(request, "rules.html", context)
+
+
+def checks(shown: RuleSet) -> list[Check]:
+    """What a submission goes through, in order."""
+    compiling, limits, gates = shown.compile, shown.limits, shown.gates
+    calls = shown.verify.calls_per_config
+    return [
+        Check("Static check", f"The source has at most {size(shown.source.max_bytes)}.", Verdict.REJECTED),
+        Check(
+            "Static check", "It is text in a language of the task and exports what the task asks for.", Verdict.REJECTED
+        ),
+        Check("Compile", "The compiler accepts it.", Verdict.COMPILE_ERROR),
+        Check("Compile", f"It is through within {seconds(compiling.timeout_s)}.", Verdict.TIMEOUT),
+        Check("Load", f"The process answers within {seconds(limits.setup_s)}.", Verdict.TIMEOUT),
+        Check("Verify and time", f"A call ends within {seconds(limits.call_s)}.", Verdict.TIMEOUT),
+        Check("Verify and time", "The process raises no error and does not die.", Verdict.RUNTIME_ERROR),
+        Check("Verify and time", f"It needs at most {size(limits.memory_bytes)} of memory.", Verdict.OUT_OF_MEMORY),
+        Check("Verify and time", "Results have the number and the shapes of the task.", Verdict.INCORRECT_SHAPE),
+        Check("Verify and time", "Results have the dtypes of the task.", Verdict.INCORRECT_DTYPE),
+        Check(
+            "Verify",
+            f"Every element agrees with float64 in {calls} calls per configuration, hidden ones included.",
+            Verdict.INCORRECT_VALUE,
+        ),
+        Check("Time", "The results of every timed call agree with float64.", Verdict.INCORRECT_VALUE),
+        Check("Verify and time", "A wrong call is wrong again on the same input.", Verdict.NONDETERMINISTIC),
+        Check("Verify and time", "Nothing is written after a call has said that it is done.", Verdict.TAMPERING),
+        Check("Time", f"The interval of the score is within ±{percent(shown.score.max_half_width)}.", Verdict.NOISY),
+        Check("Before ranking", f"At most {gates.max_speedup:g}× over the stronger baseline.", None),
+        Check("Before ranking", f"At most {percent(gates.max_roofline_fraction)} of what the machine allows.", None),
+        Check("Before ranking", "No error of exactly zero where rounding is expected.", None),
+        Check("Before ranking", "The same code passes whenever it is judged.", None),
+    ]
