@@ -84,6 +84,10 @@ class NoEstimate(Exception):
     """Nothing can be said; the text says why."""
 
 
+class TooFewSeen(NoEstimate):
+    """A judge will begin with it, but nobody knows yet how long judgings take here."""
+
+
 class Pace:
     """What judgings of one device kind took lately, per task where enough were seen."""
 
@@ -132,12 +136,12 @@ def pace(kind: DeviceKind, now: datetime) -> Pace:
 
 
 def estimated(pace: Pace, demand: Demand, now: datetime) -> Estimate:
-    """When a judge begins with what one's own is. Raises NoEstimate."""
-    if len(pace) < SAMPLES_MIN:
-        days = LOOKED_BACK.days
-        raise NoEstimate(f"Fewer than {SAMPLES_MIN} evaluations were judged on this device in the last {days} days.")
+    """When a judge begins with one's own. Raises NoEstimate."""
     if demand.judges < 1:
         raise NoEstimate("No worker is online.")
+    if len(pace) < SAMPLES_MIN:
+        days = LOOKED_BACK.days
+        raise TooFewSeen(f"Fewer than {SAMPLES_MIN} evaluations were judged on this device in the last {days} days.")
     rows = demand.rows()
     draws = Random(len(rows))  # noqa: S311 - no secret: the same queue is told the same
     waits = sorted(_wait_s(pace.seen_anew(draws), demand, rows, now, draws) for _ in range(DRAWS))

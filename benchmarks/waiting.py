@@ -6,12 +6,13 @@ The queue is counted, never loaded: the number of queries does not depend on its
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 from django.db.models import Case, Count, F, Q, When
 from django.utils import timezone
 
-from .estimates import AtWork, Demand, Estimate, Load, NoEstimate, estimated, pace
+from .estimates import AtWork, Demand, Estimate, Load, NoEstimate, TooFewSeen, estimated, pace
 from .models import DeviceKind, Evaluation, SiteSwitch, TaskVersion, Worker
 from .querysets import EXAMPLES_WAIT_S, Place, WorkerQuerySet
 from .states import Priority, State, Switch, WorkerRole, WorkerState
@@ -19,24 +20,21 @@ from .states import Priority, State, Switch, WorkerRole, WorkerState
 
 @dataclass(frozen=True)
 class Waiting:
-    """`ahead` counts the evaluations of the same device kind that go first, running ones not included."""
+    """`ahead` counts the evaluations of the same device kind that go first, running ones not included.
+
+    `text` is what a page says: the reason and how long it takes, or why nobody knows.
+    """
 
     ahead: int
     running: int
     reason: str
+    text: str
     estimate: Estimate | None = None
     no_estimate: str = ""  # why there is none
 
     @property
     def position(self) -> int:
         return self.ahead + 1
-
-    @property
-    def text(self) -> str:
-        """All of it in one or two sentences."""
-        if self.estimate is None:
-            return self.reason
-        return f"{self.reason} It should begin in {self.estimate}."
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,14 @@ def waiting(evaluation: Evaluation) -> Waiting | None:
     queue = _queue(evaluation.device_kind, Evaluation.objects.place_of(evaluation))
     reason = _reason(evaluation, queue.ahead, len(queue.running))
     own = Load(evaluation.task_version_id, 1, unbuilt=evaluation.built is None)
+    waiting = partial(Waiting, queue.ahead, len(queue.running), reason)
     try:
         estimate = _estimate(queue, own, evaluation.priority)
+    except TooFewSeen as error:
+        return waiting(f"{reason} No estimate: {_within(error)}", no_estimate=str(error))
     except NoEstimate as error:
-        return Waiting(queue.ahead, len(queue.running), reason, no_estimate=str(error))
-    return Waiting(queue.ahead, len(queue.running), reason, estimate)
+        return waiting(reason, no_estimate=str(error))
+    return waiting(f"{reason} It should begin in {estimate}.", estimate)
 
 
 def waiting_reason(evaluation: Evaluation) -> str:
@@ -89,8 +90,13 @@ def outlook(kind: DeviceKind, version: TaskVersion, owner: int | None) -> str:
     try:
         estimate = _estimate(queue, Load(version.pk, 1, unbuilt=1), Priority.PERSON)
     except NoEstimate as error:
-        return f"{place}. No estimate: {str(error)[0].lower()}{str(error)[1:]}"
+        return f"{place}. No estimate: {_within(error)}"
     return f"{place}; judging should begin in {estimate}."
+
+
+def _within(error: NoEstimate) -> str:
+    """Its sentence, where another one goes on with it."""
+    return f"{str(error)[0].lower()}{str(error)[1:]}"
 
 
 def _queue(kind: DeviceKind, place: Place) -> _Queue:

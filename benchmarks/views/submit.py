@@ -16,7 +16,7 @@ from benchmarks.forms import SubmissionForm
 from benchmarks.languages import TITLES as LANGUAGE_TITLES
 from benchmarks.languages import languages_of, starter_of
 from benchmarks.models import DeviceKind, Evaluation, TaskVersion
-from benchmarks.waiting import nobody_there
+from benchmarks.waiting import nobody_there, outlook
 
 from .sessions import remember
 
@@ -42,7 +42,10 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
     meters = limits.meters(request)
     context = {"form": form, "version": version, "task": version.task, "identical": outcome.identical}
     context |= {"meters": meters, "refusal": _refusal(request, meters), "paused": selectors.submissions_paused()}
-    context |= {"checked": "check" in request.POST and not form.errors, "served": served(kinds)}
+    context |= {
+        "checked": "check" in request.POST and not form.errors,
+        "served": served(kinds, version, request.user.pk),
+    }
     context |= {"language": form["language"].value(), "languages": LANGUAGE_TITLES.items()}
     response = render(request, "tasks/submit.html", context, status=_status(form, outcome))
     if outcome.full is not None:
@@ -67,10 +70,16 @@ class Served:
     languages: str
     problem: str
 
+    outlook: str
 
-def served(kinds: list[DeviceKind]) -> list[Served]:
+def served(kinds: list[DeviceKind], version: TaskVersion, user: int | None) -> list[Served]:
     return [
-        Served(kind, ", ".join(LANGUAGE_TITLES[name] for name in languages_of(kind.device_class)), nobody_there(kind))
+        Served(
+            kind,
+            ", ".join(LANGUAGE_TITLES[name] for name in languages_of(kind.device_class)),
+            nobody_there(kind),
+            outlook(kind, version, user),
+        )
         for kind in kinds
     ]
 

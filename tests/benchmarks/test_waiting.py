@@ -26,7 +26,7 @@ def test_the_first_one_is_picked_up_now(submit, workers):
 def test_the_place_in_the_queue_is_exact(submit, workers):
     evaluations = [submit() for _ in range(3)]
     assert [waiting(evaluation).position for evaluation in evaluations] == [1, 2, 3]
-    assert waiting_text(evaluations[2]) == "2 ahead of you."
+    assert waiting_reason(evaluations[2]) == "2 ahead of you."
 
 
 def test_the_next_one_hears_that_another_is_judged(submit, workers, claim):
@@ -115,6 +115,7 @@ def test_without_enough_judgings_it_says_why_there_is_no_estimate(submit, worker
     found = waiting(submit())
     assert found.estimate is None
     assert "Fewer than 3" in found.no_estimate
+    assert found.text.startswith("You are next: a worker picks it up now. No estimate: fewer than 3 evaluations")
 
 
 def test_shipped_examples_get_no_estimate(submit, workers):

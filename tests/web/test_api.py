@@ -198,6 +198,27 @@ def test_paused_submissions_are_told_with_their_reason(program: Program) -> None
     assert "disk is full" in refused(program.submit(), 503, "submissions-closed")["detail"]
 
 
+def test_a_queued_evaluation_tells_its_place_and_how_long_it_waits(visitor: Client) -> None:
+    for number in range(3):
+        factories.judged(text=factories.SOURCE + f"// {number}\n")
+    rows = [factories.queued(text=factories.SOURCE + f"// waits {number}\n") for number in range(2)]
+    found = [visitor.get(f"{API}/evaluations/{row.code}").json()["queue"] for row in rows]
+    assert [(queue["position"], queue["ahead"], queue["running"]) for queue in found] == [(1, 0, 0), (2, 1, 0)]
+    assert 0 < found[0]["wait_s_low"] <= found[0]["wait_s_high"] < found[1]["wait_s_low"]
+    assert found[0]["no_estimate"] is None
+
+
+def test_without_judgings_before_there_is_a_place_and_no_estimate(visitor: Client) -> None:
+    factories.worker()
+    queue = visitor.get(f"{API}/evaluations/{factories.queued().code}").json()["queue"]
+    assert (queue["position"], queue["wait_s_low"], queue["wait_s_high"]) == (1, None, None)
+    assert "Fewer than 3" in queue["no_estimate"]
+
+
+def test_what_has_ended_has_no_place(visitor: Client) -> None:
+    assert visitor.get(f"{API}/evaluations/{factories.judged().code}").json()["queue"] is None
+
+
 def test_tasks_are_listed_with_their_best_entry(visitor: Client) -> None:
     factories.judged(factories.passing(1.5))
     found = {item["name"]: item for item in visitor.get(f"{API}/tasks").json()}

@@ -79,6 +79,14 @@ def test_a_site_without_workers_and_history_has_a_page(visitor: Client) -> None:
     assert "No worker has ever reported" in html
 
 
+def test_before_the_click_a_device_tells_place_and_time(visitor: Client) -> None:
+    factories.worker("compile")
+    for number in range(3):
+        factories.judged(text=factories.SOURCE + f"// {number}\n")
+    html = visitor.get("/tasks/robust-kbench/mnist_linear_relu/forward/submit/").content.decode()
+    assert "You would be next; judging should begin in less than a minute." in html
+
+
 def test_the_number_of_queries_is_fixed(visitor: Client, django_assert_max_num_queries: Any) -> None:
     crowd()
     for path in ("/status/", "/api/v1/status"):
