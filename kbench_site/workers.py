@@ -1,6 +1,6 @@
-"""The worker processes of one machine: one that judges per device, one that compiles per device kind.
+"""The processes of a site: web, housekeeping, agent runs; a judge per device, a compiler per device kind.
 
-`manage.py up` and `manage.py worker` both start them from here, so a device never has two judges of one installation.
+`manage.py up`, `worker` and `serve` all start them from here, so a device never has two judges of one installation.
 Does NOT find devices (the harness does) and does NOT know what a worker does with them (`benchmarks/worker.py`).
 """
 
@@ -52,6 +52,15 @@ def worker_children(devices: Sequence[Device], compilers: int | None = None) -> 
         *(_judge_child(device) for device in devices),
         *(_compile_child(device, compilers) for device in first_of_kind.values()),
     ]
+
+
+def web_child() -> Child:
+    place = ("--host", settings.HOST, "--port", str(settings.PORT))
+    manner = ("--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "3", "--log-level", "warning")
+    manner += ("--no-proxy-headers",)  # whom to believe is KBENCH_TRUSTED_PROXIES' to say
+    return child(
+        "web", (sys.executable, "-m", "uvicorn", "kbench_site.asgi:application", *place, *manner), essential=True
+    )
 
 
 def maint_child() -> Child:

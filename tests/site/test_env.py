@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from kbench_site.env import SOCKET_PATH_MAX_BYTES, VARIABLES, database, read_environment, redis_url, secret_key
+from kbench_site.env import (
+    POSTGRES_OPTIONS,
+    SOCKET_PATH_MAX_BYTES,
+    VARIABLES,
+    database,
+    read_environment,
+    redis_url,
+    secret_key,
+)
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -67,9 +75,10 @@ def test_a_postgres_url_is_taken_apart():
 
 def test_the_query_of_a_postgres_url_is_for_its_library():
     entry = database(read_environment({"DATABASE_URL": "postgres://ann@db.example/kbench?sslmode=verify-full"}))
-    assert entry["OPTIONS"] == {"sslmode": "verify-full"}
-    entry = database(read_environment({"DATABASE_URL": "postgres://ann@/kbench?host=/run/Postgres"}))
-    assert (entry["HOST"], entry["OPTIONS"]) == ("/run/Postgres", {})
+    assert entry["OPTIONS"] == {**POSTGRES_OPTIONS, "sslmode": "verify-full"}
+    url = "postgres://ann@/kbench?host=/run/Postgres&connect_timeout=3"
+    entry = database(read_environment({"DATABASE_URL": url}))
+    assert (entry["HOST"], entry["OPTIONS"]["connect_timeout"]) == ("/run/Postgres", "3")
 
 
 def test_the_embedded_redis_listens_where_a_socket_may_be(tmp_path):

@@ -8,7 +8,6 @@ reported; `--device` leaves devices out. Does NOT install anything: `make run` d
 import os
 import signal
 import socket
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -23,7 +22,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import timezone
 
-from benchmarks.catalogue import examples_load, tasks_sync
+from benchmarks.catalogue import examples_load
 from benchmarks.harness import Device, Paths, remove_scratch
 from benchmarks.models import Worker
 from benchmarks.querysets import WorkerQuerySet
@@ -38,10 +37,10 @@ from kbench_site.workers import (
     maint_child,
     only_one,
     sole_worker_of,
+    web_child,
     worker_children,
 )
 
-PYTHON = sys.executable
 TEND_EVERY_S = 0.25
 REPORTED = (WorkerState.ONLINE, WorkerState.QUARANTINED)
 
@@ -115,9 +114,7 @@ class Command(BaseCommand):
 def prepare() -> None:
     """Database, static files and tasks, each only as far as something is missing."""
     remove_scratch(Paths(settings.DATA_DIR))
-    call_command("migrate", interactive=False, verbosity=0)
-    call_command("collectstatic", interactive=False, verbosity=0)
-    tasks_sync()
+    call_command("prepare")
     connections.close_all()  # the children open their own
 
 
@@ -125,7 +122,7 @@ def children(devices: Sequence[Device], compilers: int | None) -> list[Child]:
     """Redis first: it is started first and stopped last."""
     return [
         *([] if settings.REDIS_IS_EXTERNAL else [child("redis", _redis_argv(), essential=True)]),
-        child("web", _web_argv(), essential=True),
+        web_child(),
         *worker_children(devices, compilers),
         maint_child(),
         agents_child(),
@@ -142,13 +139,6 @@ def _redis_argv() -> tuple[str, ...]:
     nothing_kept = ("--save", "", "--appendonly", "no")  # messages are wake-ups; the database is the queue
     place = ("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700", "--dir", str(path.parent))
     return (program, *place, *nothing_kept, "--daemonize", "no")
-
-
-def _web_argv() -> tuple[str, ...]:
-    place = ("--host", settings.HOST, "--port", str(settings.PORT))
-    manner = ("--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "3", "--log-level", "warning")
-    manner += ("--no-proxy-headers",)  # whom to believe is KBENCH_TRUSTED_PROXIES' to say
-    return (PYTHON, "-m", "uvicorn", "kbench_site.asgi:application", *place, *manner)
 
 
 def _refuse_taken_port() -> None:
@@ -188,7 +178,8 @@ def complaints(started: datetime) -> list[str]:
 
 def _answers() -> bool:
     hosts = [name for name in settings.ALLOWED_HOSTS if not name.startswith(("*", "."))] or ["localhost"]
-    request = urllib.request.Request(url(), headers={"Host": hosts[0]})  # noqa: S310 - our own http address
+    headers = {"Host": hosts[0], "X-Forwarded-Proto": "https"}  # as the proxy of a public site says it
+    request = urllib.request.Request(url(), headers=headers)  # noqa: S310 - our own http address
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - same
             code: int = answer.getcode()

@@ -1,0 +1,21 @@
+"""`manage.py prepare`: migrates the database, collects static files and brings in the tasks that ship.
+
+To be run once before a site of several processes starts, and after every upgrade; running it again does nothing.
+Does NOT start anything.
+"""
+
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+
+from benchmarks.catalogue import tasks_sync
+
+
+class Command(BaseCommand):
+    help = "Migrate, collect static files and bring in the tasks that ship."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        call_command("migrate", interactive=False, verbosity=0)
+        call_command("collectstatic", interactive=False, verbosity=0)
+        tasks_sync()
