@@ -61,7 +61,7 @@ def _running(picture: Picture, event: Event) -> None:
 
 
 def _paused(picture: Picture, event: Event) -> None:
-    picture.run.state = RunState.PAUSED
+    picture.run.state, picture.run.reason_text = RunState.PAUSED, event.payload.get("text", "")
 
 
 def _stopping(picture: Picture, event: Event) -> None:

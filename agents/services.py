@@ -43,6 +43,7 @@ __all__ = [
     "run_release",
     "run_start",
     "run_wish",
+    "runs_stop",
     "tend",
     "worker_begins",
 ]
@@ -140,9 +141,10 @@ def run_heartbeat(holding: Holding) -> Wish | None:
 
 
 def run_release(holding: Holding, why: str = "") -> None:
-    """The worker is through with it for now; an open run is for the next one."""
+    """The worker is through with it for now; an open run is for the next one. Without `why` the log has said it."""
     held = Run.objects.filter(pk=holding.run.pk, claim=holding.claim)
-    if held.update(claim=None, worker="", heartbeat=None, reason_text=why) and _is_open(holding.run):
+    said = {"reason_text": why} if why else {}
+    if held.update(claim=None, worker="", heartbeat=None, **said) and _is_open(holding.run):
         queue.wake()
 
 
@@ -163,6 +165,12 @@ def run_wish(run: Run, wish: Wish, who: str) -> None:
         elif wish != Wish.GO:
             _settle_unclaimed(run, wish, who)
         signals.wake(run.topic)
+
+
+def runs_stop(owner: User) -> None:
+    """Stop all runs of an account that goes."""
+    for run in Run.objects.filter(owner=owner).exclude(state__in=(RunState.FINISHED, RunState.STOPPING)):
+        run_wish(run, Wish.STOP, "the account that was deleted")
 
 
 def _settle_unclaimed(run: Run, wish: Wish, who: str) -> None:
