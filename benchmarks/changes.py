@@ -79,7 +79,7 @@ def batches(page: int | str = 1) -> Page[RejudgeBatch]:
     rows = RejudgeBatch.objects.select_related("ruleset").annotate(
         entries=Count("items"), judged=Count("items", filter=Q(items__after__state__in=FINISHED))
     )
-    return Paginator(rows, PAGE_ROWS).get_page(page)
+    return Paginator(rows.order_by("-created", "-pk"), PAGE_ROWS).get_page(page)
 
 
 def at_work(batch: RejudgeBatch) -> list[RejudgeItem]:

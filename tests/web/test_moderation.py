@@ -90,12 +90,12 @@ def test_a_hidden_submission_is_found_nowhere(visitor, as_owner, as_stranger, as
         f"/evaluations/{code}/live/",
         f"/evaluations/{code}/source/",
         f"/evaluations/{code}/report.json",
-        f"/evaluations/{code}/badge.svg",
         f"/moderation/report/{code}/",
     ]
     for path in pages:
         assert as_stranger.get(path).status_code == 404, path
         assert as_owner.get(path).status_code == as_staff.get(path).status_code == 200, path
+    assert visitor.get(f"/evaluations/{code}/badge.svg").status_code == 404
     assert visitor.get(f"/api/v1/evaluations/{code}").status_code == 404
     assert visitor.get(f"/api/v1/submissions/{evaluation.submission.code}").status_code == 404
     assert visitor.get(f"/events/?topics=evaluation:{code}").status_code == 404
