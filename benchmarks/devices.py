@@ -4,7 +4,7 @@ A kind is a row from the moment a worker has found such a device; it stays when 
 hang at it. Does NOT look for devices: the harness does, in the worker.
 """
 
-from .harness import Device, device_class
+from .harness import Device, device_classes
 from .models import DeviceKind
 
 CPU = "cpu"
@@ -23,7 +23,7 @@ def register(device: Device) -> DeviceKind:
 
 
 def kinds_for(language: str) -> list[DeviceKind]:
-    return list(DeviceKind.objects.filter(device_class=device_class(language)))
+    return list(DeviceKind.objects.filter(device_class__in=device_classes(language)))
 
 
 def kind_for(language: str, wanted: str = "") -> DeviceKind:

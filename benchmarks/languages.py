@@ -8,8 +8,8 @@ from pathlib import Path
 from . import harness
 from .harness import TaskSpec, UsageError
 
-TITLES = {"cpp": "C++", "cuda": "CUDA C++", "triton": "Triton"}
-SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py"}
+TITLES = {"cpp": "C++", "cuda": "CUDA C++", "triton": "Triton", "python": "PyTorch module"}
+SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py", "python": "py"}
 _OF_SUFFIX = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp", ".cu": "cuda", ".py": "triton"}
 
 
@@ -18,8 +18,10 @@ def language_of_file(name: str) -> str | None:
     return _OF_SUFFIX.get(Path(name).suffix.lower())
 
 
-def languages_of(device_class: str) -> list[str]:
-    return [language for language in harness.LANGUAGES if harness.device_class(language) == device_class]
+def languages_of(device_class: str, task: TaskSpec | None = None) -> list[str]:
+    """What such a device runs: functions, and for a `task` that is a module PyTorch modules as well."""
+    known = [name for name in harness.LANGUAGES if device_class in harness.device_classes(name)]
+    return [name for name in known if name != harness.PYTHON or (task is not None and task.is_module)]
 
 
 def starter_of(task: TaskSpec, language: str) -> str | None:

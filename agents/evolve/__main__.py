@@ -19,6 +19,7 @@ import click
 
 from benchmarks.harness import (
     LANGUAGES,
+    PYTHON,
     Device,
     HarnessError,
     Paths,
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     add("task", metavar="TASK", help="OP/DIRECTION, for example mnist_linear_relu/forward")
     add("--proposer", choices=NAMES, default="template-evo")
     add("--verifiers", default="static,compile", help="names with commas between, or nothing")
-    add("--language", choices=LANGUAGES, default="cpp")
+    add("--language", choices=[name for name in LANGUAGES if name != PYTHON], default="cpp")
     add("--device", default=None, help="cpu or cuda:0; by default what runs the language")
     add("--seed", type=int, default=1)
     for name, kind in _CAPS.items():

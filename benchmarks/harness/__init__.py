@@ -18,28 +18,37 @@ from .errors import (
     UsageError,
 )
 from .faults import DEVICE_STUCK
+from .foreign import FORMS as FOREIGN_FORMS
+from .foreign import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
 from .isolation import Isolation, clean_text, isolation_in_force
 from .judge import audit, compile_source, judge, remove_scratch
 from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
 from .rules import RuleSet, load_rules
 from .selfcheck import self_test
 from .shelf import Shelf
-from .source import LANGUAGES, Paths, Source, Step, StepListener, device_class
+from .source import LANGUAGES, PYTHON, Paths, Source, Step, StepListener, device_class, device_classes
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
+from .spec_json import spec_from_json, spec_to_json
 from .starter import starter_code
 from .static_checks import StaticCheck, check_source
 from .tracks import Device, devices_here, keep_ready, versions_on
 
 __all__ = [
     "DEVICE_STUCK",
+    "FOREIGN_FORMS",
     "LANGUAGES",
+    "ONE_SHAPE",
+    "PYTHON",
     "VERDICT_TEXTS",
     "Build",
     "Cancelled",
     "Config",
     "ConfigResult",
     "Device",
+    "Examined",
     "Flag",
+    "ForeignConfig",
+    "ForeignTask",
     "HarnessError",
     "Isolation",
     "IsolationError",
@@ -71,7 +80,9 @@ __all__ = [
     "default_rules",
     "default_suites",
     "device_class",
+    "device_classes",
     "devices_here",
+    "examine",
     "find_task",
     "isolation_in_force",
     "judge",
@@ -80,6 +91,8 @@ __all__ = [
     "load_suite",
     "remove_scratch",
     "self_test",
+    "spec_from_json",
+    "spec_to_json",
     "starter_code",
     "versions_on",
 ]

@@ -17,9 +17,10 @@ from pathlib import Path
 from . import gxx, nvcc
 from .gxx import Gxx
 from .nvcc import Nvcc
+from .python_module import PythonModule
 from .rules import RuleSet
 from .shelf import Shelf, pack, unpack
-from .source import CancelCheck, Paths, Source, device_class, never_cancelled
+from .source import PYTHON, CancelCheck, Paths, Source, device_class, never_cancelled
 from .toolchain import KernelResources, Toolchain, Workshop, digest
 from .triton_source import TritonSource
 
@@ -73,7 +74,12 @@ def compiler_environment(language: str = "cpp") -> dict[str, str]:
 
 def _toolchain(language: str, target: str | None) -> Toolchain:
     device_class(language)
-    toolchains: dict[str, Toolchain] = {"cpp": Gxx(), "cuda": Nvcc(target), "triton": TritonSource()}
+    toolchains: dict[str, Toolchain] = {
+        "cpp": Gxx(),
+        "cuda": Nvcc(target),
+        "triton": TritonSource(),
+        PYTHON: PythonModule(target),
+    }
     return toolchains[language]
 
 
@@ -84,10 +90,15 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain, folder: Path)
     made = shop.folder / toolchain.binary
     if outcome.exit_code != 0:
         return Build(None, outcome.log, seconds, cached=False, exit_code=outcome.exit_code)
-    if made.stat().st_size > shop.rules.compile.binary_max_bytes:
+    if _size_bytes(made) > shop.rules.compile.binary_max_bytes:
         return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem="the compiled file is too large")
     _move(made, folder)
     return Build(folder / made.name, outcome.log, seconds, False, 0, resources=outcome.resources)
+
+
+def _size_bytes(made: Path) -> int:
+    """Of a file, or of all files of a folder."""
+    return sum(path.stat().st_size for path in (made.rglob("*") if made.is_dir() else (made,)))
 
 
 def _key(source: Source, rules: RuleSet, toolchain: Toolchain) -> str:

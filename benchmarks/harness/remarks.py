@@ -117,8 +117,9 @@ _TRITON = (
         "cuda-graph", "records or replays a CUDA graph", r"\bcuda\.(?:CUDAGraph|graph|graphs|make_graphed_callables)\b"
     ),
 )
+_MODULE = tuple(item for item in _TRITON if item.code != "compiles-code")  # load_inline is compiled beforehand
 _KERNEL = {"cuda": re.compile(r"\b__global__\b"), "triton": re.compile(r"@\s*(?:triton\.)?jit\b")}
-_REMARKS = {"cpp": _C, "cuda": (*_C, *_CUDA), "triton": _TRITON}
+_REMARKS = {"cpp": _C, "cuda": (*_C, *_CUDA), "triton": _TRITON, "python": _MODULE}
 
 
 def remarks(text: str, language: str) -> Iterator[Flag]:
@@ -140,7 +141,7 @@ def remarks(text: str, language: str) -> Iterator[Flag]:
 
 def blank(text: str, language: str = "cpp") -> str:
     """`text` with comments and string contents replaced by spaces, so that lines and columns stay."""
-    if language != "triton":
+    if language not in ("triton", "python"):
         return _C_TOKENS.sub(lambda match: _spaces(match.group()), text)
     lines = io.StringIO(text).readlines()
     for start, end in _python_strings(text):

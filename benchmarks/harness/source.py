@@ -12,16 +12,22 @@ from pathlib import Path
 from .errors import UsageError
 from .shelf import Shelf
 
-SUFFIXES = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py"}
+PYTHON = "python"  # a module with `ModelNew`, for tasks that are modules; the other languages give functions
+SUFFIXES = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py", PYTHON: ".py"}
 LANGUAGES = tuple(SUFFIXES)
-_DEVICE_CLASSES = {"cpp": "cpu", "cuda": "cuda", "triton": "cuda"}
+_DEVICE_CLASSES = {"cpp": ("cpu",), "cuda": ("cuda",), "triton": ("cuda",), PYTHON: ("cpu", "cuda")}
 
 
-def device_class(language: str) -> str:
-    """The class of devices that `language` is judged on: `cpu` or `cuda`. Raises UsageError for an unknown one."""
+def device_classes(language: str) -> tuple[str, ...]:
+    """The classes of devices that `language` is judged on: `cpu`, `cuda`. Raises UsageError for an unknown one."""
     if language not in _DEVICE_CLASSES:
         raise UsageError(f"the language {language!r} is not known here; known: {', '.join(LANGUAGES)}")
     return _DEVICE_CLASSES[language]
+
+
+def device_class(language: str) -> str:
+    """The first of them: where a source is judged if nobody says where."""
+    return device_classes(language)[0]
 
 
 @dataclass(frozen=True)

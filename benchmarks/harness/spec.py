@@ -123,6 +123,11 @@ class TaskSpec:
             payload.pop(words)
         return hashlib.sha256(json.dumps(payload, sort_keys=True, default=str).encode()).hexdigest()
 
+    @property
+    def is_module(self) -> bool:
+        """The reference is a torch module, so that a submission may be one."""
+        return all("init" in config.values for configs in self.configs.values() for config in configs)
+
     def configs_for(self, device_class: str) -> tuple[Config, ...]:
         if device_class not in self.configs:
             raise TaskError(f"{self.name} has no configurations for {device_class}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .remarks import blank, remarks
 from .report import Flag
 from .rules import RuleSet
-from .source import LANGUAGES, Source
+from .source import LANGUAGES, PYTHON, Source
 from .spec import TaskSpec
 
 _CUDA = re.compile(r"\b__global__\b|<<<|#\s*include\s*<cuda|\b__device__\b")
@@ -43,8 +43,8 @@ def _problem(source: Source, task: TaskSpec, rules: RuleSet) -> str | None:
         return f"the source has {size_bytes} bytes, the rules allow {rules.source.max_bytes}"
     if any(ord(char) < 32 and char not in "\t\n\r\f\v" for char in source.text) or "\ufffd" in source.text:
         return "the source is not text: it contains control characters or bytes that are no UTF-8"
-    if source.language == "triton":
-        return _wrong_python(source.text, task)
+    if source.language in ("triton", PYTHON):
+        return (_wrong_triton if source.language == "triton" else _wrong_module)(source.text, task)
     return _wrong_c(source, blank(source.text)) or _no_module(source.text, task)
 
 
@@ -64,12 +64,33 @@ def _no_module(text: str, task: TaskSpec) -> str | None:
     return None
 
 
-def _wrong_python(text: str, task: TaskSpec) -> str | None:
-    """What does not parse is left to the compile stage, which tells the line, unless it is another language."""
-    try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return "this looks like C++ or CUDA; the language here is Triton, in Python" if _C.search(text) else None
+def _wrong_triton(text: str, task: TaskSpec) -> str | None:
+    module = _parsed(text)
+    if module is None:
+        return "this looks like C++ or CUDA; the language here is Triton, in Python" if _looks_like_c(text) else None
     if not any(isinstance(item, ast.FunctionDef) and item.name == task.direction for item in module.body):
         return f"there is no function {task.direction!r} at the top level of the module, see the starter code"
     return None
+
+
+def _wrong_module(text: str, task: TaskSpec) -> str | None:
+    if not task.is_module:
+        return f"this task has no module to replace; export {task.direction!r} in C++, CUDA or Triton"
+    module = _parsed(text)
+    if module is None:
+        return "this looks like C++ or CUDA; the language here is Python" if _looks_like_c(text) else None
+    if not any(isinstance(item, ast.ClassDef) and item.name == "ModelNew" for item in module.body):
+        return "there is no class 'ModelNew' at the top level of the module, see the starter code"
+    return None
+
+
+def _parsed(text: str) -> ast.Module | None:
+    """None for what does not parse: the compile stage tells the line, unless it is another language."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _looks_like_c(text: str) -> bool:
+    return _C.search(text) is not None

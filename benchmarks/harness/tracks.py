@@ -28,7 +28,7 @@ from .machine import divide_cores, machine_record
 from .report import ConfigResult, Verdict
 from .rules import RuleSet
 from .session import CpuSession, Session, Setting
-from .source import CancelCheck, Paths, StepListener, device_class
+from .source import CancelCheck, Paths, StepListener, device_classes
 from .spec import Config, TaskSpec
 
 _RATES = ("copy_gb_per_s", "gemm_tflops")
@@ -83,7 +83,7 @@ class Track(ABC):
     ) -> Session[Any]: ...
 
     def speaks(self, language: str) -> bool:
-        return device_class(language) == self.device.device_class
+        return self.device.device_class in device_classes(language)
 
     def record(self) -> dict[str, Any]:
         """What of the machine is put into a report."""

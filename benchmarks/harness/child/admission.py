@@ -27,7 +27,7 @@ from benchmarks.harness.spec import Config, Result, TaskSpec, find_task, load_op
 
 from .check import as_double, as_tuple, compare, load_reference, reference
 from .filters import filtered, tensors_of
-from .inputs import DISTRIBUTIONS, call_arguments, draw
+from .inputs import DISTRIBUTIONS, call_arguments, draw_for
 from .naive import NaiveSums
 
 SAFETY = 6.0  # a tolerance is this many times the worst honest error
@@ -90,13 +90,13 @@ def admission(task: TaskSpec) -> dict[str, Any]:
     """The findings for one task as plain JSON values."""
     module = load_reference(task.folder)
     findings = Findings()
-    for case in _cases(task, module):
-        _measure(case, findings)
-        _attack(case, findings)
+    for case in cases(task, module):
+        measure(case, findings)
+        attack(case, findings)
         if task.direction == "backward":
             findings.autograd = max(findings.autograd, _autograd_error(case))
     numeric = filtered(task, module)
-    problems = [*_honest_problems(task, findings), *_attack_problems(findings), *_autograd_problems(findings)]
+    problems = [*_honest_problems(task, findings), *attack_problems(findings), *_autograd_problems(findings)]
     if set(numeric.labels) != set(task.labels):
         problems.append(f"labels are {list(task.labels)}, but the filters say {list(numeric.labels)}")
     return {
@@ -110,10 +110,12 @@ def admission(task: TaskSpec) -> dict[str, Any]:
     }
 
 
-def _cases(task: TaskSpec, module: ModuleType) -> Iterator[Case]:
-    for config in task.configs_for("cpu"):
-        for distribution in DISTRIBUTIONS:
-            tensors, other = (_drawn(task, config, distribution, number) for number in range(2))
+def cases(
+    task: TaskSpec, module: ModuleType, device_class: str = "cpu", distributions: Sequence[str] = DISTRIBUTIONS
+) -> Iterator[Case]:
+    for config in task.configs_for(device_class):
+        for distribution in distributions:
+            tensors, other = (_drawn(task, module, config, distribution, number) for number in range(2))
             yield Case(
                 task=task,
                 module=module,
@@ -125,16 +127,16 @@ def _cases(task: TaskSpec, module: ModuleType) -> Iterator[Case]:
             )
 
 
-def _drawn(task: TaskSpec, config: Config, distribution: str, number: int) -> list[Tensor]:
+def _drawn(task: TaskSpec, module: ModuleType, config: Config, distribution: str, number: int) -> list[Tensor]:
     tensors = tensors_of(config)
     seed = hashlib.sha256(f"{task.name} {config.key} {distribution} {number}".encode()).digest()
-    draw(config, seed, tensors, distribution)
+    draw_for(module, config, seed, tensors, distribution)
     return tensors
 
 
-def _measure(case: Case, findings: Findings) -> None:
+def measure(case: Case, findings: Findings) -> None:
     """Errors of honest ways to compute in float32, and of ways in lower precision."""
-    for name, results in _ways(case):
+    for name, results in ways(case):
         places = zip(case.config.results, results, case.expected, strict=True)
         for item, out, expected in places:
             findings.errors[name][item.name].add(out, expected)
@@ -142,7 +144,7 @@ def _measure(case: Case, findings: Findings) -> None:
             _record(case, name, results, findings)
 
 
-def _ways(case: Case) -> Iterator[tuple[str, Results]]:
+def ways(case: Case) -> Iterator[tuple[str, Results]]:
     with torch.no_grad():
         yield "eager", as_tuple(case.call(*case.arguments))
         with NaiveSums():
@@ -162,7 +164,7 @@ def _ten_bits(x: Tensor) -> Tensor:
     return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
-def _attack(case: Case, findings: Findings) -> None:
+def attack(case: Case, findings: Findings) -> None:
     for name, answer in _cheap_answers(case):
         _record(case, name, tuple(answer), findings)
 
@@ -229,7 +231,7 @@ def _honest_problems(task: TaskSpec, findings: Findings) -> Iterator[str]:
                 yield f"{item.name}: too little room for an honest float32 result ({way}: {errors})"
 
 
-def _attack_problems(findings: Findings) -> Iterator[str]:
+def attack_problems(findings: Findings) -> Iterator[str]:
     for name, tried in findings.tried.items():
         passed = sorted(tried - findings.refused[name])
         if len(passed) == len(tried) or (passed and name not in LOWER_PRECISION):
@@ -249,12 +251,12 @@ def _result_row(item: Result, findings: Findings) -> dict[str, Any]:
         "tolerance": item.tolerance,
         "rms_tolerance": item.rms_tolerance,
         "errors": {way: {key: str(value) for key, value in error.items()} for way, error in errors.items()},
-        "proposed_tolerance": _proposed([worst.element for worst in honest], FLOOR if item.shape else 0.0),
-        "proposed_rms_tolerance": _proposed([worst.rms for worst in honest], RMS_FLOOR if item.shape else 0.0),
+        "proposed_tolerance": proposed([worst.element for worst in honest], FLOOR if item.shape else 0.0),
+        "proposed_rms_tolerance": proposed([worst.rms for worst in honest], RMS_FLOOR if item.shape else 0.0),
     }
 
 
-def _proposed(errors: Sequence[float], floor: float) -> float:
+def proposed(errors: Sequence[float], floor: float) -> float:
     """Exactly zero where nothing is rounded; errors average out in a scalar, so it has no floor."""
     return _rounded_up(max(floor, SAFETY * max(errors))) if max(errors) > 0 else 0.0
 

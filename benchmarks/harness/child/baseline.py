@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     set_threads(message["threads"])
     calls = open_calls(message)
     if message["prepare"] or any(message["compile"]):
-        _without_precompiled_headers()
+        without_precompiled_headers()
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
         _prepare(message, eager, calls, link)
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     serve(message["control"], [[eager] * len(calls), compiled, [_nothing(call) for call in calls]], calls, link)
 
 
-def _without_precompiled_headers() -> None:
+def without_precompiled_headers() -> None:
     """torch keeps them outside its cache folder and would build them anew in every judging."""
     import torch._inductor.config as inductor
 

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 
 from .enter import install_filter
-from .modules import load_function
+from .modules import load_functions
 from .shell import connect, open_calls, serve, set_threads
 
 
@@ -22,6 +22,6 @@ def main(arguments: Sequence[str]) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     if message["filter"]:
         install_filter(base64.b64decode(message["filter"]))
-    function = load_function(message["binary"], message["direction"], link)
-    if function is not None:
-        serve(message["control"], [[function] * len(calls)], calls, link)
+    functions = load_functions(message["binary"], message, link)
+    if functions is not None:
+        serve(message["control"], [functions], calls, link)

@@ -7,6 +7,7 @@ before any value is looked at, and results too large to compare in one piece.
 
 import importlib.util
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,19 +59,29 @@ def compare(out: Tensor, ref64: Tensor, tolerance: float, rms_tolerance: float) 
 
 def load_reference(folder: Path) -> ModuleType:
     """The module `reference.py` of a task folder."""
-    spec = importlib.util.spec_from_file_location(f"reference_{folder.name}", folder / "reference.py")
+    return load_module(folder / "reference.py", f"reference_{folder.name}")
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """A file as a module that is known by `name`: dataclasses and the like look their module up."""
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"no reference.py in {folder.name}")
-    module = importlib.util.module_from_spec(spec)
+        raise ImportError(f"{path.name} in {path.parent.name} is no Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def reference(module: ModuleType, direction: str, args: Sequence[Any]) -> tuple[Tensor, ...]:
-    """The results of a call in float64, as a tuple even if there is one."""
+    """The results of a call in float64, as a tuple even if there is one; so is what the reference makes on its way."""
     function: Callable[..., Tensor | tuple[Tensor, ...]] = getattr(module, direction)
-    with torch.no_grad():
-        return as_tuple(function(*(as_double(item) for item in args)))
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad():
+            return tuple(item.double() for item in as_tuple(function(*(as_double(item) for item in args))))
+    finally:
+        torch.set_default_dtype(default)
 
 
 def as_tuple(results: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:

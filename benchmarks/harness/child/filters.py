@@ -16,7 +16,7 @@ from torch import Tensor
 from benchmarks.harness.spec import Config, TaskSpec
 
 from .check import reference
-from .inputs import SEED_BYTES, call_arguments, draw
+from .inputs import SEED_BYTES, call_arguments, draw_for
 
 SEEDS = 6
 SMALL = 0.01
@@ -30,11 +30,11 @@ class Filtered:
     notes: tuple[str, ...]
 
 
-def filtered(task: TaskSpec, module: ModuleType) -> Filtered:
-    configs = [config for config in task.configs_for("cpu") if config.group == "single"]
+def filtered(task: TaskSpec, module: ModuleType, device_class: str = "cpu") -> Filtered:
+    configs = [config for config in task.configs_for(device_class) if config.group == "single"]
     runs = [_results(task, config, module) for config in configs]
     stacks = [torch.stack(same) for run in runs for same in zip(*run, strict=True)]
-    idle = sorted({name for config in configs for name in _idle_operands(task, config, module)})
+    idle = sorted({name for config in configs for name in idle_operands(task, config, module)})
     notes = [f"{item.name} is a scalar and has no axes" for item in configs[0].results if not item.shape]
     if task.direction == "forward":
         return Filtered((*_tripped(stacks), *(f"no-effect:{name}" for name in idle)), tuple(notes))
@@ -72,19 +72,19 @@ def tensors_of(config: Config) -> list[Tensor]:
 
 
 def _results(task: TaskSpec, config: Config, module: ModuleType) -> list[tuple[Tensor, ...]]:
-    return [reference(module, task.direction, call_arguments(config, tensors)) for tensors in _draws(config)]
+    return [reference(module, task.direction, call_arguments(config, tensors)) for tensors in _draws(config, module)]
 
 
-def _draws(config: Config) -> Iterator[list[Tensor]]:
+def _draws(config: Config, module: ModuleType) -> Iterator[list[Tensor]]:
     for number in range(SEEDS):
         tensors = tensors_of(config)
-        draw(config, number.to_bytes(SEED_BYTES, "big"), tensors, "published")
+        draw_for(module, config, number.to_bytes(SEED_BYTES, "big"), tensors, "published")
         yield tensors
 
 
-def _idle_operands(task: TaskSpec, config: Config, module: ModuleType) -> list[str]:
+def idle_operands(task: TaskSpec, config: Config, module: ModuleType) -> list[str]:
     """Operands that can be exchanged for another draw without moving a result well beyond its tolerance."""
-    first, second, *_ = _draws(config)
+    first, second, *_ = _draws(config, module)
     expected = reference(module, task.direction, call_arguments(config, first))
     idle = []
     for position, item in enumerate(config.tensors):

@@ -19,7 +19,7 @@ from .gpu_candidate import wake_triton
 from .gpu_shell import start_device
 from .gpu_warm import drawn_tensors
 from .inputs import call_arguments
-from .modules import function_of
+from .modules import functions_of
 from .shell import Function
 
 _WARM_CALLS = 2
@@ -30,8 +30,8 @@ def main(arguments: Sequence[str]) -> None:
     exact_arithmetic()
     device = start_device(plan["device"])
     wake_triton(plan["binary"])
-    function = function_of(plan["binary"], plan["direction"])
-    for config in plan["configs"]:
+    functions = functions_of(plan["binary"], plan, device.device.type)
+    for function, config in zip(functions, plan["configs"], strict=True):
         watched_call(function, config, device, plan["flush_bytes"])
     sys.stdout.flush()
 

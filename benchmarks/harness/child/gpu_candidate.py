@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from .accelerator import exact_arithmetic
 from .enter import install_filter
 from .gpu_shell import Server, open_calls, receive_memory, start_device
-from .modules import load_function
+from .modules import load_functions
 from .shell import connect
+
+PYTHON_ENDINGS = (".py", ".model")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -29,14 +31,14 @@ def main(arguments: Sequence[str]) -> None:
     with device.results_in(memory.outputs, message["slot_bytes"], message["pool"]):
         if message["filter"]:
             install_filter(base64.b64decode(message["filter"]))
-        function = load_function(message["binary"], message["direction"], link)
-        if function is not None:
-            Server([[function] * len(calls)], calls, memory.outputs, device, link).serve(message["control"])
+        functions = load_functions(message["binary"], message, link, device.device.type)
+        if functions is not None:
+            Server([functions], calls, memory.outputs, device, link).serve(message["control"])
 
 
 def wake_triton(path: str) -> None:
     """What Triton needs of the machine is looked for before the filter forbids to start programs."""
-    if path.endswith(".py"):
+    if path.endswith(PYTHON_ENDINGS):
         sys.dont_write_bytecode = True
         from .triton_wake import wake
 

@@ -196,7 +196,7 @@ class Referee:
     def _drawn_set(self, config: int, seed: bytes, distribution: str | None) -> list[torch.Tensor]:
         data = self._configs[config]
         values = [torch.empty_like(place) for place in tensors_of(data, self._inputs, data["input_offsets"][0])]
-        self._drawn = inputs.draw(data, seed, values, distribution)
+        self._drawn = inputs.draw_for(self._module, data, seed, values, distribution)
         return values
 
     def _write_inputs(self, config: int) -> None:

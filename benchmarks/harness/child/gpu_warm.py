@@ -14,7 +14,7 @@ from . import inputs
 from .accelerator import Accelerator, exact_arithmetic
 from .gpu_candidate import wake_triton
 from .gpu_shell import start_device
-from .modules import load_function
+from .modules import load_functions
 from .shell import Function, connect
 
 
@@ -25,11 +25,11 @@ def main(arguments: Sequence[str]) -> None:
     link.send(awake=True)
     message = link.receive()
     wake_triton(message["binary"])
-    function = load_function(message["binary"], message["direction"], link)
-    if function is None:
+    functions = load_functions(message["binary"], message, link, device.device.type)
+    if functions is None:
         return
     try:
-        for config in message["configs"]:
+        for function, config in zip(functions, message["configs"], strict=True):
             run_once(function, config, device)
     except Exception as error:  # noqa: BLE001 - process edge: whatever the submission raised is the answer
         link.send(call_error=f"{type(error).__name__}: {error}"[:4000])

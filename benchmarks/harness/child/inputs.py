@@ -91,6 +91,12 @@ def draw(config: Any, seed: bytes, out: Sequence[Tensor], distribution: str | No
     return chosen
 
 
+def draw_for(module: Any, config: Any, seed: bytes, out: Sequence[Tensor], distribution: str | None = None) -> str:
+    """As `draw`, by the task's own function where the reference brings one, as imported tasks do (`foreign.py`)."""
+    own: Callable[[Any, bytes, Sequence[Tensor], str | None], str] | None = getattr(module, "kbench_draw", None)
+    return (own or draw)(config, seed, out, distribution)
+
+
 def call_arguments(config: Any, tensors: Sequence[Tensor]) -> list[Any]:
     """The positional arguments of a call: `tensors` in their places, numbers, tuples and None between them."""
     left = iter(tensors)
@@ -168,6 +174,14 @@ def _draw_variance(options: Options, distribution: str, out: Tensor, generator: 
     out.abs_().add_(0.25)
 
 
+def _draw_foreign(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:
+    """Something of the right kind, for processes that hold a submission and never a reference: nobody compares it."""
+    if out.is_floating_point():
+        out.uniform_(0.1, 1.0, generator=generator)
+    else:
+        out.random_(int(options["low"]), int(options["high"]) + 1, generator=generator)
+
+
 def _draw_classes(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:
     out.random_(0, int(options["classes"]), generator=generator)
 
@@ -182,6 +196,7 @@ _DRAWS: Mapping[str, Callable[[Options, str, Tensor, Generator], None]] = {
     "mean": _draw_shift,
     "variance": _draw_variance,
     "classes": _draw_classes,
+    "foreign": _draw_foreign,
 }
 
 

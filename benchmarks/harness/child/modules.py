@@ -1,35 +1,68 @@
-"""Loading the file of a submission as a Python module, compiled or not, and finding its function."""
+"""Loading the file of a submission as a Python module, compiled or not, and finding its function.
 
+A folder is a Python submission that defines `ModelNew`: its module and the extensions that were built for it. Such a
+module is made once for each configuration, and its parameters are the arguments of each call.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ..protocol import Link
+from .inline import prepared, stand_in
+from .models import model_function
 from .shell import Function
 
 MODULE = "kbench_submission"
+CLASS = "ModelNew"
+ENTRY, EXTENSIONS = "module.py", "extensions.json"
 
 
-def load_function(path: str, direction: str, link: Link) -> Function | None:
-    """The function `direction` of the submission; None if it cannot be had, which has been told then."""
+def load_functions(path: str, message: Mapping[str, Any], link: Link, device: str = "cpu") -> list[Function] | None:
+    """What to call for each configuration of `message`; None if it cannot be had, which has been told then."""
     try:
-        module = _module(path)
+        module = _loaded(path)
     except Exception as error:  # noqa: BLE001 - process edge: loading runs the submission's own start-up code
         link.send(load_error=f"{type(error).__name__}: {error}"[:4000])
         return None
-    function: Function | None = getattr(module, direction, None)
-    if function is None or not callable(function):
+    name = CLASS if Path(path).is_dir() else message["direction"]
+    found: Function | None = getattr(module, name, None)
+    if found is None or not callable(found):
         exported = [name for name in dir(module) if not name.startswith("_")]
-        link.send(missing=direction, exported=exported[:20])
+        link.send(missing=name, exported=exported[:20])
+        return None
+    try:
+        functions = _for_each(path, found, message["configs"], device)
+    except Exception as error:  # noqa: BLE001 - process edge: making a module runs the submission's code
+        link.send(load_error=f"{CLASS} cannot be made: {type(error).__name__}: {error}"[:4000])
         return None
     link.send(loaded=True)
-    return function
+    return functions
 
 
-def function_of(path: str, direction: str) -> Function:
-    """As `load_function`, for nobody who listens: it raises."""
-    function: Function = getattr(_module(path), direction)
-    return function
+def functions_of(path: str, message: Mapping[str, Any], device: str = "cpu") -> list[Function]:
+    """As `load_functions`, for nobody who listens: it raises."""
+    name = CLASS if Path(path).is_dir() else message["direction"]
+    return _for_each(path, getattr(_loaded(path), name), message["configs"], device)
+
+
+def _for_each(path: str, found: Any, configs: Sequence[Any], device: str) -> list[Function]:
+    if not Path(path).is_dir():
+        return [found] * len(configs)
+    return [model_function(found, config, device) for config in configs]
+
+
+def _loaded(path: str) -> ModuleType:
+    folder = Path(path)
+    if not folder.is_dir():
+        return _module(path)
+    files: dict[str, str] = json.loads((folder / EXTENSIONS).read_text())
+    stand_in(prepared({key: _module(str(folder / name)) for key, name in files.items()}))
+    return _module(str(folder / ENTRY))
 
 
 def _module(path: str) -> ModuleType:

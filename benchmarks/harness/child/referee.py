@@ -91,7 +91,8 @@ class Referee:
             places = zip(tensors, data["input_offsets"][number], strict=True)
             targets = [view(self._inputs, item, offset) for item, offset in places]
             values = [torch.empty_like(target) for target in targets]
-            self._drawn[config] = inputs.draw(data, bytes.fromhex(seed), values, distribution)
+            how = (data, bytes.fromhex(seed), values, distribution)
+            self._drawn[config] = inputs.draw_for(self._module, *how)
             drawn += [(target.numpy(), value.numpy()) for target, value in zip(targets, values, strict=True)]
         return drawn
 

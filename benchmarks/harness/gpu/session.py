@@ -27,6 +27,7 @@ from ..session import NOTHING, REFEREE_TIMEOUT_S, Comparison, Session, Setting
 from .crew import STANDBY, Crew, Order
 from .discovery import Gpu
 
+PYTHON_SUFFIXES = (".py", ".model")  # Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
 _RESERVED_CALLS = 8
@@ -82,7 +83,7 @@ class GpuSession(Session[Actor]):
             wanted = [problem is None for problem in setting.prepared.problems]
             message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
             baseline.open({**self._common(), **message})
-        if setting.binary.suffix == ".py":
+        if setting.binary.suffix in PYTHON_SUFFIXES:
             self._warm(crew)
         for candidate in crew.candidates:
             self._await_candidate(candidate, "awake")
@@ -101,7 +102,8 @@ class GpuSession(Session[Actor]):
         """Puts into the crew's folders what this session is about."""
         setting = self.setting
         shutil.copy(setting.task.folder / "reference.py", crew.folder / "task")
-        shutil.copy(setting.binary, crew.folder / "job")
+        copy = shutil.copytree if setting.binary.is_dir() else shutil.copy
+        copy(setting.binary, crew.folder / "job" / setting.binary.name)
         for cache in crew.caches:
             shutil.copytree(setting.prepared.cache, cache, dirs_exist_ok=True)
 
@@ -215,7 +217,7 @@ class GpuSession(Session[Actor]):
     def _gate_us(self, who: str, function: int) -> float:
         """Null calls are held against those of the candidate; the other baselines launch from Python."""
         rules, own = self.setting.gpu_rules, who == "candidate" or function == NOTHING
-        return rules.gate_us if own and self.setting.binary.suffix != ".py" else rules.python_gate_us
+        return rules.gate_us if own and self.setting.binary.suffix not in PYTHON_SUFFIXES else rules.python_gate_us
 
     def _answer(self, actor: Actor, timeout_s: float) -> dict[str, Any]:
         """What the referee saw of the call; it is told when the contestant is gone."""

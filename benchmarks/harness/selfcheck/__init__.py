@@ -11,7 +11,7 @@ from ..errors import SupervisorError
 from ..judge import judge
 from ..report import Report, Verdict
 from ..rules import RuleSet
-from ..source import LANGUAGES, Paths, Source, device_class
+from ..source import Paths, Source, device_class
 from ..spec import TaskSpec, find_task
 from ..tracks import open_track
 
@@ -36,7 +36,7 @@ def self_test(rules: RuleSet, paths: Paths, device: str = "cpu") -> None:
     task = find_task(_KERNELS.parents[2] / "suites", "mnist_linear_relu/forward")
     short = replace(rules, time=replace(rules.time, **_STEPS))
     wanted = open_track(device, rules, paths).device.device_class
-    for language in (item for item in LANGUAGES if device_class(item) == wanted):
+    for language in (item for item in _SUFFIXES if device_class(item) == wanted):
         for name, expected in _EXPECTED.items():
             text = (_KERNELS / f"{name}{_SUFFIXES[language]}").read_text()
             report = _judged(Source(text, language), task, short, paths, device)

@@ -1,0 +1,211 @@
+"""What a foreign task is like: arguments, results and state, found by running the author's file in a sandbox.
+
+`python -m ... probe SOCKET`: gets the source, its form and the wanted configurations, and answers one by one. The
+process that asked never runs a line of the file, and takes nothing of the answer that does not fit its own limits.
+Not covered: whether the checker can judge the task (`examination.py`).
+"""
+
+import ast
+import inspect
+import re
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from . import foreign, gradients
+from .check import load_module
+from .foreign import Names
+from .shell import connect, set_threads
+from .slots import StatefulCall, Watch, slots_of
+
+_SEED = bytes(range(32))
+_DTYPES = {torch.float32: "float32", torch.int64: "int64"}
+_RESERVED = frozenset(  # words of C++ that a Python argument may be called
+    ("auto", "char", "const", "default", "delete", "double", "enum", "float", "int", "long", "new", "operator", "this")
+)
+
+
+class Unfit(Exception):
+    """The task cannot be judged here; the text says why."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    link = connect(arguments)
+    link.send(started=True)
+    message = link.receive()
+    set_threads(message["threads"])
+    try:
+        names = vars(load_module(Path(message["file"]), "foreign_task"))
+    except BaseException as error:  # noqa: BLE001 - process edge: running the file runs whatever it holds
+        link.send(problem=f"running the file failed: {told(error)}")
+        return
+    for values in message["configs"]:
+        link.send(**answered(_PROBES[message["form"]], names, values))
+    link.send(done=True)
+
+
+def answered(probe: Callable[[Names, Mapping[str, Any]], dict[str, Any]], names: Names, values: Any) -> dict[str, Any]:
+    try:
+        return {"facts": probe(names, values)}
+    except Unfit as error:
+        return {"problem": str(error)}
+    except Exception as error:  # noqa: BLE001 - process edge: the author's code raised
+        return {"problem": f"calling the task failed: {told(error)}"}
+
+
+def told(error: BaseException) -> str:
+    """The last frame in the author's file, if any, and the error."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith("task.py")]
+    place = f" (line {lines[-1]})" if lines else ""
+    return f"{type(error).__name__}: {error}"[:600] + place
+
+
+def probe_model(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A file with `Model`, `get_inputs` and, if the module is made with anything, `get_init_inputs`."""
+    inputs, state = foreign.drawn_model(names, _SEED)
+    model = foreign.made_model(names)
+    call = StatefulCall(model, slots_of(model), [True] * len(state))
+    arguments = [*inputs, *(slot.tensor for slot in state)]
+    facts = _called(lambda: call(*arguments))
+    taken = _parameter_names(model.forward, len(inputs))
+    described = _arguments(inputs, taken)
+    known = {item["name"] for item in described}
+    for slot in state:
+        described.append({**_argument(slot.tensor, _identifier(slot.name, known)), "state": slot.name})
+    changed = _changed(names, inputs)
+    return {**facts, "arguments": described, "changed": changed, "init": _literal(foreign.init_inputs(names))}
+
+
+def probe_function(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A file with `forward_fn`, the module that calls it, and `get_inputs`."""
+    arguments, _ = foreign.drawn_call(names, _SEED, values)
+    function = names["forward_fn"]
+    described = _arguments(arguments, _parameter_names(function, len(arguments)))
+    return {**_called(lambda: function(*arguments)), "arguments": described}
+
+
+def probe_gradients(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A file with `forward_fn` and `AutogradFunction`, whose backward hands over to `backward_fn`."""
+    drawn = gradients.drawn_backward(names, _SEED, values)
+    plan = gradients.plan_of(drawn)
+    form = gradients.form_of(drawn.arguments)
+    backward, _ = gradients.backward_task(names, {form: plan})
+    operands = _parameter_names(names["forward_fn"], len(drawn.operands))
+    taken = [""] * len(drawn.arguments)
+    for name, operand in zip(operands, plan["operands"], strict=True):
+        if "argument" in operand:
+            taken[operand["argument"]] = name
+    taken[plan["gradient"]] = "grad_output"
+    taken = [name or f"argument_{number}" for number, name in enumerate(taken)]
+    results = [f"grad_{name}" for name, item in zip(operands, drawn.operands, strict=True) if _is_differentiable(item)]
+    facts = _called(lambda: backward(*drawn.arguments))
+    return {
+        **facts,
+        "arguments": _arguments(drawn.arguments, taken),
+        "result_names": results,
+        "plan": repr((form, plan)),
+    }
+
+
+_PROBES = {"model": probe_model, "function": probe_function, "gradients": probe_gradients}
+
+
+def _called(call: Callable[[], Any]) -> dict[str, Any]:
+    """Results, how long the second call took, and the operations that torch counts."""
+    with FlopCounterMode(display=False) as counter:
+        first = _results(call())
+    started_s = time.perf_counter()
+    second = _results(call())
+    seconds = time.perf_counter() - started_s
+    if any(not torch.isfinite(item).all() for item in first):
+        raise Unfit("its results are not finite (inf or NaN)")
+    if not all(map(_alike, first, second)):
+        raise Unfit("it is not deterministic: two calls on the same input differ")
+    results = [{"shape": list(item.shape), "dtype": _dtype(item)} for item in first]
+    return {"results": results, "seconds": seconds, "flops": int(counter.get_total_flops())}
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool(torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-5))
+
+
+def _results(value: Any) -> tuple[Tensor, ...]:
+    results = (value,) if isinstance(value, Tensor) else tuple(value) if isinstance(value, tuple | list) else ()
+    if not results or not all(isinstance(item, Tensor) for item in results):
+        raise Unfit(f"it returns {type(value).__name__}, which is neither a tensor nor a tuple of tensors")
+    if any(item.numel() == 0 for item in results):
+        raise Unfit("a result has no elements")
+    return results
+
+
+def _arguments(values: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]:
+    known: set[str] = set()
+    return [_argument(value, _identifier(name, known)) for value, name in zip(values, names, strict=True)]
+
+
+def _argument(value: Any, name: str) -> dict[str, Any]:
+    if isinstance(value, tuple) and len(value) == 1 and isinstance(value[0], Tensor):
+        return {**_argument(value[0], name), "packed": True}
+    if isinstance(value, Tensor):
+        limits = {} if value.is_floating_point() else {"low": int(value.min()), "high": int(value.max())}
+        return {"name": name, "shape": list(value.shape), "dtype": _dtype(value), "options": limits, "packed": False}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"name": name, "value": value}
+    if isinstance(value, tuple | list) and all(isinstance(item, bool | int | float) for item in value):
+        return {"name": name, "value": list(value)}
+    raise Unfit(f"argument {name!r} is a {type(value).__name__}, which no kernel can be given")
+
+
+def _dtype(tensor: Tensor) -> str:
+    if tensor.dtype not in _DTYPES or tensor.layout is not torch.strided:
+        raise Unfit(f"{str(tensor.dtype)[6:]} tensors are not judged here; float32 and int64 are")
+    if tensor.numel() == 0:
+        raise Unfit("an argument has no elements")
+    return _DTYPES[tensor.dtype]
+
+
+def _identifier(text: str, known: set[str]) -> str:
+    """A name that C++ and Python take, and that no other argument has."""
+    name = re.sub(r"\W", "_", text).strip("_") or "argument"
+    name = f"{name}_" if name in _RESERVED or name[0].isdigit() else name
+    while name in known:
+        name += "_"
+    known.add(name)
+    return name
+
+
+def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [item.name for item in inspect.signature(function).parameters.values() if item.kind in kinds]
+    return [names[number] if number < len(names) else f"input_{number}" for number in range(count)]
+
+
+def _changed(names: Names, inputs: Sequence[Any]) -> list[str]:
+    """The state that a call writes to, the statistics of a batch norm in training for example."""
+    model = foreign.made_model(names)
+    watch = Watch(slots_of(model))
+    copies = [item.clone() if isinstance(item, Tensor) else item for item in inputs]
+    model(*copies)
+    for copy, item in zip(copies, inputs, strict=True):
+        if isinstance(item, Tensor) and not torch.equal(copy, item):
+            raise Unfit("it writes into its inputs")
+    return watch.changed()
+
+
+def _literal(values: Sequence[Any]) -> str | None:
+    """The text of what the module is made with; None if it is more than numbers, texts, tuples and lists of them."""
+    try:
+        text = repr(list(values))
+        return text if ast.literal_eval(text) == list(values) and len(text) < 2000 else None
+    except (ValueError, SyntaxError):
+        return None
+
+
+def _is_differentiable(item: Any) -> bool:
+    return isinstance(item, Tensor) and item.is_floating_point()

@@ -1,0 +1,150 @@
+"""Python submissions with a `ModelNew`: the module, and the extensions that it wants compiled from strings.
+
+The top level of the module runs in the sandbox of the compile stage with a stand-in for `load_inline`, which notes
+what is asked for; each extension is then built as any C++ or CUDA submission is, with the flags of the rules. The
+result is a folder. Not covered: Triton, which compiles when a kernel is first called.
+"""
+
+import ast
+import json
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from .errors import SupervisorError
+from .gxx import Gxx
+from .isolation import child_code, inside, python_argv
+from .nvcc import Nvcc
+from .rules import RuleSet
+from .source import Source
+from .toolchain import MODULE, KernelResources, Outcome, Workshop, digest
+
+BUNDLE = f"{MODULE}.model"
+ENTRY, EXTENSIONS = "module.py", "extensions.json"
+_ANSWER = "requests.json"
+_EXTENSIONS_MAX = 8
+_ASKS = re.compile(r"\bload_inline\b")
+_DEFINE = re.compile(r"-D(\w+)(?:=(.*))?")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+class PythonModule:
+    """The toolchain of modules; `target` is the GPU that CUDA is compiled for, None on a CPU."""
+
+    binary = BUNDLE
+
+    def __init__(self, target: str | None) -> None:
+        self._target = target
+
+    def fingerprint(self, rules: RuleSet) -> tuple[str, ...]:
+        cuda = _cuda_fingerprint(self._target, rules)
+        return ("python", sys.version, self._target or "", *Gxx().fingerprint(rules), *cuda)
+
+    def compile(self, source: Source, shop: Workshop) -> Outcome:
+        bundle = shop.folder / BUNDLE
+        bundle.mkdir()
+        (bundle / ENTRY).write_text(source.text)
+        problem = _syntax_problem(source.text)
+        if problem:
+            return Outcome(1, problem)
+        asked = self._asked(shop) if _ASKS.search(source.text) else Outcome(0, "[]")
+        if asked.exit_code != 0:
+            return asked
+        return self._built(_requests(asked.log), shop)
+
+    def _asked(self, shop: Workshop) -> Outcome:
+        """The requests as JSON in place of a log, or why there are none."""
+        room = replace(shop.room(child_code()), python=True)
+        work = inside(shop.folder, "work")
+        ran = shop.run(python_argv("record_inline", f"{work}/{BUNDLE}/{ENTRY}", f"{work}/{_ANSWER}"), room)
+        answer = shop.folder / _ANSWER
+        if ran.exit_code != 0:
+            return ran
+        if not answer.is_file() or answer.stat().st_size > 4 * shop.rules.source.max_bytes:
+            return Outcome(1, f"{ENTRY}:1:1: error: the extensions have no or more text than the rules allow\n")
+        return Outcome(0, answer.read_text())
+
+    def _built(self, requests: list[dict[str, Any]], shop: Workshop) -> Outcome:
+        log, files = "", {}
+        resources: list[KernelResources] = []
+        for number, request in enumerate(requests):
+            folder = shop.folder / f"extension{number}"
+            folder.mkdir()
+            outcome = self._extension(request, replace(shop, folder=folder))
+            log += _remarks(request) + outcome.log
+            if outcome.exit_code != 0:
+                return replace(outcome, log=log)
+            files[_key(request)] = f"extension{number}.so"
+            resources.extend(outcome.resources)
+            shutil.move(folder / f"{MODULE}.so", shop.folder / BUNDLE / f"extension{number}.so")
+        (shop.folder / BUNDLE / EXTENSIONS).write_text(json.dumps(files))
+        return Outcome(0, log, tuple(resources))
+
+    def _extension(self, request: Mapping[str, Any], shop: Workshop) -> Outcome:
+        if not request["cuda"]:
+            return Gxx().compile(Source(extension_source(request), "cpp"), shop)
+        if self._target is None:
+            return Outcome(1, f"{ENTRY}:1:1: error: {request['name']} has CUDA sources, which the CPU does not run\n")
+        return Nvcc(self._target).compile(Source(extension_source(request), "cuda"), shop)
+
+
+def extension_source(request: Mapping[str, Any]) -> str:
+    """One file as `load_inline` would put it together; compilers count the lines of each string from one."""
+    found = (_DEFINE.fullmatch(flag) for flag in request["flags"])
+    defines = [f"#define {item[1]} {item[2] if item[2] is not None else 1}" for item in found if item]
+    cuda = ["#include <cuda.h>", "#include <cuda_runtime.h>"] if request["cuda"] else []
+    head = ["#include <torch/extension.h>", *cuda, *defines]
+    sources = [(kind, text) for kind in ("cpp", "cuda") for text in request[kind]]
+    body = [part for kind, text in sources for part in (f'#line 1 "{kind}_sources"', text)]
+    names = [
+        f"    m.def({json.dumps(name)}, &{name}, {json.dumps(text)});" for name, text in request["functions"].items()
+    ]
+    module = ['#line 1 "functions"', "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *names, "}"] if names else []
+    return "\n".join([*head, *body, *module]) + "\n"
+
+
+def _requests(text: str) -> list[dict[str, Any]]:
+    """What the module asked for, each once, in the form that it must have."""
+    try:
+        found = {_key(item): item for item in map(_request, json.loads(text)[: _EXTENSIONS_MAX + 1])}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+    return list(found.values())[:_EXTENSIONS_MAX]
+
+
+def _request(item: Mapping[str, Any]) -> dict[str, Any]:
+    functions = {name: str(text) for name, text in item["functions"].items() if _NAME.fullmatch(name)}
+    texts = {name: [str(part) for part in item[name]] for name in ("cpp", "cuda", "flags")}
+    return {"name": str(item["name"])[:100], "functions": functions, **texts}
+
+
+def _key(request: Mapping[str, Any]) -> str:
+    """As the candidate's stand-in computes it (`child/inline.py`)."""
+    return digest(json.dumps(request, sort_keys=True))[:32]
+
+
+def _remarks(request: Mapping[str, Any]) -> str:
+    left_out = [flag for flag in request["flags"] if flag and not _DEFINE.fullmatch(flag)]
+    text = f"{request['name']}: compiled with the flags of the rules; left out: {' '.join(left_out)}\n"
+    return text if left_out else ""
+
+
+def _syntax_problem(text: str) -> str:
+    try:
+        ast.parse(text, ENTRY)
+    except SyntaxError as error:
+        return f"{ENTRY}:{error.lineno}:{error.offset}: error: {error.msg}\n"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"{ENTRY}:1:1: error: Python cannot parse this: {error}\n"
+    return ""
+
+
+def _cuda_fingerprint(target: str | None, rules: RuleSet) -> tuple[str, ...]:
+    """Nothing on a CPU, nor where there is no CUDA compiler: modules without CUDA sources need none."""
+    try:
+        return Nvcc(target).fingerprint(rules) if target else ()
+    except SupervisorError:
+        return ()
