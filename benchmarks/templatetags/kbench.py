@@ -9,14 +9,22 @@ from typing import Any
 from django import template
 from django.urls import reverse
 
-from benchmarks import selectors
+from benchmarks import advice, selectors
 from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation
 from benchmarks.states import State
 
 register = template.Library()
 
-NAVIGATION = {"tasks": "Tasks", "leaderboards": "Leaderboards", "runs": "Runs", "rules": "Rules", "status": "Status"}
+NAVIGATION = {
+    "tasks": "Tasks",
+    "leaderboards": "Leaderboards",
+    "methods": "Methods",
+    "compare": "Compare",
+    "runs": "Runs",
+    "rules": "Rules",
+    "status": "Status",
+}
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,12 @@ def sort_header(context: template.Context, key: str, title: str, css: str = "") 
 def trust(level: str) -> str:
     """How far the submission could have influenced its own time."""
     return TIMING_TRUST.get(level, level or "not recorded")
+
+
+@register.filter
+def on_remark(code: str) -> str:
+    """What to do about a remark or a gate of a report."""
+    return advice.on_remark(code)
 
 
 @register.filter
