@@ -17,4 +17,6 @@ class AgentsConfig(AppConfig):
     def ready(self) -> None:
         import_module("agents.feed")  # event streams of runs
         import_module("agents.metrics")
+        import_module("benchmarks.exports").register("agents", import_module("agents.exports").files_of)
+        import_module("benchmarks.ownership").farewells.append(import_module("agents.services").runs_stop)
         costs.register("agents", import_module("agents.costs").spent_by_method)

@@ -186,6 +186,47 @@ class TaskFilterForm(forms.Form):
         )
 
 
+class SubmissionChangeForm(forms.Form):
+    """What an owner may change of a submission; never its source, which results belong to."""
+
+    title = forms.CharField(label="Title", required=False, max_length=200)
+    visibility = forms.ChoiceField(label="Who can see it", choices=Visibility.choices, widget=forms.RadioSelect)
+
+
+class DeletionForm(forms.Form):
+    """A tick, so that nothing is deleted by a slip."""
+
+    sure = forms.BooleanField(
+        label="Delete the source and all its results",
+        error_messages={"required": "Tick the box: what is deleted cannot be brought back."},
+    )
+
+
+class AccountDeletionForm(forms.Form):
+    """The password again, and what becomes of the submissions."""
+
+    KEEP, DELETE = "keep", "delete"
+    submissions = forms.ChoiceField(
+        label="Your submissions",
+        choices=[
+            (KEEP, "stay without your name; private ones are deleted"),
+            (DELETE, "are deleted, with their results"),
+        ],
+        widget=forms.RadioSelect,
+    )
+    password = forms.CharField(label="Your password", strip=False, widget=forms.PasswordInput)
+
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+
+    def clean_password(self) -> str:
+        password: str = self.cleaned_data["password"]
+        if not self.user.check_password(password):
+            raise ValidationError("This is not your password. Nothing was deleted.")
+        return password
+
+
 class TokenForm(forms.Form):
     """What a new API token is for, what it may do and for how long."""
 

@@ -5,7 +5,7 @@ remembered by the digest of its source, and its ledger lines stay, without sourc
 Does NOT decide who the owner is: the views do. Staff cannot delete anything (`admin.py`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -16,6 +16,7 @@ from .models import CodeBlob, Evaluation, Submission
 from .services import Refused, evaluation_cancel
 from .states import FINISHED, Origin, Visibility
 
+farewells: list[Callable[[User], None]] = []  # what other apps do about an account that goes; see their `apps.py`
 DELETED = "Its submission was deleted by who had made it."
 
 
@@ -49,6 +50,8 @@ def submission_delete(submission: Submission) -> None:
 def account_delete(user: User, *, keep_submissions: bool) -> None:
     """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody."""
     with transaction.atomic():
+        for farewell in farewells:
+            farewell(user)
         mine = Submission.objects.filter(owner=user)
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         for submission in going | mine.filter(visibility=Visibility.PRIVATE):

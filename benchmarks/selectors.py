@@ -12,13 +12,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
-from .harness import Source, Verdict
 from .models import (
     ApiToken,
     BaselineResult,
@@ -33,7 +32,7 @@ from .models import (
     Worker,
 )
 from .querysets import User
-from .states import RUNNING, Moderation, Origin, State, Switch, TaskVersionStatus, Visibility, WorkerRole
+from .states import RUNNING, Origin, State, Switch, TaskVersionStatus, WorkerRole
 
 PAGE_ROWS = 50
 
@@ -220,44 +219,8 @@ def submission_for(user: User, code: uuid.UUID) -> tuple[Submission, list[Evalua
     return evaluations[0].submission, evaluations
 
 
-def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: int | str = 1) -> Page[Any]:
-    """Submissions with their `newest` evaluation: the reader's own, or what everybody may list."""
-    rows = Submission.objects.select_related("task_version__task__suite")
-    rows = rows.defer("task_version__definition", "task_version__reference_source")
-    if mine:
-        rows = rows.filter(owner=user.pk)
-    else:
-        rows = rows.filter(visibility=Visibility.PUBLIC).exclude(moderation=Moderation.HIDDEN)
-    newest = Evaluation.objects.filter(submission=OuterRef("pk")).order_by("-queued", "-pk").values("pk")[:1]
-    rows = rows.filter(task_version__task=task) if task else rows
-    found: Page[Any] = Paginator(rows.annotate(newest_pk=Subquery(newest)), PAGE_ROWS).get_page(page)
-    evaluations = Evaluation.objects.defer("report").in_bulk([row.newest_pk for row in found if row.newest_pk])
-    for row in found:
-        row.newest = evaluations.get(row.newest_pk)
-    return found
-
-
 def standing_of(evaluation: Evaluation) -> Standing | None:
     return evaluation.standings.first()
-
-
-def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind | None) -> Evaluation | None:
-    """The judging of exactly this source on this device kind that `user` may see: an own one first, then the newest.
-
-    What ended without saying anything about the source does not count.
-    """
-    rows = Evaluation.objects.listable_for(user).with_context()
-    rows = rows.filter(
-        task_version=version,
-        device_kind__slug=kind.slug if kind else "cpu",
-        ruleset__name=settings.KBENCH_RULESET,
-        submission__blob=source.sha256,
-        submission__language=source.language,
-    ).exclude(state__in=(State.CANCELLED, State.EXPIRED))
-    rows = rows.exclude(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
-    own = Case(When(submission__owner=user.pk, then=0), default=1) if user.is_authenticated else Value(1)
-    found: Evaluation | None = rows.annotate(own=own).order_by("own", "-queued", "-pk").first()
-    return found
 
 
 def evaluation_history(evaluation: Evaluation) -> QuerySet[Evaluation]:
@@ -304,6 +267,7 @@ def site_notices() -> list[Notice]:
         (Switch.SUBMISSIONS, "New submissions are paused"),
         (Switch.JUDGING, "Judging is paused"),
         (Switch.RUNS, "New agent runs are paused"),
+        (Switch.SIGN_UPS, "New accounts are paused"),
     ):
         if key in switches and not switches[key].on:
             notices.append(Notice("warn", f"{text}: {switches[key].message or 'no reason was given.'}"))
@@ -318,7 +282,16 @@ def _isolation_notices() -> list[Notice]:
 
 def submissions_paused() -> str | None:
     """Why nothing is taken now, or None."""
-    switch = SiteSwitch.objects.filter(key=Switch.SUBMISSIONS, on=False).first()
+    return _why_off(Switch.SUBMISSIONS)
+
+
+def sign_ups_paused() -> str | None:
+    """Why no new accounts are made now, or None."""
+    return _why_off(Switch.SIGN_UPS)
+
+
+def _why_off(key: Switch) -> str | None:
+    switch = SiteSwitch.objects.filter(key=key, on=False).first()
     return (switch.message or "no reason was given") if switch else None
 
 

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from . import quotas, results, selectors
+from . import quotas, results, submission_selectors
 from .events import emit
 from .harness import Report, Source, Step, Verdict
 from .models import (
@@ -372,7 +372,7 @@ def _refuse_if_closed(version: TaskVersion) -> None:
 
 
 def _refuse_identical(version: TaskVersion, source: Source, owner: User | None, kind: DeviceKind | None) -> None:
-    same = selectors.identical(version, source, owner or AnonymousUser(), kind)
+    same = submission_selectors.identical(version, source, owner or AnonymousUser(), kind)
     if same is not None:
         raise Identical(same)
 

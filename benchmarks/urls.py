@@ -1,6 +1,6 @@
 """The addresses of the pages. The API and the event stream are wired in `kbench_site/urls.py`."""
 
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from .views import (
@@ -17,6 +17,7 @@ from .views import (
     rejudge,
     rules,
     status,
+    submissions,
     submit,
     tasks,
     tokens,
@@ -39,6 +40,12 @@ evaluation_urls = [
     path("<uuid:code>/badge.svg", badges.evaluation_badge, name="evaluation-badge"),
 ]
 
+submission_urls = [
+    path("diff/", submissions.submission_diff, name="submission-diff"),
+    path("<uuid:code>/", submissions.submission_edit, name="submission-edit"),
+    path("<uuid:code>/delete/", submissions.submission_end, name="submission-end"),
+]
+
 leaderboard_urls = [
     path("", leaderboards.leaderboard_list, name="leaderboards"),
     path("<slug:suite>/", leaderboards.overall_board, name="overall-board"),
@@ -51,10 +58,13 @@ method_urls = [
 ]
 
 account_urls = [
-    path("login/", LoginView.as_view(), name="login"),
+    path("login/", accounts.LogIn.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("signup/", accounts.sign_up, name="signup"),
     path("submissions/", accounts.own_submissions, name="own-submissions"),
+    path("quota/", accounts.quota, name="quota"),
+    path("data/", accounts.own_data, name="own-data"),
+    path("data/archive.zip", accounts.own_archive, name="own-archive"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke/", tokens.token_end, name="token-end"),
 ]
@@ -85,6 +95,7 @@ urlpatterns = [
     path("live/", home.home_live, name="home-live"),
     path("tasks/", include(task_urls)),
     path("evaluations/", include(evaluation_urls)),
+    path("submissions/", include(submission_urls)),
     path("leaderboards/", include(leaderboard_urls)),
     path("badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg", badges.board_badge, name="board-badge"),
     path("methods/", include(method_urls)),

@@ -9,9 +9,11 @@ from django.urls import include, path
 from agents.api import router as runs_api
 from benchmarks.api import api
 from benchmarks.streams import event_stream
+from benchmarks.views.accounts import LogIn
 
 api.add_router("/runs", runs_api)
 urlpatterns = [
+    path("admin/login/", LogIn.as_view()),  # the one door, with its counters
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
     path("events/", event_stream, name="events"),

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 
-from benchmarks import harness, limits, ownership, quotas, selectors, services
+from benchmarks import harness, limits, ownership, quotas, selectors, services, submission_selectors
 from benchmarks.devices import NoDevice, kind_for
 from benchmarks.harness import Source
 from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion
@@ -49,7 +50,8 @@ def submission_list(request: HttpRequest, task: str = "", mine: bool = False, pa
     """What everybody may list, or with `mine` what the owner of the token has made."""
     if mine and not request.user.is_authenticated:
         raise Problem(HTTPStatus.UNAUTHORIZED, "token-required", "Send a token to list your own submissions.")
-    rows = selectors.submission_rows(request.user, mine=mine, task=version_of(task).task if task else None, page=page)
+    wanted = version_of(task).task if task else None
+    rows = submission_selectors.submission_rows(request.user, mine=mine, task=wanted, page=page)
     shown = [schemas.submission_line(row) for row in rows]
     return schemas.SubmissionPage(page=rows.number, pages=rows.paginator.num_pages, submissions=shown)
 
@@ -185,7 +187,7 @@ def _kind(wanted: SubmissionIn) -> DeviceKind:
 
 
 def _checked(wanted: SubmissionIn, version: TaskVersion) -> list[Remark]:
-    rules = harness.default_rules()
+    rules = harness.default_rules(settings.KBENCH_RULESET)
     size_bytes = len(wanted.source.encode(errors="surrogatepass"))
     if size_bytes > rules.source.max_bytes:
         detail = f"The source has {size(size_bytes)}; the rules take at most {size(rules.source.max_bytes)}."

@@ -12,7 +12,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from benchmarks import selectors, services
+from benchmarks import selectors, services, submission_selectors
+from benchmarks.advice import next_steps
 from benchmarks.languages import SUFFIXES
 from benchmarks.models import ConfigResult, Evaluation
 from benchmarks.templatetags.whiskers import Axis
@@ -25,7 +26,10 @@ from .timeline import timeline
 
 def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
-    return render(request, "evaluations/detail.html", _live_part(request, evaluation))
+    context = _live_part(request, evaluation)
+    context["comparable"] = submission_selectors.comparable(request.user, evaluation)
+    context["owned"] = _is_owner(request, evaluation)
+    return render(request, "evaluations/detail.html", context)
 
 
 def evaluation_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
@@ -73,8 +77,12 @@ def evaluation_source(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 
 
 def _may_ask_for_audit(request: HttpRequest, evaluation: Evaluation) -> bool:
+    return request.user.is_staff or _is_owner(request, evaluation)
+
+
+def _is_owner(request: HttpRequest, evaluation: Evaluation) -> bool:
     owner = evaluation.submission.owner_id
-    return request.user.is_staff or (owner is not None and owner == request.user.pk)
+    return owner is not None and owner == request.user.pk
 
 
 def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
@@ -91,6 +99,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "axis": Axis.over([*bounds, evaluation.score_lo, evaluation.score_hi]),
         **_columns(configs),
         "report": report,
+        "next_steps": next_steps(evaluation, configs),
         "record": record(report.get("environment", {})),
         "audit": report.get("audit"),
         "auditable": services.is_auditable(evaluation) and _may_ask_for_audit(request, evaluation),

@@ -1,0 +1,27 @@
+"""The runs of an account, for the archive of everything that the site keeps of it.
+
+Does NOT write the archive: `benchmarks.exports` does.
+"""
+
+import json
+from collections.abc import Iterator
+
+from django.contrib.auth.models import User
+
+from benchmarks.exports import File, as_json, picked
+
+from .models import Run, RunEvent
+
+_RUN = ("proposer", "language", "seed", "state", "reason_text", "created", "started", "finished", "config", "spent")
+
+
+def files_of(user: User) -> Iterator[File]:
+    """`runs/CODE/run.json` and its log, an event a line."""
+    for run in Run.objects.filter(owner=user).select_related("task_version__task__suite").order_by("pk"):
+        yield f"runs/{run.code}/run.json", as_json({"task": run.task_version.task.path, **picked(run, _RUN)})
+        yield f"runs/{run.code}/events.jsonl", b"".join(_lines(run))
+
+
+def _lines(run: Run) -> Iterator[bytes]:
+    for event in RunEvent.objects.filter(run=run).order_by("seq").iterator(chunk_size=500):
+        yield json.dumps(picked(event, ("seq", "at_s", "type", "candidate", "payload"))).encode() + b"\n"

@@ -1,0 +1,259 @@
+"""What an account sees and does about itself: quota and ledger, its data, leaving; and counters at the door."""
+
+import io
+import json
+import zipfile
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth import get_user_model
+from django.http import HttpRequest
+from django.test import AsyncClient, Client
+from django.utils import timezone
+
+from agents.models import Run
+from benchmarks import limits, quotas, tokens
+from benchmarks.limits import address_of, attempt
+from benchmarks.models import Attempt, Evaluation, LedgerEntry, Submission
+from benchmarks.services import switch_set
+from benchmarks.states import Switch
+from tests.agents import factories as runs
+from tests.benchmarks.test_claims import at_once
+
+from . import factories
+
+LOG_IN, QUOTA, DATA, ARCHIVE = "/accounts/login/", "/accounts/quota/", "/accounts/data/", "/accounts/data/archive.zip"
+PASSWORD = "olga-has-a-long-password"
+
+
+def request_from(address: str, forwarded: str = "") -> HttpRequest:
+    request = HttpRequest()
+    request.META = {"REMOTE_ADDR": address, **({"HTTP_X_FORWARDED_FOR": forwarded} if forwarded else {})}
+    return request
+
+
+def log_in(client: Client, name: str = "olga", **fields: str) -> Any:
+    return client.post(LOG_IN, {"username": name, "password": "wrong", **fields})
+
+
+# --- the door ------------------------------------------------------------------------------------------------------
+
+
+def test_guessing_a_password_is_slowed_down_by_name(visitor: Client, owner: Any) -> None:
+    for number in range(limits.LOG_IN_BY_NAME.count):
+        assert log_in(visitor, name=("olga", "OLGA")[number % 2]).status_code == 200
+    response = log_in(visitor, password=PASSWORD)
+    assert response.status_code == 429
+    assert 0 < int(response["Retry-After"]) <= 600
+    assert b"Come back in" in response.content
+    assert log_in(visitor, name="somebody else").status_code == 200
+
+
+def test_guessing_names_is_slowed_down_by_address(visitor: Client) -> None:
+    for number in range(limits.LOG_IN_BY_ADDRESS.count):
+        assert log_in(visitor, name=f"name{number}").status_code == 200
+    assert log_in(visitor, name="another").status_code == 429
+
+
+def test_who_gets_in_starts_afresh(visitor: Client, owner: Any) -> None:
+    for _ in range(limits.LOG_IN_BY_NAME.count - 1):
+        log_in(visitor)
+    assert log_in(visitor, password=PASSWORD).status_code == 302
+    for _ in range(limits.LOG_IN_BY_NAME.count - 1):
+        assert log_in(Client()).status_code == 200
+
+
+def test_the_door_of_the_admin_is_the_same_door(visitor: Client, owner: Any) -> None:
+    for _ in range(limits.LOG_IN_BY_NAME.count):
+        log_in(visitor)
+    response = visitor.post("/admin/login/", {"username": "olga", "password": PASSWORD})
+    assert response.status_code == 429
+
+
+def test_staff_reach_the_admin_through_it(visitor: Client, owner: Any) -> None:
+    get_user_model().objects.update(is_staff=True, is_superuser=True)
+    response = visitor.post("/admin/login/?next=/admin/", {"username": "olga", "password": PASSWORD, "next": "/admin/"})
+    assert response["Location"] == "/admin/"
+    assert visitor.get("/admin/").status_code == 200
+
+
+def test_making_accounts_in_bulk_is_slowed_down(visitor: Client) -> None:
+    fields = {"password1": PASSWORD, "password2": PASSWORD}
+    codes = [
+        Client().post("/accounts/signup/", {"username": f"user{number}", **fields}).status_code
+        for number in range(limits.SIGN_UP_BY_ADDRESS.count + 1)
+    ]
+    assert codes == [302] * limits.SIGN_UP_BY_ADDRESS.count + [429]
+
+
+def test_no_accounts_are_made_while_staff_have_turned_it_off(visitor: Client) -> None:
+    switch_set(Switch.SIGN_UPS, on=False, message="too many robots")
+    assert b"too many robots" in visitor.get("/accounts/signup/").content
+    fields = {"username": "nora", "password1": PASSWORD, "password2": PASSWORD}
+    assert visitor.post("/accounts/signup/", fields).status_code == 200
+    assert not get_user_model().objects.exists()
+
+
+def test_a_window_ends(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = limits.Rule("test", 1, 60)
+    now = timezone.now()
+    monkeypatch.setattr(limits.timezone, "now", lambda: now)
+    assert attempt(rule, "a") is None
+    wait_s = attempt(rule, "a")
+    assert wait_s is not None
+    monkeypatch.setattr(limits.timezone, "now", lambda: now + timedelta(seconds=wait_s + 1))
+    assert attempt(rule, "a") is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_attempts_at_once_do_not_slip_through() -> None:
+    rule = limits.Rule("test", 3, 3600)
+    outcomes = at_once(8, lambda _: attempt(rule, "a"))
+    assert outcomes.count(None) == 3
+
+
+def test_attempts_are_kept_without_name_or_address_and_forgotten(visitor: Client) -> None:
+    log_in(visitor)
+    assert all("olga" not in row.key and "127" not in row.key for row in Attempt.objects.all())
+    Attempt.objects.update(since=timezone.now() - timedelta(days=2))
+    assert limits.forget() == 2
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "address"),
+    [
+        (0, "203.0.113.9", "192.0.2.1"),
+        (1, "", "192.0.2.1"),
+        (1, "203.0.113.9", "203.0.113.9"),
+        (1, "1.2.3.4, 203.0.113.9", "203.0.113.9"),
+        (2, "1.2.3.4, 203.0.113.9", "1.2.3.4"),
+        (2, "203.0.113.9", "192.0.2.1"),
+        (1, "nonsense", "192.0.2.1"),
+        (1, "2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        (1, "::ffff:203.0.113.9", "203.0.113.9"),
+    ],
+)
+def test_proxies_are_believed_as_far_as_they_are_configured(
+    settings: Any, proxies: int, forwarded: str, address: str
+) -> None:
+    settings.KBENCH_TRUSTED_PROXIES = proxies
+    assert address_of(request_from("192.0.2.1", forwarded)) == address
+
+
+def test_a_socket_without_an_address_is_one_visitor() -> None:
+    assert address_of(request_from("")) == limits.UNKNOWN
+
+
+# --- quota ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_quota_page_shows_meters_and_the_ledger(as_owner: Client, owner: Any, settings: Any) -> None:
+    settings.KBENCH_IN_FLIGHT_MAX = 7
+    charged = factories.judged(owner=owner, payer=quotas.payer_of(owner, ""))
+    html = as_owner.get(QUOTA).content.decode()
+    assert "0 of 7" in html
+    assert charged.get_absolute_url() in html
+    assert "mnist_linear_relu/forward on cpu: PASS" in html
+    Submission.objects.all().delete()
+    assert "(deleted)" in as_owner.get(QUOTA).content.decode()
+
+
+def test_nobody_reads_the_ledger_of_somebody_else(as_stranger: Client, visitor: Client, owner: Any) -> None:
+    factories.judged(owner=owner, payer=quotas.payer_of(owner, ""))
+    for client in (as_stranger, visitor):
+        assert b"mnist_linear_relu" not in client.get(QUOTA).content
+    assert b"Log in" in visitor.get(QUOTA).content
+
+
+def test_a_visitor_sees_the_meters_of_the_address_but_no_ledger(visitor: Client, settings: Any) -> None:
+    settings.KBENCH_IN_FLIGHT_MAX = 8
+    url = "/tasks/{}/{}/{}/submit/".format(*factories.TASK)
+    visitor.post(url, {"text": factories.SOURCE, "language": "cpp", "visibility": "unlisted"})
+    html = visitor.get(QUOTA).content.decode()
+    assert "1 of 2" in html
+    assert Evaluation.objects.get().get_absolute_url() not in html
+
+
+# --- data ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_archive_holds_everything_of_the_account_and_nothing_else(owner: Any, stranger: Any) -> None:
+    def prepare() -> tuple[Submission, Evaluation]:
+        factories.queued(owner=stranger, text=factories.SOURCE + "// not mine\n")
+        tokens.token_create(owner, "script")
+        runs.started(owner)
+        mine = {"owner": owner, "visibility": "private", "payer": quotas.payer_of(owner, "")}
+        Evaluation.objects.update(priority=30)
+        judged = factories.judged(**mine)
+        return judged.submission, judged
+
+    submission, evaluation = await sync_to_async(prepare)()
+    client = AsyncClient()
+    await client.aforce_login(owner)
+    response = await client.get(ARCHIVE)
+    body = b"".join([piece async for piece in response.streaming_content])
+    archive = zipfile.ZipFile(io.BytesIO(body))
+    assert archive.testzip() is None
+    code = submission.code
+    assert archive.read(f"submissions/{code}/kernel.cpp").decode() == factories.SOURCE
+    report = json.loads(archive.read(f"submissions/{code}/evaluations/{evaluation.code}.json"))
+    assert (report["verdict"], report["report"]["verdict"]) == ("PASS", "PASS")
+    assert json.loads(archive.read("account.json"))["username"] == "olga"
+    assert json.loads(archive.read("tokens.json"))[0]["name"] == "script"
+    assert json.loads(archive.read("ledger.json"))[0]["kind"] == "charge"
+    assert any(name.startswith("runs/") and name.endswith("events.jsonl") for name in archive.namelist())
+    assert sum(name.endswith("kernel.cpp") for name in archive.namelist()) == 1
+
+
+@pytest.mark.parametrize("url", [DATA, ARCHIVE])
+def test_without_an_account_there_is_no_data(visitor: Client, url: str) -> None:
+    assert visitor.get(url)["Location"].startswith("/accounts/login/")
+
+
+def leave(client: Client, password: str = PASSWORD, submissions: str = "keep") -> Any:
+    return client.post(DATA, {"password": password, "submissions": submissions})
+
+
+def test_an_account_is_deleted_with_its_password_alone(as_owner: Client, owner: Any) -> None:
+    response = leave(as_owner, password="wrong")
+    assert b"This is not your password. Nothing was deleted." in response.content
+    assert get_user_model().objects.filter(username="olga").exists()
+
+
+def test_guessing_the_password_there_is_slowed_down_too(as_owner: Client) -> None:
+    for _ in range(limits.LOG_IN_BY_NAME.count):
+        leave(as_owner, password="wrong")
+    assert leave(as_owner).status_code == 429
+    assert get_user_model().objects.filter(username="olga").exists()
+
+
+@pytest.mark.parametrize(("choice", "left"), [("keep", 1), ("delete", 0)])
+def test_an_account_leaves_as_it_chooses(as_owner: Client, owner: Any, choice: str, left: int) -> None:
+    evaluation = factories.judged(owner=owner, payer=quotas.payer_of(owner, ""))
+    response = as_owner.post(DATA, {"password": PASSWORD, "submissions": choice}, follow=True)
+    assert b"The account is deleted." in response.content
+    assert not get_user_model().objects.exists()
+    assert Submission.objects.count() == left
+    assert LedgerEntry.objects.get().payer.account is None
+    assert as_owner.get(QUOTA).status_code == 200
+    assert as_owner.get(DATA).status_code == 302
+    page = Client().get(evaluation.get_absolute_url())
+    assert page.status_code == (200 if left else 404)
+    assert b"olga" not in page.content
+
+
+def test_its_runs_are_stopped(as_owner: Client, owner: Any) -> None:
+    run = runs.started(owner)
+    leave(as_owner)
+    run.refresh_from_db()
+    assert (run.state, run.owner) == ("finished", None)
+    assert not Run.objects.exclude(state="finished").exists()
+
+
+def test_a_token_that_has_expired_says_so(as_owner: Client, owner: Any) -> None:
+    made = tokens.token_create(owner, "old", days=1)
+    type(made.row).objects.update(expires=timezone.now() - timedelta(days=1))
+    assert b"expired" in as_owner.get("/accounts/tokens/").content
