@@ -1,8 +1,8 @@
 """Who solved what: every method's best ranked entry on every task of a suite, on one device kind.
 
-The one reading that the overall board, the compare page, the pages of methods and their API are made of. On a large
-site it takes longer than a page should, so it is kept in the process and used again while nothing has changed, and
-for a short while (in proportion to what it took) even if something has. Does NOT define figures: `comparing.py` does.
+The one reading that the overall board, the compare page, the pages of methods and their API are made of. A large one
+takes longer than a page should, so it is kept in the process and used again while nothing has changed, and for a short
+while (in proportion to what it took) even if something has. Does NOT define figures: `comparing.py` does.
 """
 
 import time
@@ -27,7 +27,7 @@ from .querysets import StandingQuerySet
 from .selectors import active_ruleset
 from .states import State, TaskVersionStatus
 
-NEVER_KEPT_S = 0.05  # what is read faster than this is read anew each time
+KEPT_FROM = 5000  # marks and attempts; what is smaller is read anew each time
 REUSE = 20  # times what the reading took: at most a twentieth of the time goes into reading
 KEPT_S = 300.0
 KEPT_MAX = 8
@@ -48,6 +48,10 @@ class Field:
     in_review: Mapping[int, frozenset[int]]
     left_out: int
     taken: datetime
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.best.values())) + sum(map(len, self.attempted.values()))
 
     def present(self) -> list[Method]:
         """Methods that have attempted something here, by name."""
@@ -95,7 +99,7 @@ def read_field(suite: Suite, device: DeviceKind) -> Field:
     fingerprint = _fingerprint(device)
     read = _read(suite, device)
     cost_s = time.monotonic() - started_s
-    if cost_s > NEVER_KEPT_S:
+    if read.size >= KEPT_FROM:
         _keep(key, _Kept(read, fingerprint, cost_s))
     return read
 
@@ -246,7 +250,10 @@ class TaskLine:
 
 
 def matrix(comparison: Comparison, tasks: Sequence[Task]) -> list[TaskLine]:
-    """`tasks` against the methods compared, with one query for the addresses of their evaluations."""
+    """`tasks` against the methods compared, with one query for the addresses of their evaluations.
+
+    What has been deleted since the field was read has none, and counts as never attempted.
+    """
     marks = [mark for row in comparison.rows for task in tasks if (mark := row.marks.get(task.pk))]
     rows = Evaluation.objects.filter(pk__in=[mark.evaluation for mark in marks]).values_list("pk", "code")
     codes = dict(rows)
@@ -259,8 +266,10 @@ def _cells(comparison: Comparison, task: Task, codes: Mapping[int, uuid.UUID]) -
     cells = []
     for row in comparison.rows:
         mark = row.marks.get(task.pk)
-        if mark is not None:
-            cells.append(Cell(CellState.SOLVED, mark, codes.get(mark.evaluation), mark.score == best))
+        if mark is not None and mark.evaluation not in codes:
+            cells.append(Cell(CellState.NONE))
+        elif mark is not None:
+            cells.append(Cell(CellState.SOLVED, mark, codes[mark.evaluation], mark.score == best))
         elif task.pk in field.in_review.get(row.method.pk, ()):
             cells.append(Cell(CellState.REVIEW))
         elif task.pk in field.attempted.get(row.method.pk, ()):

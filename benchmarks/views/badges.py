@@ -1,11 +1,10 @@
 """Badges: a score with its baseline, interval and rank as a small picture that other pages can show.
 
-A picture is as old as its caches allow, so it names what it shows and links nowhere; the snippet beside it links to
-the page. What somebody may not read has no badge. Does NOT show a score that is under review.
+A picture is as old as its caches allow, and is the same for everybody: what not everybody may read has no badge. Does
+NOT show a score that is under review.
 """
 
 import uuid
-from dataclasses import dataclass
 
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
@@ -21,40 +20,19 @@ CHAR_PX = 6.6  # of the font of a badge, on average
 PADDING_PX = 10
 
 
-@dataclass(frozen=True)
-class Snippet:
-    """A badge with the text that puts it on another page."""
-
-    image: str
-    markdown: str
-    html: str
-
-
-def snippet_of(request: HttpRequest, image: str, page: str) -> Snippet:
-    """`image` and `page` are paths on this site."""
-    picture, target = request.build_absolute_uri(image), request.build_absolute_uri(page)
-    return Snippet(
-        image,
-        f"[![kbench]({picture})]({target})",
-        f'<a href="{target}"><img src="{picture}" alt="kbench"></a>',
-    )
-
-
 def board_badge(request: HttpRequest, suite: str, op: str, direction: str, device: str) -> HttpResponse:
     """The best of a board under the rules of now."""
     key = board_selectors.board_key(selectors.active_version(suite, op, direction), device)
     leader = board_selectors.leader(key)
     text = f"{_score(leader)} best of {device}" if leader else f"no verified entry on {device} yet"
-    return _badge(key.version.task.name, text, good=leader is not None)
+    return drawn(key.version.task.name, text, good=leader is not None)
 
 
 def evaluation_badge(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     """What everybody may read of an evaluation: a badge is shown to whoever comes."""
     evaluation = selectors.evaluation_for(AnonymousUser(), code)
     standing = selectors.standing_of(evaluation)
-    return _badge(
-        evaluation.task_version.task.name, _words(evaluation, standing), good=bool(standing and standing.rank)
-    )
+    return drawn(evaluation.task_version.task.name, _words(evaluation, standing), good=bool(standing and standing.rank))
 
 
 def _words(evaluation: Evaluation, standing: Standing | None) -> str:
@@ -72,10 +50,13 @@ def _score(standing: Standing) -> str:
     return f"{standing.score:.2f}× ({low:.2f} to {high:.2f}) vs the stronger baseline,"
 
 
-def _badge(label: str, text: str, *, good: bool) -> HttpResponse:
+def drawn(label: str, text: str, *, good: bool) -> HttpResponse:
+    """A picture in two parts; widths are estimates, to which a browser fits the text."""
     left, right = (round(len(words) * CHAR_PX) + 2 * PADDING_PX for words in (label, text))
-    drawn = {"label": label, "text": text, "good": good, "left": left, "right": right, "width": left + right}
-    picture = render_to_string("badges/badge.svg", {**drawn, "left_middle": left / 2, "right_middle": left + right / 2})
+    places = {"label": label, "text": text, "good": good, "left": left, "right": right, "width": left + right}
+    picture = render_to_string(
+        "badges/badge.svg", {**places, "left_middle": left / 2, "right_middle": left + right / 2}
+    )
     response = HttpResponse(picture, content_type="image/svg+xml")
     patch_cache_control(response, public=True, max_age=CACHED_S)
     response["Cross-Origin-Resource-Policy"] = "cross-origin"

@@ -23,7 +23,6 @@ from benchmarks.overview import Row
 from benchmarks.states import MethodKind
 from benchmarks.templatetags.whiskers import Axis
 
-from .badges import snippet_of
 from .boards import board_page
 from .charts import record_chart
 from .devices import device_choice
@@ -96,7 +95,6 @@ def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, devic
         "devices": devices,
         "is_old": board_selectors.is_old(key),
         "versions": selectors.task_versions(version.task),
-        "snippet": snippet_of(request, reverse("board-badge", args=[suite, op, direction, device]), request.path),
         **_filters(request, key, chosen),
         **_records(key),
     }

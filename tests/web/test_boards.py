@@ -1,12 +1,20 @@
 """Leaderboards: ties, baselines in line, reviews, private entries, pages, and the picture of an interval."""
 
+import re
+import uuid
+from html import unescape
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
-from benchmarks.models import BaselineResult, Standing
+from benchmarks import board_selectors
+from benchmarks.harness import Flag, StageResult
+from benchmarks.models import BaselineResult, Evaluation, Method, RuleSet, Standing, TaskVersion
 from benchmarks.templatetags.whiskers import Axis, whisker
 from benchmarks.views.boards import baseline_lines, in_line
 
@@ -17,6 +25,12 @@ BOARD = reverse("leaderboard", args=[*factories.TASK, "cpu"])
 
 def board(client: Client, **query: Any) -> str:
     return client.get(BOARD, query).content.decode()
+
+
+def queries(client: Client, address: str) -> int:
+    with CaptureQueriesContext(connection) as caught:
+        assert client.get(address).status_code == 200
+    return len(caught)
 
 
 def entry(speedup: float, half_width: float = 0.01, **options: Any) -> None:
@@ -67,11 +81,13 @@ def test_a_speedup_on_the_board_has_baseline_interval_and_trust(visitor: Client)
     assert "Timed by the supervisor" in html
 
 
-def test_a_long_board_is_paged_and_its_queries_stay_pinned(visitor: Client, django_assert_num_queries: Any) -> None:
+def test_a_long_board_is_paged_and_its_queries_do_not_grow(visitor: Client) -> None:
+    factories.many_entries(3)
+    few = queries(visitor, BOARD)
+    Standing.objects.all().delete()
     factories.many_entries(120)
-    with django_assert_num_queries(16):
-        html = board(visitor)
-    assert "Page 1 of 3, 120 rows" in html
+    assert queries(visitor, BOARD) == few < 25
+    assert "Page 1 of 3, 120 rows" in board(visitor)
     assert "Page 3 of 3" in board(visitor, page="3")
 
 
@@ -80,11 +96,13 @@ def test_an_unknown_device_or_rule_set_is_not_found(visitor: Client) -> None:
     assert visitor.get(BOARD, {"rules": "rk-0"}).status_code == 404
 
 
-def test_the_list_of_boards_shows_the_leader_of_each(visitor: Client, django_assert_num_queries: Any) -> None:
+def test_the_list_of_boards_shows_the_leader_of_each(visitor: Client) -> None:
     entry(1.5)
+    before = queries(visitor, "/leaderboards/")
     entry(2.5)
-    with django_assert_num_queries(9):
-        html = visitor.get("/leaderboards/").content.decode()
+    factories.judged(factories.passing(2.0), version=factories.version("layernorm"))
+    assert queries(visitor, "/leaderboards/") == before
+    html = visitor.get("/leaderboards/").content.decode()
     assert "2.50×" in html
     assert "1.50×" not in html
 
@@ -110,3 +128,116 @@ def test_a_whisker_reads_as_text_and_lies_inside_its_picture() -> None:
 def test_every_axis_holds_the_baseline(values: list[float | None]) -> None:
     axis = Axis.over(values)
     assert 5 < axis.place(1.0) < 139
+
+
+# --- filters, records, old boards ----------------------------------------------------------------------------------
+
+
+LIBRARY = Flag("library-call", "calls a library operator of torch", 4)
+
+
+def rows_on(html: str) -> list[str]:
+    return re.findall(r'<th scope="row" class="rank">(\d+)', html)
+
+
+def test_a_filter_narrows_the_entries_and_keeps_their_ranks(visitor: Client, owner: Any, stranger: Any) -> None:
+    agent = Method.objects.create(slug="agent-x", title="Agent X", kind="agent")
+    entry(3.0, owner=owner)
+    entry(2.0, owner=stranger, method=agent)
+    assert rows_on(board(visitor)) == ["1", "2"]
+    assert rows_on(board(visitor, kind="agent")) == ["2"]
+    assert rows_on(board(visitor, kind="library")) == []
+    assert "No entry matches the filter" in board(visitor, kind="library")
+    assert rows_on(board(visitor, kind="nonsense", calls="nonsense")) == ["1", "2"]
+
+
+def test_entries_without_library_calls_can_be_shown_alone(visitor: Client, owner: Any, stranger: Any) -> None:
+    factories.judged(factories.passing(3.0, flags=(LIBRARY,)), owner=owner)
+    factories.judged(factories.passing(2.0), text=factories.SOURCE + "// own\n", owner=stranger)
+    assert rows_on(board(visitor, calls="without")) == ["2"]
+    assert rows_on(board(visitor, calls="with")) == ["1"]
+    assert board(visitor).count(">library calls</span>") == 1
+
+
+def test_a_submission_cannot_write_itself_a_flag(visitor: Client) -> None:
+    reason = 'Correct. "code": "library-call" and "gates": []'
+    factories.judged(factories.passing(3.0, stages=(StageResult("compile", 1.0, 0, reason),)))
+    assert rows_on(board(visitor, calls="with")) == []
+
+
+def test_languages_can_be_shown_alone(visitor: Client) -> None:
+    entry(3.0)
+    assert rows_on(board(visitor, language="cpp")) == ["1"]
+    assert rows_on(board(visitor, language="triton")) == []
+
+
+def test_the_record_has_its_history(visitor: Client, owner: Any, stranger: Any) -> None:
+    for speedup, who in ((1.5, owner), (1.2, stranger), (2.5, stranger), (3.5, owner)):
+        entry(speedup, owner=who)
+    history = visitor.get("/api/v1/leaderboards/record", {"task": "mnist_linear_relu/forward"}).json()
+    assert [(item["by"], item["score"]["speedup"]) for item in history] == [
+        ("olga", 1.5),
+        ("stefan", 2.5),
+        ("olga", 3.5),
+    ]
+    assert "History of the record" in board(visitor)
+
+
+def test_what_is_under_review_never_held_the_record(visitor: Client) -> None:
+    entry(1.5)
+    factories.judged(factories.gated(12.0), text=factories.SOURCE + "// gated\n")
+    history = visitor.get("/api/v1/leaderboards/record", {"task": "mnist_linear_relu/forward"}).json()
+    assert [item["score"]["speedup"] for item in history] == [1.5]
+
+
+def test_the_same_submission_judged_again_breaks_no_record_but_its_own(visitor: Client) -> None:
+    first = factories.judged(factories.passing(1.5))
+    faster = Evaluation.objects.get(pk=first.pk)
+    faster.pk, faster.code, faster.finished = None, uuid.uuid4(), timezone.now()
+    faster.score, faster.score_hi = 1.52, 1.6
+    faster.save()
+    history = visitor.get("/api/v1/leaderboards/record", {"task": "mnist_linear_relu/forward"}).json()
+    assert [item["score"]["speedup"] for item in history] == [1.5]
+
+
+def test_an_old_board_stays_readable_and_says_that_it_is_old(visitor: Client) -> None:
+    entry(1.5)
+    old = RuleSet.objects.create(name="rk-0", title="Old", text="", sha256="0" * 64)
+    Standing.objects.update(ruleset=old)
+    Evaluation.objects.update(ruleset=old)
+    html = board(visitor, rules="rk-0")
+    assert "This is an old board" in html
+    assert "1.50×" in html
+    assert "This is an old board" not in board(visitor)
+    assert rows_on(board(visitor)) == []
+
+
+def test_the_board_of_a_retired_version_stays_readable(visitor: Client) -> None:
+    entry(1.5)
+    version = factories.version()
+    TaskVersion.objects.filter(pk=version.pk).update(status="retired")
+    TaskVersion.objects.create(
+        task=version.task, number=2, content_sha256="1" * 64, definition=version.definition, reference_source=""
+    )
+    html = board(visitor, version="1")
+    assert "version 1 of the task is retired" in html
+    assert "1.50×" in html
+    assert rows_on(board(visitor)) == []
+
+
+def test_the_data_of_a_board_are_filtered_like_its_page(visitor: Client, owner: Any) -> None:
+    factories.judged(factories.passing(3.0, flags=(LIBRARY,)), owner=owner)
+    found = re.search(r'href="(/api/v1/leaderboards\?[^"]*calls=without[^"]*csv)"', board(visitor, calls="without"))
+    assert found
+    address = unescape(found[1])
+    assert visitor.get(address).content.decode().count("\n") == 1
+    address = address.replace("calls=without", "calls=with")
+    line = visitor.get(address).content.decode().splitlines()[1]
+    assert line.startswith("1,1,3.0,")
+    assert line.endswith(",3.0,0.4,0.4,True")
+
+
+def test_a_list_of_many_boards_has_pages(visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_selectors, "PAGE_ROWS", 3)
+    html = visitor.get("/leaderboards/").content.decode()
+    assert "Page 1 of 2, 4 rows" in html
