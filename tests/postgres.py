@@ -21,7 +21,6 @@ USER = "postgres"
 URL_VARIABLE = "KBENCH_TEST_POSTGRES_URL"
 START_S = 30
 OPTIONS = {
-    "listen_addresses": "",
     "max_connections": "200",
     "shared_buffers": "64MB",
     "fsync": "off",
@@ -31,9 +30,13 @@ OPTIONS = {
 
 
 class PostgresServer:
-    """`url(name)` is the address of one of its databases; `postgres` exists."""
+    """`url(name)` is the address of one of its databases; `postgres` exists.
 
-    def __init__(self) -> None:
+    With `address` it listens there as well, on `port`, and believes whoever reaches it.
+    """
+
+    def __init__(self, address: str = "", port: int = 5432) -> None:
+        self.address, self.port = address, port
         self.folder = Path(tempfile.mkdtemp(prefix="kb-pg-", dir="/tmp"))  # short: a socket's path may not be long
         self._account = _account()
         self._programs = _programs(self.folder, self._account)
@@ -43,7 +46,10 @@ class PostgresServer:
     def start(self) -> "PostgresServer":
         data = str(self.folder / "data")
         self.run("initdb", "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "-D", data)
-        options = [word for name, value in OPTIONS.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "data/pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet trust\n")
+        settings = {**OPTIONS, "listen_addresses": self.address, "port": str(self.port)}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         argv = [self.program("postgres"), "-D", data, "-k", str(self.folder), *options]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -60,13 +66,18 @@ class PostgresServer:
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_S
-        while self.run("pg_isready", "-h", str(self.folder), "-U", USER, check=False) != 0:
+        asking = ("-h", str(self.folder), "-p", str(self.port), "-U", USER)
+        while self.run("pg_isready", *asking, check=False) != 0:
             assert self._process.poll() is None, self._log.read_text()
             assert time.monotonic() < deadline, self._log.read_text()
             time.sleep(0.05)
 
     def url(self, name: str = "postgres") -> str:
-        return f"postgres://{USER}@/{name}?host={self.folder}"
+        """By the socket, which needs no network."""
+        return f"postgres://{USER}@:{self.port}/{name}?host={self.folder}"
+
+    def url_by_wire(self, name: str = "postgres") -> str:
+        return f"postgres://{USER}@{self.address}:{self.port}/{name}"
 
     def program(self, name: str) -> str:
         return str(self._programs / "bin" / name)
