@@ -90,8 +90,9 @@ def _which_fail(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
             "All shown configurations are right and only hidden ones fail: try sizes that are no multiple of your "
             "tiles and vectors, very small ones, and inputs with large values."
         )
-    first = min(wrong, key=lambda item: item.group == "hidden").key
-    return f"It is right on {len(right)} and wrong on {len(wrong)} configurations: look at what tells {first} apart."
+    first = _name(min(wrong, key=lambda item: item.group == "hidden"))
+    total = len(right) + len(wrong)
+    return f"It is right on {len(right)} of {total} configurations: look at what tells {first} apart."
 
 
 def _how_far(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
@@ -120,8 +121,8 @@ def _which_are_slow(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
         return ""
     worst = min(slow, key=lambda item: item.speedup or 0.0)
     return (
-        f"On {len(slow)} of the timed configurations a baseline is faster than the kernel, most clearly on {worst.key} "
-        f"({worst.speedup:.2f}× the stronger of eager and torch.compile): choose another path for such sizes."
+        f"On {len(slow)} of the timed configurations a baseline is faster than the kernel, most clearly on "
+        f"{_name(worst)} ({worst.speedup:.2f}× the stronger of eager and torch.compile): choose another path for such sizes."
     )
 
 
@@ -137,6 +138,11 @@ def _where_it_ran_out(evaluation: Evaluation, _: Sequence[ConfigResult]) -> str:
     if not stages or stages[-1]["name"] != "compile":
         return ""
     return "It was the compiler that took too long: instantiate fewer templates and unroll less."
+
+
+def _name(config: ConfigResult) -> str:
+    """Its key, with places at which a line may break."""
+    return config.key.replace(",", ", ")
 
 
 def _split(configs: Sequence[ConfigResult]) -> tuple[list[ConfigResult], list[ConfigResult]]:
