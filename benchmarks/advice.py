@@ -122,7 +122,8 @@ def _which_are_slow(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
     worst = min(slow, key=lambda item: item.speedup or 0.0)
     return (
         f"On {len(slow)} of the timed configurations a baseline is faster than the kernel, most clearly on "
-        f"{_name(worst)} ({worst.speedup:.2f}× the stronger of eager and torch.compile): choose another path for such sizes."
+        f"{_name(worst)} ({worst.speedup:.2f}× the stronger of eager and torch.compile): "
+        "choose another path for such sizes."
     )
 
 

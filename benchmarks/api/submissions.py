@@ -13,7 +13,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 
-from benchmarks import harness, limits, ownership, quotas, selectors, services, submission_selectors
+from benchmarks import catalogue, harness, limits, ownership, quotas, selectors, services, submission_selectors
 from benchmarks.devices import NoDevice, kind_for
 from benchmarks.harness import Source
 from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion
@@ -171,7 +171,7 @@ def submit(request: HttpRequest, wanted: SubmissionIn) -> tuple[Evaluation, list
 
 
 def _identical(evaluation: Evaluation) -> Problem:
-    detail = f"{services.IDENTICAL} See {evaluation.get_absolute_url()}, or send judge_again: true."
+    detail = f"{services.IDENTICAL} See {evaluation.get_absolute_url()}, or ask for it again: judge_again, --again."
     place = {"evaluation": str(evaluation.code), "submission": str(evaluation.submission.code)}
     return Problem(HTTPStatus.CONFLICT, "identical-source", detail, **place, url=evaluation.get_absolute_url())
 
@@ -192,7 +192,7 @@ def _checked(wanted: SubmissionIn, version: TaskVersion) -> list[Remark]:
     if size_bytes > rules.source.max_bytes:
         detail = f"The source has {size(size_bytes)}; the rules take at most {size(rules.source.max_bytes)}."
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "source-too-large", detail)
-    task = harness.find_task(harness.default_suites(), version.task.path)
+    task = catalogue.shown_spec(version)
     found = harness.check_source(Source(wanted.source, wanted.language), task, rules)
     if found.problem:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "source-refused", found.problem)

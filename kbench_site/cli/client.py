@@ -46,7 +46,7 @@ class Client:
     def evaluation(self, code: str, wait_s: float = 0) -> Any:
         return self._ask(f"evaluations/{quote(code, safe='')}", wait=wait_s)
 
-    def submit(self, submission: dict[str, str]) -> Any:
+    def submit(self, submission: dict[str, Any]) -> Any:
         """One key for all tries, so that a lost answer does not submit twice."""
         return self._ask("submissions", submission, {"Idempotency-Key": uuid.uuid4().hex})
 

@@ -48,16 +48,19 @@ def asks_the_site(command: Callable[P, None]) -> Callable[P, None]:
 @device_option
 @click.option("--title", default="")
 @click.option("--visibility", type=click.Choice(["public", "unlisted", "private"]), default="public", show_default=True)
+@click.option("--again", is_flag=True, help="judge it although exactly this source was submitted before")
 @click.option("--wait", is_flag=True, help="until there is a verdict")
 @as_json_option
 @asks_the_site
-def submit_command(task: str, file: Path, *, wait: bool, as_json: bool, language: str | None, **fields: str) -> None:
+def submit_command(
+    task: str, file: Path, *, again: bool, wait: bool, as_json: bool, language: str | None, **fields: str
+) -> None:
     """Submit FILE for TASK (OP/DIRECTION) to the site that KBENCH_URL names, with the token KBENCH_TOKEN."""
     client = Client()
     if not client.token:
         leave("kbench: set KBENCH_TOKEN to an API token of your account", WRONG_USAGE)
     source = {"task": task, "language": language or language_of(file), "source": text_of(file)}
-    submission = client.submit({**source, **fields})
+    submission = client.submit({**source, **fields, "judge_again": again})
     evaluation = submission["evaluations"][0]
     progress.print(f"submitted: {client.url}{evaluation['url']}", style="dim")
     if wait:
