@@ -41,4 +41,4 @@ def change(item: RejudgeItem) -> str:
     before, after = item.before, item.after
     if after is None or not before.score or not after.score:
         return "no two scores"
-    return f"{100 * (after.score / before.score - 1):+.1f} %"
+    return f"{100 * (after.score / before.score - 1):+.1f} %".replace("-", "−")
