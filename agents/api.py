@@ -17,6 +17,7 @@ from ninja import Field, Router, Status
 from benchmarks import selectors as tasks
 from benchmarks.api.auth import Token, owner_of
 from benchmarks.api.problems import Problem
+from benchmarks.api.schemas import PageNumber
 from benchmarks.api.submissions import version_of
 from benchmarks.streams import wait_until
 
@@ -27,13 +28,14 @@ from .proposals import problem_with
 from .states import Wish
 
 EVENTS_MAX = 500
+SEQ_MAX = 2**31 - 1
 WAIT_MAX_S = 60.0
 WISHES = {"pause": Wish.PAUSE, "resume": Wish.GO, "stop": Wish.STOP}
 router = Router(tags=["runs"])
 
 
 @router.get("", response=schemas.RunPage, summary="Runs, newest first")
-def run_list(request: HttpRequest, task: str = "", state: str = "", method: str = "", page: int = 1) -> Any:
+def run_list(request: HttpRequest, task: str = "", state: str = "", method: str = "", page: PageNumber = 1) -> Any:
     rows = selectors.run_rows(selectors.RunFilter(task, state, method), page)
     shown = [schemas.run_out(run) for run in rows]
     return schemas.RunPage(page=rows.number, pages=rows.paginator.num_pages, runs=shown)
@@ -63,7 +65,7 @@ def run(request: HttpRequest, id: uuid.UUID) -> Any:
 async def run_events(
     request: HttpRequest,
     id: uuid.UUID,
-    after: int = 0,
+    after: Annotated[int, Field(ge=0, le=SEQ_MAX)] = 0,
     limit: Annotated[int, Field(ge=1, le=EVENTS_MAX)] = 200,
     wait: Annotated[float, Field(ge=0, le=WAIT_MAX_S, description="seconds to wait for an event")] = 0.0,
 ) -> Any:

@@ -1,19 +1,24 @@
 """Refuses a request whose body is far larger than any form, before it is kept anywhere.
 
 Django under ASGI first copies a body to a temporary file; this stands before it, throws the bytes away as they come
-and answers with a page. Does NOT cover the size of a source: the form refuses that with the typed text kept.
+and answers with a page, or below /api/ with a problem. Does NOT cover the size of a source: the form refuses that with
+the typed text kept.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from django.template.loader import render_to_string
+
+from benchmarks.api.problems import CONTENT_TYPE, Problem, problem
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
+API = "/api/"
 DRAINED_MAX_BYTES = 4 << 30  # a browser shows the answer only if its upload was taken to the end
 
 
@@ -29,7 +34,7 @@ class BodyLimit:
             await self.application(scope, receive, send)
         elif _announced_bytes(scope) > self.limit_bytes:
             await _drain(receive)
-            await self._refuse(send)
+            await self._refuse(scope.get("path", ""), send)
         else:
             await self.application(scope, self._counted(receive), send)
 
@@ -45,15 +50,23 @@ class BodyLimit:
 
         return counted
 
-    async def _refuse(self, send: Send) -> None:
-        page = render_to_string("413.html", {"limit_bytes": self.limit_bytes}).encode()
+    async def _refuse(self, path: str, send: Send) -> None:
+        content_type, body = self._for_program() if path.startswith(API) else self._for_person()
         headers = [
-            (b"content-type", b"text/html; charset=utf-8"),
-            (b"content-length", str(len(page)).encode()),
+            (b"content-type", content_type.encode()),
+            (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": page})
+        await send({"type": "http.response.start", "status": HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _for_person(self) -> tuple[str, bytes]:
+        return "text/html; charset=utf-8", render_to_string("413.html", {"limit_bytes": self.limit_bytes}).encode()
+
+    def _for_program(self) -> tuple[str, bytes]:
+        detail = f"A request has at most {self.limit_bytes} bytes."
+        told = problem(Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request-too-large", detail))
+        return CONTENT_TYPE, told.content
 
 
 def _announced_bytes(scope: dict[str, Any]) -> int:

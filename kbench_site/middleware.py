@@ -12,7 +12,8 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-from benchmarks.api.problems import CONTENT_TYPE, Problem, problem, problem_of_status
+from benchmarks.api.bodies import is_storable
+from benchmarks.api.problems import CONTENT_TYPE, Problem, problem, problem_of
 from benchmarks.tokens import token_find
 
 API = "/api/"
@@ -61,12 +62,21 @@ def bearer_tokens(get_response: GetResponse) -> GetResponse:
             _act_as(request, token.owner)
         elif of_api:
             _act_as(request, AnonymousUser())
+        if of_api and not _is_storable(request):
+            return problem(Problem(HTTPStatus.BAD_REQUEST, "bad-request", "The address contains NUL or is no UTF-8."))
         response = get_response(request)
         failed = of_api and response.status_code >= HTTPStatus.BAD_REQUEST
         told = response.headers.get("Content-Type") == CONTENT_TYPE
-        return problem_of_status(response.status_code) if failed and not told else response
+        return problem_of(response) if failed and not told else response
 
     return middleware
+
+
+def _is_storable(request: HttpRequest) -> bool:
+    """Whether path and query are text that a database can look for."""
+    return is_storable(request.path) and all(
+        is_storable(text) for name, texts in request.GET.lists() for text in (name, *texts)
+    )
 
 
 def _act_as(request: HttpRequest, user: AbstractBaseUser | AnonymousUser) -> None:

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
 from django.http import Http404, HttpRequest, HttpResponse
-from ninja import Field, NinjaAPI
+from ninja import Field
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from benchmarks import harness, selectors, services
+from benchmarks import catalogue, harness, selectors, services
 from benchmarks.devices import kinds_for
 from benchmarks.languages import starter_of
 from benchmarks.models import Evaluation
@@ -24,18 +24,27 @@ from benchmarks.streams import wait_for_end
 
 from . import boards, comparison, schemas, status, submissions
 from .auth import MAY_SEND_TOKEN, Token, owner_of
+from .bodies import JsonParser
+from .description import KbenchApi
 from .problems import Problem, problem
 
 logger = logging.getLogger(__name__)
 WAIT_MAX_S = 60.0
 
 
-api = NinjaAPI(
+api = KbenchApi(
     title="kbench",
     version="1",
     urls_namespace="api",
-    description="Submit kernels, follow their judging, read leaderboards. Send `Authorization: Bearer TOKEN`; tokens "
-    "are made under *API tokens* of an account.",
+    parser=JsonParser(),
+    description="""Submit kernels, follow their judging, read leaderboards, search with agent runs.
+
+Send `Authorization: Bearer TOKEN`; tokens are made under *API tokens* of an account. Errors are
+`application/problem+json` with a `code` that does not change. Pages have `page` and `pages`, and a `Link` header with
+`rel="next"` unless they are the last. After 429 and 503 wait for `Retry-After` seconds.
+
+Live events are outside: `GET /events/?topics=evaluation:ID` is a stream of server-sent events (`text/event-stream`)
+that takes the same tokens, replays what came after `Last-Event-ID` and ends with `event: end`.""",
 )
 
 
@@ -47,7 +56,7 @@ def task_list(request: HttpRequest, q: str = "", device: str = "") -> Any:
 @api.get("/tasks/{suite}/{op}/{direction}", response=schemas.TaskDetail, summary="One task with starter code")
 def task(request: HttpRequest, suite: str, op: str, direction: str) -> Any:
     version = selectors.active_version(suite, op, direction)
-    spec = harness.find_task(harness.default_suites(), version.task.path)
+    spec = catalogue.shown_spec(version)
     starter = {language: text for language in harness.LANGUAGES if (text := starter_of(spec, language))}
     kinds = {language: [kind.slug for kind in kinds_for(language)] for language in harness.LANGUAGES}
     return schemas.task_detail(version, starter, kinds)
@@ -123,6 +132,8 @@ def _on_invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
 
 @api.exception_handler(HttpError)
 def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
+    if isinstance(error.__cause__, Problem):  # ninja wraps whatever a parser raises
+        return problem(error.__cause__)
     return problem(Problem(HTTPStatus(error.status_code), "bad-request", str(error)))
 
 

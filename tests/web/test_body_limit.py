@@ -1,5 +1,6 @@
 """A body of any size: small ones reach the site, large ones are thrown away and answered, nothing is kept."""
 
+import json
 from typing import Any
 
 from kbench_site.body_limit import BodyLimit
@@ -23,7 +24,7 @@ class Site:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
-async def send_body(site: Site, chunks: int, *, announced: bool) -> list[dict[str, Any]]:
+async def send_body(site: Site, chunks: int, *, announced: bool, path: str = "/") -> list[dict[str, Any]]:
     sent: list[dict[str, Any]] = []
     left = chunks
 
@@ -36,7 +37,8 @@ async def send_body(site: Site, chunks: int, *, announced: bool) -> list[dict[st
         sent.append(message)
 
     headers = [(b"content-length", str(chunks * len(CHUNK)).encode())] if announced else []
-    await BodyLimit(site, limit_bytes=10 * len(CHUNK))({"type": "http", "headers": headers}, receive, send)
+    scope = {"type": "http", "path": path, "headers": headers}
+    await BodyLimit(site, limit_bytes=10 * len(CHUNK))(scope, receive, send)
     return sent
 
 
@@ -53,6 +55,12 @@ async def test_a_gigabyte_is_thrown_away_and_answered_with_a_page() -> None:
     assert site.taken_bytes is None
     assert sent[0]["status"] == 413
     assert b"what you typed is still in the form" in sent[1]["body"]
+
+
+async def test_a_program_is_answered_with_a_problem() -> None:
+    sent = await send_body(Site(), 11, announced=True, path="/api/v1/submissions")
+    assert (b"content-type", b"application/problem+json") in sent[0]["headers"]
+    assert json.loads(sent[1]["body"])["code"] == "request-too-large"
 
 
 async def test_a_body_of_unannounced_length_is_cut_off() -> None:

@@ -1,0 +1,176 @@
+"""The API as an object: its OpenAPI description names every error of every operation, and pages link to the next one.
+
+`PROBLEMS` is the list of all codes with their status; `docs/api.md` has the same table. Does NOT define operations.
+"""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from ninja import NinjaAPI
+from ninja.openapi.schema import OpenAPISchema
+
+from .problems import CONTENT_TYPE
+
+PROBLEMS: dict[int, tuple[str, ...]] = {
+    400: ("bad-request", "bad-idempotency-key"),
+    401: ("token-required", "invalid-token"),
+    403: ("scope-missing", "not-yours"),
+    404: ("not-found", "unknown-task", "unknown-method"),
+    405: ("method-not-allowed",),
+    409: (
+        "identical-source",
+        "idempotency-key-reused",
+        "already-ended",
+        "cannot-be-changed",
+        "made-by-a-run",
+        "run-ended",
+    ),
+    413: ("source-too-large", "request-too-large"),
+    415: ("unsupported-media-type",),
+    422: (
+        "invalid-request",
+        "unknown-language",
+        "no-such-device",
+        "source-refused",
+        "no-such-proposer",
+        "too-many-methods",
+    ),
+    429: ("too-many-submissions", "run-refused"),
+    500: ("internal-error",),
+    503: ("submissions-closed",),
+}
+STATUS_OF = {code: status for status, codes in PROBLEMS.items() for code in codes}
+
+# What single operations answer beside what follows from their form.
+OWN: dict[tuple[str, str], tuple[str, ...]] = {
+    ("get", "/submissions"): ("token-required", "unknown-task"),
+    ("post", "/submissions"): (
+        "bad-idempotency-key",
+        "unknown-task",
+        "identical-source",
+        "idempotency-key-reused",
+        "source-too-large",
+        "unknown-language",
+        "no-such-device",
+        "source-refused",
+        "too-many-submissions",
+        "submissions-closed",
+    ),
+    ("patch", "/submissions/{id}"): ("not-yours", "cannot-be-changed", "too-many-submissions"),
+    ("delete", "/submissions/{id}"): ("not-yours", "made-by-a-run"),
+    ("post", "/evaluations/{id}/cancel"): ("not-yours", "already-ended"),
+    ("get", "/leaderboards"): ("unknown-task", "not-found"),
+    ("get", "/leaderboards/record"): ("unknown-task", "not-found"),
+    ("get", "/methods"): ("not-found",),
+    ("get", "/overall"): ("not-found", "unknown-method", "too-many-methods"),
+    ("get", "/compare"): ("not-found", "unknown-method", "too-many-methods"),
+    ("post", "/runs"): ("unknown-task", "no-such-proposer", "run-refused"),
+    ("post", "/runs/{id}/fork"): ("no-such-proposer", "run-refused"),
+    ("post", "/runs/{id}/{wish}"): ("not-yours", "run-ended"),
+}
+IDEMPOTENCY_KEY: dict[str, Any] = {
+    "in": "header",
+    "name": "Idempotency-Key",
+    "required": False,
+    "description": "the same post twice with the same key is one submission",
+    "schema": {"type": "string", "maxLength": 80},
+}
+LOCATION = {"Location": {"description": "of what was made", "schema": {"type": "string"}}}
+SCHEMA: dict[str, Any] = {
+    "title": "Problem",
+    "description": "An error: `detail` is for the person, `code` for the program and does not change.",
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": {"type": "string"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"place": {"type": "string"}, "text": {"type": "string"}}},
+        },
+        "retry_after_s": {"type": "integer"},
+    },
+}
+
+
+class KbenchApi(NinjaAPI):
+    """An API of ninja's whose answers and description are complete."""
+
+    def create_response(
+        self,
+        request: HttpRequest,
+        data: Any,
+        *,
+        status: int | None = None,
+        temporal_response: HttpResponse | None = None,
+    ) -> HttpResponse:
+        response = super().create_response(request, data, status=status, temporal_response=temporal_response)
+        if isinstance(data, Mapping) and data.get("page", 0) < data.get("pages", 0):
+            query = urlencode({**request.GET.dict(), "page": data["page"] + 1})
+            response.headers["Link"] = f'<{request.path}?{query}>; rel="next"'
+        return response
+
+    def get_openapi_schema(
+        self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
+    ) -> OpenAPISchema:
+        schema = super().get_openapi_schema(path_prefix=path_prefix, path_params=path_params)
+        root = path_prefix if path_prefix is not None else self.get_root_path(path_params or {})
+        schema["components"].setdefault("schemas", {})["Problem"] = SCHEMA
+        for path, operations in schema["paths"].items():
+            for method, operation in operations.items():
+                name = "/" + path.removeprefix(root).lstrip("/")
+                _describe(operation, _codes(method, name, operation))
+                _describe_csv(operation)
+                _describe_made(operation)
+        submitting = schema["paths"][f"{root}submissions"]["post"]
+        submitting["parameters"] = [*submitting.get("parameters", []), IDEMPOTENCY_KEY]
+        return schema
+
+
+def _codes(method: str, path: str, operation: Mapping[str, Any]) -> list[str]:
+    """Every code that an operation may answer with."""
+    codes = ["bad-request", "invalid-token", "internal-error"]
+    if operation.get("parameters") or "requestBody" in operation:
+        codes.append("invalid-request")
+    if "{" in path:
+        codes.append("not-found")
+    if {} not in operation.get("security", [{}]):
+        codes += ["token-required", "scope-missing"]
+    if "requestBody" in operation:
+        codes += ["request-too-large", "unsupported-media-type"]
+    return [*codes, *OWN.get((method, path), ())]
+
+
+def _describe(operation: dict[str, Any], codes: Iterable[str]) -> None:
+    by_status: dict[int, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(STATUS_OF[code], []).append(code)
+    for status, found in sorted(by_status.items()):
+        operation["responses"][str(status)] = _response(HTTPStatus(status), list(dict.fromkeys(found)))
+
+
+def _describe_csv(operation: dict[str, Any]) -> None:
+    """Where one may ask for another format, that is CSV."""
+    if any(parameter["name"] == "format" for parameter in operation.get("parameters", [])):
+        operation["responses"][200]["content"]["text/csv; charset=utf-8"] = {"schema": {"type": "string"}}
+
+
+def _describe_made(operation: dict[str, Any]) -> None:
+    if HTTPStatus.ACCEPTED in operation["responses"]:
+        operation["responses"][HTTPStatus.ACCEPTED.value]["headers"] = LOCATION
+
+
+def _response(status: HTTPStatus, codes: list[str]) -> dict[str, Any]:
+    body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": codes[0], "detail": "..."}
+    content = {"schema": {"$ref": "#/components/schemas/Problem"}, "example": body}
+    described = f"{status.phrase}: {', '.join(f'`{code}`' for code in codes)}"
+    response: dict[str, Any] = {"description": described, "content": {CONTENT_TYPE: content}}
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        response["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "integer"}}}
+    return response
