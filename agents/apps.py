@@ -3,6 +3,7 @@
 Does NOT cover the search itself: that is `agents.evolve`, which works without Django.
 """
 
+from functools import partial
 from importlib import import_module
 
 from django.apps import AppConfig
@@ -18,5 +19,7 @@ class AgentsConfig(AppConfig):
         import_module("agents.feed")  # event streams of runs
         import_module("agents.metrics")
         import_module("benchmarks.exports").register("agents", import_module("agents.exports").files_of)
-        import_module("benchmarks.ownership").farewells.append(import_module("agents.services").runs_stop)
+        runs_stop = import_module("agents.services").runs_stop
+        import_module("benchmarks.ownership").farewells.append(runs_stop)
+        import_module("benchmarks.moderation").ON_BAN.append(partial(runs_stop, who="staff, with the account"))
         costs.register("agents", import_module("agents.costs").spent_by_method)

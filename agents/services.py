@@ -167,10 +167,10 @@ def run_wish(run: Run, wish: Wish, who: str) -> None:
         signals.wake(run.topic)
 
 
-def runs_stop(owner: User) -> None:
-    """Stop all runs of an account that goes."""
+def runs_stop(owner: User, who: str = "the account that was deleted") -> None:
+    """Stop all runs of an account that goes or is suspended."""
     for run in Run.objects.filter(owner=owner).exclude(state__in=(RunState.FINISHED, RunState.STOPPING)):
-        run_wish(run, Wish.STOP, "the account that was deleted")
+        run_wish(run, Wish.STOP, who)
 
 
 def _settle_unclaimed(run: Run, wish: Wish, who: str) -> None:

@@ -6,6 +6,7 @@ Does NOT judge: results are those of the evaluation, to which the page links.
 import uuid
 from dataclasses import dataclass
 
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -43,14 +44,16 @@ class Comparison:
 def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpResponse:
     run = selectors.run_of(code)
     row = selectors.candidate_of(run, key)
-    source = _source(row)
+    hidden = selectors.hidden_tickets(request.user, [row, *_parents(row)])
+    source = "" if row.ticket in hidden else _source(row)
     bounds = [value for item in row.configs for value in item.get("ci95") or ()]
     context = {
         "run": run,
         "task": run.task_version.task,
         "row": row,
         "source": source,
-        "comparisons": _comparisons(row, source),
+        "hidden": row.ticket in hidden,
+        "comparisons": _comparisons(row, source, hidden),
         "opinions": opinions_of(row),
         "evaluation": selectors.evaluations_by_ticket([row]).get(row.ticket),
         "config_axis": Axis.over(bounds),
@@ -64,9 +67,16 @@ def _source(row: Candidate) -> str:
     return stores.source(row.source_sha256) if row.source_sha256 else ""
 
 
-def _comparisons(row: Candidate, source: str) -> list[Comparison]:
-    parents = Candidate.objects.filter(run=row.run_id, key__in=row.parents)
+def _parents(row: Candidate) -> QuerySet[Candidate]:
+    return Candidate.objects.filter(run=row.run_id, key__in=row.parents)
+
+
+def _comparisons(row: Candidate, source: str, hidden: set[str]) -> list[Comparison]:
     return [
-        Comparison(parent, line_diff(_source(parent), source) if source else None, gene_diff(parent.params, row.params))
-        for parent in parents
+        Comparison(
+            parent,
+            line_diff(_source(parent), source) if source and parent.ticket not in hidden else None,
+            gene_diff(parent.params, row.params),
+        )
+        for parent in _parents(row)
     ]

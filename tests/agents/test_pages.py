@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
 from django.test import Client
 
 from agents.models import Run
 from agents.states import RunState, Wish
+from benchmarks import moderation
+from benchmarks.models import Submission
 from benchmarks.services import switch_set
-from benchmarks.states import Switch
+from benchmarks.states import Moderation, Switch
+from tests.web import factories as judgings
 
 from . import factories
 
@@ -149,3 +153,22 @@ def test_a_hostile_candidate_is_only_text(visitor: Client, run: Run) -> None:
     html = visitor.get(f"{run.get_absolute_url()}candidates/{row.key}/").content.decode()
     assert "<script>alert" not in html
     assert "<img src=x" not in html
+
+
+def test_the_source_of_a_hidden_candidate_is_not_shown(visitor: Client, run: Run) -> None:
+    path = f"{run.get_absolute_url()}candidates/{run.best_key}/"
+    judged = judgings.queued()
+    run.candidates.filter(key=run.best_key).update(ticket=judged.code)
+    assert 'id="source"' in visitor.get(path).content.decode()
+    Submission.objects.filter(pk=judged.submission_id).update(moderation=Moderation.HIDDEN)
+    page = visitor.get(path).content.decode()
+    assert 'id="source"' not in page
+    assert "Staff have hidden this submission" in page
+
+
+def test_the_runs_of_a_suspended_account_are_stopped(run: Run) -> None:
+    ann, sam = (get_user_model().objects.create_user(name) for name in ("ann", "sam"))
+    Run.objects.filter(pk=run.pk).update(owner=ann, state=RunState.WAITING, claim=None)
+    moderation.ban(ann, by=sam, reason="Hundreds of copies.")
+    run.refresh_from_db()
+    assert run.wish == Wish.STOP
