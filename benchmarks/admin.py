@@ -1,20 +1,30 @@
-"""What staff may see and turn: switches, methods, evaluations to judge again. Scores cannot be edited anywhere.
+"""What staff may see of the tables; methods can be changed, evaluations judged again. Scores cannot be edited anywhere.
 
-Does NOT offer deletion of submissions or evaluations: a board must stay explainable.
+Does NOT offer deletion of submissions or evaluations: a board must stay explainable. Does NOT turn switches or suspend
+accounts: the pages of moderation do, and log it.
 """
 
 from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from . import services
-from .models import ApiToken, Evaluation, Event, Method, SiteSwitch, Standing, Submission, Task, Worker
+from .models import (
+    ApiToken,
+    Evaluation,
+    Event,
+    Method,
+    ModerationAction,
+    RejudgeBatch,
+    SiteSwitch,
+    Standing,
+    Submission,
+    Task,
+    Worker,
+)
 from .states import EvaluationReason, Priority
-
-
-@admin.register(SiteSwitch)
-class SiteSwitchAdmin(admin.ModelAdmin[SiteSwitch]):
-    list_display = ("key", "on", "message", "changed")
 
 
 @admin.register(Method)
@@ -23,7 +33,7 @@ class MethodAdmin(admin.ModelAdmin[Method]):
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Rows that only the machinery writes."""
+    """Rows that only the machinery writes, or pages that log what is done."""
 
     def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
@@ -77,4 +87,26 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     exclude = ("digest",)
 
 
-admin.site.register([Event, Standing, Submission, Task, Worker], ReadOnlyAdmin)
+@admin.register(SiteSwitch)
+class SiteSwitchAdmin(ReadOnlyAdmin):
+    list_display = ("key", "on", "message", "changed")
+
+
+@admin.register(ModerationAction)
+class ModerationActionAdmin(ReadOnlyAdmin):
+    list_display = ("created", "kind", "subject", "actor", "public_reason")
+    list_filter = ("kind",)
+    list_select_related = ("actor",)
+
+
+admin.site.unregister(User)
+
+
+@admin.register(User)
+class AccountAdmin(UserAdmin):
+    """Suspending is done on the pages of moderation, which log it."""
+
+    readonly_fields = ("is_active",)
+
+
+admin.site.register([Event, RejudgeBatch, Standing, Submission, Task, Worker], ReadOnlyAdmin)
