@@ -33,6 +33,7 @@ from .harness import (
 from .models import DeviceKind, Evaluation, Method, RuleSet, Submission, Suite, Task, TaskVersion
 from .services import submission_create, switch_is_on
 from .states import MethodKind, Origin, Priority, Switch, TaskVersionStatus
+from .stored_tasks import stored_spec
 
 EXAMPLES_METHOD = "reference-kernels"
 _METHODS = (
@@ -59,7 +60,7 @@ def tasks_sync(suites: Path | None = None) -> SyncReport:
     renewed: list[str] = []
     with transaction.atomic():
         for spec in tasks:
-            change = _task_sync(spec)
+            change = task_sync(spec)
             (created if change == "created" else renewed if change == "renewed" else []).append(spec.name)
         retired = _retire_others({(spec.suite, spec.op, spec.direction) for spec in tasks})
     return SyncReport(tuple(created), tuple(renewed), tuple(retired))
@@ -93,12 +94,16 @@ def rules_named(name: str) -> Rules:
 
 
 def spec_of(version: TaskVersion) -> TaskSpec:
-    """The definition on disk of an active version. Raises TaskError where disk and table differ."""
-    task = version.task
-    spec = find_task(default_suites(), f"{task.suite.slug}/{task.op}/{task.direction}")
+    """The definition of an active version. Raises TaskError where it is not what the table says."""
+    spec = shown_spec(version)
     if spec.content_sha256 != version.content_sha256:
         raise TaskError(f"{spec.name} has changed on disk since version {version.number}: run tasks_sync")
     return spec
+
+
+def shown_spec(version: TaskVersion) -> TaskSpec:
+    """The definition for pages: on disk, or for an imported task in the database. Raises TaskError."""
+    return stored_spec(version) or find_task(default_suites(), version.task.path)
 
 
 def rules_of(ruleset: RuleSet) -> Rules:
@@ -144,6 +149,7 @@ def definition_of(spec: TaskSpec) -> dict[str, Any]:
         "argument_names": list(spec.argument_names),
         "result_names": list(spec.result_names),
         "exact": spec.exact,
+        "module": spec.is_module,
         "devices": {
             device: {
                 "hidden": sum(config.hidden for config in configs),
@@ -192,7 +198,8 @@ def _tasks_in(folder: Path) -> tuple[TaskSpec, ...]:
     return load_suite(folder) if folder.is_dir() and not folder.name.startswith((".", "_")) else ()
 
 
-def _task_sync(spec: TaskSpec) -> str | None:
+def task_sync(spec: TaskSpec) -> str | None:
+    """The rows of one task: `created`, `renewed` with a version more, or None where nothing that counts differs."""
     suite, _ = Suite.objects.get_or_create(slug=spec.suite, defaults={"title": spec.suite})
     task, created = Task.objects.update_or_create(
         suite=suite,
@@ -227,7 +234,8 @@ def _version_add(task: Task, spec: TaskSpec) -> None:
 
 
 def _retire_others(names: set[tuple[str, str, str]]) -> Iterator[str]:
-    for task in Task.objects.filter(listed=True).select_related("suite"):
+    shipped = Task.objects.filter(listed=True).exclude(versions__stored__isnull=False)
+    for task in shipped.select_related("suite"):
         if (task.suite.slug, task.op, task.direction) not in names:
             Task.objects.filter(pk=task.pk).update(listed=False)
             task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)

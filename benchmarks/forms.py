@@ -16,7 +16,7 @@ from django.core.files.uploadedfile import UploadedFile
 
 from .devices import NoDevice, kind_for
 from .harness import LANGUAGES, Flag, RuleSet, Source, StaticCheck, TaskSpec, check_source
-from .languages import TITLES, language_of_file
+from .languages import TITLES, language_of_upload, titles_for
 from .models import DeviceKind
 from .selectors import TASK_ORDERS, TaskFilter
 from .states import TokenScope, Visibility
@@ -53,6 +53,7 @@ class SubmissionForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.task, self.rules = task, rules
         self.device_kind: DeviceKind | None = None
+        self.fields["language"] = forms.ChoiceField(choices=list(titles_for(task).items()))
         self.fields["device"] = forms.ChoiceField(
             required=False,
             choices=[("", "The one that runs the language"), *((kind.slug, kind.title) for kind in kinds)],
@@ -114,7 +115,7 @@ class SubmissionForm(forms.Form):
     def _language(self, chosen: str) -> str:
         """A file says by its suffix what it is written in."""
         upload = self.files.get("file")
-        return (upload and upload.name and language_of_file(upload.name)) or chosen
+        return language_of_upload(upload.name, chosen) if upload and upload.name else chosen
 
     def _check(self, source: Source) -> None:
         found: StaticCheck = check_source(source, self.task, self.rules)

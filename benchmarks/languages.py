@@ -18,10 +18,22 @@ def language_of_file(name: str) -> str | None:
     return _OF_SUFFIX.get(Path(name).suffix.lower())
 
 
-def languages_of(device_class: str, task: TaskSpec | None = None) -> list[str]:
-    """What such a device runs: functions, and for a `task` that is a module PyTorch modules as well."""
+def languages_of(device_class: str, *, modules: bool = False) -> list[str]:
+    """What such a device runs: functions, and for a task that is a module PyTorch modules as well."""
     known = [name for name in harness.LANGUAGES if device_class in harness.device_classes(name)]
-    return [name for name in known if name != harness.PYTHON or (task is not None and task.is_module)]
+    return [name for name in known if name != harness.PYTHON or modules]
+
+
+def titles_for(task: TaskSpec) -> dict[str, str]:
+    """The languages that `task` takes, with their titles."""
+    return {name: title for name, title in TITLES.items() if name != harness.PYTHON or task.is_module}
+
+
+def language_of_upload(name: str, chosen: str) -> str:
+    """The chosen one where the suffix fits it, for two languages share one; else what the suffix says."""
+    if Path(name).suffix.lower() == f".{SUFFIXES.get(chosen)}":
+        return chosen
+    return language_of_file(name) or chosen
 
 
 def starter_of(task: TaskSpec, language: str) -> str | None:

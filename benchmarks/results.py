@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 
 from .harness import ConfigResult as ConfigReport
 from .harness import Report, Verdict
+from .labels import is_ranked
 from .models import BaselineResult, ConfigResult, Evaluation, Refusal, StageResult, Standing, Submission, TaskVersion
 from .ranking import Entry, Estimate, pooled, rank
 from .states import EvaluationReason, MethodKind, Moderation, Visibility
@@ -247,7 +248,7 @@ def remember_refusals(evaluations: Iterable[Evaluation]) -> None:
 
 
 def _may_stand(evaluation: Evaluation) -> bool:
-    ranked_task = not evaluation.task_version.task.labels  # each label names a filter that the task trips
+    ranked_task = is_ranked(evaluation.task_version.task.labels)
     submission = evaluation.submission
     return ranked_task and submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 

@@ -128,7 +128,7 @@ def active_version(suite: str, op: str, direction: str) -> TaskVersion:
 
 
 def find_active_version(suite: str, op: str, direction: str) -> TaskVersion | None:
-    versions = TaskVersion.objects.select_related("task__suite").filter(status=TaskVersionStatus.ACTIVE)
+    versions = TaskVersion.objects.select_related("task__suite", "stored").filter(status=TaskVersionStatus.ACTIVE)
     return versions.filter(task__suite__slug=suite, task__op=op, task__direction=direction).first()
 
 
@@ -137,7 +137,7 @@ def version_numbered(suite: str, op: str, direction: str, number: str) -> TaskVe
     if not number.isdecimal():
         return active_version(suite, op, direction)
     return get_object_or_404(
-        TaskVersion.objects.select_related("task__suite"),
+        TaskVersion.objects.select_related("task__suite", "stored"),
         task__suite__slug=suite,
         task__op=op,
         task__direction=direction,

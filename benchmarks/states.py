@@ -68,6 +68,16 @@ class MethodKind(models.TextChoices):
     LIBRARY = "library", "Library"
 
 
+class ImportOutcome(models.TextChoices):
+    """What an import made of one task."""
+
+    CREATED = "created", "New"
+    RENEWED = "renewed", "New version"
+    UNCHANGED = "unchanged", "Unchanged"
+    REFUSED = "refused", "Refused"
+    RETIRED = "retired", "Retired"
+
+
 class Visibility(models.TextChoices):
     PUBLIC = "public", "Everybody"
     UNLISTED = "unlisted", "Everybody who has the link"

@@ -22,7 +22,7 @@ from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
 from benchmarks.streams import wait_for_end
 
-from . import boards, comparison, schemas, status, submissions
+from . import boards, comparison, schemas, status, submissions, whoami
 from .auth import MAY_SEND_TOKEN, Token, owner_of
 from .bodies import JsonParser
 from .description import KbenchApi
@@ -67,6 +67,7 @@ api.add_router("/quota", submissions.quota_router)
 api.add_router("/leaderboards", boards.router)
 api.add_router("", comparison.router)
 api.add_router("/status", status.router)
+api.add_router("/whoami", whoami.router)
 
 
 @api.get(

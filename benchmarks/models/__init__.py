@@ -7,6 +7,7 @@ Does NOT cover accounts themselves (Django's own User) and agent runs (the `agen
 from .accounts import ApiToken
 from .boards import Standing
 from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
+from .imports import ImportReport, StoredTask, SuiteImport
 from .ledger import Attempt, LedgerEntry, Payer, Refusal
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
 from .operations import QueueSample
@@ -24,6 +25,7 @@ __all__ = [
     "DeviceKind",
     "Evaluation",
     "Event",
+    "ImportReport",
     "LedgerEntry",
     "Method",
     "ModerationAction",
@@ -36,8 +38,10 @@ __all__ = [
     "SiteSwitch",
     "StageResult",
     "Standing",
+    "StoredTask",
     "Submission",
     "Suite",
+    "SuiteImport",
     "Task",
     "TaskVersion",
     "Worker",

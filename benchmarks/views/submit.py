@@ -7,14 +7,15 @@ import uuid
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from benchmarks import harness, limits, quotas, selectors, services
+from benchmarks import catalogue, harness, limits, quotas, selectors, services
 from benchmarks.forms import SubmissionForm
 from benchmarks.languages import TITLES as LANGUAGE_TITLES
-from benchmarks.languages import languages_of, starter_of
+from benchmarks.languages import languages_of, starter_of, titles_for
 from benchmarks.models import DeviceKind, Evaluation, TaskVersion
 from benchmarks.waiting import nobody_there, outlook
 
@@ -23,12 +24,12 @@ from .sessions import remember
 
 def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpResponse:
     version = selectors.active_version(suite, op, direction)
-    task = harness.find_task(harness.default_suites(), version.task.path)
+    task = catalogue.shown_spec(version)
     kinds = selectors.device_kinds(version)
     first = _first(request, task, kinds)
     form = SubmissionForm(
         task,
-        harness.default_rules(),
+        harness.default_rules(settings.KBENCH_RULESET),
         data=request.POST or None,
         files=request.FILES or None,
         initial=first,
@@ -46,7 +47,8 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
         "checked": "check" in request.POST and not form.errors,
         "served": served(kinds, version, request.user.pk),
     }
-    context |= {"language": form["language"].value(), "languages": LANGUAGE_TITLES.items()}
+    context |= {"language": form["language"].value(), "languages": titles_for(task).items()}
+    context |= {"choose_device": len(kinds) > (1 if task.is_module else 2)}
     response = render(request, "tasks/submit.html", context, status=_status(form, outcome))
     if outcome.full is not None:
         response.headers["Retry-After"] = str(outcome.full.retry_after_s)
@@ -64,24 +66,28 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Served:
-    """A device kind, what it judges, and why it would judge nothing now."""
+    """A device kind, what it judges, why it would judge nothing now, and otherwise when it would."""
 
     kind: DeviceKind
     languages: str
     problem: str
-
     outlook: str
+
 
 def served(kinds: list[DeviceKind], version: TaskVersion, user: int | None) -> list[Served]:
     return [
         Served(
             kind,
-            ", ".join(LANGUAGE_TITLES[name] for name in languages_of(kind.device_class)),
+            ", ".join(LANGUAGE_TITLES[name] for name in _languages_of(kind, version)),
             nobody_there(kind),
             outlook(kind, version, user),
         )
         for kind in kinds
     ]
+
+
+def _languages_of(kind: DeviceKind, version: TaskVersion) -> list[str]:
+    return languages_of(kind.device_class, modules=version.definition.get("module", False))
 
 
 def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Outcome:

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from benchmarks import harness, languages, selectors
+from benchmarks import catalogue, harness, languages, selectors
 from benchmarks.devices import CPU
 from benchmarks.forms import TaskFilterForm
 from benchmarks.languages import starter_of
@@ -79,6 +79,7 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
         "entries": entries,
         "axis": Axis.over(value for row in entries for value in (row.score_lo, row.score_hi)),
         "versions": selectors.task_versions(version.task),
+        "imported": hasattr(version, "stored"),
         "starters": starters(version, device_class),
         "rules": rules,
         "steps": (rules.time if device_class == CPU else rules.gpu_time).steps_per_config,
@@ -101,12 +102,12 @@ def task_starter(request: HttpRequest, suite: str, op: str, direction: str) -> H
 def starters(version: TaskVersion, device_class: str) -> list[Starter]:
     """In every language that such a device runs."""
     spec = _spec(version)
-    texts = [(name, starter_of(spec, name)) for name in languages.languages_of(device_class)]
+    texts = [(name, starter_of(spec, name)) for name in languages.languages_of(device_class, modules=spec.is_module)]
     return [Starter(name, languages.TITLES[name], languages.SUFFIXES[name], text) for name, text in texts if text]
 
 
 def _spec(version: TaskVersion) -> harness.TaskSpec:
-    return harness.find_task(harness.default_suites(), version.task.path)
+    return catalogue.shown_spec(version)
 
 
 def config_tables(version: TaskVersion, kinds: list[DeviceKind], first: DeviceKind | None) -> list[ConfigTable]:

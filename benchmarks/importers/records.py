@@ -1,0 +1,97 @@
+"""What readers of foreign suites have in common: what they yield, names, and looking at Python without running it."""
+
+import ast
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..harness import ForeignTask
+
+FILE_BYTES_MAX = 256 << 10
+_NAME_MAX = 90
+_WAY = 1  # of reading and examining; another number examines unchanged files anew
+
+
+@dataclass(frozen=True)
+class Found:
+    """One task of a folder. Where `task` is None, `problem` says what is wrong with its files."""
+
+    op: str
+    direction: str
+    file: str  # below the folder
+    task: ForeignTask | None = None
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}/{self.direction}"
+
+    @property
+    def sha256(self) -> str:
+        """Of everything that was read; empty where nothing could be."""
+        if self.task is None:
+            return ""
+        configs = [[item.group, dict(item.values)] for item in self.task.configs]
+        parts = [_WAY, self.task.form, self.task.source, configs]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class Unreadable(Exception):
+    """A file of a task cannot be used; the text says why."""
+
+
+def slug(text: str) -> str:
+    """A name for addresses: small letters, digits, underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:_NAME_MAX]
+
+
+def words(text: str) -> str:
+    """`1_Square_matrix_multiplication_` as people would write it."""
+    return re.sub(r"[_\s]+", " ", re.sub(r"^\d+_", "", text)).strip() or text
+
+
+def read_text(path: Path) -> str:
+    """Raises Unreadable for what is no text of a sensible size."""
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise Unreadable(f"{path.name} has more than {FILE_BYTES_MAX >> 10} KiB")
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unreadable(f"{path.name} cannot be read: {type(error).__name__}") from error
+
+
+def parsed(source: str, file: str) -> ast.Module:
+    """Raises Unreadable with the line where Python does not understand it."""
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise Unreadable(f"{file}:{error.lineno}: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Unreadable(f"{file}: Python cannot parse this: {error}") from error
+
+
+def demand(module: ast.Module, file: str, *names: str) -> None:
+    """Raises Unreadable unless all of `names` are defined or assigned at the top level."""
+    known = {name for item in module.body for name in _names_of(item)}
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise Unreadable(f"{file} lacks {', '.join(missing)}")
+
+
+def docstring(module: ast.Module, name: str) -> str:
+    """The first paragraph of what `name` says of itself."""
+    for item in module.body:
+        if isinstance(item, ast.ClassDef | ast.FunctionDef) and item.name == name:
+            text = ast.get_docstring(item) or ""
+            return " ".join(text.split("\n\n")[0].split())[:500]
+    return ""
+
+
+def _names_of(item: ast.stmt) -> list[str]:
+    if isinstance(item, ast.ClassDef | ast.FunctionDef):
+        return [item.name]
+    if isinstance(item, ast.Assign):
+        return [target.id for target in item.targets if isinstance(target, ast.Name)]
+    return [alias.asname or alias.name for alias in item.names] if isinstance(item, ast.ImportFrom) else []

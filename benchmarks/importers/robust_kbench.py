@@ -1,0 +1,99 @@
+"""robust-kbench as its authors publish it: one folder per operation, `func_*.py` and `config_*.json` per direction.
+
+A configuration is an element of the product init × input × shared, shared overriding both. Where there is no JSON the
+defaults of the functions count. Does NOT run a file, and looks at no kernel that lies beside them.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..harness import ForeignConfig, ForeignTask
+from .records import Found, Unreadable, demand, docstring, parsed, read_text, slug, words
+
+_FORMS = {"forward": "function", "backward": "gradients"}
+_NEEDED = {
+    "forward": ("forward_fn", "Model", "get_inputs"),
+    "backward": ("forward_fn", "AutogradFunction", "Model", "get_inputs"),
+}
+_PARTS = ("init", "input", "shared")
+_CONFIGS_MAX = 40
+
+
+def read(folder: Path, suite: str) -> Iterator[Found]:
+    """One `Found` per direction that has a file or a configuration."""
+    folders = {path.parent for pattern in ("func_*.py", "config_*.json") for path in folder.rglob(pattern)}
+    for place in sorted(folders):
+        for direction in _FORMS:
+            if any((place / name).is_file() for name in (f"func_{direction}.py", f"config_{direction}.json")):
+                yield _found(place, direction, folder, suite)
+
+
+def _found(place: Path, direction: str, folder: Path, suite: str) -> Found:
+    parts = [part for part in place.relative_to(folder).parts if part != "tasks"]
+    op, file = slug("_".join(parts) or folder.name), str((place / f"func_{direction}.py").relative_to(folder))
+    try:
+        return Found(op, direction, file, _task(place, direction, op, suite))
+    except Unreadable as error:
+        return Found(op, direction, file, problem=str(error))
+
+
+def _task(place: Path, direction: str, op: str, suite: str) -> ForeignTask:
+    file = f"func_{direction}.py"
+    if not (place / file).is_file():
+        raise Unreadable(f"there is no {file}")
+    source = read_text(place / file)
+    module = parsed(source, file)
+    demand(module, file, *_NEEDED[direction])
+    return ForeignTask(
+        suite=suite,
+        op=op,
+        direction=direction,
+        title=words(place.name) + (" (backward)" if direction == "backward" else ""),
+        summary=docstring(module, "forward_fn"),
+        family=place.name.partition("_")[0],
+        form=_FORMS[direction],
+        source=source,
+        configs=tuple(_configs(place / f"config_{direction}.json")),
+    )
+
+
+def _configs(path: Path) -> Iterator[ForeignConfig]:
+    """The published ones without repetition; the first of the group multi stands in where there is no single one."""
+    data = _json(path) if path.is_file() else {}
+    groups = {group: list(_product(data, group, path.name)) for group in ("single", "multi")}
+    singles = groups["single"] or groups["multi"][:1] or [{}]
+    rest = [values for values in groups["multi"] if values not in singles]
+    for group, chosen in (("single", singles), ("multi", rest)):
+        yield from (ForeignConfig(group, values) for values in chosen[:_CONFIGS_MAX])
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{path.name} is no JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise Unreadable(f"{path.name} is no JSON object")
+    return data
+
+
+def _product(data: Mapping[str, Any], group: str, file: str) -> Iterator[dict[str, Any]]:
+    names = [f"{group}_{part}_configs" for part in _PARTS]
+    if not any(name in data for name in names):
+        return
+    seen = []
+    for chosen in itertools.product(*(_list(data, name, file) for name in names)):
+        values = {key: value for part in chosen for key, value in part.items()}
+        if values not in seen:
+            seen.append(values)
+            yield values
+
+
+def _list(data: Mapping[str, Any], name: str, file: str) -> list[dict[str, Any]]:
+    items = data.get(name) or [{}]
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise Unreadable(f"{name} in {file} is no list of objects")
+    return items
