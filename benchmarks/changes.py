@@ -75,7 +75,8 @@ def unlisted_count(batch: RejudgeBatch) -> int:
     return batch.items.count() - _public(batch).count()
 
 
-def batches(page: int | str = 1) -> Page[RejudgeBatch]:
+def batches(page: int | str = 1) -> Page[Any]:
+    """Newest first, with how many `entries` they have and how many are `judged`."""
     rows = RejudgeBatch.objects.select_related("ruleset").annotate(
         entries=Count("items"), judged=Count("items", filter=Q(items__after__state__in=FINISHED))
     )

@@ -49,7 +49,8 @@ class DecisionForm(ReasonForm):
     field_order = ("kind", "reason", "note", "seen")
 
     def __init__(self, submission: Submission, *args: Any, reported: bool, **kwargs: Any) -> None:
-        super().__init__(*args, initial={"seen": submission.moderation}, **kwargs)
+        super().__init__(*args, **kwargs)
+        self.initial["seen"] = submission.moderation
         kinds = possible_decisions(submission, reported=reported)
         self.fields["kind"] = forms.ChoiceField(
             label="Decision", widget=forms.RadioSelect, choices=[(kind, _WHAT_IT_DOES[kind]) for kind in kinds]
@@ -147,3 +148,7 @@ class ConfirmBatchForm(forms.Form):
 
     reason = _text("Why they are judged again", 3, help_text="Everybody reads this on the page of what has changed.")
     expected = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+
+    def expect(self, count: int) -> None:
+        """What the page shows from now on, after it was sent with another number."""
+        self.data = {**{name: self.data[name] for name in self.data}, "expected": str(count)}

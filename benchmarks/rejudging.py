@@ -68,6 +68,10 @@ class Preview:
     first: list[Evaluation]
     loads: list[Load]
 
+    @property
+    def judging_s(self) -> float:
+        return sum(load.judging_s for load in self.loads)
+
 
 def preview(wanted: Wanted, ruleset: RuleSet) -> Preview:
     rows = chosen(wanted, ruleset)

@@ -48,7 +48,7 @@ def _split(name: str) -> tuple[str, int]:
 
 
 def _values(text: str) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for section, values in tomllib.loads(text).items():
         if section not in _TITLES:
             found |= {f"{section}.{name}": _written(value) for name, value in values.items()}
@@ -62,7 +62,7 @@ def _written(value: object) -> str:
 
 
 def _meanings(text: str) -> dict[str, str]:
-    section, found = "", {}
+    section, found = "", dict[str, str]()
     for line in text.splitlines():
         if header := _SECTION.match(line):
             section = header["name"]

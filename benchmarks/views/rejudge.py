@@ -4,6 +4,7 @@ The wizard writes nothing before it is confirmed. Does NOT show what has changed
 """
 
 import uuid
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -13,7 +14,7 @@ from django.views.decorators.http import require_POST
 from benchmarks import changes, rejudging, selectors
 from benchmarks.models import RejudgeBatch, RuleSet
 from benchmarks.moderation_forms import ConfirmBatchForm, RejudgeForm
-from benchmarks.rejudging import Preview, Wanted
+from benchmarks.rejudging import Wanted
 from benchmarks.services import Refused
 
 from .staff import person, staff_only
@@ -32,8 +33,8 @@ def rejudge(request: HttpRequest) -> HttpResponse:
         batch = _started(request, confirm, wanted, ruleset)
         if batch is not None:
             return redirect("rejudge-batch", batch.code)
-    context = {"form": form, "confirm": confirm, "preview": preview, "ruleset": ruleset}
-    context |= {"batches": changes.batches(request.GET.get("page", 1)), "judging_s": _seconds(preview)}
+    context: dict[str, Any] = {"form": form, "confirm": confirm, "preview": preview, "ruleset": ruleset}
+    context |= {"batches": changes.batches(request.GET.get("page", 1))}
     return render(request, "moderation/rejudge.html", context)
 
 
@@ -42,16 +43,12 @@ def _ruleset(form: RejudgeForm) -> RuleSet | None:
     return RuleSet.objects.filter(name=name).first() if name else selectors.active_ruleset()
 
 
-def _seconds(preview: Preview | None) -> float:
-    return sum(load.judging_s for load in preview.loads) if preview else 0.0
-
-
 def _started(request: HttpRequest, confirm: ConfirmBatchForm, wanted: Wanted, ruleset: RuleSet) -> RejudgeBatch | None:
     try:
         return rejudging.batch_create(wanted, ruleset, by=person(request), **confirm.cleaned_data)
     except Refused as error:
         confirm.add_error(None, str(error))
-        confirm.data = {**confirm.data.dict(), "expected": rejudging.preview(wanted, ruleset).count}
+        confirm.expect(rejudging.preview(wanted, ruleset).count)
         return None
 
 
@@ -65,7 +62,7 @@ def batch_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     return render(request, "moderation/_batch.html", _batch(code))
 
 
-def _batch(code: uuid.UUID) -> dict[str, object]:
+def _batch(code: uuid.UUID) -> dict[str, Any]:
     found = get_object_or_404(RejudgeBatch.objects.select_related("ruleset", "requested_by"), code=code)
     return {
         "batch": found,

@@ -18,7 +18,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 def staff_only(view: View[P]) -> View[P]:
     @wraps(view)
-    def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not request.user.is_authenticated:
             return redirect_to_login(request.get_full_path())
         if not request.user.is_staff:
