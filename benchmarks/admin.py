@@ -103,7 +103,7 @@ admin.site.unregister(User)
 
 
 @admin.register(User)
-class AccountAdmin(UserAdmin):
+class AccountAdmin(UserAdmin[User]):
     """Suspending is done on the pages of moderation, which log it."""
 
     readonly_fields = ("is_active",)
