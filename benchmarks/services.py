@@ -200,22 +200,27 @@ def is_auditable(evaluation: Evaluation) -> bool:
 def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
     """Judge the submission again and audit it. An audit that staff ask for settles what a review had to ask.
 
-    Raises Refused where nothing is to be confirmed or somebody has asked already.
+    Raises Refused where nothing is to be confirmed or somebody has asked already, and OverQuota: an audit that staff do
+    not ask for is paid by who submitted.
     """
     if not is_auditable(evaluation):
         raise Refused("Only an accepted evaluation on a GPU that was not audited yet can be audited.")
     asked = Evaluation.objects.filter(submission=evaluation.submission, reason__in=results.AUDITS)
     if asked.exclude(state__in=FINISHED).exists():
         raise Refused("An audit of this submission is on its way already.")
-    return evaluation_create(
-        evaluation.submission,
-        version=evaluation.task_version,
-        device_kind=evaluation.device_kind,
-        ruleset=evaluation.ruleset,
-        reason=EvaluationReason.AUDIT if by_staff else EvaluationReason.VERIFICATION,
-        priority=Priority.REJUDGE,
-        supersedes=evaluation,
-    )
+    payer = evaluation.submission.payer
+    with transaction.atomic():
+        if payer is not None and not by_staff:
+            quotas.take_place(payer, public=False)
+        return evaluation_create(
+            evaluation.submission,
+            version=evaluation.task_version,
+            device_kind=evaluation.device_kind,
+            ruleset=evaluation.ruleset,
+            reason=EvaluationReason.AUDIT if by_staff else EvaluationReason.VERIFICATION,
+            priority=Priority.REJUDGE,
+            supersedes=evaluation,
+        )
 
 
 def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = WorkerRole.JUDGE) -> Holding | None:

@@ -30,6 +30,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.utils import timezone
 
 from .events import CHANNEL, SAID_CHANNEL
+from .limits import address_of
 from .models import DeviceKind, Evaluation, Event
 from .states import FINISHED
 
@@ -120,7 +121,7 @@ async def event_stream(request: HttpRequest) -> HttpResponseBase:
     if not await _in_thread(lambda: all(_may_follow(user, topic) for topic in topics)):
         return HttpResponse("There is no such topic.", status=404, content_type="text/plain")
     hub = _hub()
-    reader = str(user.pk or request.META.get("REMOTE_ADDR", ""))
+    reader = str(user.pk or address_of(request))
     if hub.is_full(reader):
         full = HttpResponse("Too many open streams.", status=503, content_type="text/plain")
         full.headers["Retry-After"] = "10"

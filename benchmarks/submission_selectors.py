@@ -55,6 +55,23 @@ def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind
     return found
 
 
+def original_of(user: User, evaluation: Evaluation) -> Evaluation | None:
+    """The first judging of exactly this source for somebody else, as far as the reader may see it."""
+    submission = evaluation.submission
+    rows = (
+        Evaluation.objects.listable_for(user)
+        .with_context()
+        .filter(
+            task_version=evaluation.task_version_id,
+            submission__blob=submission.blob_id,
+            submission__created__lt=submission.created,
+        )
+    )
+    others = rows.exclude(submission__owner=submission.owner_id) if submission.owner_id else rows
+    found: Evaluation | None = others.order_by("submission__created", "pk").first()
+    return found
+
+
 @dataclass(frozen=True)
 class Comparable:
     """A submission that a reader may want to compare another one with."""

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from benchmarks import selectors, services, submission_selectors
+from benchmarks import quotas, selectors, services, submission_selectors
 from benchmarks.advice import next_steps
 from benchmarks.languages import SUFFIXES
 from benchmarks.models import ConfigResult, Evaluation
@@ -28,6 +28,7 @@ def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     context = _live_part(request, evaluation)
     context["comparable"] = submission_selectors.comparable(request.user, evaluation)
+    context["original"] = submission_selectors.original_of(request.user, evaluation)
     context["owned"] = _is_owner(request, evaluation)
     return render(request, "evaluations/detail.html", context)
 
@@ -55,7 +56,7 @@ def evaluation_audit(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
         return redirect(evaluation)
     try:
         return redirect(services.audit_request(evaluation, by_staff=request.user.is_staff))
-    except services.Refused as error:
+    except (services.Refused, quotas.OverQuota) as error:
         messages.warning(request, str(error))
         return redirect(evaluation)
 

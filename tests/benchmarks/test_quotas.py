@@ -88,6 +88,16 @@ def test_agent_runs_examples_and_what_staff_judge_again_cost_nobody(judged, paye
     assert len(entries()) == 1
 
 
+def test_an_audit_that_the_owner_asks_for_takes_a_place(judged, submit, payer, settings):
+    evaluation = judged(payer=payer, text="// done\n")
+    evaluation.timing_trust = services.BOUNDED
+    submit(payer=payer, text="// waits")
+    settings.KBENCH_IN_FLIGHT_MAX = 1
+    with pytest.raises(OverQuota):
+        services.audit_request(evaluation, by_staff=False)
+    assert services.audit_request(evaluation, by_staff=True).reason == EvaluationReason.AUDIT
+
+
 def test_a_full_meter_refuses_and_says_when_there_is_room(submit, payer, settings):
     settings.KBENCH_IN_FLIGHT_MAX = 2
     submit(payer=payer, text="// a")

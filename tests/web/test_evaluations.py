@@ -155,7 +155,7 @@ def test_judging_again_adds_a_line_to_the_history(visitor: Client) -> None:
 def test_the_page_keeps_its_number_of_queries(visitor: Client, django_assert_num_queries: Any) -> None:
     evaluation = factories.judged()
     factories.many_entries(40)
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):
         page(visitor, evaluation)
 
 

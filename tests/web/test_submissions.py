@@ -169,6 +169,16 @@ def test_an_evaluation_offers_the_record_the_own_best_and_the_version_before(as_
         assert link in html
 
 
+def test_a_copy_names_the_original(as_stranger: Client, visitor: Client, owner: Any, stranger: Any) -> None:
+    first = factories.judged(owner=owner)
+    copy = factories.judged(owner=stranger)
+    words = f'submitted earlier by olga: <a href="{first.get_absolute_url()}">'
+    assert words in visitor.get(copy.get_absolute_url()).content.decode()
+    assert "submitted earlier" not in visitor.get(first.get_absolute_url()).content.decode()
+    Submission.objects.filter(pk=first.submission_id).update(visibility="unlisted")
+    assert "submitted earlier" not in as_stranger.get(copy.get_absolute_url()).content.decode()
+
+
 def test_a_stranger_is_not_led_to_hidden_versions(as_stranger: Client, owner: Any) -> None:
     hidden = factories.judged(text=factories.SOURCE + "// hidden\n", owner=owner, visibility="unlisted")
     now = factories.judged(owner=owner)
