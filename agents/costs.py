@@ -20,13 +20,8 @@ def spent_by_method(scope: Scope) -> dict[int, Cost]:
     runs = Run.objects.filter(
         method__in=scope.methods, device_kind=scope.device, task_version__task__suite=scope.suite
     ).order_by()
+    rows = runs.values_list("method").annotate(n=Count("pk"), **sums)
     return {
-        row["method"]: Cost(
-            runs=row["runs"],
-            usd=row["usd"],
-            tokens=int(row["input_tokens"] + row["output_tokens"]),
-            judgings=int(row["judgings"]),
-            judging_s=row["judging_s"],
-        )
-        for row in runs.values("method").annotate(runs=Count("pk"), **sums)
+        method: Cost(n, usd, int(read + written), int(judgings), judging_s)
+        for method, n, usd, read, written, judgings, judging_s in rows
     }

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -63,7 +63,7 @@ class _Kept:
     field: Field
     fingerprint: Fingerprint
     cost_s: float
-    read_at_s: float = field(default_factory=time.monotonic)
+    read_at_s: float
 
     def is_fresh(self) -> bool:
         """Old readings are looked through once more whether anything has changed."""
@@ -100,7 +100,7 @@ def read_field(suite: Suite, device: DeviceKind) -> Field:
     read = _read(suite, device)
     cost_s = time.monotonic() - started_s
     if read.size >= KEPT_FROM:
-        _keep(key, _Kept(read, fingerprint, cost_s))
+        _keep(key, _Kept(read, fingerprint, cost_s, started_s))
     return read
 
 

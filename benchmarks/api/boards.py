@@ -160,7 +160,7 @@ def _review(row: Standing) -> ReviewOut:
     return ReviewOut(by=holder(row.evaluation), reason=row.review_reason, evaluation=row.evaluation.code)
 
 
-def _record(row: Evaluation) -> RecordOut:
+def _record(row: Any) -> RecordOut:
     return RecordOut(
         at=row.finished,
         by=holder(row),
@@ -170,7 +170,7 @@ def _record(row: Evaluation) -> RecordOut:
     )
 
 
-def _score(evaluation: Evaluation, score: float | None, low: float | None, high: float | None) -> ScoreOut:
+def _score(evaluation: Evaluation, score: float, low: float, high: float) -> ScoreOut:
     return ScoreOut(
         speedup=score,
         ci95=(low, high),
