@@ -10,7 +10,8 @@ pytestmark = pytest.mark.browser
 TASK = "/tasks/robust-kbench/mnist_linear_relu/forward/"
 SUBMIT = f"{TASK}submit/"
 BOARD = "/leaderboards/robust-kbench/mnist_linear_relu/forward/cpu/"
-PAGES = ["/", "/tasks/", TASK, SUBMIT, "/leaderboards/", BOARD, "/rules/", "/status/", "/accounts/signup/"]
+COMPARING = ["/leaderboards/robust-kbench/", "/compare/?methods=human", "/methods/", "/methods/human/"]
+PAGES = ["/", "/tasks/", TASK, SUBMIT, "/leaderboards/", BOARD, *COMPARING, "/rules/", "/status/", "/accounts/signup/"]
 JUDGED_MS = 30_000
 
 

@@ -1,0 +1,78 @@
+"""The compare page in a real browser: a slider that needs no reload, a form that needs no script.
+
+The site is Django's own test server on a seeded database: nothing is judged here.
+"""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from benchmarks import catalogue
+from benchmarks.models import Method
+from tests.browser.conftest import Visitor
+from tests.web import factories
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+COMPARE = "/compare/?methods=broad,deep&device=cpu"
+SIZES = [(1280, 900), (320, 640)]
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch, browser: Browser, live_server: Any) -> Visitor:
+    """`broad` is a little faster on two tasks, `deep` much faster on one."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # the browser's driver runs a loop in this thread
+    catalogue.tasks_sync()
+    for slug, op, speedup in (
+        ("broad", "mnist_linear_relu", 1.2),
+        ("broad", "layernorm", 1.2),
+        ("deep", "layernorm", 5.0),
+    ):
+        method, _ = Method.objects.get_or_create(slug=slug, defaults={"title": slug.title(), "kind": "agent"})
+        text = f"{factories.SOURCE}// {slug} {op}\n"
+        factories.judged(factories.passing(speedup), text=text, version=factories.version(op), method=method)
+    return Visitor(browser, live_server.url)
+
+
+def test_the_slider_moves_p_without_a_reload_and_a_reload_shows_the_same(compared: Visitor) -> None:
+    page = compared.tab(COMPARE)
+    leads, cell = page.locator("[data-leaders]"), page.locator("[data-fast=deep]")
+    expect(leads).to_have_text("At p = 1: Broad leads.")
+    page.evaluate("window.sameDocument = true")
+    page.get_by_role("slider", name="p").fill("2")
+    expect(leads).to_have_text("At p = 2: Deep leads.")
+    expect(cell).to_contain_text("1 of 19")
+    assert page.evaluate("window.sameDocument")
+    page.get_by_role("slider", name="p").dispatch_event("change")
+    assert page.url.endswith("p=2")
+    moved, place = cell.inner_text(), page.locator("[data-guide]").get_attribute("x1")
+    page.reload()
+    expect(leads).to_have_text("At p = 2: Deep leads.")
+    assert cell.inner_text() == moved
+    assert page.locator("[data-guide]").get_attribute("x1") == place
+    assert compared.complaints == []
+
+
+def test_without_scripts_a_form_moves_p(compared: Visitor) -> None:
+    page = compared.tab(COMPARE, java_script_enabled=False)
+    expect(page.get_by_role("slider")).to_have_count(0)
+    page.get_by_label("p", exact=True).fill("1.5")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("[data-leaders]")).to_have_text("At p = 1.5: Deep leads.")
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_no_page_of_methods_is_wider_than_its_window(compared: Visitor, width: int, height: int) -> None:
+    page = compared.tab(COMPARE, viewport={"width": width, "height": height})
+    for address in (COMPARE, "/compare/", "/methods/", "/methods/broad/", "/leaderboards/robust-kbench/"):
+        page.goto(address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+    assert compared.complaints == []
+
+
+def test_methods_chosen_on_the_overall_board_are_compared(compared: Visitor) -> None:
+    page = compared.tab("/leaderboards/robust-kbench/?device=cpu")
+    page.get_by_role("checkbox", name="Compare Broad").check()
+    page.get_by_role("checkbox", name="Compare Deep").check()
+    page.get_by_role("button", name="Compare the chosen").click()
+    expect(page.get_by_role("row").filter(has_text="layernorm/forward")).to_contain_text("5.00×")
