@@ -120,10 +120,11 @@ def chosen(folder: Path, words: Sequence[str]) -> Iterator[Variant]:
 def build(variant: Variant, folder: Path) -> Built:
     """With the thinnest headers of the harness, then with the stock ones."""
     started, text = time.monotonic(), variant.file.read_text()
-    room = Path(tempfile.mkdtemp(dir=folder))
+    room = Path(tempfile.mkdtemp(dir=folder, prefix="v"))
     (room / "kbench_operators.h").write_text(operator_headers(text))
     (room / "kbench_needs.h").write_text(needs(text))
-    library, log = room / "kernel.so", ""
+    # a process imports one module of each name: pybind11 gives the first one again, whatever the path
+    library, log = room / f"kernel_{room.name}.so", ""
     for headers in ([HEADERS / "thinnest", room], [HEADERS / "thin"], []):
         command = compile_command(variant, headers, library)
         try:
@@ -151,7 +152,7 @@ def compile_command(variant: Variant, headers: Sequence[Path], library: Path) ->
     return [
         nvcc(), *default_rules().compile.cuda_flags, "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas", "-v", "-w",
         "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
-        "-D__CUDA_NO_HALF2_OPERATORS__", "-DTORCH_EXTENSION_NAME=kernel", *variant.macros,
+        "-D__CUDA_NO_HALF2_OPERATORS__", f"-DTORCH_EXTENSION_NAME={library.stem}", *variant.macros,
         *(part for folder in folders for part in ("-isystem", str(folder))),
         "-ccbin", host_compiler(), "-shared", "-cudart=shared", str(variant.file), "-o", str(library), *linking,
     ]  # fmt: skip

@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def load(name: str, path: str, function: str) -> Call:
-    spec = importlib.util.spec_from_file_location("kernel", path)
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
         raise ImportError(name)
     module = importlib.util.module_from_spec(spec)
