@@ -23,6 +23,8 @@ _OPERATORS = (
     r"|log_softmax|softmax|nll_loss\w*|relu_?|silu_?|gelu|sum|mean|scaled_dot_product_attention)"
 )
 
+_METHODS = r"(?:\.|->)(?:matmul|mm|bmm|addmm_?|baddbmm_?|softmax|log_softmax)\s*\("
+
 
 @dataclass(frozen=True)
 class _Remark:
@@ -39,6 +41,7 @@ def _remark(code: str, text: str, pattern: str, unless: str | None = None, *, in
 
 _C = (
     _remark("library-call", "calls a library operator of torch", rf"\b(?:at|torch)::(?:\w+::)?{_OPERATORS}\s*\("),
+    _remark("library-call", "calls a library operator as a method", _METHODS),
     _remark("inline-assembly", "contains inline assembly", r"\b(?:asm|__asm__|__asm)\b"),
     _remark(
         "system-call",
@@ -85,9 +88,7 @@ _CUDA = (
 _TRITON = (
     _remark("library-call", "calls a library operator of torch", rf"\b(?:torch|F|functional|aten)\.{_OPERATORS}\s*\("),
     _remark("library-call", "calls operators of torch by their registry", r"\btorch\.(?:ops|compile|jit|_C|_dynamo)\b"),
-    _remark(
-        "library-call", "calls a library operator as a method", r"\.(?:matmul|mm|bmm|addmm|softmax|log_softmax)\s*\("
-    ),
+    _remark("library-call", "calls a library operator as a method", _METHODS),
     _remark("inline-assembly", "contains inline PTX", r"\binline_asm_elementwise\b"),
     _remark(
         "system-call",
@@ -117,7 +118,10 @@ _TRITON = (
         "cuda-graph", "records or replays a CUDA graph", r"\bcuda\.(?:CUDAGraph|graph|graphs|make_graphed_callables)\b"
     ),
 )
-_MODULE = tuple(item for item in _TRITON if item.code != "compiles-code")  # load_inline is compiled beforehand
+_MODULE = (
+    _remark("library-call", "uses a layer of torch.nn", r"\bnn\.(?!Module\b|Parameter\b)[A-Z]\w*\s*\("),
+    *(item for item in _TRITON if item.code != "compiles-code"),  # load_inline is compiled beforehand
+)
 _KERNEL = {"cuda": re.compile(r"\b__global__\b"), "triton": re.compile(r"@\s*(?:triton\.)?jit\b")}
 _REMARKS = {"cpp": _C, "cuda": (*_C, *_CUDA), "triton": _TRITON, "python": _MODULE}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.harness import Source, check_source, default_rules, default_suites, find_task, starter_code
-from benchmarks.harness.remarks import blank
+from benchmarks.harness.remarks import blank, remarks
 
 RULES = default_rules()
 TASK = find_task(default_suites(), "mnist_linear_relu/forward")
@@ -97,6 +97,8 @@ def test_python_that_does_not_parse_is_left_to_the_compile_stage() -> None:
     ("line", "code"),
     [
         ("auto y = at::linear(x, w);", "library-call"),
+        ("auto y = x.matmul(w.t());", "library-call"),
+        ("y->addmm_(x, w);", "library-call"),
         ("cublasSgemm(h);", "library-call"),
         ('asm volatile("add.u32 r, r, 1;");', "inline-assembly"),
         ("void* p = dlopen(name, 2);", "system-call"),
@@ -142,6 +144,11 @@ def test_a_dot_product_in_full_precision_is_no_remark() -> None:
 def test_no_kernel_of_its_own_is_said() -> None:
     assert flags(GOOD, "cuda") == {"no-kernel": None}
     assert flags("def forward(x):\n    return x\n", "triton") == {"no-kernel": None}
+
+
+@pytest.mark.parametrize(("line", "found"), [("self.f = nn.Linear(4, 4)", True), ("class M(nn.Module): ...", False)])
+def test_a_module_of_foreign_suites_that_is_made_of_layers_calls_a_library(line: str, found: bool) -> None:
+    assert any(flag.code == "library-call" for flag in remarks(f"{line}\n", "python")) is found
 
 
 def test_words_in_comments_and_strings_of_python_do_not_count() -> None:
