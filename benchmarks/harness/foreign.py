@@ -94,7 +94,7 @@ class _Work:
         task = made_task(self.foreign, found)
         findings = self._examined(task, compare_compiled=compare_compiled)
         task = _adjusted(task, findings)
-        labels = [*([ONE_SHAPE] if self.foreign.form == "model" else []), *findings["labels"]]
+        labels = [*([ONE_SHAPE] if _has_one_shape(found) else []), *findings["labels"]]
         notes = [*self.notes, *findings["notes"]]
         return Examined(replace(task, labels=tuple(labels)), labels=tuple(labels), notes=tuple(notes))
 
@@ -143,7 +143,7 @@ def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]]) ->
     facts = found[0][1]
     if any(item.argument_names != facts.argument_names for _, item in found):
         raise TaskError("its configurations differ in their arguments")
-    configs = tuple(_configs(foreign, found))
+    configs = tuple(_configs(found))
     devices = {"cpu": _for_cpu(configs, found), "cuda": tuple(c for c in configs if _nbytes(c) <= CUDA_BYTES_MAX)}
     devices = {name: items for name, items in devices.items() if any(item.group == "single" for item in items)}
     if not devices:
@@ -167,12 +167,16 @@ def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]]) ->
     )
 
 
-def _configs(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]]) -> Iterator[Config]:
+def _has_one_shape(found: list[tuple[ForeignConfig, Facts]]) -> bool:
+    return all(facts.shapes == found[0][1].shapes for _, facts in found)
+
+
+def _configs(found: list[tuple[ForeignConfig, Facts]]) -> Iterator[Config]:
     """As the author has them, then the same in other values: one shape tells too little of a kernel."""
     for config, facts in found:
         yield _config(config.group, config.values, "published", facts)
     first, last = found[0], found[-1]
-    if foreign.form == "model":
+    if _has_one_shape(found):
         yield _config("multi", first[0].values, "scaled", first[1])
     yield _config("hidden", last[0].values, "shifted", last[1])
     yield _config("hidden", first[0].values, "stirred", first[1])

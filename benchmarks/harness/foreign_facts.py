@@ -52,6 +52,10 @@ class Facts:
         return tuple(item.name for item in self.arguments)
 
     @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [item.shape for item in self.arguments if isinstance(item, TensorArgument)]
+
+    @property
     def bytes_moved(self) -> int:
         """At least. Where indices choose what is read, results and indices are all that is certain."""
         tensors = [item for item in self.arguments if isinstance(item, TensorArgument)]

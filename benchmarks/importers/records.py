@@ -67,7 +67,7 @@ def parsed(source: str, file: str) -> ast.Module:
     try:
         return ast.parse(source)
     except SyntaxError as error:
-        raise Unreadable(f"{file}:{error.lineno}: {error.msg}") from error
+        raise Unreadable(f"{file}:{error.lineno or 1}: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise Unreadable(f"{file}: Python cannot parse this: {error}") from error
 
