@@ -47,6 +47,10 @@ def _words(route: str, world: World) -> dict[str, Any]:
         "runs/": {"code": world.run.code, "key": world.candidate.key},
         "accounts/": {"pk": world.token.pk},
         "submissions/": {"code": world.private.submission.code},
+        "moderation/rejudge/": {"code": world.batch.code},
+        "moderation/accounts/": {"name": world.stranger.username},
+        "moderation/submissions/": {"code": world.hidden.submission.code},
+        "changes/": {"code": world.batch.code},
     }
     shown = next((item for start, item in named.items() if route.startswith(start)), {"code": world.private.code})
     return {**words, **shown, "id": shown.get("code")}

@@ -53,6 +53,17 @@ def test_nobody_changes_what_is_anothers(world: World, reader: str) -> None:
         assert world.rows_of_owner() == before, route
 
 
+def test_what_staff_have_hidden_is_for_its_owner_and_staff(world: World) -> None:
+    code, submission = world.hidden.code, world.hidden.submission.code
+    paths = [f"/evaluations/{code}/{part}" for part in ("", "live/", "report.json", "source/")]
+    for path in [*paths, f"/submissions/diff/?a={code}&b={code}"]:
+        statuses = {reader: world.client(reader).get(path).status_code for reader in READERS}
+        assert statuses == {"anonymous": 404, "stranger": 404, "owner": 200, "staff": 200}, path
+    assert world.client("stranger").get(f"/evaluations/{code}/badge.svg").status_code == 404
+    assert world.client("stranger").get(f"/submissions/{submission}/").status_code == 404
+    assert str(code) not in world.client("stranger").get("/").content.decode()
+
+
 @pytest.mark.parametrize("reader", ["anonymous", "stranger", "owner"])
 def test_the_admin_is_for_staff(world: World, reader: str) -> None:
     client = world.client(reader)

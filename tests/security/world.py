@@ -11,10 +11,10 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from agents.models import Candidate, Opinion, Run, RunEvent
-from benchmarks import services, tokens
+from benchmarks import moderation, rejudging, services, tokens
 from benchmarks.harness import Flag, StageResult, Verdict
-from benchmarks.models import ApiToken, Evaluation, Method, Submission
-from benchmarks.states import Switch
+from benchmarks.models import ApiToken, Evaluation, Method, RejudgeBatch, RuleSet, Submission
+from benchmarks.states import ActionKind, Switch
 from tests.agents import factories as runs
 from tests.web import factories
 
@@ -34,6 +34,8 @@ class World:
     public: Evaluation
     private: Evaluation
     failed: Evaluation
+    hidden: Evaluation
+    batch: RejudgeBatch
     run: Run
     token: Any
 
@@ -69,14 +71,29 @@ def build() -> World:
         staff,
         public=factories.judged(_passing(), owner=owner, title=TITLE[:80], text=_source("public")),
         failed=factories.judged(_failing(), owner=owner, title=TITLE[:80], text=_source("failed")),
+        hidden=_hidden(owner, staff),
+        batch=_batch(staff),
         private=factories.queued(owner=owner, title=TITLE[:80], text=_source("private"), visibility="private"),
         run=runs.driven(runs.started(owner)),
         token=tokens.token_create(owner, TITLE[:80]).row,
     )
     _spoil_texts_of(world.run)
+    moderation.report(world.public.submission, by=stranger, text=TITLE)
     factories.worker("compile", state="quarantined", state_text=TITLE, isolation_strong=False, isolation_text=TITLE)
     services.switch_set(Switch.BANNER, on=True, message=TITLE)
     return world
+
+
+def _hidden(owner: Any, staff: Any) -> Evaluation:
+    evaluation = factories.judged(_passing(), owner=owner, title=TITLE[:80], text=_source("hidden"))
+    moderation.decide(evaluation.submission, ActionKind.HIDE, by=staff, reason=TITLE, note=TITLE)
+    return evaluation
+
+
+def _batch(staff: Any) -> RejudgeBatch:
+    rules = RuleSet.objects.get(name="rk-1")
+    count = rejudging.preview(rejudging.Wanted(), rules).count
+    return rejudging.batch_create(rejudging.Wanted(), rules, by=staff, reason=TITLE, expected=count)
 
 
 def _source(name: str) -> str:
