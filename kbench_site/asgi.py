@@ -8,7 +8,9 @@ import os
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-from .body_limit import BodyLimit
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kbench_site.settings")
-application = BodyLimit(get_asgi_application(), settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+django_application = get_asgi_application()
+
+from .body_limit import BodyLimit  # noqa: E402 - its answers need a Django that is set up
+
+application = BodyLimit(django_application, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
