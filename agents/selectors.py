@@ -15,7 +15,6 @@ from django.shortcuts import get_object_or_404
 
 from benchmarks.models import Evaluation
 from benchmarks.querysets import User
-from benchmarks.states import Moderation
 
 from .evolve.budget import CURRENCIES
 from .evolve.verifiers.matrix import Row
@@ -125,9 +124,9 @@ def candidate_of(run: Run, key: str) -> Candidate:
 
 
 def hidden_tickets(user: User, rows: Sequence[Candidate]) -> set[str]:
-    """Of candidates whose submissions this reader may not open, because staff have hidden them."""
+    """Of candidates whose submissions this reader may not open: made private, or hidden by staff."""
     judged = Evaluation.objects.filter(code__in=[row.ticket for row in rows if row.ticket])
-    hidden = judged.filter(submission__moderation=Moderation.HIDDEN).exclude(pk__in=judged.readable_by(user))
+    hidden = judged.exclude(pk__in=judged.readable_by(user))
     return {str(code) for code in hidden.values_list("code", flat=True)}
 
 

@@ -163,7 +163,17 @@ def test_the_source_of_a_hidden_candidate_is_not_shown(visitor: Client, run: Run
     Submission.objects.filter(pk=judged.submission_id).update(moderation=Moderation.HIDDEN)
     page = visitor.get(path).content.decode()
     assert 'id="source"' not in page
-    assert "Staff have hidden this submission" in page
+    assert "or staff have hidden it" in page
+
+
+def test_the_source_of_a_candidate_that_its_owner_made_private_is_not_shown(visitor: Client, run: Run) -> None:
+    path = f"{run.get_absolute_url()}candidates/{run.best_key}/"
+    olga = judgings.user("olga")
+    judged = judgings.queued(owner=olga, visibility="private")
+    run.candidates.filter(key=run.best_key).update(ticket=judged.code)
+    assert 'id="source"' not in visitor.get(path).content.decode()
+    visitor.force_login(olga)
+    assert 'id="source"' in visitor.get(path).content.decode()
 
 
 def test_the_runs_of_a_suspended_account_are_stopped(run: Run) -> None:
