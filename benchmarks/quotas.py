@@ -21,7 +21,7 @@ from django.utils.crypto import salted_hmac
 from .harness import Verdict
 from .models import Evaluation, LedgerEntry, Payer
 from .querysets import EvaluationQuerySet
-from .states import FINISHED, EvaluationReason, LedgerKind, State, Visibility
+from .states import RUNNING, EvaluationReason, LedgerKind, State, Visibility
 
 DAY = timedelta(hours=24)
 WITHOUT_ACCOUNT = 4  # a visitor without an account has this part of what an account has
@@ -136,8 +136,11 @@ def take_public_place(payer: Payer) -> None:
     _refuse_full(payer, (PUBLIC,))
 
 
-def ledger(payer: Payer, page: int | str = 1) -> Page[LedgerEntry]:
-    rows = payer.entries.select_related("evaluation__submission", "evaluation__task_version__task__suite")
+def ledger(account: User, page: int | str = 1) -> Page[LedgerEntry]:
+    """The lines of an account, newest first."""
+    rows = LedgerEntry.objects.filter(payer__account=account).select_related(
+        "evaluation__submission", "evaluation__task_version__task__suite"
+    )
     return Paginator(rows.defer("evaluation__report"), LEDGER_ROWS).get_page(page)
 
 
@@ -190,7 +193,7 @@ def _judging_s(evaluation: Evaluation) -> float:
 
 
 def _in_flight(payer: Payer) -> Meter:
-    open_rows = _evaluations(payer).exclude(state__in=FINISHED)
+    open_rows = _evaluations(payer).filter(state__in=(State.QUEUED, *RUNNING))
     soon = timezone.now() + timedelta(seconds=IN_FLIGHT_RETRY_S)
     return _meter(payer, IN_FLIGHT, open_rows.count(), lambda _: soon)
 

@@ -71,7 +71,7 @@ def quota(request: HttpRequest) -> HttpResponse:
     """The meters of whoever looks; the ledger of an account alone, for many may share an address."""
     context: dict[str, Any] = {"meters": limits.meters(request), "parts": quotas.WITHOUT_ACCOUNT}
     if request.user.is_authenticated:
-        context["rows"] = quotas.ledger(quotas.payer_of(request.user, ""), request.GET.get("page", 1))
+        context["rows"] = quotas.ledger(request.user, request.GET.get("page", 1))
     return render(request, "registration/quota.html", context)
 
 
