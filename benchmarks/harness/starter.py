@@ -140,7 +140,7 @@ def _triton(task: TaskSpec, config: Config) -> str:
 def _words(task: TaskSpec) -> dict[str, str]:
     return {
         "title": task.title,
-        "formula": task.formula,
+        "formula": task.formula or f"what the reference of {task.suite} computes",
         "name": task.name,
         "direction": task.direction,
         "first": task.result_names[0],
