@@ -49,18 +49,16 @@ def overall_board(request: HttpRequest, suite: str) -> HttpResponse:
         raise Http404("There is no device kind yet.")
     field = overview.read_field(found, devices.current)
     kind = request.GET.get("kind", "")
-    shown = Paginator(methods_of(kind, field.present()), selectors.PAGE_ROWS).get_page(request.GET.get("page", 1))
-    comparison = overview.compare(field, list(shown))
-    rows = best_first(comparison.rows)
+    comparison = overview.compare(field, methods_of(kind, field.present()))
+    rows = Paginator(best_first(comparison.rows), selectors.PAGE_ROWS).get_page(request.GET.get("page", 1))
     means = [row.figures.mean for row in rows if row.figures.mean]
     context = {
         "devices": devices,
         "field": field,
         "comparison": comparison,
-        "shown": shown,
         "rows": rows,
         "ps": FAST_AT,
-        "solvers": sum(bool(row.marks) for row in rows),
+        "solvers": sum(bool(row.marks) for row in comparison.rows),
         "kinds": KINDS,
         "kind": kind,
         "axis": Axis.over(bound for mean in means for bound in (mean.lo, mean.hi)),

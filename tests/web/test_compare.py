@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agents.models import Run
-from benchmarks import costs, overview, results
+from benchmarks import costs, overview, results, selectors
 from benchmarks.models import DeviceKind, Method, RuleSet, Standing
 from benchmarks.views.compare import METHODS_MAX, p_of, wanted_slugs
 
@@ -84,7 +84,17 @@ def test_the_mean_is_over_the_tasks_that_all_have_solved_and_says_so(visitor: Cl
     assert means["broad"]["speedup"] == pytest.approx(4.0)
     assert means["broad"]["tasks"] == 1
     assert means["broad"]["ci95"][0] < 4.0 < means["broad"]["ci95"][1]
-    assert "over the 1 task that all 2 methods shown here" in page(visitor, f"/leaderboards/{SUITE}/")
+    assert "over the 1 task that all 2 methods of this board" in page(visitor, f"/leaderboards/{SUITE}/")
+
+
+def test_the_best_stand_on_the_first_page(visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selectors, "PAGE_ROWS", 1)
+    entry(0.5, "aaa")
+    entry(2.0, "zzz")
+    html = page(visitor, f"/leaderboards/{SUITE}/")
+    assert "/methods/zzz/" in html
+    assert "/methods/aaa/" not in html
+    assert "/methods/aaa/" in page(visitor, f"/leaderboards/{SUITE}/", page="2")
 
 
 def test_the_best_of_all_takes_each_task_from_whoever_is_best(visitor: Client) -> None:
