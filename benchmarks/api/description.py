@@ -141,7 +141,7 @@ def _codes(method: str, path: str, operation: Mapping[str, Any]) -> list[str]:
     if "{" in path:
         codes.append("not-found")
     if {} not in operation.get("security", [{}]):
-        codes += ["token-required", "scope-missing"]
+        codes += ["token-required"] if method == "get" else ["token-required", "scope-missing"]
     if "requestBody" in operation:
         codes += ["request-too-large", "unsupported-media-type"]
     return [*codes, *OWN.get((method, path), ())]

@@ -1,15 +1,17 @@
 """The `kbench` command: `judge` and `worker` work on this machine, the others speak to a site through its API.
 
-Exit codes: 0 accepted (or done), 1 judged and not accepted, 2 wrong usage, 3 the system's own fault. With --json the
-last line of standard output is one JSON document; progress goes to standard error. Does NOT import Django, except to
-start workers.
+Exit codes: 0 accepted (or done), 1 judged and not accepted, 2 wrong usage, 3 the system's own fault, 130 interrupted.
+With --json the last line of standard output is one JSON document; progress goes to standard error. Does NOT import
+Django, except to start workers.
 """
 
 import click
 
+from .account import quota_command, status_command, whoami_command
+from .boards import compare_command, leaderboard_command, methods_command, tasks_command
 from .local import judge_command, worker_command
-from .remote import leaderboard_command, submit_command, tasks_command, watch_command
-from .runs import run_command
+from .remote import cancel_command, download_command, submit_command, watch_command
+from .runs import run_command, runs_command
 
 
 @click.group()
@@ -22,8 +24,16 @@ for command in (
     worker_command,
     submit_command,
     watch_command,
+    cancel_command,
+    download_command,
     tasks_command,
     leaderboard_command,
+    methods_command,
+    compare_command,
     run_command,
+    runs_command,
+    status_command,
+    quota_command,
+    whoami_command,
 ):
     main.add_command(command)

@@ -3,15 +3,20 @@
 Does NOT know where results come from.
 """
 
+import json
 import sys
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
 
 from benchmarks.harness import Verdict
 
 ACCEPTED, NOT_ACCEPTED, WRONG_USAGE, OUR_FAULT = 0, 1, 2, 3
+INTERRUPTED = 130  # as shells have it
 progress = Console(stderr=True, highlight=False)
 
 
@@ -28,3 +33,19 @@ def leave(text: str, code: int) -> NoReturn:
 
 def number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
+
+
+def tell(
+    document: Any, rows: Iterable[Sequence[str]], columns: Sequence[str], *, as_json: bool, title: str = ""
+) -> None:
+    """A table for people, or the document on one line."""
+    if as_json:
+        click.echo(json.dumps(document))
+        return
+    console, (first, *others) = Console(highlight=False), columns
+    if title:
+        console.print(title, markup=False)
+    table = Table(Column(first, no_wrap=True), *others)
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    console.print(table)

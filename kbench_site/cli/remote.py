@@ -1,44 +1,23 @@
-"""`kbench submit`, `watch`, `tasks` and `leaderboard`: the site through its API, on the terminal.
+"""`kbench submit`, `watch`, `cancel` and `download`: evaluations of a site, on the terminal.
 
 Does NOT judge anything here; `kbench judge` does that without a site.
 """
 
 import json
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Column, Table
 
 from benchmarks.harness import Verdict
 
-from .client import ApiError, Client
+from .client import Client
+from .following import followed
+from .options import as_json_option, asks_the_site, device_option, timeout_option, with_token
 from .output import NOT_ACCEPTED, OUR_FAULT, WRONG_USAGE, exit_code, leave, number, progress
 from .sources import LANGUAGES, language_of, text_of
-
-P = ParamSpec("P")
-LOOK_EVERY_S = 1.0
-as_json_option = click.option(
-    "--json", "as_json", is_flag=True, help="one JSON document on the last line of standard output"
-)
-device_option = click.option("--device", default="", help="device kind, such as cpu or nvidia-h200")
-
-
-def asks_the_site(command: Callable[P, None]) -> Callable[P, None]:
-    """What the site refuses ends the command with its sentence and its exit code."""
-
-    @wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except ApiError as error:
-            leave(f"kbench: {error}", error.exit_code)
-
-    return wrapped
 
 
 @click.command("submit")
@@ -50,102 +29,68 @@ def asks_the_site(command: Callable[P, None]) -> Callable[P, None]:
 @click.option("--visibility", type=click.Choice(["public", "unlisted", "private"]), default="public", show_default=True)
 @click.option("--again", is_flag=True, help="judge it although exactly this source was submitted before")
 @click.option("--wait", is_flag=True, help="until there is a verdict")
+@timeout_option
 @as_json_option
 @asks_the_site
 def submit_command(
-    task: str, file: Path, *, again: bool, wait: bool, as_json: bool, language: str | None, **fields: str
+    task: str,
+    file: Path,
+    *,
+    again: bool,
+    wait: bool,
+    timeout_s: float | None,
+    as_json: bool,
+    language: str | None,
+    **fields: str,
 ) -> None:
     """Submit FILE for TASK (OP/DIRECTION) to the site that KBENCH_URL names, with the token KBENCH_TOKEN."""
-    client = Client()
-    if not client.token:
-        leave("kbench: set KBENCH_TOKEN to an API token of your account", WRONG_USAGE)
+    client = with_token()
     source = {"task": task, "language": language or language_of(file), "source": text_of(file)}
     submission = client.submit({**source, **fields, "judge_again": again})
     evaluation = submission["evaluations"][0]
     progress.print(f"submitted: {client.url}{evaluation['url']}", style="dim")
     if wait:
-        _finish(_followed(client, evaluation["id"]), as_json=as_json)
+        _finish(followed(client, evaluation["id"], timeout_s), as_json=as_json)
     click.echo(json.dumps(submission) if as_json else evaluation["id"])
 
 
 @click.command("watch")
 @click.argument("evaluation")
+@timeout_option
 @as_json_option
 @asks_the_site
-def watch_command(evaluation: str, *, as_json: bool) -> None:
+def watch_command(evaluation: str, *, timeout_s: float | None, as_json: bool) -> None:
     """Follow EVALUATION (the id that `kbench submit` prints) until its verdict."""
-    _finish(_followed(Client(), evaluation), as_json=as_json)
+    _finish(followed(Client(), evaluation, timeout_s), as_json=as_json)
 
 
-@click.command("tasks")
-@device_option
+@click.command("cancel")
+@click.argument("evaluation")
 @as_json_option
 @asks_the_site
-def tasks_command(device: str, *, as_json: bool) -> None:
-    """List the tasks with their best verified entry."""
-    found = Client().tasks(device)
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    table = Table(Column("task", no_wrap=True), "computes", "entries", "best speedup")
-    for item in found:
-        table.add_row(item["name"], item["formula"], str(item["entries"]), number(item["best"], ".2f"))
-    Console(highlight=False).print(table)
+def cancel_command(evaluation: str, *, as_json: bool) -> None:
+    """End EVALUATION without a verdict."""
+    found = with_token().cancel(evaluation)
+    click.echo(json.dumps(found) if as_json else found["reason"])
 
 
-@click.command("leaderboard")
-@click.argument("task")
-@device_option
-@as_json_option
+@click.command("download")
+@click.argument("evaluation")
+@click.argument("what", type=click.Choice(["source", "report"]))
+@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="file to write")
 @asks_the_site
-def leaderboard_command(task: str, device: str, *, as_json: bool) -> None:
-    """Show the leaderboard of TASK (OP/DIRECTION)."""
-    board = Client().leaderboard(task, device)
-    if as_json:
-        click.echo(json.dumps(board))
-        return
-    table = Table("rank", "by", "speedup", "95 % interval", "vs eager", "vs torch.compile", "timed", "language")
-    for entry in board["entries"]:
-        table.add_row(*_cells(entry))
-    console = Console(highlight=False)
-    console.print(
-        f"{board['task']} on {board['device']}, rules {board['ruleset']}, page {board['page']} of {board['pages']}"
-    )
-    console.print(table)
-
-
-def _cells(entry: dict[str, Any]) -> list[str]:
-    score = entry["score"]
-    low, high = score["ci95"]
-    return [
-        f"{entry['rank']}" + (f" (tied, {entry['ties']})" if entry["ties"] > 1 else ""),
-        entry["by"],
-        f"{score['speedup']:.2f}×",
-        f"{low:.2f} to {high:.2f}",
-        number(score["vs_eager"], ".2f"),
-        number(score["vs_compile"], ".2f"),
-        score["timing_trust"],
-        entry["language"],
-    ]
-
-
-def _followed(client: Client, code: str) -> dict[str, Any]:
-    """The evaluation once it has ended; what happens until then goes to standard error."""
-    told = ""
-    while True:
-        found: dict[str, Any] = client.evaluation(code, LOOK_EVERY_S)
-        if found["finished"]:
-            return found
-        if (now := _now(found)) != told:
-            progress.print(now, style="dim")
-            told = now
-
-
-def _now(found: dict[str, Any]) -> str:
-    if found["waiting"]:
-        return f"queued: {found['waiting']}"
-    count = f" {found['stage_done'] or 0} of {found['stage_total']}" if found["stage_total"] else ""
-    return f"{found['stage'] or found['state']}{count} {found['stage_text'] or ''}".rstrip()
+def download_command(evaluation: str, what: str, output: Path | None) -> None:
+    """Get the source or the report (JSON) of EVALUATION, to standard output or into a file."""
+    client = Client()
+    report = client.evaluation(evaluation)["report"]
+    if what == "report" and report is None:
+        leave("kbench: There is no report yet.", WRONG_USAGE)
+    content = client.source(evaluation) if what == "source" else f"{json.dumps(report)}\n".encode()
+    if output is None:
+        click.echo(content, nl=False)
+    else:
+        output.write_bytes(content)
+        progress.print(f"written: {output}", style="dim", markup=False)
 
 
 def _finish(found: dict[str, Any], *, as_json: bool) -> None:
@@ -160,7 +105,7 @@ def _finish(found: dict[str, Any], *, as_json: bool) -> None:
 
 def _print(found: dict[str, Any]) -> None:
     console = Console(highlight=False)
-    console.print(f"[bold]{found['verdict'] or found['state']}[/bold]  {found['reason']}")
+    console.print(f"{found['verdict'] or found['state']}  {found['reason']}", markup=False)
     score = found["score"]
     if score:
         low, high = score["ci95"]

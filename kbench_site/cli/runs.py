@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from .client import Client
-from .output import ACCEPTED, NOT_ACCEPTED, OUR_FAULT, WRONG_USAGE, leave, progress
-from .remote import as_json_option, asks_the_site, device_option
+from .options import as_json_option, asks_the_site, device_option, page_option, with_token
+from .output import ACCEPTED, INTERRUPTED, NOT_ACCEPTED, OUR_FAULT, leave, number, progress, tell
 
 WAIT_S = 20.0
 DULL = ("budget.reserved", "budget.settled", "archive.inserted", "archive.evicted", "proposal.requested")
@@ -40,12 +40,10 @@ DULL = ("budget.reserved", "budget.settled", "archive.inserted", "archive.evicte
 @asks_the_site
 def run_command(task: str, *, watch: bool, as_json: bool, **wanted: Any) -> None:
     """Start an agent run on TASK (OP/DIRECTION) on the site that KBENCH_URL names, with the token KBENCH_TOKEN."""
-    client = Client()
-    if not client.token:
-        leave("kbench: set KBENCH_TOKEN to an API token of your account", WRONG_USAGE)
+    client = with_token()
     if all(wanted[name] is None for name in ("judgings", "minutes", "usd")):
         wanted["judgings"] = 40
-    run = client.start_run({"task": task, **wanted, "verifiers": list(wanted["verifiers"])})
+    run = client.post("runs", {"task": task, **wanted, "verifiers": list(wanted["verifiers"])})
     progress.print(f"started: {client.url}{run['url']}", style="dim")
     if watch:
         run = _followed(client, run["id"])
@@ -53,18 +51,48 @@ def run_command(task: str, *, watch: bool, as_json: bool, **wanted: Any) -> None
     sys.exit(_exit_code(run) if watch else ACCEPTED)
 
 
+@click.command("runs")
+@click.argument("run", default="")
+@click.option("--task", default="", help="OP/DIRECTION")
+@click.option("--state", default="", help="waiting, running, paused, stopping or finished")
+@click.option("--watch", is_flag=True, help="follow RUN until it ends")
+@page_option
+@as_json_option
+@asks_the_site
+def runs_command(run: str, *, watch: bool, as_json: bool, **filters: Any) -> None:
+    """List agent runs, newest first; or show RUN."""
+    client = Client()
+    if run:
+        found = _followed(client, run) if watch else client.run(run)
+        click.echo(json.dumps(found) if as_json else _told(found))
+        sys.exit(_exit_code(found) if watch else ACCEPTED)
+    listed = client.get("runs", **filters)
+    rows = [
+        (row["id"], row["task"], row["method"], row["state"], str(row["judgings"]), number(_best(row), ".2f"))
+        for row in listed["runs"]
+    ]
+    tell(listed, rows, ("run", "task", "method", "state", "judgings", "best speedup"), as_json=as_json)
+
+
+def _best(run: dict[str, Any]) -> float | None:
+    return run["best"]["score"] if run["best"] else None
+
+
 def _followed(client: Client, code: str) -> dict[str, Any]:
     """The run once it has ended or is paused; its events until then go to standard error."""
     seen = 0
-    while True:
-        page = client.run_events(code, seen, WAIT_S)
-        for event in page["events"]:
-            if event["type"] not in DULL:
-                _tell(event)
-        seen = page["last_seq"]
-        run: dict[str, Any] = client.run(code)
-        if page["ended"] or (run["state"] == "paused" and run["last_seq"] == seen):
-            return run
+    try:
+        while True:
+            page = client.run_events(code, seen, WAIT_S)
+            for event in page["events"]:
+                if event["type"] not in DULL:
+                    _tell(event)
+            seen = page["last_seq"]
+            run: dict[str, Any] = client.run(code)
+            if page["ended"] or (run["state"] == "paused" and run["last_seq"] == seen):
+                return run
+    except KeyboardInterrupt:
+        leave(f"kbench: Interrupted. The run goes on; follow it with: kbench runs {code} --watch", INTERRUPTED)
 
 
 def _tell(event: dict[str, Any]) -> None:

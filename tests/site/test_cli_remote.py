@@ -1,8 +1,9 @@
-"""`kbench submit`, `watch`, `tasks`, `leaderboard` against a running site with a fake judge; exit codes and JSON."""
+"""The `kbench` commands against a running site with a fake judge; exit codes and JSON."""
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -77,6 +78,46 @@ def test_a_cuda_file_goes_to_the_gpu_and_can_be_watched(kbench, kernel):
     found = last_json(watched)
     assert (watched.exit_code, found["device"]) == (0, "nvidia-h200")
     assert found["score"]["timing_trust"] == "audited"
+
+
+def test_a_judging_is_cancelled_and_ends_with_exit_code_1(kbench, kernel):
+    code = kbench("submit", TASK, kernel("seconds: 60")).stdout.strip()
+    assert "Cancelled" in kbench("cancel", code).stdout
+    assert kbench("watch", code, "--json").exit_code == 1
+    assert kbench("cancel", code).exit_code == 2
+
+
+def test_source_and_report_are_downloaded(kbench, kernel, tmp_path):
+    path = kernel("speedup: 1.25")
+    code = last_json(kbench("submit", TASK, path, "--visibility", "private", "--wait", "--json"))["id"]
+    assert kbench("download", code, "source").stdout == Path(path).read_text()
+    target = tmp_path / "report.json"
+    kbench("download", code, "report", "-o", str(target))
+    assert json.loads(target.read_text())["score"]["speedup"] == 1.25
+    assert kbench("download", code, "source", KBENCH_TOKEN="").exit_code == 2
+
+
+def test_a_long_judging_is_left_running_when_the_time_is_up(kbench, kernel):
+    result = kbench("submit", TASK, kernel("seconds: 60"), "--wait", "--timeout", "1")
+    code = result.stderr.split()[-1]
+    assert result.exit_code == 3
+    assert kbench("cancel", code).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("status",), "cpu"),
+        (("quota",), "limit"),
+        (("whoami",), "nina"),
+        (("methods",), "human"),
+        (("compare", "human"), "human"),
+        (("runs",), "run"),
+    ],
+)
+def test_what_a_site_tells_is_a_table_or_one_document(kbench, arguments, words):
+    assert words in kbench(*arguments).stdout
+    assert words in json.dumps(last_json(kbench(*arguments, "--json")))
 
 
 @pytest.mark.parametrize(
