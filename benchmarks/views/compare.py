@@ -16,7 +16,7 @@ from django.shortcuts import render
 
 from benchmarks import overview, selectors
 from benchmarks.comparing import Share, curve, leaders
-from benchmarks.overview import Comparison, Row
+from benchmarks.overview import Comparison, Field, Row
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.numbers import seconds
 from benchmarks.templatetags.whiskers import Axis
@@ -24,6 +24,7 @@ from benchmarks.templatetags.whiskers import Axis
 from .charts import NamedCurve, Spent, cost_chart, fast_chart
 from .devices import device_choice
 
+TEMPLATE = "compare/detail.html"
 METHODS_MAX = 6
 P_MAX = 100.0
 PS = (0.0, 1.0)  # of the figures beside the p that is chosen
@@ -50,29 +51,29 @@ CURRENCIES = (
 
 
 def compare(request: HttpRequest) -> HttpResponse:
-    devices = device_choice(request, selectors.device_kinds())
-    if devices.current is None or not overview.suites():
-        return render(request, "compare/detail.html", {"devices": devices})
+    devices, suites = device_choice(request, selectors.device_kinds()), overview.suites()
+    if devices.current is None or not suites:
+        return render(request, TEMPLATE, {"devices": devices})
     field = overview.read_field(overview.suite_of(request.GET.get("suite", "")), devices.current)
     wanted = wanted_slugs(request.GET.getlist("methods"))
-    known = {method.slug: method for method in field.methods.values()}
-    chosen = [known[slug] for slug in wanted if slug in known]
-    context: dict[str, Any] = {
-        "devices": devices,
-        "field": field,
-        "suites": overview.suites(),
+    context = {"devices": devices, "suites": suites, "field": field, "most": METHODS_MAX, **_choices(field, wanted)}
+    if len(wanted) > METHODS_MAX:
+        refusal = {"too_many": len(wanted), "surplus": len(wanted) - METHODS_MAX}
+        return render(request, TEMPLATE, context | refusal, status=HTTPStatus.BAD_REQUEST)
+    chosen = [method for method in field.methods.values() if method.slug in wanted]
+    if chosen:
+        chosen.sort(key=lambda method: wanted.index(method.slug))
+        context |= _compared(request, overview.compare(field, chosen, (*PS, p_of(request.GET.get("p", "")))))
+    return render(request, TEMPLATE, context)
+
+
+def _choices(field: Field, wanted: Sequence[str]) -> dict[str, Any]:
+    """Who can be chosen and who is, and which names belong to nobody."""
+    known = {method.slug for method in field.methods.values()}
+    return {
         "choices": [(method, method.slug in wanted) for method in field.present()],
         "unknown": [slug for slug in wanted if slug not in known],
-        "most": METHODS_MAX,
-        "wanted": wanted,
     }
-    if len(wanted) > METHODS_MAX:
-        return render(
-            request, "compare/detail.html", {**context, "too_many": len(wanted)}, status=HTTPStatus.BAD_REQUEST
-        )
-    if chosen:
-        context |= _compared(request, overview.compare(field, chosen, (*PS, p_of(request.GET.get("p", "")))))
-    return render(request, "compare/detail.html", context)
 
 
 def wanted_slugs(values: Sequence[str]) -> list[str]:
