@@ -169,7 +169,7 @@ def forget_addresses() -> int:
 
 
 def _refuse_full(payer: Payer, kinds: Iterable[MeterKind]) -> None:
-    Payer.objects.select_for_update().get(pk=payer.pk)
+    Payer.objects.select_for_update(no_key=True).get(pk=payer.pk)  # ledger lines may be written meanwhile
     Payer.objects.filter(pk=payer.pk).update(seen=timezone.now())
     for meter in meters(payer):
         if meter.is_full and meter.kind in kinds:
