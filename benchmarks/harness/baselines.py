@@ -29,6 +29,7 @@ from .source import Paths
 from .spec import Config, TaskSpec
 
 Progress = Callable[[int, int, str], None]
+LEFT_OUT = "left out of a quick check"
 _OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
 
 
@@ -42,10 +43,17 @@ class PreparedBaseline:
 
 
 def prepare(
-    task: TaskSpec, configs: Sequence[Config], rules: RuleSet, paths: Paths, *, cores: Cores, progress: Progress
+    task: TaskSpec,
+    configs: Sequence[Config],
+    rules: RuleSet,
+    paths: Paths,
+    *,
+    cores: Cores,
+    progress: Progress,
+    quick: bool = False,
 ) -> PreparedBaseline:
-    """The prepared baselines of `task`, made now if this machine does not have them yet."""
-    return CpuPreparation(task, configs, rules, progress, cores=cores).kept(paths)
+    """The prepared baselines of `task`, made now if this machine does not have them yet; `quick`: without compiling."""
+    return CpuPreparation(task, configs, rules, progress, cores=cores, quick=quick).kept(paths)
 
 
 def baseline_room(task: Path, cache: Path, rules: RuleSet) -> Room:
@@ -148,14 +156,23 @@ class Preparation(ABC):
 
 class CpuPreparation(Preparation):
     def __init__(
-        self, task: TaskSpec, configs: Sequence[Config], rules: RuleSet, progress: Progress, *, cores: Cores
+        self,
+        task: TaskSpec,
+        configs: Sequence[Config],
+        rules: RuleSet,
+        progress: Progress,
+        *,
+        cores: Cores,
+        quick: bool,
     ) -> None:
         super().__init__(task, configs, rules, progress)
-        self._cores = cores
+        self._cores, self._quick = cores, quick
+        if quick:
+            self.problems = dict.fromkeys(range(len(configs)), LEFT_OUT)
 
     @property
     def name(self) -> str:
-        return key(self.task, self.configs, str(self._cores.threads))
+        return key(self.task, self.configs, str(self._cores.threads), *((LEFT_OUT,) if self._quick else ()))
 
     def start(self, wanted: list[int], cache: Path, log: Path) -> Contestant:
         layout = lay_out(self.configs, [1] * len(self.configs))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import builds, scoring
-from .baselines import PreparedBaseline
+from .baselines import LEFT_OUT, PreparedBaseline
 from .builds import Build
 from .errors import AuditBroken, Cancelled, UsageError
 from .faults import DEVICE_STUCK, Fault, Stuck
@@ -236,9 +236,10 @@ class _Work:
             self.task,
             self.configs,
             lambda done, total, text: self.on_step(Step("prepare", "progress", done, total, text)),
+            quick=self.quick,
         )
         if self.quick:
-            return replace(prepared, problems=tuple("left out of a quick check" for _ in self.configs))
+            return replace(prepared, problems=tuple(LEFT_OUT for _ in self.configs))
         return prepared
 
     def _run_session(

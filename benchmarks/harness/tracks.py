@@ -75,7 +75,10 @@ class Track(ABC):
         """Held while judging: one at a time on a device, across all processes."""
 
     @abstractmethod
-    def prepare(self, task: TaskSpec, configs: Sequence[Config], progress: Progress) -> PreparedBaseline: ...
+    def prepare(
+        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool
+    ) -> PreparedBaseline:
+        """What torch.compile needs for this task, made once; `quick` may leave it out."""
 
     @abstractmethod
     def session(
@@ -125,8 +128,12 @@ class CpuTrack(Track):
     def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
         return host_lock(on_step, "prepare", cancelled)
 
-    def prepare(self, task: TaskSpec, configs: Sequence[Config], progress: Progress) -> PreparedBaseline:
-        return baselines.prepare(task, configs, self.rules, self.paths, cores=self.cores, progress=progress)
+    def prepare(
+        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool
+    ) -> PreparedBaseline:
+        return baselines.prepare(
+            task, configs, self.rules, self.paths, cores=self.cores, progress=progress, quick=quick
+        )
 
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
@@ -157,7 +164,9 @@ class GpuTrack(Track):
         text = "another submission is being judged on this GPU"
         return machine_lock(f"gpu-{self.gpu.uuid}", text, on_step, "prepare", cancelled)
 
-    def prepare(self, task: TaskSpec, configs: Sequence[Config], progress: Progress) -> PreparedBaseline:
+    def prepare(
+        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool
+    ) -> PreparedBaseline:
         bytecode = bytecode_folder(self.paths)
         return GpuPreparation(task, configs, self.rules, progress, gpu=self.gpu, bytecode=bytecode).kept(self.paths)
 
