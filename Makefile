@@ -3,7 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := kbench_site benchmarks agents
-DATABASE_TESTS := tests/benchmarks tests/web tests/agents tests/site/test_env.py tests/site/test_worker.py
+DATABASE_TESTS := tests/benchmarks tests/web tests/agents tests/operations tests/security tests/site/test_env.py \
+	tests/site/test_worker.py
+# These have the machine to themselves: they judge, drive a browser or run a whole site. All others run side by side.
+ALONE := sandbox or browser or gpu
+PYTEST := $(BIN)/python -m pytest
+BESIDE := -n auto --maxprocesses 8 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-postgres check fix bench install system-run system-test clean
@@ -15,10 +20,11 @@ run: install system-run ## the whole site on http://127.0.0.1:8000 (PORT changes
 	@exec $(BIN)/python manage.py up
 
 test: install system-test ## the whole test suite
-	$(BIN)/python -m pytest
+	$(PYTEST) $(BESIDE) -m "not ($(ALONE))"
+	$(PYTEST) -m "$(ALONE)"
 
 test-postgres: install system-test ## what touches the database, on a PostgreSQL that is started for it
-	KBENCH_TEST_DATABASE=postgres $(BIN)/python -m pytest -n 2 $(DATABASE_TESTS)
+	KBENCH_TEST_DATABASE=postgres $(PYTEST) $(BESIDE) -m "not ($(ALONE))" $(DATABASE_TESTS)
 
 check: install ## format, lint, types, import contracts, migrations, freshness of the docs
 	$(BIN)/ruff format --check .
@@ -27,6 +33,7 @@ check: install ## format, lint, types, import contracts, migrations, freshness o
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python -m scripts.docs --check
+	$(BIN)/python -m scripts.audit
 
 fix: install ## let the tools mend what they can
 	$(BIN)/ruff check --fix .
