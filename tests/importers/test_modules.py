@@ -72,7 +72,7 @@ def test_an_extension_that_is_asked_for_late_is_not_built(judged) -> None:
     ("text", "words"),
     [
         ("import torch\n", "there is no class 'ModelNew'"),
-        ("#include <torch/extension.h>\n", "this looks like C++ or CUDA"),
+        ("#include <torch/extension.h>\nint f() {}\n", "this looks like C++ or CUDA"),
     ],
 )
 def test_what_is_no_module_is_refused_before_it_compiles(task, rules, text: str, words: str) -> None:

@@ -1,7 +1,8 @@
 """A submitted module as a function of inputs and state, as the reference is one (`slots.py`).
 
-State is matched by the names of parameters and buffers, or by their order and shapes where no name fits. Parameters
-come anew with each call, so whatever is computed from them belongs into `forward`. Not covered: state of another shape.
+State is matched by the names of parameters and buffers, or by their order and shapes where a parameter has another
+name; a buffer that the reference lacks is the module's own. Parameters come anew with each call, so what is computed
+from them belongs into `forward`. Not covered: state of another shape.
 """
 
 import ast
@@ -33,7 +34,8 @@ def model_function(model_class: Any, config: Mapping[str, Any], device: str = "c
 def _matched(slots: Sequence[Slot], wanted: Sequence[Item]) -> list[Slot]:
     """A slot for each wanted tensor, one without places where the module has no such state. Raises TypeError."""
     named = {slot.name: slot for slot in slots}
-    if not set(named) <= {item["options"]["state"] for item in wanted}:
+    known = {item["options"]["state"] for item in wanted}
+    if any(slot.is_parameter and slot.name not in known for slot in slots):
         return _in_order(slots, wanted)
     found = [named.get(item["options"]["state"]) for item in wanted]
     for item, slot in zip(wanted, found, strict=True):
@@ -43,12 +45,13 @@ def _matched(slots: Sequence[Slot], wanted: Sequence[Item]) -> list[Slot]:
 
 
 def _in_order(slots: Sequence[Slot], wanted: Sequence[Item]) -> list[Slot]:
-    shapes = [list(slot.tensor.shape) for slot in slots]
-    if shapes != [list(item["shape"]) for item in wanted]:
-        mine = ", ".join(slot.name for slot in slots) or "none"
-        theirs = ", ".join(item["options"]["state"] for item in wanted) or "none"
-        raise TypeError(f"its state ({mine}) is not that of Model ({theirs}): keep the names, or the order and shapes")
-    return list(slots)
+    shapes = [list(item["shape"]) for item in wanted]
+    for chosen in (list(slots), [slot for slot in slots if slot.is_parameter]):
+        if [list(slot.tensor.shape) for slot in chosen] == shapes:
+            return chosen
+    mine = ", ".join(slot.name for slot in slots)
+    theirs = ", ".join(item["options"]["state"] for item in wanted) or "none"
+    raise TypeError(f"its state ({mine}) is not that of Model ({theirs}): keep the names, or the order and shapes")
 
 
 def _other_shape(slot: Slot, item: Item) -> str:

@@ -21,6 +21,7 @@ class Slot:
     name: str
     tensor: Tensor
     places: tuple[Place, ...]
+    is_parameter: bool = False
 
 
 def slots_of(model: nn.Module) -> list[Slot]:
@@ -33,7 +34,11 @@ def slots_of(model: nn.Module) -> list[Slot]:
         names.setdefault(id(tensor), name)
         tensors[id(tensor)] = tensor
         places.setdefault(id(tensor), []).append(place)
-    return [Slot(names[key], tensors[key].detach(), tuple(places[key])) for key in names]
+    return [_slot(names[key], tensors[key], places[key]) for key in names]
+
+
+def _slot(name: str, tensor: Tensor, places: Sequence[Place]) -> Slot:
+    return Slot(name, tensor.detach(), tuple(places), isinstance(tensor, nn.Parameter))
 
 
 class StatefulCall:
