@@ -1,0 +1,160 @@
+"""Which addresses are measured, and that none of the site's is left out.
+
+Every route that can be read has its line in `PAGES`, every readable operation of the API in `API`; `missing` names
+those that have none, so a new page must be written down here before anything is measured again. Names in braces are
+those that `filling.py` prints. Does NOT send anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.security.routes import routes
+
+BOARD = "/leaderboards/{suite}/{op}/{direction}/{device}/"
+TASK = "/tasks/{suite}/{op}/{direction}/"
+
+# A route of `urls.py`, and its addresses; "reader " and "staff " before one: with that account logged in.
+PAGES: dict[str, Sequence[str]] = {
+    "": ("/", "reader /"),
+    "live/": ("/live/",),
+    "accounts/data/": ("reader /accounts/data/",),
+    "accounts/data/archive.zip": ("reader /accounts/data/archive.zip",),
+    "accounts/quota/": ("reader /accounts/quota/", "reader /accounts/quota/?page=20"),
+    "accounts/login/": ("/accounts/login/",),
+    "accounts/signup/": ("/accounts/signup/",),
+    "accounts/submissions/": ("reader /accounts/submissions/", "reader /accounts/submissions/?page=20"),
+    "accounts/tokens/": ("reader /accounts/tokens/",),
+    "badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg": (
+        "/badges/{suite}/{op}/{direction}/{device}.svg",
+    ),
+    "changes/": ("/changes/",),
+    "changes/<uuid:code>/": ("/changes/{change}/", "/changes/{change}/?page=4"),
+    "compare/": ("/compare/", "/compare/?methods={six_methods}&p=1.5"),
+    "evaluations/<uuid:code>/": (
+        "/evaluations/{evaluation}/",
+        "reader /evaluations/{evaluation}/",
+        "/evaluations/{failed}/",
+        "/evaluations/{queued}/",
+    ),
+    "evaluations/<uuid:code>/badge.svg": ("/evaluations/{evaluation}/badge.svg",),
+    "evaluations/<uuid:code>/live/": ("/evaluations/{evaluation}/live/", "/evaluations/{queued}/live/"),
+    "evaluations/<uuid:code>/report.json": ("/evaluations/{evaluation}/report.json",),
+    "evaluations/<uuid:code>/source/": ("/evaluations/{evaluation}/source/",),
+    "healthz": ("/healthz",),
+    "leaderboards/": ("/leaderboards/", "/leaderboards/?page=10"),
+    "leaderboards/<slug:suite>/": ("/leaderboards/{suite}/", "/leaderboards/layers/"),
+    "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/": (
+        BOARD,
+        f"{BOARD}?page=20",
+        f"{BOARD}?kind=agent&language=cpp&calls=without",
+        f"{BOARD}?format=csv",
+    ),
+    "methods/": ("/methods/",),
+    "methods/<slug:slug>/": ("/methods/{method}/", "/methods/human/"),
+    "metrics": ("/metrics",),
+    "moderation/": ("staff /moderation/",),
+    "moderation/accounts/<str:name>/": ("staff /moderation/accounts/{reader_name}/",),
+    "moderation/log/": ("/moderation/log/", "/moderation/log/?page=10"),
+    "moderation/rejudge/": ("staff /moderation/rejudge/",),
+    "moderation/rejudge/<uuid:code>/": ("staff /moderation/rejudge/{change}/",),
+    "moderation/rejudge/<uuid:code>/live/": ("staff /moderation/rejudge/{change}/live/",),
+    "moderation/report/<uuid:code>/": ("reader /moderation/report/{evaluation}/",),
+    "moderation/submissions/<uuid:code>/": ("staff /moderation/submissions/{submission}/",),
+    "moderation/switches/": ("staff /moderation/switches/",),
+    "readyz": ("/readyz",),
+    "rules/": ("/rules/",),
+    "rules/<slug:name>/": ("/rules/rk-1/",),
+    "runs/": ("/runs/", "/runs/?page=5"),
+    "runs/<uuid:code>/": ("/runs/{run}/",),
+    "runs/<uuid:code>/candidates/": ("/runs/{run}/candidates/",),
+    "runs/<uuid:code>/candidates/<slug:key>/": ("/runs/{run}/candidates/{candidate}/",),
+    "runs/<uuid:code>/live/": ("/runs/{run}/live/",),
+    "runs/<uuid:code>/log.jsonl": ("/runs/{run}/log.jsonl",),
+    "runs/<uuid:code>/log/": ("/runs/{run}/log/",),
+    "runs/compare/": ("/runs/compare/?a={run}&b={other_run}",),
+    "runs/new/": ("/runs/new/?task={suite}/{op}/{direction}",),
+    "runs/verifiers/": ("/runs/verifiers/",),
+    "status/": ("/status/",),
+    "submissions/<uuid:code>/": ("reader /submissions/{submission}/",),
+    "submissions/diff/": ("/submissions/diff/?a={evaluation}&b={other_evaluation}",),
+    "suites/<slug:suite>/imports/": ("/suites/layers/imports/",),
+    "tasks/": ("/tasks/", "/tasks/?q=conv&sort=-best", "/tasks/?page=10&sort=-entries", "/tasks/?state=open"),
+    "tasks/<slug:suite>/<slug:op>/<slug:direction>/": (TASK, f"reader {TASK}"),
+    "tasks/<slug:suite>/<slug:op>/<slug:direction>/starter/": (f"{TASK}starter/",),
+    "tasks/<slug:suite>/<slug:op>/<slug:direction>/submit/": (f"{TASK}submit/", f"reader {TASK}submit/"),
+}
+
+API: dict[str, Sequence[str]] = {
+    "/api/v1/tasks": ("/api/v1/tasks",),
+    "/api/v1/tasks/{suite}/{op}/{direction}": ("/api/v1/tasks/{suite}/{op}/{direction}",),
+    "/api/v1/evaluations/{id}": ("/api/v1/evaluations/{evaluation}", "/api/v1/evaluations/{queued}"),
+    "/api/v1/submissions": ("/api/v1/submissions", "token /api/v1/submissions?mine=1&page=20"),
+    "/api/v1/submissions/{id}": ("/api/v1/submissions/{submission}",),
+    "/api/v1/quota": ("token /api/v1/quota",),
+    "/api/v1/leaderboards": ("/api/v1/leaderboards?task={suite}/{op}/{direction}&device={device}",),
+    "/api/v1/leaderboards/record": ("/api/v1/leaderboards/record?task={suite}/{op}/{direction}&device={device}",),
+    "/api/v1/methods": ("/api/v1/methods",),
+    "/api/v1/methods/{slug}": ("/api/v1/methods/{method}",),
+    "/api/v1/overall": ("/api/v1/overall?suite={suite}&device={device}",),
+    "/api/v1/compare": ("/api/v1/compare?methods={six_methods}&device={device}",),
+    "/api/v1/status": ("/api/v1/status",),
+    "/api/v1/whoami": ("token /api/v1/whoami",),
+    "/api/v1/runs": ("/api/v1/runs",),
+    "/api/v1/runs/{id}": ("/api/v1/runs/{run}",),
+    "/api/v1/runs/{id}/events": ("/api/v1/runs/{run}/events",),
+}
+
+# Routes that only take a POST, or (the stream) never end; `streams.py` and `posts.py` measure the heavy ones.
+NOT_READ = frozenset(
+    {
+        "accounts/logout/",
+        "accounts/tokens/<int:pk>/revoke/",
+        "evaluations/<uuid:code>/audit/",
+        "evaluations/<uuid:code>/cancel/",
+        "events/",
+        "submissions/<uuid:code>/delete/",
+        *(f"moderation/rejudge/<uuid:code>/{word}/" for word in ("cancel", "pause", "resume")),
+        *(f"runs/<uuid:code>/{word}/" for word in ("fork", "pause", "resume", "stop")),
+    }
+)
+READERS = ("reader", "staff", "token")
+
+
+@dataclass(frozen=True)
+class Address:
+    """What is asked for, and as whom: with the session of an account, with a token, or as nobody."""
+
+    path: str
+    reader: str = ""
+
+    def headers(self, names: Mapping[str, Any]) -> dict[str, str]:
+        if self.reader == "token":
+            return {"Authorization": f"Bearer {names['token']}"}
+        return {"Cookie": f"sessionid={names[self.reader]['session']}"} if self.reader else {}
+
+
+def addresses(names: Mapping[str, Any]) -> list[Address]:
+    """All of them, in the order of the tables."""
+    words = {
+        **{key: value for key, value in names.items() if isinstance(value, str)},
+        "reader_name": names["reader"]["name"],
+        "six_methods": ",".join(names["methods"][:6]),
+    }
+    return [_address(text, words) for table in (PAGES, API) for texts in table.values() for text in texts]
+
+
+def _address(text: str, words: Mapping[str, str]) -> Address:
+    reader, _, path = text.rpartition(" ")
+    return Address(path.format_map(words), reader)
+
+
+def missing(operations: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Routes and readable operations of the API (`paths` of its document) that no table knows."""
+    readable = {path for path, methods in operations.items() if "get" in methods}
+    return sorted({*routes(), *readable} - {*PAGES, *API, *NOT_READ})
+
+
+def unknown(operations: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Lines of the tables that the site has nothing for."""
+    return sorted({*PAGES, *API, *NOT_READ} - {*routes(), *operations})
