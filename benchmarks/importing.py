@@ -5,19 +5,20 @@ folder is unlisted, never deleted. Does NOT read folders (`importers`) and never
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from .catalogue import task_sync
-from .harness import Examined, Paths, examine, spec_to_json
+from .harness import Examined, ForeignTask, Paths, examine, isolation_in_force, spec_to_json
 from .importers import Found
 from .models import ImportReport, StoredTask, Suite, SuiteImport, Task, TaskVersion
 from .states import ImportOutcome, TaskVersionStatus
 
 Tell = Callable[[ImportReport], None]
+Reader = Callable[[ForeignTask], str | None]  # the label of what somebody who reads a reference finds wrong with it
 
 
 class NotImportable(Exception):
@@ -30,12 +31,19 @@ class Settings:
 
     timeout_s: float = 300.0
     compare_compiled: bool = True
+    readers: tuple[Reader, ...] = ()  # of references; nobody reads them unless somebody is named
 
 
 def import_suite(
     found: Iterable[Found], *, suite: str, format_name: str, folder: str, how: Settings, tell: Tell
 ) -> SuiteImport:
-    """Runs the import to its end. Raises NotImportable for a suite that comes with the software, or an empty folder."""
+    """Runs the import to its end.
+
+    Raises NotImportable for a suite that comes with the software, an empty folder, or a public site without a sandbox.
+    """
+    isolation = isolation_in_force()
+    if settings.KBENCH_PUBLIC and not isolation.strong:
+        raise NotImportable(f"a public site runs no author's file here: {isolation.text}")
     tasks = _distinct(found)
     if not tasks:
         raise NotImportable(f"{folder} holds no task in the format of {format_name}")
@@ -78,7 +86,13 @@ def _brought_in(item: Found, run: SuiteImport, how: Settings) -> ImportReport:
     if examined.task is None:
         kept = " The version imported before stays." if stored is not None else ""
         return _report(item, run, ImportOutcome.REFUSED, problem=examined.problem + kept, seconds=examined.seconds)
-    return _written(item, run, examined)
+    return _written(item, run, _read(item.task, examined, how.readers))
+
+
+def _read(task: ForeignTask, examined: Examined, readers: Iterable[Reader]) -> Examined:
+    """With the labels that readers add."""
+    labels = (*examined.labels, *(label for reader in readers if (label := reader(task))))
+    return replace(examined, labels=labels, task=examined.task and replace(examined.task, labels=labels))
 
 
 @transaction.atomic

@@ -16,6 +16,7 @@ _FILTERS = {
     "no-effect:weights": "The weights do not change the results.",
     "cheap-answers": "The checker takes answers that nothing was computed for.",
     "low-precision": "The checker takes answers of lower precision than float32.",
+    "redundant-reference": "Who read the reference found work in it that its results do not need.",
     "inefficient-reference": "The reference is slow for no reason: torch.compile is more than ten times as fast.",
 }
 

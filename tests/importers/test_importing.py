@@ -11,7 +11,8 @@ from django.test import Client
 
 from benchmarks import importing
 from benchmarks.catalogue import spec_of, tasks_sync
-from benchmarks.harness import Examined, TaskError
+from benchmarks.harness import Examined, Isolation, TaskError
+from benchmarks.importers import READERS
 from benchmarks.labels import is_ranked, text_of
 from benchmarks.models import ImportReport, StoredTask, Task, TaskVersion
 
@@ -101,6 +102,14 @@ def test_a_suite_that_ships_takes_no_imports(folder: Path, asked: list[str]) -> 
         run(folder, "--suite", "robust-kbench")
 
 
+def test_a_public_site_wants_its_sandbox(folder: Path, asked: list[str], settings, monkeypatch) -> None:
+    settings.KBENCH_PUBLIC = True
+    monkeypatch.setattr(importing, "isolation_in_force", lambda: Isolation("limits", False, "no sandbox here"))
+    with pytest.raises(CommandError, match="no sandbox here"):
+        run(folder)
+    assert asked == []
+
+
 def test_a_worker_makes_the_task_from_its_row(folder: Path, asked: list[str], settings, tmp_path: Path) -> None:
     run(folder)
     settings.DATA_DIR = tmp_path / "another host"
@@ -168,6 +177,16 @@ def test_python_is_offered_where_it_is_taken(folder: Path, asked: list[str], cli
     other = client.get("/tasks/robust-kbench/mnist_pool/forward/submit/").content.decode()
     assert "PyTorch module" in takes
     assert "PyTorch module" not in other
+
+
+def test_a_reader_of_references_may_add_a_label(folder: Path, asked: list[str]) -> None:
+    found = READERS["kernelbench"](folder, "kernelbench")
+    how = importing.Settings(readers=(lambda task: "redundant-reference" if task.op == A else None,))
+    words = {"suite": "kernelbench", "format_name": "kernelbench", "folder": "authors"}
+    importing.import_suite(found, **words, how=how, tell=lambda report: None)
+    labels = dict(Task.objects.values_list("op", "labels"))
+    assert labels == {A: ["one-shape", "redundant-reference"], B: ["one-shape"]}
+    assert not is_ranked(labels[A])
 
 
 def test_labels() -> None:
