@@ -14,7 +14,7 @@ from django.db.models import Count, F, Max, Min, OuterRef, Q, QuerySet, RowRange
 from django.db.models.functions import Cast
 from django.shortcuts import get_object_or_404
 
-from .harness import Verdict
+from .harness import LANGUAGES, Verdict
 from .models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, TaskVersion
 from .selectors import PAGE_ROWS, visible_standings
 from .states import MethodKind, Moderation, TaskVersionStatus, Visibility
@@ -48,7 +48,7 @@ class EntryFilter:
         """What is no choice counts as none."""
         return cls(
             kind=kind if kind in MethodKind.values else "",
-            language=language,
+            language=language if language in LANGUAGES else "",
             calls=calls if calls in ("without", "with") else "",
         )
 
@@ -61,6 +61,7 @@ EVERYTHING = EntryFilter()
 
 
 def board_key(version: TaskVersion, device: str, ruleset: str = "") -> BoardKey:
+    """Raises Http404."""
     return BoardKey(
         version,
         get_object_or_404(DeviceKind, slug=device),

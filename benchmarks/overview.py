@@ -116,7 +116,8 @@ def _fingerprint(device: DeviceKind) -> Fingerprint:
     standings = Standing.objects.filter(device_kind=device).aggregate(
         rows=Count("pk"), newest=Max("pk"), scores=Sum("score"), ranks=Sum("rank")
     )
-    return (*standings.values(), Evaluation.objects.filter(state=State.DONE).count())
+    judged = Evaluation.objects.filter(state=State.DONE).count()
+    return (*standings.values(), judged, Method.objects.count(), Task.objects.filter(listed=True).count())
 
 
 def _read(suite: Suite, device: DeviceKind) -> Field:

@@ -131,7 +131,10 @@ def methods(request: HttpRequest, wanted: Query[FieldQuery]) -> Any:
 
 @router.get("/methods/{slug}", response=MethodDetail, summary="One method with its standings")
 def method(request: HttpRequest, slug: str, wanted: Query[FieldQuery]) -> Any:
-    field, found = wanted.field(), get_object_or_404(Method.objects.select_related("owner"), slug=slug)
+    field = wanted.field()
+    found = next((item for item in field.methods.values() if item.slug == slug), None)
+    if found is None:
+        raise Problem(HTTPStatus.NOT_FOUND, "unknown-method", f"There is no method called {slug}.")
     comparison, tasks = overview.compare(field, [found]), list(field.tasks.values())
     return MethodDetail(
         **_method(comparison.rows[0]).dict(),

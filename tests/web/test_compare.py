@@ -274,7 +274,7 @@ def test_a_method_without_an_entry_is_listed_and_has_a_page(visitor: Client) -> 
     assert "/methods/idle/" in page(visitor, "/methods/")
     assert "not been judged on this suite and device yet" in page(visitor, "/methods/idle/")
     assert visitor.get("/methods/nobody/").status_code == 404
-    assert visitor.get(f"{API}/methods/nobody").json()["code"] == "not-found"
+    assert visitor.get(f"{API}/methods/nobody").json()["code"] == "unknown-method"
 
 
 # --- data and size -------------------------------------------------------------------------------------------------
