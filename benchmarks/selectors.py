@@ -331,7 +331,10 @@ def at_work(user: User, limit: int = 20) -> list[Evaluation]:
 
 
 def next_in_queue(user: User, limit: int = 20) -> list[Evaluation]:
-    return list(Evaluation.objects.queued().in_queue_order().listable_for(user).with_context()[:limit])
+    order = Evaluation.objects.queued().in_queue_order().listable_for(user).values_list("pk", flat=True)
+    first = list(order[:limit])  # the whole queue is put in order, so it is done without its context
+    found = Evaluation.objects.with_context().in_bulk(first)
+    return [found[pk] for pk in first if pk in found]
 
 
 def workers() -> QuerySet[Worker]:

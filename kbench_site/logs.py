@@ -52,5 +52,8 @@ def logging_config(form: str) -> dict[str, Any]:
         "formatters": {"line": {"()": formatter}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "root": {"handlers": ["stderr"], "level": "INFO"},
-        "loggers": {name: {"handlers": [], "propagate": True} for name in ("uvicorn", "uvicorn.error")},
+        "loggers": {
+            "uvicorn": {"handlers": [], "propagate": True, "level": "WARNING"},
+            "uvicorn.access": {"handlers": [], "propagate": False},  # `kbench.request` has the same with more
+        },
     }

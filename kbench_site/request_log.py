@@ -19,7 +19,7 @@ from .middleware import GetResponse
 logger = logging.getLogger("kbench.request")
 HEADER = "X-Request-ID"
 HARMLESS = re.compile(r"[A-Za-z0-9._-]{8,64}")
-PROBES = ("/healthz", "/readyz", "/metrics")  # asked every few seconds, and worth a line only when they fail
+QUIET = ("/healthz", "/readyz", "/metrics", "/static/")  # asked all the time, and worth a line only when they fail
 
 
 def request_log(get_response: GetResponse) -> GetResponse:
@@ -42,7 +42,7 @@ def _request_id(request: HttpRequest) -> str:
 
 
 def _log(request: HttpRequest, status: int, seconds: float) -> None:
-    level = logging.DEBUG if request.path in PROBES and status < 400 else logging.INFO
+    level = logging.DEBUG if request.path.startswith(QUIET) and status < 400 else logging.INFO
     fields = {"method": request.method, "path": request.path, "status": status, "duration_ms": round(1e3 * seconds, 1)}
     fields |= {"user_id": user_id} if (user_id := _known_user(request)) else {}
     logger.log(
