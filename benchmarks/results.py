@@ -64,6 +64,7 @@ def write(evaluation: Evaluation, report: Report) -> None:
     ConfigResult.objects.bulk_create(
         _config(evaluation, position, config) for position, config in enumerate(report.configs)
     )
+    hold_boards(evaluation)  # the baselines of a task are a median over judgings, of which others may end now
     for config in report.configs:
         if config.eager_us is not None and config.group != "hidden":
             _baseline_update(evaluation, config)
