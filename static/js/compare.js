@@ -26,7 +26,8 @@
 
   function show(p) {
     const { left, right, high } = figure.dataset;
-    const x = Number(left) + (Number(right) - Number(left)) * Math.min(p / Number(high), 1);
+    const share = Math.min(p / Number(high), 1);
+    const x = Math.round(10 * (Number(left) + (Number(right) - Number(left)) * share)) / 10;
     guide.setAttribute("x1", x);
     guide.setAttribute("x2", x);
     const counts = Array.from(document.querySelectorAll("[data-fast]"), (place) => cell(place, p));
