@@ -76,7 +76,7 @@ def base_rows_sync() -> None:
 
 def rules_folder() -> Path:
     """Where the rule sets are, one file each; files stay, so that old boards can still be explained."""
-    return default_suites().parent / "rules"
+    return Path(__file__).parent / "rules"
 
 
 def rules_sync() -> None:

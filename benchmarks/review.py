@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.paginator import Page, Paginator
-from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 
 from .harness import Verdict
@@ -38,37 +38,48 @@ class Board(Protocol):
 
 def invalidated_on(board: Board) -> list[Any]:
     """The latest judging of each submission that staff took off a board, newest first, with its `public_reason`."""
-    judged = Evaluation.objects.filter(
-        task_version=board.version, device_kind=board.device, ruleset=board.ruleset, verdict=Verdict.PASS.value
+    gone = Evaluation.objects.filter(
+        task_version=board.version,
+        device_kind=board.device,
+        ruleset=board.ruleset,
+        verdict=Verdict.PASS.value,
+        submission__visibility=Visibility.PUBLIC,
+        submission__moderation=Moderation.INVALIDATED,
     )
-    gone = judged.filter(
-        submission__visibility=Visibility.PUBLIC, submission__moderation=Moderation.INVALIDATED
-    ).order_by("-finished", "-pk")
-    later = judged.filter(submission=OuterRef("submission"), pk__gt=OuterRef("pk"))
     why = _latest(ActionKind.INVALIDATE, OuterRef("submission"))
-    return list(gone.filter(~Exists(later)).with_context().annotate(public_reason=why)[:LIST_MAX])
+    rows = gone.with_context().annotate(public_reason=why).order_by("-finished", "-pk")[:LIST_MAX]
+    latest = {row.submission_id: row for row in reversed(rows)}
+    return list(reversed(latest.values()))
 
 
 def awaiting_on(board: Board) -> list[Standing]:
     """Entries of older versions or rules that wait for being judged as the board is, the best first.
 
-    One per holder, the newest; nothing for a board that is itself an old one.
+    One per holder, the newest; nothing for a board that is itself an old one. The entries are looked up before what
+    was judged here, because a database left to itself looks through the whole board for each.
     """
     if board.version.status != TaskVersionStatus.ACTIVE or board.ruleset.name != settings.KBENCH_RULESET:
         return []
-    judged_here = Evaluation.objects.filter(
-        submission=OuterRef("evaluation__submission"),
-        task_version=board.version,
-        device_kind=board.device,
-        ruleset=board.ruleset,
-    ).exclude(verdict="")
-    same_task = Standing.objects.listable().filter(
-        task_version__task=board.version.task_id, task_version__number__lte=board.version.number
+    versions = TaskVersion.objects.filter(task=board.version.task_id, number__lte=board.version.number)
+    older = Standing.objects.filter(task_version__in=list(versions.values_list("pk", flat=True)))
+    older = older.filter(device_kind=board.device).exclude(task_version=board.version, ruleset=board.ruleset)
+    newest_last = older.listable().order_by("task_version__number", "ruleset__created", "pk")
+    entries = list(newest_last.values_list("holder", "pk", "evaluation__submission"))
+    judged_here = _judged_on(board, [submission for _, _, submission in entries])
+    waiting = {holder: pk for holder, pk, submission in entries if submission not in judged_here}
+    rows = Standing.objects.filter(pk__in=list(waiting.values())).with_context()
+    return list(
+        rows.select_related("task_version", "ruleset", "evaluation__submission__owner").order_by("-score", "pk")
     )
-    others = same_task.filter(~Exists(judged_here), device_kind=board.device).with_context()
-    rows = others.select_related("task_version", "ruleset", "evaluation__submission__owner")
-    newest_last = rows.order_by("task_version__number", "ruleset__created", "pk")[:LIST_MAX]
-    return sorted({row.holder: row for row in newest_last}.values(), key=lambda row: -row.score)
+
+
+def _judged_on(board: Board, submissions: list[int]) -> set[int]:
+    if not submissions:
+        return set()
+    judged = Evaluation.objects.filter(
+        submission__in=submissions, task_version=board.version, device_kind=board.device, ruleset=board.ruleset
+    )
+    return set(judged.exclude(verdict="").values_list("submission", flat=True))
 
 
 def decisions_about(submission: Submission) -> QuerySet[ModerationAction]:
@@ -116,15 +127,19 @@ class Copies:
 def identical_sources() -> list[Copies]:
     """Where one source stands more than once on a board; entries whose review was settled are left out."""
     unsettled = Standing.objects.filter(evaluation__submission__confirmed_at=None)
-    same = ("ruleset", "task_version", "device_kind", "evaluation__submission__blob")
-    groups = unsettled.order_by().values(*same).annotate(n=Count("pk")).filter(n__gt=1)
-    return [_copies(unsettled, {name: group[name] for name in same}) for group in groups[:PAGE_ROWS]]
+    groups = unsettled.order_by().values(*_SAME).annotate(n=Count("pk")).filter(n__gt=1)
+    wanted = [tuple(group[name] for name in _SAME) for group in groups.order_by(*_SAME)[:PAGE_ROWS]]
+    found: dict[tuple[Any, ...], list[Standing]] = {key: [] for key in wanted}
+    rows = unsettled.filter(evaluation__submission__blob__in={key[-1] for key in wanted}).with_context()
+    rows = rows.select_related("task_version__task__suite", "device_kind").order_by("evaluation__submission__created")
+    for row in rows:
+        key = (row.ruleset_id, row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id)
+        if key in found:
+            found[key].append(row)
+    return [Copies(same[0].task_version, same[0].device_kind, same) for same in found.values()]
 
 
-def _copies(standings: Any, group: dict[str, Any]) -> Copies:
-    rows = standings.filter(**group).with_context().select_related("task_version__task__suite", "device_kind")
-    found = list(rows.order_by("evaluation__submission__created", "pk"))
-    return Copies(found[0].task_version, found[0].device_kind, found)
+_SAME = ("ruleset", "task_version", "device_kind", "evaluation__submission__blob")
 
 
 def taken_down(page: int | str = 1) -> Page[Any]:
