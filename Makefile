@@ -8,7 +8,7 @@ DATABASE_TESTS := tests/benchmarks tests/web tests/agents tests/operations tests
 # These have the machine to themselves: they judge, drive a browser or run a whole site. All others run side by side.
 ALONE := sandbox or browser or gpu
 PYTEST := $(BIN)/python -m pytest
-BESIDE := -n auto --maxprocesses 8 --dist loadfile
+BESIDE := -n logical --maxprocesses 8 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-postgres check fix bench install system-run system-test clean
