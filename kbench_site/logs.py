@@ -15,6 +15,11 @@ from benchmarks.logs import current_fields
 OWN = "fields"  # of a single record: logger.info("...", extra={"fields": {...}})
 
 
+def _visible(text: str) -> str:
+    """One line without anything that a terminal would obey: what is logged may come from a stranger."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 class TextFormatter(logging.Formatter):
     """`2026-11-21 17:00:00,000 INFO benchmarks.jobs something happened [evaluation=...]`"""
 
@@ -23,7 +28,7 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{name}={value}" for name, value in current_fields().items())
-        return super().formatMessage(record) + (f" [{fields}]" if fields else "")
+        return _visible(super().formatMessage(record) + (f" [{fields}]" if fields else ""))
 
 
 class JsonFormatter(logging.Formatter):
