@@ -51,9 +51,11 @@ class TaskDetail(Schema):
 
 
 class SubmissionIn(Schema):
-    task: str = Field(description="OP/DIRECTION, or SUITE/OP/DIRECTION", max_length=300)
-    language: str = Field(description="cpp, cuda or triton", max_length=20)
-    source: str
+    task: str = Field(
+        description="OP/DIRECTION, or SUITE/OP/DIRECTION", max_length=300, examples=["mnist_linear_relu/forward"]
+    )
+    language: str = Field(description="cpp, cuda, triton or python", max_length=20, examples=["cpp"])
+    source: str = Field(description="the whole text, in UTF-8", examples=["#include <torch/extension.h>\n..."])
     device: str = Field("", description="device kind; may be left out where only one runs the language", max_length=50)
     title: str = Field("", max_length=200)
     visibility: Visibility = Visibility.PUBLIC
@@ -129,6 +131,7 @@ class SubmissionOut(Schema):
     language: str
     title: str
     visibility: str
+    moderation: str = Field(description="ok; or what staff made of it: hidden, invalidated (its page says why)")
     source_sha256: str
     created: datetime
     evaluations: list[EvaluationOut]
@@ -258,6 +261,7 @@ def submission_out(
         language=submission.language,
         title=submission.title,
         visibility=submission.visibility,
+        moderation=submission.moderation,
         source_sha256=submission.blob_id,
         created=submission.created,
         evaluations=[evaluation_out(item) for item in evaluations],

@@ -118,6 +118,13 @@ def test_everybody_reads_why_it_is_invalidated(visitor, evaluation, decide):
         assert "It skips half of the work." in visitor.get(path).content.decode(), path
 
 
+def test_a_program_reads_what_staff_made_of_it(visitor, evaluation, decide):
+    path = f"/api/v1/submissions/{evaluation.submission.code}"
+    assert visitor.get(path).json()["moderation"] == "ok"
+    decide(evaluation, ActionKind.INVALIDATE)
+    assert visitor.get(path).json()["moderation"] == "invalidated"
+
+
 def test_notes_and_reporters_are_for_staff(visitor, as_owner, as_staff, evaluation, staff, stranger):
     moderation.report(evaluation.submission, by=stranger, text="copied from me")
     moderation.decide(evaluation.submission, ActionKind.INVALIDATE, by=staff, reason="A copy.", note="asked twice")
