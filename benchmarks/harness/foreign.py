@@ -25,7 +25,7 @@ from .spec_json import write_folder
 FORMS = ("model", "function", "gradients")
 ONE_SHAPE = "one-shape"
 CPU_BYTES_MAX = 256 << 20  # of a configuration for the CPU, arguments and results together
-CPU_CALL_MAX_S = 1.0
+CPU_CALL_MAX_S = 0.2  # of eager: a judging makes hundreds of calls, and takes each again in float64
 CUDA_BYTES_MAX = 16 << 30
 TOLERANCE_MAX = 0.02  # what needs more is not computed by float32
 _ROOM_BYTES = 16 << 30

@@ -8,14 +8,13 @@ import base64
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from .accelerator import exact_arithmetic
 from .enter import install_filter
 from .gpu_shell import Server, open_calls, receive_memory, start_device
-from .modules import load_functions
+from .modules import ENTRY, load_functions
 from .shell import connect
-
-PYTHON_ENDINGS = (".py", ".model")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def wake_triton(path: str) -> None:
     """What Triton needs of the machine is looked for before the filter forbids to start programs."""
-    if path.endswith(PYTHON_ENDINGS):
+    if path.endswith(".py") or (Path(path).is_dir() and "triton" in (Path(path) / ENTRY).read_text()):
         sys.dont_write_bytecode = True
         from .triton_wake import wake
 

@@ -7,6 +7,7 @@ Not covered: whether the checker can judge the task (`examination.py`).
 
 import ast
 import inspect
+import math
 import re
 import time
 import traceback
@@ -117,12 +118,14 @@ _PROBES = {"model": probe_model, "function": probe_function, "gradients": probe_
 
 
 def _called(call: Callable[[], Any]) -> dict[str, Any]:
-    """Results, how long the second call took, and the operations that torch counts."""
+    """Results, how long a call takes, and the operations that torch counts."""
     with FlopCounterMode(display=False) as counter:
         first = _results(call())
-    started_s = time.perf_counter()
-    second = _results(call())
-    seconds = time.perf_counter() - started_s
+    second, seconds = first, math.inf
+    for _ in range(2):
+        started_s = time.perf_counter()
+        second = _results(call())
+        seconds = min(seconds, time.perf_counter() - started_s)
     if any(not torch.isfinite(item).all() for item in first):
         raise Unfit("its results are not finite (inf or NaN)")
     if not all(map(_alike, first, second)):
