@@ -263,8 +263,8 @@ def test_unknown_addresses_and_wrong_methods_are_told_as_json(visitor: Client) -
 def test_the_description_names_every_endpoint(visitor: Client) -> None:
     paths = visitor.get(f"{API}/openapi.json").json()["paths"]
     assert {path.removeprefix(API) for path in paths} == {
-        "/tasks", "/tasks/{suite}/{op}/{direction}", "/submissions", "/submissions/{id}", "/quota", "/evaluations/{id}",
-        "/evaluations/{id}/cancel", "/leaderboards", "/status",
+        "/tasks", "/tasks/{suite}/{op}/{direction}", "/submissions", "/submissions/{id}", "/quota", "/whoami",
+        "/evaluations/{id}", "/evaluations/{id}/cancel", "/leaderboards", "/status",
         "/leaderboards/record", "/methods", "/methods/{slug}", "/overall", "/compare",
         "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/fork", "/runs/{id}/{wish}",
     }  # fmt: skip
