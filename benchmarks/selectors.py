@@ -83,10 +83,12 @@ def all_tasks(chosen: TaskFilter) -> list[Any]:
 
 
 def _with_best(chosen: TaskFilter) -> QuerySet[Any]:
-    shown = visible_standings(chosen.device or default_device())
-    standings = shown.filter(task_version__task=OuterRef("pk")).order_by()
-    leader = standings.order_by("rank", "verified_at", "pk")
-    counted = standings.values("task_version__task").annotate(n=Count("pk")).values("n")
+    device = chosen.device or default_device()
+    leader = visible_standings(device).filter(task_version__task=OuterRef("pk")).order_by("rank", "verified_at", "pk")
+    # Counted by the ranks alone, which an index holds: whatever may not be listed has been taken off its board.
+    ranked = Standing.objects.filter(rank__isnull=False, **_of_active_boards(device)).order_by()
+    counted = ranked.filter(task_version__task=OuterRef("pk")).values("task_version__task")
+    counted = counted.annotate(n=Count("pk")).values("n")
     tasks = Task.objects.listed().annotate(
         entries=Coalesce(Subquery(counted), 0),
         best_score=Subquery(leader.values("score")[:1]),
@@ -147,7 +149,7 @@ def version_numbered(suite: str, op: str, direction: str, number: str) -> TaskVe
 
 def device_kinds(version: TaskVersion | None = None) -> list[DeviceKind]:
     """The one with the most entries first, GPUs before the CPU; of a task only those it has configurations for."""
-    entries = Standing.objects.filter(device_kind=OuterRef("pk"), under_review=False).order_by()
+    entries = Standing.objects.filter(device_kind=OuterRef("pk")).order_by()
     if version is not None:
         entries = entries.filter(task_version=version)
     counted = entries.values("device_kind").annotate(n=Count("pk")).values("n")
@@ -179,15 +181,15 @@ def top_entries(version: TaskVersion, device: str, limit: int = 5) -> list[Stand
 
 def visible_standings(device: str) -> Any:
     """Ranked public standings of active task versions under the active rule set."""
-    return (
-        Standing.objects.ranked()
-        .listable()
-        .filter(
-            ruleset__name=settings.KBENCH_RULESET,
-            device_kind__slug=device,
-            task_version__status=TaskVersionStatus.ACTIVE,
-        )
-    )
+    return Standing.objects.ranked().listable().filter(**_of_active_boards(device))
+
+
+def _of_active_boards(device: str) -> dict[str, str]:
+    return {
+        "ruleset__name": settings.KBENCH_RULESET,
+        "device_kind__slug": device,
+        "task_version__status": TaskVersionStatus.ACTIVE,
+    }
 
 
 # --- evaluations ---------------------------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ class Migration(migrations.Migration):
             model_name="evaluation",
             index=models.Index(fields=["device_kind", "claimed"], name="evaluation_claimed"),
         ),
+        migrations.AddIndex(
+            model_name="standing",
+            index=models.Index(fields=["-verified_at"], name="standing_newest"),
+        ),
         migrations.CreateModel(
             name="QueueSample",
             fields=[

@@ -38,7 +38,10 @@ class Standing(models.Model):
 
     class Meta:
         ordering: ClassVar = ["rank", "verified_at", "pk"]
-        indexes: ClassVar = [models.Index(fields=["task_version", "device_kind", "ruleset", "rank"])]
+        indexes: ClassVar = [
+            models.Index(fields=["task_version", "device_kind", "ruleset", "rank"]),
+            models.Index(fields=["-verified_at"], name="standing_newest"),
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["ruleset", "task_version", "device_kind", "holder"], name="standing_one_per_holder"
