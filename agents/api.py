@@ -37,8 +37,7 @@ router = Router(tags=["runs"])
 @router.get("", response=schemas.RunPage, summary="Runs, newest first")
 def run_list(request: HttpRequest, task: str = "", state: str = "", method: str = "", page: PageNumber = 1) -> Any:
     rows = selectors.run_rows(selectors.RunFilter(task, state, method), page)
-    shown = [schemas.run_out(run) for run in rows]
-    return schemas.RunPage(page=rows.number, pages=rows.paginator.num_pages, runs=shown)
+    return schemas.RunPage(page=rows.number, pages=rows.paginator.num_pages, runs=schemas.runs_out(list(rows)))
 
 
 @router.post("", response={202: schemas.RunOut}, summary="Start a run", auth=Token())

@@ -3,13 +3,14 @@
 Does NOT validate what a person wants: the form of the site does, for both.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from ninja import Schema
 
-from .models import Run, RunEvent
-from .selectors import purses
+from .models import Candidate, Run, RunEvent
+from .selectors import best_candidates, purses
 from .texts import sentence
 
 
@@ -97,7 +98,16 @@ class EventPage(Schema):
     ended: bool
 
 
+def runs_out(runs: Sequence[Run]) -> list[RunOut]:
+    best = best_candidates(runs)
+    return [_run_out(run, best.get(run.pk)) for run in runs]
+
+
 def run_out(run: Run) -> RunOut:
+    return runs_out([run])[0]
+
+
+def _run_out(run: Run, best: Candidate | None) -> RunOut:
     return RunOut(
         id=str(run.code),
         url=run.get_absolute_url(),
@@ -118,7 +128,7 @@ def run_out(run: Run) -> RunOut:
         generation=run.generation,
         candidates=run.candidate_count,
         judgings=run.judged_count,
-        best=_best(run),
+        best=_best_out(best),
         budget=[
             PurseOut(currency=item.name, spent=item.spent, reserved=item.reserved, cap=item.cap) for item in purses(run)
         ],
@@ -126,8 +136,7 @@ def run_out(run: Run) -> RunOut:
     )
 
 
-def _best(run: Run) -> BestOut | None:
-    row = run.candidates.filter(key=run.best_key).first() if run.best_key else None
+def _best_out(row: Candidate | None) -> BestOut | None:
     if row is None or row.score is None:
         return None
     return BestOut(candidate=row.key, score=row.score, source_sha256=row.source_sha256, evaluation=row.ticket or None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.paginator import Page, Paginator
-from django.db.models import Avg, Q, QuerySet
+from django.db.models import Avg, F, Q, QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -53,6 +53,12 @@ def run_rows(chosen: RunFilter, page: int | str = 1) -> Page[Any]:
     if chosen.method:
         rows = rows.filter(method__slug=chosen.method)
     return Paginator(rows, PAGE_ROWS).get_page(page)
+
+
+def best_candidates(runs: Sequence[Run]) -> dict[int, Candidate]:
+    """The best candidate of each run that has one, by the key of the run; one query however many runs there are."""
+    best = Candidate.objects.filter(run__in=runs, key=F("run__best_key"))
+    return {row.run_id: row for row in best}
 
 
 def run_methods() -> list[tuple[str, str]]:
