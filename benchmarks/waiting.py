@@ -57,14 +57,14 @@ def waiting(evaluation: Evaluation) -> Waiting | None:
     queue = _queue(evaluation.device_kind, Evaluation.objects.place_of(evaluation))
     reason = _reason(evaluation, queue.ahead, len(queue.running))
     own = Load(evaluation.task_version_id, 1, unbuilt=evaluation.built is None)
-    waiting = partial(Waiting, queue.ahead, len(queue.running), reason)
+    told = partial(Waiting, queue.ahead, len(queue.running), reason)
     try:
         estimate = _estimate(queue, own, evaluation.priority)
     except TooFewSeen as error:
-        return waiting(f"{reason} No estimate: {_within(error)}", no_estimate=str(error))
+        return told(f"{reason} No estimate: {_within(error)}", no_estimate=str(error))
     except NoEstimate as error:
-        return waiting(reason, no_estimate=str(error))
-    return waiting(f"{reason} It should begin in {estimate}.", estimate)
+        return told(reason, no_estimate=str(error))
+    return told(f"{reason} It should begin in {estimate}.", estimate)
 
 
 def waiting_reason(evaluation: Evaluation) -> str:

@@ -167,7 +167,8 @@ def _describe_made(operation: dict[str, Any]) -> None:
 
 
 def _response(status: HTTPStatus, codes: list[str]) -> dict[str, Any]:
-    body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": codes[0], "detail": "..."}
+    body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": codes[0]}
+    body["detail"] = "What happened, and what to do about it, in a sentence for the person."
     content = {"schema": {"$ref": "#/components/schemas/Problem"}, "example": body}
     described = f"{status.phrase}: {', '.join(f'`{code}`' for code in codes)}"
     response: dict[str, Any] = {"description": described, "content": {CONTENT_TYPE: content}}

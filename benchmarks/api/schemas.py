@@ -50,12 +50,20 @@ class TaskDetail(Schema):
     devices: dict[str, list[str]] = Field(description="device kinds that run a language")
 
 
+EXAMPLE_SOURCE = """#include <torch/extension.h>
+
+torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor biases) {
+    return at::linear(x, weights, biases).relu_();
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
+"""
+
+
 class SubmissionIn(Schema):
-    task: str = Field(
-        description="OP/DIRECTION, or SUITE/OP/DIRECTION", max_length=300, examples=["mnist_linear_relu/forward"]
-    )
+    task: str = Field(description="OP/DIRECTION, or SUITE/OP/DIRECTION: mnist_linear_relu/forward", max_length=300)
     language: str = Field(description="cpp, cuda, triton or python", max_length=20, examples=["cpp"])
-    source: str = Field(description="the whole text, in UTF-8", examples=["#include <torch/extension.h>\n..."])
+    source: str = Field(description="the whole text, in UTF-8", examples=[EXAMPLE_SOURCE])
     device: str = Field("", description="device kind; may be left out where only one runs the language", max_length=50)
     title: str = Field("", max_length=200)
     visibility: Visibility = Visibility.PUBLIC
