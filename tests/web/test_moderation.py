@@ -82,19 +82,18 @@ def test_a_decision_on_an_old_page_is_refused(as_staff, evaluation, decide):
     assert Submission.objects.get().moderation == Moderation.INVALIDATED
 
 
-def test_a_hidden_submission_is_found_nowhere(visitor, as_owner, as_stranger, as_staff, evaluation, decide):
+def test_a_hidden_submission_opens_for_owner_and_staff(as_owner, as_stranger, as_staff, evaluation, decide):
     decide(evaluation, ActionKind.HIDE)
     code = evaluation.code
-    pages = [
-        f"/evaluations/{code}/",
-        f"/evaluations/{code}/live/",
-        f"/evaluations/{code}/source/",
-        f"/evaluations/{code}/report.json",
-        f"/moderation/report/{code}/",
-    ]
-    for path in pages:
+    evaluation_pages = [f"/evaluations/{code}/{part}" for part in ("", "live/", "source/", "report.json")]
+    for path in (*evaluation_pages, f"/moderation/report/{code}/"):
         assert as_stranger.get(path).status_code == 404, path
         assert as_owner.get(path).status_code == as_staff.get(path).status_code == 200, path
+
+
+def test_a_hidden_submission_is_found_nowhere(visitor, evaluation, decide):
+    decide(evaluation, ActionKind.HIDE)
+    code = evaluation.code
     assert visitor.get(f"/evaluations/{code}/badge.svg").status_code == 404
     assert visitor.get(f"/api/v1/evaluations/{code}").status_code == 404
     assert visitor.get(f"/api/v1/submissions/{evaluation.submission.code}").status_code == 404
@@ -125,13 +124,18 @@ def test_a_program_reads_what_staff_made_of_it(visitor, evaluation, decide):
     assert visitor.get(path).json()["moderation"] == "invalidated"
 
 
-def test_notes_and_reporters_are_for_staff(visitor, as_owner, as_staff, evaluation, staff, stranger):
+@pytest.fixture
+def reported(evaluation, staff, stranger):
     moderation.report(evaluation.submission, by=stranger, text="copied from me")
     moderation.decide(evaluation.submission, ActionKind.INVALIDATE, by=staff, reason="A copy.", note="asked twice")
-    told = [visitor.get("/moderation/log/"), as_owner.get(f"/evaluations/{evaluation.code}/")]
+    return evaluation
+
+
+def test_notes_and_reporters_are_for_staff(visitor, as_owner, as_staff, reported):
+    told = [visitor.get("/moderation/log/"), as_owner.get(f"/evaluations/{reported.code}/")]
     for text in (page.content.decode() for page in told):
         assert not [word for word in ("copied from me", "stefan", "asked twice") if word in text]
-    page = as_staff.get(f"/moderation/submissions/{evaluation.submission.code}/").content.decode()
+    page = as_staff.get(f"/moderation/submissions/{reported.submission.code}/").content.decode()
     assert all(word in page for word in ("copied from me", "stefan", "asked twice"))
 
 
@@ -184,6 +188,7 @@ def test_no_accounts_are_made_while_sign_ups_are_off(visitor, staff):
 
 def test_the_number_of_queries_does_not_grow(as_staff, django_assert_max_num_queries, owner):
     for n in range(12):
-        factories.judged(factories.passing(gates=(Flag("gate", "odd"),)), owner=factories.user(f"u{n}"), text=f"// {n % 6}\n")
+        odd = factories.passing(gates=(Flag("gate", "odd"),))
+        factories.judged(odd, owner=factories.user(f"u{n}"), text=f"// {n % 6}\n")
     with django_assert_max_num_queries(32):
         as_staff.get("/moderation/")
