@@ -14,7 +14,7 @@ from tests.fakes import report_for
 from .test_importing import A, B, asked, folder, run  # noqa: F401 - fixtures
 from .test_readers import MODEL, put
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sandbox]
 
 
 def accepted(op: str, text: str, language: str) -> Evaluation:

@@ -9,6 +9,8 @@ from benchmarks.harness.foreign_facts import facts_of
 
 from .conftest import foreign
 
+pytestmark = pytest.mark.sandbox
+
 LINEAR = "level1/2_Affine_tanh.py"
 NORM = "level2/2_Conv_batch_norm_relu.py"
 

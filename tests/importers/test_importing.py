@@ -18,7 +18,7 @@ from benchmarks.models import ImportReport, StoredTask, Task, TaskVersion
 
 from .test_readers import MODEL, put
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sandbox]
 NAMES = ("level1/1_a.py", "level1/2_b.py")
 
 

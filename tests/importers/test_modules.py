@@ -13,6 +13,8 @@ from benchmarks.harness.python_module import extension_source
 from benchmarks.harness.spec_json import write_folder
 from tests.fixtures.kernelbench_kernels import CHEATS, CPP, INLINE, INLINE_HEAD, MODULE
 
+pytestmark = pytest.mark.sandbox
+
 AFFINE = "level1/2_Affine_tanh.py"
 
 

@@ -18,7 +18,7 @@ from tests.fixtures.kernelbench_kernels import CHEATS, CPP, INLINE
 
 from .conftest import FIXTURES
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sandbox]
 STEPS = 30
 
 
