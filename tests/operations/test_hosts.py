@@ -89,9 +89,9 @@ def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
         celery = (sys.executable, "-m", "celery", "-A", "kbench_site", "worker", "-c", "1", "-l", "INFO")
         compiles.start(*celery, "-n", "compile@%h", "-Q", "compile")
         judges.start(*celery, "-n", "judge.cpu@%h", "-Q", "judge.cpu")
-        site.wait(judges.is_online, 300, "the judge did not pass its self-test")
+        site.wait(judges.is_online, 600, "the judge did not pass its self-test")
         site.submit(_kernel())
-        site.wait(lambda: site.rows(ENDED) == [(1,)], 300, "it did not end")
+        site.wait(lambda: site.rows(ENDED) == [(1,)], 600, "it did not end")
         ((verdict, reason, report),) = site.rows("select verdict, reason_text, report from benchmarks_evaluation")
         assert verdict in ("PASS", "NOISY"), reason
         assert report["environment"]["build_cached"] is True
