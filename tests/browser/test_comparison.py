@@ -3,6 +3,7 @@
 The site is Django's own test server on a seeded database: nothing is judged here.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,10 +19,17 @@ COMPARE = "/compare/?methods=broad,deep&device=cpu"
 SIZES = [(1280, 900), (320, 640)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _rows_are_made_beside_a_browser() -> Iterator[None]:
+    """The driver of the browser runs a loop in this thread, beside which Django would not touch its database."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield
+
+
 @pytest.fixture
-def compared(monkeypatch: pytest.MonkeyPatch, browser: Browser, live_server: Any) -> Visitor:
+def compared(browser: Browser, live_server: Any) -> Iterator[Visitor]:
     """`broad` is a little faster on two tasks, `deep` much faster on one."""
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # the browser's driver runs a loop in this thread
     catalogue.tasks_sync()
     for slug, op, speedup in (
         ("broad", "mnist_linear_relu", 1.2),
@@ -31,7 +39,10 @@ def compared(monkeypatch: pytest.MonkeyPatch, browser: Browser, live_server: Any
         method, _ = Method.objects.get_or_create(slug=slug, defaults={"title": slug.title(), "kind": "agent"})
         text = f"{factories.SOURCE}// {slug} {op}\n"
         factories.judged(factories.passing(speedup), text=text, version=factories.version(op), method=method)
-    return Visitor(browser, live_server.url)
+    visitor = Visitor(browser, live_server.url)
+    yield visitor
+    for context in visitor.contexts:
+        context.close()
 
 
 def test_the_slider_moves_p_without_a_reload_and_a_reload_shows_the_same(compared: Visitor) -> None:
