@@ -25,7 +25,7 @@ CLASSES = {
     Priority.REJUDGE: "rejudge",
     Priority.EXAMPLE: "examples",
 }
-WAITS_MAX = 5000  # the latest of all that were taken up within a day
+WAITS_MAX = 1000  # the latest of all that were taken up within a day: enough for a median and for nine of ten
 HISTORY = timedelta(days=1)
 HISTORY_STEP = timedelta(minutes=10)
 SAMPLES_KEPT = timedelta(days=7)

@@ -63,7 +63,7 @@ def original_of(user: User, evaluation: Evaluation) -> Evaluation | None:
         .with_context()
         .filter(
             task_version=evaluation.task_version_id,
-            submission__blob=submission.blob_id,
+            submission__in=Submission.objects.filter(blob=submission.blob_id).order_by().values("pk"),
             submission__created__lt=submission.created,
         )
     )
@@ -117,7 +117,8 @@ def _record(evaluation: Evaluation) -> uuid.UUID | None:
 def _best_of(user: User, evaluation: Evaluation) -> uuid.UUID | None:
     if not user.is_authenticated:
         return None
-    mine = _same_board(evaluation).filter(submission__owner=user.pk, verdict=Verdict.PASS)
+    own = Submission.objects.filter(owner=user.pk, task_version=evaluation.task_version_id).order_by()
+    mine = _same_board(evaluation).filter(submission__in=own.values("pk"), verdict=Verdict.PASS)
     code: uuid.UUID | None = mine.order_by("-score").values_list("submission__code", flat=True).first()
     return code
 
@@ -129,7 +130,8 @@ def _version_before(user: User, evaluation: Evaluation) -> uuid.UUID | None:
     older = _same_board(evaluation).readable_by(user).exclude(submission__origin=Origin.AGENT)
     if submission.owner_id != user.pk:
         older = older.listable_for(user)
-    older = older.filter(submission__owner=submission.owner_id, submission__created__lt=submission.created)
+    own = Submission.objects.filter(owner=submission.owner_id, created__lt=submission.created).order_by()
+    older = older.filter(submission__in=own.values("pk"), submission__created__lt=submission.created)
     code: uuid.UUID | None = older.order_by("-submission__created").values_list("submission__code", flat=True).first()
     return code
 

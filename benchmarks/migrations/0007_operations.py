@@ -32,6 +32,10 @@ class Migration(migrations.Migration):
             index=models.Index(fields=["device_kind", "claimed"], name="evaluation_claimed"),
         ),
         migrations.AddIndex(
+            model_name="evaluation",
+            index=models.Index(fields=["claimed", "device_kind", "priority", "queued"], name="evaluation_waited"),
+        ),
+        migrations.AddIndex(
             model_name="standing",
             index=models.Index(fields=["-verified_at"], name="standing_newest"),
         ),

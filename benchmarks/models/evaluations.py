@@ -102,6 +102,7 @@ class Evaluation(models.Model):
             models.Index(fields=["task_version", "device_kind", "verdict"]),
             models.Index(fields=["state", "device_kind", "finished", "verdict"], name="evaluation_ended"),
             models.Index(fields=["device_kind", "claimed"], name="evaluation_claimed"),
+            models.Index(fields=["claimed", "device_kind", "priority", "queued"], name="evaluation_waited"),
         ]
         constraints: ClassVar = [
             models.CheckConstraint(
