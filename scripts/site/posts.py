@@ -83,7 +83,7 @@ def _post(site: Site, number: int, barrier: Barrier) -> Answer:
     started_s = time.monotonic()
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - same
-            status, said, wait = answer.status, json.load(answer)["submission"], None
+            status, said, wait = answer.status, json.load(answer)["id"], None
     except urllib.error.HTTPError as error:
         status, wait = error.code, error.headers.get("Retry-After")
         is_problem = error.headers.get("Content-Type", "").startswith("application/problem+json")

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from scripts.site import serving
+from scripts.site.serving import Site
 from tests.stack import Stack
+
+from .seeded import SUBMISSIONS
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -37,6 +41,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     stack = Stack(tmp_path_factory.mktemp("stack")).up()
     yield f"http://127.0.0.1:{stack.port}"
     stack.down()
+
+
+@pytest.fixture(scope="module")
+def seeded() -> Iterator[Site]:
+    """A running site with some hundred submissions in it."""
+    with serving.site(SUBMISSIONS) as running:
+        yield running
 
 
 class Visitor:

@@ -1,0 +1,83 @@
+"""A running site with some hundred submissions, boards, runs and decisions, and what every screen of it must be.
+
+The site is that of `scripts/site`: real web server, Redis and workers, a fake judge. Does NOT name screens.
+"""
+
+from pathlib import Path
+
+import axe_playwright_python
+from playwright.sync_api import Locator, Page
+
+SUBMISSIONS = 500
+AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+GRAVE = ("serious", "critical")
+WIDTHS = (320, 1280)
+TABS_MAX = 400
+VISIBLE_FOCUS = """
+() => {
+  const shows = (item) => {
+    const style = getComputedStyle(item);
+    return (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0) || style.boxShadow !== "none";
+  };
+  return shows(document.activeElement) || shows(document.activeElement.parentElement); // an editor has a frame
+}
+"""
+WIDER_THAN_SCREEN = """
+() => [...document.querySelectorAll("body *")]
+  .filter((item) => item.getBoundingClientRect().right > innerWidth + 1)
+  .filter((item) => !item.closest(".table-box, .chart-box, pre, svg"))
+  .slice(0, 3).map((item) => item.outerHTML.slice(0, 120))
+"""
+
+
+def log_in(page: Page, address: str, session: str) -> None:
+    page.context.add_cookies([{"name": "sessionid", "value": session, "url": address}])
+
+
+def grave_violations(page: Page) -> list[str]:
+    """What axe-core finds that is serious or critical, with the first place of each."""
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{item['id']}: {item['help']}: {item['nodes'][0]['html'][:160]}"
+        for item in found["violations"]
+        if item["impact"] in GRAVE
+    ]
+
+
+def demand_fits(page: Page) -> None:
+    """At phone and desk width, light and dark: nothing makes the page scroll sideways, and the colours do change."""
+    colours = set()
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, (page.url, width, wide, page.evaluate(WIDER_THAN_SCREEN))
+            colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2, page.url
+
+
+def reach(page: Page, target: Locator) -> None:
+    """Go on with the Tab key until the target has the focus, which must show."""
+    handle = target.element_handle()
+    for _ in range(TABS_MAX):
+        if handle.evaluate("item => item === document.activeElement"):
+            break
+        if page.evaluate("document.activeElement.tagName") == "TEXTAREA":
+            page.keyboard.press("Escape")  # leads out of the editor, where the Tab key indents
+        page.keyboard.press("Tab")
+    else:
+        raise AssertionError(f"the Tab key does not lead to {target} on {page.url}")
+    assert page.evaluate(VISIBLE_FOCUS), f"{target} on {page.url} does not show that it has the focus"
+
+
+def press(page: Page, target: Locator, key: str = "Enter") -> None:
+    reach(page, target)
+    page.keyboard.press(key)
+
+
+def write(page: Page, target: Locator, text: str) -> None:
+    reach(page, target)
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(text)

@@ -1,0 +1,57 @@
+"""Every page of a site with something on it, as a browser sees it: axe-core, widths, colours, complaints.
+
+The pages are those that the bench measures, so a new one is looked at as well. Does NOT use them: the journeys do.
+"""
+
+from typing import Any
+
+import pytest
+
+from scripts.site.addresses import PAGES, Address, addresses
+from scripts.site.serving import Site
+
+from .seeded import demand_fits, grave_violations, log_in
+
+pytestmark = pytest.mark.browser
+NO_PAGES = ("badge", ".svg", ".json", ".zip", "/source/", "/starter/", "/live/", "/healthz", "/readyz", "/metrics")
+FILES = ("format=csv", ".jsonl")
+
+
+@pytest.fixture(scope="module")
+def site(seeded: Site) -> str:
+    return f"http://127.0.0.1:{seeded.port}"
+
+
+def pages(site: Site, reader: str) -> list[Address]:
+    """As they are read by somebody without an account, or by the account."""
+    every = [item for item in addresses(site.names) if not item.path.startswith("/api/")]
+    return [item for item in every if item.reader == reader and not any(part in item.path for part in NO_PAGES + FILES)]
+
+
+@pytest.mark.parametrize("reader", ["", "reader", "staff"])
+def test_every_page_fits_and_can_be_read_by_everybody(seeded: Site, site: str, visitor: Any, reader: str) -> None:
+    page = visitor.tab()
+    if reader:
+        log_in(page, site, seeded.names[reader]["session"])
+    found = {}
+    for address in pages(seeded, reader):
+        page.goto(address.path)
+        demand_fits(page)
+        assert visitor.complaints == [], address
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            found[scheme, address.path] = grave_violations(page)
+        visitor.complaints.clear()  # axe measures with styles of its own
+    assert {where: what for where, what in found.items() if what} == {}
+
+
+def test_most_addresses_are_pages() -> None:
+    shown = [text for texts in PAGES.values() for text in texts if not any(part in text for part in NO_PAGES + FILES)]
+    assert len(shown) > 50
+
+
+@pytest.mark.parametrize("path", ["/nothing-here/", "/evaluations/00000000-0000-4000-8000-000000000000/"])
+def test_a_missing_page_can_be_read_by_everybody(visitor: Any, path: str) -> None:
+    page = visitor.tab(path)
+    demand_fits(page)
+    assert grave_violations(page) == []
