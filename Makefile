@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 BESIDE := -n logical --maxprocesses 8 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-postgres check fix bench install system-run system-test clean
+.PHONY: help run test test-postgres check fix bench bench-site install system-run system-test clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
@@ -43,6 +43,9 @@ fix: install ## let the tools mend what they can
 bench: install ## benchmarks of the system itself: tables, then one JSON line
 	@sh scripts/system_packages.sh bubblewrap:bwrap ninja-build:ninja
 	$(BIN)/python -m scripts.bench
+
+bench-site: install ## a site of 100,000 submissions under load: pages, 500 viewers, 50 posts at once
+	$(BIN)/python -m scripts.bench_site
 
 install: $(VENV)/installed
 

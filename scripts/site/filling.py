@@ -43,7 +43,7 @@ from benchmarks.models import (
     Worker,
 )
 from benchmarks.states import BatchState, ImportOutcome, MethodKind, Moderation, WorkerRole, WorkerState
-from scripts.site import judgings
+from scripts.site import boards, judgings
 from tests.agents import factories as runs
 from tests.fakes import CPU, GPU
 from tests.web import factories
@@ -221,7 +221,7 @@ def _worker_of_gpu(field: judgings.Field) -> None:
 
 def _decisions(field: judgings.Field, count: int, staff: Any) -> RejudgeBatch:
     """Hidden, invalidated and reported submissions, and a batch of entries that were judged again."""
-    ranked = list(judgings.ranked_evaluations(3 * count))
+    ranked = list(boards.ranked_evaluations(3 * count))
     for state, kind, some in (
         (Moderation.HIDDEN, "hide", ranked[:count]),
         (Moderation.INVALIDATED, "invalidate", ranked[count : 2 * count]),
@@ -249,7 +249,7 @@ def _batch(field: judgings.Field, before: list[Any], staff: Any) -> RejudgeBatch
         state=BatchState.DONE,
         finished=field.now,
     )
-    after = judgings.judged_again(before, field.now)
+    after = boards.judged_again(before, field.now)
     items = [
         RejudgeItem(
             batch=batch,

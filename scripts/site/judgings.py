@@ -1,11 +1,10 @@
 """Submissions and what came of them, in bulk: sources, evaluations, results, boards, ledger, events.
 
-A few tasks, people and methods have most of the entries, as on any site. Ranks are those of `benchmarks/ranking.py`.
+A few tasks, people and methods have most of the entries, as on any site. Boards are made in `boards.py`.
 Does NOT judge: a report is that of a test, with another score.
 """
 
 import uuid
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,12 +27,11 @@ from benchmarks.models import (
     Payer,
     RuleSet,
     StageResult,
-    Standing,
     Submission,
     TaskVersion,
 )
-from benchmarks.ranking import Entry, rank
-from benchmarks.states import EvaluationReason, LedgerKind, Origin, Priority, State
+from benchmarks.states import LedgerKind, Origin, Priority, State
+from scripts.site import boards
 from tests.web import factories
 
 CHUNK = 2_000
@@ -42,7 +40,6 @@ LANGUAGES = ("cpp", "cuda")  # on the kinds of a field
 PASSED, REVIEWED, QUEUED, CANCELLED = 0.70, 0.004, 0.01, 0.02
 FAILURES = (Verdict.COMPILE_ERROR, Verdict.INCORRECT_VALUE, Verdict.RUNTIME_ERROR, Verdict.TIMEOUT, Verdict.REJECTED)
 STAGES = (("static", 0.001), ("compile", 6.2), ("verify", 3.0), ("time", 21.5))
-GATE = "More than 10 times faster than the stronger baseline."
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ def fill(field: Field, count: int, random: Random) -> None:
             _write(drafts, payers, random)
     asked = Evaluation.objects.filter(submission=OuterRef("pk")).values("queued")[:1]
     Submission.objects.update(created=Subquery(asked))  # the column says when a row was written
-    _boards(maker.ruleset)
+    boards.fill(maker.ruleset)
 
 
 def _payers(field: Field) -> list[Payer]:
@@ -149,7 +146,7 @@ class _Reports:
     """What an evaluation says, made from one report of each sort."""
 
     def __init__(self) -> None:
-        gate = (Flag("too-fast", GATE),)
+        gate = (Flag("too-fast", boards.GATE),)
         self._passing = [factories.passing(device_class=name).to_json() for name in ("cpu", "cuda")]
         self._calling = {"flags": [{"code": "library-call", "text": "calls at::linear", "line": 4}]}
         self._gated = {"gates": [{"code": item.code, "text": item.text, "line": None} for item in gate]}
@@ -245,101 +242,6 @@ def _charge(evaluation: Evaluation) -> LedgerEntry:
 
 def _event(evaluation: Evaluation, kind: str) -> Event:
     return Event(topic=evaluation.topic, kind=kind, payload={"part": "stages"})
-
-
-# --- boards --------------------------------------------------------------------------------------------------------
-
-
-def _boards(ruleset: RuleSet) -> None:
-    """One row per holder with its best accepted public evaluation, ranked as the site ranks."""
-    accepted = Evaluation.objects.filter(verdict=Verdict.PASS, submission__visibility="public")
-    rows = (
-        accepted.filter(task_version__task__labels=[]).select_related("submission").defer("report", "submission__payer")
-    )
-    best: dict[tuple[int, int], dict[str, Evaluation]] = defaultdict(dict)
-    for item in rows.order_by("score").iterator(CHUNK):
-        best[item.task_version_id, item.device_kind_id][_holder(item)] = item
-    gated = set(_gated().values_list("pk", flat=True))
-    standings = (row for holders in best.values() for row in _board(ruleset, holders, gated))
-    for chunk in _chunked(standings):
-        with transaction.atomic():
-            Standing.objects.bulk_create(chunk)
-
-
-def _gated() -> Any:
-    return Evaluation.objects.filter(verdict=Verdict.PASS).exclude(report__gates=[])
-
-
-def _holder(evaluation: Evaluation) -> str:
-    submission = evaluation.submission
-    if submission.owner_id is None:
-        return f"submission:{submission.code}"
-    return f"user:{submission.owner_id}/{submission.method_id}"
-
-
-def _board(ruleset: RuleSet, holders: dict[str, Evaluation], gated: set[int]) -> Iterator[Standing]:
-    sound = [item for item in holders.values() if item.pk not in gated]
-    ranks = rank(Entry(item.pk, item.score, item.score_lo, item.score_hi, item.finished) for item in sound)
-    for holder, item in holders.items():
-        yield Standing(
-            ruleset=ruleset,
-            task_version_id=item.task_version_id,
-            device_kind_id=item.device_kind_id,
-            holder=holder,
-            evaluation=item,
-            score=item.score,
-            score_lo=item.score_lo,
-            score_hi=item.score_hi,
-            rank=ranks.get(item.pk),
-            verified_at=item.finished,
-            under_review=item.pk in gated,
-            review_reason=GATE if item.pk in gated else "",
-        )
-
-
-def _chunked(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    chunk = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    yield chunk
-
-
-def ranked_evaluations(count: int) -> list[Evaluation]:
-    """Of entries spread over the boards."""
-    every = max(1, Standing.objects.ranked().count() // max(1, count))
-    chosen = list(Standing.objects.ranked().order_by("pk").values_list("evaluation", flat=True))[::every][:count]
-    return list(Evaluation.objects.filter(pk__in=chosen).select_related("submission", "ruleset").order_by("pk"))
-
-
-def judged_again(before: list[Evaluation], now: datetime) -> list[Evaluation]:
-    """A second judging of each, with almost the same score."""
-    rows = [
-        Evaluation(
-            submission=old.submission,
-            task_version_id=old.task_version_id,
-            ruleset=old.ruleset,
-            device_kind_id=old.device_kind_id,
-            reason=EvaluationReason.REJUDGE,
-            priority=Priority.REJUDGE,
-            supersedes=old,
-            state=State.DONE,
-            verdict=old.verdict,
-            reason_text="Correct and timed.",
-            report=old.report,
-            score=old.score,
-            score_lo=old.score_lo,
-            score_hi=old.score_hi,
-            queued=now,
-            claimed=now,
-            started=now,
-            finished=now,
-        )
-        for old in before
-    ]
-    return list(Evaluation.objects.bulk_create(rows))
 
 
 def names(field: Field) -> dict[str, Any]:
