@@ -485,7 +485,7 @@ struct Progress {
     unsigned stage, stage_turn, patch, patch_turn;
 };
 
-// The products of one tap and 32 channels; those that miss the first tap of a part start the sums anew.
+// The products of one tap and 32 channels, added to a part or beginning it anew.
 template <class P, int kStride, int kN, int kBlocks>
 __device__ void multiply_tap(float (&part)[kBlocks][kN / 2], unsigned patch, unsigned weights, int tap_row,
                              int tap_column, bool anew) {
