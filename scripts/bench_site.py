@@ -12,8 +12,15 @@ little: the load average stands beside each.
 
 import argparse
 import json
+import os
 import time
 from typing import Any
+
+import django
+
+if __name__ == "__main__":  # to know the routes; the site itself runs in processes of its own
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    django.setup()
 
 from scripts.site import pages, posts, streams
 from scripts.site.serving import Site, machine, site

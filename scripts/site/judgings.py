@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import OuterRef, Subquery
+from django.utils import timezone
 
 from benchmarks.harness import Flag, Verdict
 from benchmarks.models import (
@@ -134,6 +135,8 @@ def _uuid(random: Random) -> uuid.UUID:
 
 
 def _with_times(evaluation: Evaluation, random: Random) -> Evaluation:
+    if evaluation.state == State.QUEUED:  # nothing waits for long, or it would expire
+        evaluation.queued = timezone.now() - timedelta(hours=12 * random.random())
     waited = timedelta(seconds=random.expovariate(1 / 20))
     if evaluation.state == State.DONE:
         evaluation.claimed = evaluation.started = evaluation.queued + waited
