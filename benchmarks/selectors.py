@@ -76,10 +76,8 @@ def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
 
 
 def all_tasks(chosen: TaskFilter) -> list[Any]:
-    """The same without pages."""
-    rows = list(_with_best(chosen))
-    _attach_best(rows)
-    return rows
+    """All of them, with `entries` and `best_score`, but without the standing that leads."""
+    return list(_with_best(chosen))
 
 
 def _with_best(chosen: TaskFilter) -> QuerySet[Any]:

@@ -181,7 +181,6 @@ class QuotaOut(Schema):
 
 
 def task_out(task: Task) -> TaskOut:
-    best = getattr(task, "best", None)
     return TaskOut(
         name=task.name,
         path=task.path,
@@ -190,7 +189,7 @@ def task_out(task: Task) -> TaskOut:
         family=task.family,
         labels=task.labels,
         entries=getattr(task, "entries", 0),
-        best=best.score if best else None,
+        best=getattr(task, "best_score", None),
     )
 
 
