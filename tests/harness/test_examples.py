@@ -22,6 +22,7 @@ from benchmarks.harness import (
 
 SUITE = default_suites() / "robust_kbench"
 EXAMPLES = sorted(SUITE.glob("*/kernels/*_cpu.cpp"))
+CUDA_EXAMPLES = sorted(SUITE.glob("*/kernels/*_cuda.cu"))
 
 
 def task_name(path: Path) -> str:
@@ -47,6 +48,15 @@ def test_example_opens_with_what_it_computes_and_what_bounds_it(path: Path) -> N
     opening = path.read_text().split("#include")[0]
     assert opening.startswith("// ")
     assert "Bound by" in opening
+
+
+@pytest.mark.parametrize("path", CUDA_EXAMPLES, ids=lambda path: f"{path.parents[1].name}/{path.stem}")
+def test_instructions_of_one_architecture_are_kept_from_others(path: Path) -> None:
+    text = path.read_text()
+    if "wgmma" not in text.split("#include", 1)[1]:
+        return
+    assert "#ifdef __CUDA_ARCH_FEAT_SM90_ALL" in text, "other targets would not compile"
+    assert "cudaDevAttrComputeCapabilityMajor" in text, "other devices would get empty kernels"
 
 
 @pytest.mark.parametrize("task", load_suite(SUITE), ids=lambda task: task.name)
