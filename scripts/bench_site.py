@@ -27,7 +27,7 @@ from scripts.site.serving import Site, machine, site
 from tests.stack import ROOT
 
 OUT = ROOT / "docs" / "results" / "site.json"
-PARTS = ("pages", "streams", "posts")
+PARTS = ("streams", "posts", "pages")
 SMALL, LARGE = 1_000, 100_000
 REQUESTS_OF_SMALL = 2  # its queries are counted, not its time
 
@@ -50,7 +50,7 @@ def main() -> None:
         for part in PARTS:
             if part in wanted:
                 result[part] = _measured(part, running, small)
-    _keep("postgres" if options.postgres else "sqlite", result)
+                _keep("postgres" if options.postgres else "sqlite", result)
     print(json.dumps(result))
 
 

@@ -15,7 +15,7 @@ from scripts.site import QUERIES
 from scripts.site.addresses import Address, addresses, missing, unknown
 from scripts.site.serving import Site
 
-REQUESTS = 40
+REQUESTS = 25
 AIM_MS = 150.0
 
 
