@@ -60,7 +60,7 @@ def test_a_visitor_finds_a_task_its_board_and_who_leads(page: Page) -> None:
     page.wait_for_url("**/leaderboards/")
     demand_fits(page)
     press(page, page.locator("main table a").first)
-    expect(page.get_by_role("heading", level=1)).to_contain_text("/")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(": leaderboard")
 
 
 def test_a_visitor_compares_methods_and_moves_p(page: Page) -> None:
@@ -111,7 +111,7 @@ def test_an_author_signs_up_submits_and_reads_the_verdict(page: Page) -> None:
     demand_fits(page)
 
     page.goto("/accounts/tokens/")
-    write(page, page.get_by_label("Name"), "my agent")
+    write(page, page.get_by_label("What it is for"), "my agent")
     press(page, by_name(page, "button", "Make a token"))
     expect(page.locator("#token")).to_contain_text("kb_")
     demand_fits(page)
