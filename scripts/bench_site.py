@@ -34,11 +34,13 @@ REQUESTS_OF_SMALL = 2  # its queries are counted, not its time
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("parts", nargs="*", choices=PARTS, default=[])
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all of them by default")
     parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL that is started for it")
     parser.add_argument("--submissions", type=int, default=LARGE)
     options = parser.parse_args()
     wanted = options.parts or PARTS
+    if unknown := set(wanted) - set(PARTS):
+        parser.error(f"there is no part called {', '.join(sorted(unknown))}")
     result: dict[str, Any] = {"submissions": options.submissions}
     small: list[pages.Row] = []
     if "pages" in wanted:
