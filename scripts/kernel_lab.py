@@ -1,11 +1,12 @@
 """A bench for variants of CUDA kernels on a GPU: `python -m scripts.kernel_lab FOLDER`.
 
-FOLDER holds `<op>.<direction>/<name>.cu`, each a torch extension as a submission would be. Lines `//! TAG -DX=1 ...` in
-a file make one variant each, compiled with those macros. All are compiled side by side; then one process per task
-checks every configuration, hidden ones too, against float64 and times what is right, by turns with the shipped kernel,
-eager and torch.compile, each call with a cold cache. A variant that crashes or hangs is left out and the rest goes on.
-Writes `kernel_lab.json` to --out and prints a table in microseconds. Not covered: sandboxing, verdicts and intervals;
-for those there is `gpu_proof.py`.
+FOLDER (`scripts/kernel_variants`) holds `<op>.<direction>/<name>.cu`, each a torch extension as a submission would be.
+Lines `//! TAG -DX=1 ...` in a file make one variant each, compiled with those macros. `edits.toml` beside them makes
+variants of the shipped kernel: a table each, of texts and what replaces them. All are compiled side by side; then one
+process per task checks every configuration, hidden ones too, against float64 and times what is right, by turns with the
+shipped kernel, eager and torch.compile, each call with a cold cache. A variant that crashes or hangs is left out and
+the rest goes on. Writes `kernel_lab.json` to --out and prints a table in microseconds. Not covered: sandboxing,
+verdicts and intervals; for those there is `gpu_proof.py`.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -42,11 +44,11 @@ _RESOURCES = re.compile(r"(\d+) bytes spill stores|Used (\d+) registers")
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compile one file."""
+    """One source and the macros to compile it with."""
 
     task: str
     name: str
-    file: Path
+    text: str
     macros: tuple[str, ...] = ()
 
 
@@ -102,11 +104,27 @@ def find_variants(folder: Path) -> Iterator[Variant]:
     for room in sorted(path for path in folder.iterdir() if path.is_dir() and "." in path.name):
         op, direction = room.name.split(".")
         task = f"{op}/{direction}"
-        yield Variant(task, "shipped", default_suites() / f"robust_kbench/{op}/kernels/{direction}_cuda.cu")
+        shipped = (default_suites() / f"robust_kbench/{op}/kernels/{direction}_cuda.cu").read_text()
+        yield Variant(task, "shipped", shipped)
+        for name, edits in read_edits(room / "edits.toml").items():
+            yield Variant(task, name, edited(shipped, edits))
         for file in sorted(room.glob("*.cu")):
-            sweep = _SWEEP.findall(file.read_text())
-            for tag, macros in sweep or [("", "")]:
-                yield Variant(task, file.stem + (f":{tag}" if tag else ""), file, tuple(macros.split()))
+            text = file.read_text()
+            for tag, macros in _SWEEP.findall(text) or [("", "")]:
+                yield Variant(task, file.stem + (f":{tag}" if tag else ""), text, tuple(macros.split()))
+
+
+def read_edits(file: Path) -> dict[str, dict[str, str]]:
+    return tomllib.loads(file.read_text()) if file.exists() else {}
+
+
+def edited(text: str, edits: dict[str, str]) -> str:
+    """`text` with every place of each old text replaced. Raises ValueError if there is none."""
+    for old, new in edits.items():
+        if old not in text:
+            raise ValueError(f"the shipped kernel has no {old!r}: edits.toml is older than it")
+        text = text.replace(old, new)
+    return text
 
 
 def chosen(folder: Path, words: Sequence[str]) -> Iterator[Variant]:
@@ -119,10 +137,11 @@ def chosen(folder: Path, words: Sequence[str]) -> Iterator[Variant]:
 
 def build(variant: Variant, folder: Path) -> Built:
     """With the thinnest headers of the harness, then with the stock ones."""
-    started, text = time.monotonic(), variant.file.read_text()
+    started = time.monotonic()
     room = Path(tempfile.mkdtemp(dir=folder, prefix="v"))
-    (room / "kbench_operators.h").write_text(operator_headers(text))
-    (room / "kbench_needs.h").write_text(needs(text))
+    (room / "kernel.cu").write_text(variant.text)
+    (room / "kbench_operators.h").write_text(operator_headers(variant.text))
+    (room / "kbench_needs.h").write_text(needs(variant.text))
     # a process imports one module of each name: pybind11 gives the first one again, whatever the path
     library, log = room / f"kernel_{room.name}.so", ""
     for headers in ([HEADERS / "thinnest", room], [HEADERS / "thin"], []):
@@ -154,7 +173,8 @@ def compile_command(variant: Variant, headers: Sequence[Path], library: Path) ->
         "-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
         "-D__CUDA_NO_HALF2_OPERATORS__", f"-DTORCH_EXTENSION_NAME={library.stem}", *variant.macros,
         *(part for folder in folders for part in ("-isystem", str(folder))),
-        "-ccbin", host_compiler(), "-shared", "-cudart=shared", str(variant.file), "-o", str(library), *linking,
+        "-ccbin", host_compiler(), "-shared", "-cudart=shared", str(library.parent / "kernel.cu"),
+        "-o", str(library), *linking,
     ]  # fmt: skip
 
 
