@@ -67,7 +67,7 @@ def test_the_slider_moves_p_without_a_reload_and_a_reload_shows_the_same(compare
 def test_without_scripts_a_form_moves_p(compared: Visitor) -> None:
     page = compared.tab(COMPARE, java_script_enabled=False)
     expect(page.get_by_role("slider")).to_have_count(0)
-    page.get_by_label("p", exact=True).fill("1.5")
+    page.get_by_role("spinbutton", name="p").fill("1.5")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("[data-leaders]")).to_have_text("At p = 1.5: Deep leads.")
 
