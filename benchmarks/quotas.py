@@ -14,7 +14,7 @@ from itertools import accumulate
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.paginator import Page, Paginator
-from django.db.models import Case, F, Q, QuerySet, Sum, When
+from django.db.models import Case, F, Q, QuerySet, When
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -203,33 +203,27 @@ def _public_per_day(payer: Payer) -> Meter:
     counted = _evaluations(payer).filter(submission__created__gte=since, submission__visibility=Visibility.PUBLIC)
     counted = counted.filter(reason=EvaluationReason.INITIAL)
     counted = counted.exclude(state__in=(State.CANCELLED, State.EXPIRED)).exclude(verdict__in=_OURS)
-
-    def free_at(limit: int) -> datetime | None:
-        leaving = counted.order_by("-submission__created").values_list("submission__created", flat=True)
-        return next((created + DAY for created in leaving[limit - 1 : limit]), None)
-
-    return _meter(payer, PUBLIC, counted.count(), free_at)
+    created = list(counted.order_by("-submission__created").values_list("submission__created", flat=True))
+    return _meter(payer, PUBLIC, len(created), lambda limit: created[limit - 1] + DAY)
 
 
 def _judging_per_day(payer: Payer) -> Meter:
-    recent = _entries(payer).filter(created__gte=timezone.now() - DAY)
+    recent = _entries(payer).filter(created__gte=timezone.now() - DAY).annotate(signed=_SIGNED)
+    rows = list(recent.order_by("-created", "-pk").values_list("created", "signed"))
+    totals = list(accumulate((signed for _, signed in rows), initial=0.0))
 
-    def free_at(limit: int) -> datetime | None:
-        rows = list(recent.order_by("-created", "-pk").annotate(signed=_SIGNED).values_list("created", "signed"))
-        sums = accumulate(signed for _, signed in rows)
-        return next((created + DAY for (created, _), total in zip(rows, sums, strict=True) if total >= limit), None)
+    def free_at(limit: int) -> datetime:
+        return next(created + DAY for (created, _), total in zip(rows, totals[1:], strict=True) if total >= limit)
 
-    used = max(0.0, recent.aggregate(total=Sum(_SIGNED))["total"] or 0.0)
-    return _meter(payer, JUDGING, used, free_at)
+    return _meter(payer, JUDGING, max(0.0, totals[-1]), free_at)
 
 
-def _meter(payer: Payer, kind: MeterKind, used: float, free_at: Callable[[int], datetime | None]) -> Meter:
+def _meter(payer: Payer, kind: MeterKind, used: float, free_at: Callable[[int], datetime]) -> Meter:
     """`free_at` is asked, with the limit, when the meter is full: when is there room again?"""
     limit = _limit(payer, kind)
     if limit is None or used < limit:
         return Meter(kind, used, limit)
-    again = free_at(limit) or timezone.now()
-    return Meter(kind, used, limit, max(1, round((again - timezone.now()).total_seconds())))
+    return Meter(kind, used, limit, max(1, round((free_at(limit) - timezone.now()).total_seconds())))
 
 
 def _limit(payer: Payer, kind: MeterKind) -> int | None:
