@@ -97,8 +97,8 @@ def chart(scenes: Sequence[Scene], axis_name: str = "judgings") -> Chart | None:
     judged = [row for scene in scenes for row in scene.judged]
     if not judged:
         return None
-    axis = AXES.get(axis_name, AXES["judgings"])
-    scale = _scale(scenes, axis)
+    axis = axis_named(axis_name)
+    scale = scale_of(scenes, axis)
     alone = scenes[0] if len(scenes) == 1 else None
     return Chart(
         axis=axis,
@@ -112,7 +112,12 @@ def chart(scenes: Sequence[Scene], axis_name: str = "judgings") -> Chart | None:
     )
 
 
-def _measure(scene: Scene, axis: AxisKind) -> Measure:
+def axis_named(name: str) -> AxisKind:
+    return AXES.get(name, AXES["judgings"])
+
+
+def measure_of(scene: Scene, axis: AxisKind) -> Measure:
+    """Where a candidate lies along the axis, in its unit."""
     if axis.name == "minutes":
         start = scene.run.started.timestamp() if scene.run.started else 0.0
         return lambda row: max((row.judged_at_s or start) - start, 0.0) / 60
@@ -121,8 +126,9 @@ def _measure(scene: Scene, axis: AxisKind) -> Measure:
     return lambda row: float(row.judged_as or 0)
 
 
-def _scale(scenes: Sequence[Scene], axis: AxisKind) -> Scale:
-    ends = [_measure(scene, axis)(row) for scene in scenes for row in scene.judged]
+def scale_of(scenes: Sequence[Scene], axis: AxisKind) -> Scale:
+    """How far the axes reach; at least one candidate was judged."""
+    ends = [measure_of(scene, axis)(row) for scene in scenes for row in scene.judged]
     scores = [row.score for scene in scenes for row in scene.judged if row.score]
     highs = [row.score_hi for scene in scenes for row in scene.improvements if row.score_hi]
     low, high = min([1.0, *scores]), max([1.0, *scores, *highs])
@@ -130,7 +136,7 @@ def _scale(scenes: Sequence[Scene], axis: AxisKind) -> Scale:
 
 
 def _curve(scene: Scene, axis: AxisKind, scale: Scale, place: int) -> Curve:
-    measure, best = _measure(scene, axis), scene.improvements
+    measure, best = measure_of(scene, axis), scene.improvements
     end = scale.x(max(measure(row) for row in scene.judged))
     bounds = [(scale.x(measure(row)), scale.y(row.score_lo or 1.0), scale.y(row.score_hi or 1.0)) for row in best]
     return Curve(
@@ -155,8 +161,8 @@ def _band(points: Sequence[tuple[float, float, float]], end: float) -> str:
 
 
 def _dots(scene: Scene, axis: AxisKind, scale: Scale) -> list[Dot]:
-    measure = _measure(scene, axis)
-    scored = _thinned([row for row in scene.judged if row.score])
+    measure = measure_of(scene, axis)
+    scored = thinned([row for row in scene.judged if row.score])
     return [
         Dot(
             scale.x(measure(row)),
@@ -170,19 +176,25 @@ def _dots(scene: Scene, axis: AxisKind, scale: Scale) -> list[Dot]:
 
 
 def _failures(scene: Scene, axis: AxisKind, scale: Scale) -> list[float]:
-    measure = _measure(scene, axis)
-    return [scale.x(measure(row)) for row in _thinned([row for row in scene.judged if row.score is None])]
+    measure = measure_of(scene, axis)
+    return [scale.x(measure(row)) for row in thinned([row for row in scene.judged if row.score is None])]
 
 
-def _thinned(rows: list[Candidate]) -> list[Candidate]:
+def thinned(rows: list[Candidate]) -> list[Candidate]:
     """Every improvement, and of the others as many as a picture can show."""
     step = max(1, -(-len(rows) // DOTS_MAX))
     return [row for place, row in enumerate(rows) if row.improved or place % step == 0]
 
 
 def _target(scenes: Sequence[Scene], scale: Scale) -> float | None:
-    target = scenes[0].run.config.get("target")
-    return scale.y(target) if target and scale.y_low <= target <= scale.y_high else None
+    target = target_of(scenes, scale)
+    return scale.y(target) if target else None
+
+
+def target_of(scenes: Sequence[Scene], scale: Scale) -> float | None:
+    """The speedup that the first of the runs searches for, if it lies on the chart."""
+    target: float | None = scenes[0].run.config.get("target")
+    return target if target and scale.y_low <= target <= scale.y_high else None
 
 
 def _round_steps(top: float) -> list[float]:

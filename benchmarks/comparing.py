@@ -6,6 +6,7 @@ nothing. Does NOT decide which entries count: marks are ranked entries (`overvie
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -63,6 +64,21 @@ def curve(marks: Iterable[Mark], total: int) -> list[tuple[float, float]]:
     for place, score in enumerate(scores, 1):
         corners.append((score, (len(scores) - place) / total))
     return corners
+
+
+def fast_over(marks: Iterable[Mark], total: int) -> list[tuple[float, Share]]:
+    """`fast` at p = 0 and at every score, in one pass: (p, share), p ascending."""
+    known = list(marks)
+    score, lo, hi = (sorted(mark[part] for mark in known) for part in range(3))
+
+    def share(p: float) -> Share:
+        return Share(_above(score, p), _above(lo, p), _above(hi, p), total)
+
+    return [(p, share(p)) for p in sorted({0.0, *score})]
+
+
+def _above(ascending: Sequence[float], p: float) -> int:
+    return len(ascending) - bisect_right(ascending, p)
 
 
 def common(everybody: Iterable[Marks]) -> frozenset[int]:

@@ -51,6 +51,11 @@ leaderboard_urls = [
     path("", leaderboards.leaderboard_list, name="leaderboards"),
     path("<slug:suite>/", leaderboards.overall_board, name="overall-board"),
     path("<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/", leaderboards.leaderboard, name="leaderboard"),
+    path(
+        "<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/figure.json",
+        leaderboards.leaderboard_figure,
+        name="leaderboard-figure",
+    ),
 ]
 
 method_urls = [
@@ -101,6 +106,7 @@ urlpatterns = [
     path("badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg", badges.board_badge, name="board-badge"),
     path("methods/", include(method_urls)),
     path("compare/", compare.compare, name="compare"),
+    path("compare/figure.json", compare.compare_figure, name="compare-figure"),
     path("suites/<slug:suite>/imports/", imports.suite_imports, name="suite-imports"),
     path("rules/", rules.rules, name="rules"),
     path("rules/<slug:name>/", rules.rules, name="rule-set"),

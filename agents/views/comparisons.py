@@ -6,14 +6,16 @@ Does NOT decide which method is better: two runs are an anecdote, and the page s
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agents import selectors
 from agents.charts import AXES, chart
 from agents.evolve.verifiers.matrix import Confusion, Row, by, confusion
+from agents.figures import best_figure
 from agents.models import Run
 from agents.pictures import Scene, present
+from benchmarks.figures import answer
 
 SHARE = 0.95
 
@@ -30,8 +32,7 @@ class Figures:
 
 
 def compare(request: HttpRequest) -> HttpResponse:
-    found = [selectors.find_run(request.GET.get(name, "")) for name in ("a", "b")]
-    chosen = [run for run in found if run is not None]
+    chosen = _chosen(request)
     scenes = [present(run) for run in chosen]
     axis = request.GET.get("x", "judgings")
     context = {
@@ -45,6 +46,19 @@ def compare(request: HttpRequest) -> HttpResponse:
         "same_board": len({(run.task_version_id, run.device_kind_id) for run in chosen}) <= 1,
     }
     return render(request, "runs/compare.html", context)
+
+
+def compare_figure(request: HttpRequest) -> HttpResponse:
+    """The chart of the page, with the selection of the page."""
+    drawn = best_figure([present(run) for run in _chosen(request)], request.GET.get("x", ""))
+    if drawn is None:
+        raise Http404("None of these runs has judged anything yet.")
+    return answer(drawn)
+
+
+def _chosen(request: HttpRequest) -> list[Run]:
+    found = [selectors.find_run(request.GET.get(name, "")) for name in ("a", "b")]
+    return [run for run in found if run is not None]
 
 
 def figures(scenes: list[Scene]) -> list[Figures]:

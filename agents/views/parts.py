@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.cache import cache
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
 from agents import selectors
@@ -49,6 +50,7 @@ def _context(scene: Scene, axis: str) -> dict[str, Any]:
         "first": scene.improvements[0] if scene.improvements else None,
         "axes": [(item, item.name == axis) for item in AXES.values() if item.name != "usd" or run.spent.get("usd")],
         "chart": chart([scene], axis),
+        "figure_url": f"{reverse('run-figure', args=[run.code])}?x={axis}&at={scene.at or ''}",
         "flights": flights(scene) if not run.is_finished else [],
         "failures": outcome_counts(scene),
         "recent": shown,

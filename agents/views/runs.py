@@ -11,16 +11,19 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from agents import selectors, services
+from agents.figures import best_figure
 from agents.forms import BudgetForm, RunFilterForm, RunForm
 from agents.models import Run
+from agents.pictures import past, present
 from agents.proposals import problem_with
 from agents.states import Wish
 from benchmarks import selectors as tasks
+from benchmarks.figures import answer
 from benchmarks.models import TaskVersion
 from benchmarks.waiting import nobody_there
 
@@ -95,6 +98,16 @@ def run_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 
 def run_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     return render(request, "runs/_live.html", _page(request, selectors.run_of(code)))
+
+
+def run_figure(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    """The chart of the page, `?x=` and `?at=` as there."""
+    run = selectors.run_of(code)
+    at = _at(request, run)
+    drawn = best_figure([present(run) if at is None else past(run, at)], request.GET.get("x", ""))
+    if drawn is None:
+        raise Http404("Nothing was judged yet.")
+    return answer(drawn)
 
 
 def _page(request: HttpRequest, run: Run) -> dict[str, Any]:

@@ -95,8 +95,7 @@ class NamedCurve:
 
 def fast_chart(curves: Sequence[NamedCurve], p: float) -> Chart:
     """Shares of tasks over p, as steps."""
-    best = max((score for curve in curves for score, _ in curve.corners), default=0.0)
-    x = Scale(0.0, min(max(best * 1.05, P_MIN, p * 1.1), P_MAX), LEFT, WIDTH - RIGHT)
+    x = Scale(0.0, fast_reach(curves, p), LEFT, WIDTH - RIGHT)
     y = _share_scale()
     return Chart(
         label="Share of tasks solved faster than p times the stronger baseline",
@@ -108,6 +107,12 @@ def fast_chart(curves: Sequence[NamedCurve], p: float) -> Chart:
         guide=x(p),
         x_high=x.high,
     )
+
+
+def fast_reach(curves: Sequence[NamedCurve], p: float) -> float:
+    """The highest p that is drawn."""
+    best = max((score for curve in curves for score, _ in curve.corners), default=0.0)
+    return min(max(best * 1.05, P_MIN, p * 1.1), P_MAX)
 
 
 def _steps(curve: NamedCurve, x: Scale, y: Scale) -> str:
@@ -140,7 +145,7 @@ class Spent:
 
 
 def cost_chart(points: Sequence[Spent], x_title: str) -> Chart:
-    x = Scale(0.0, max(point.cost for point in points) * 1.1 or 1.0, LEFT, WIDTH - RIGHT)
+    x = Scale(0.0, cost_reach(points), LEFT, WIDTH - RIGHT)
     y = _share_scale()
     return Chart(
         label=f"Share of tasks against {x_title.lower()}",
@@ -150,6 +155,10 @@ def cost_chart(points: Sequence[Spent], x_title: str) -> Chart:
         lines=[],
         dots=[_spent_dot(point, x, y) for point in points],
     )
+
+
+def cost_reach(points: Sequence[Spent]) -> float:
+    return max(point.cost for point in points) * 1.1 or 1.0
 
 
 def _spent_dot(point: Spent, x: Scale, y: Scale) -> Dot:
@@ -172,7 +181,7 @@ def record_chart(records: Sequence[Evaluation], now: datetime) -> Chart:
     whole = max(now - ends[0], timedelta(minutes=1))
     x = Scale(0.0, whole.total_seconds(), LEFT, WIDTH - RIGHT)
     places = [x((end - ends[0]).total_seconds()) for end in ends]
-    y = _score_scale(records)
+    y = Scale(*score_reach(records), HEIGHT - BOTTOM, TOP, logarithmic=True)
     heights = [y(record.score or 1.0) for record in records]
     steps = "".join(f"H{place}V{height}" for place, height in zip(places[1:], heights[1:], strict=True))
     return Chart(
@@ -185,9 +194,10 @@ def record_chart(records: Sequence[Evaluation], now: datetime) -> Chart:
     )
 
 
-def _score_scale(records: Iterable[Evaluation]) -> Scale:
+def score_reach(records: Iterable[Evaluation]) -> tuple[float, float]:
+    """The lowest and the highest speedup that are drawn; 1× is always among them."""
     bounds = [bound for record in records for bound in (record.score_lo, record.score_hi) if bound]
-    return Scale(min([1.0, *bounds]) / 1.1, max([1.0, *bounds]) * 1.1, HEIGHT - BOTTOM, TOP, logarithmic=True)
+    return min([1.0, *bounds]) / 1.1, max([1.0, *bounds]) * 1.1
 
 
 def _record_dot(record: Evaluation, place: float, y: Scale) -> Dot:

@@ -11,11 +11,12 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from benchmarks import overview, selectors
 from benchmarks.comparing import Share, curve, leaders
+from benchmarks.figures import answer
 from benchmarks.overview import Comparison, Field, Row
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.numbers import seconds
@@ -23,6 +24,7 @@ from benchmarks.templatetags.whiskers import Axis
 
 from .charts import NamedCurve, Spent, cost_chart, fast_chart
 from .devices import device_choice
+from .figures import cost_figure, fast_figure
 
 TEMPLATE = "compare/detail.html"
 METHODS_MAX = 6
@@ -60,11 +62,40 @@ def compare(request: HttpRequest) -> HttpResponse:
     if len(wanted) > METHODS_MAX:
         refusal = {"too_many": len(wanted), "surplus": len(wanted) - METHODS_MAX}
         return render(request, TEMPLATE, context | refusal, status=HTTPStatus.BAD_REQUEST)
-    chosen = [method for method in field.methods.values() if method.slug in wanted]
-    if chosen:
-        chosen.sort(key=lambda method: wanted.index(method.slug))
-        context |= _compared(request, overview.compare(field, chosen, (*PS, p_of(request.GET.get("p", "")))))
+    if wanted and (comparison := _comparison(request, field, wanted)):
+        context |= _compared(request, comparison)
     return render(request, TEMPLATE, context)
+
+
+def compare_figure(request: HttpRequest) -> HttpResponse:
+    """One chart of the page with the selection of the page: what it cost with `chart=cost`, else fast_p."""
+    device, wanted = (
+        device_choice(request, selectors.device_kinds()).current,
+        wanted_slugs(request.GET.getlist("methods")),
+    )
+    if device is None or len(wanted) > METHODS_MAX:
+        raise Http404("The page of this selection has no chart.")
+    field = overview.read_field(overview.suite_of(request.GET.get("suite", "")), device)
+    comparison = _comparison(request, field, wanted)
+    drawn = _figure(request, comparison) if comparison else None
+    if drawn is None:
+        raise Http404("The page of this selection has no such chart.")
+    return answer(drawn)
+
+
+def _comparison(request: HttpRequest, field: Field, wanted: Sequence[str]) -> Comparison | None:
+    """Those who are wanted and known, in the order in which they are wanted; None if nobody is."""
+    chosen = [method for method in field.methods.values() if method.slug in wanted]
+    chosen.sort(key=lambda method: wanted.index(method.slug))
+    return overview.compare(field, chosen, (*PS, p_of(request.GET.get("p", "")))) if chosen else None
+
+
+def _figure(request: HttpRequest, comparison: Comparison) -> Any:
+    p = p_of(request.GET.get("p", ""))
+    if request.GET.get("chart") != "cost":
+        return fast_figure(comparison, _curves(comparison), p)
+    spending = _spending(comparison, request.GET.get("cost", ""))
+    return cost_figure(spending.points, spending.currency.title, p) if spending.currency else None
 
 
 def _choices(field: Field, wanted: Sequence[str]) -> dict[str, Any]:
@@ -101,7 +132,7 @@ def _compared(request: HttpRequest, comparison: Comparison) -> dict[str, Any]:
         "p": p,
         "shares": list(zip(comparison.rows, shares.values(), strict=True)),
         "leaders": leaders(shares),
-        "chart": fast_chart([_named(row, comparison.total) for row in comparison.rows], p),
+        "chart": fast_chart(_curves(comparison), p),
         "scores": _scores(comparison),
         "tasks": tasks,
         "lines": lines,
@@ -110,8 +141,8 @@ def _compared(request: HttpRequest, comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _named(row: Row, total: int) -> NamedCurve:
-    return NamedCurve(row.method.title, curve(row.marks.values(), total))
+def _curves(comparison: Comparison) -> list[NamedCurve]:
+    return [NamedCurve(row.method.title, curve(row.marks.values(), comparison.total)) for row in comparison.rows]
 
 
 def _scores(comparison: Comparison) -> dict[str, Any]:
@@ -128,8 +159,17 @@ def _axis(comparison: Comparison) -> Axis:
     return Axis.over(bound for mean in means if mean for bound in (mean.lo, mean.hi))
 
 
-def _costs(comparison: Comparison, wanted: str) -> dict[str, Any]:
-    """The chart in the currency that is asked for, else in the first that all of them have spent, or any."""
+@dataclass(frozen=True)
+class Spending:
+    """What was spent in one currency. `used` has all that any of them has spent; without any there is no `currency`."""
+
+    used: list[Currency]
+    currency: Currency | None
+    points: list[Spent]
+
+
+def _spending(comparison: Comparison, wanted: str) -> Spending:
+    """In the currency that is asked for, else in the first that all of them have spent, or any."""
     spent = [row.cost for row in comparison.rows if row.cost]
     used = [item for item in CURRENCIES if any(getattr(cost, item.name) for cost in spent)]
     by_all = [item for item in used if all(getattr(cost, item.name) for cost in spent)]
@@ -139,8 +179,13 @@ def _costs(comparison: Comparison, wanted: str) -> dict[str, Any]:
         for place, row in enumerate(comparison.rows)
         if currency and row.cost
     ]
-    chart = cost_chart(points, currency.title) if currency and points else None
-    return {"currencies": [(item, item == currency) for item in used], "cost_chart": chart}
+    return Spending(used, currency, points)
+
+
+def _costs(comparison: Comparison, wanted: str) -> dict[str, Any]:
+    spending = _spending(comparison, wanted)
+    chart = cost_chart(spending.points, spending.currency.title) if spending.currency else None
+    return {"currencies": [(item, item == spending.currency) for item in spending.used], "cost_chart": chart}
 
 
 def _spent(place: int, row: Row, share: Share, currency: Currency) -> Spent:

@@ -18,6 +18,7 @@ from django.utils import timezone
 from benchmarks import board_selectors, overview, selectors
 from benchmarks.board_selectors import BoardKey, EntryFilter
 from benchmarks.comparing import FAST_AT
+from benchmarks.figures import answer
 from benchmarks.models import Method
 from benchmarks.overview import Row
 from benchmarks.states import MethodKind
@@ -26,6 +27,7 @@ from benchmarks.templatetags.whiskers import Axis
 from .boards import board_page
 from .charts import record_chart
 from .devices import device_choice
+from .figures import record_figure
 
 FILTERS = ("kind", "language", "calls")
 KINDS = (MethodKind.HUMAN, MethodKind.AGENT, MethodKind.LIBRARY)
@@ -97,6 +99,16 @@ def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, devic
         **_records(key),
     }
     return render(request, "leaderboards/board.html", context)
+
+
+def leaderboard_figure(request: HttpRequest, suite: str, op: str, direction: str, device: str) -> HttpResponse:
+    """The history of the record, on the board that the page of the same address shows."""
+    version = selectors.version_numbered(suite, op, direction, request.GET.get("version", ""))
+    key = board_selectors.board_key(version, device, request.GET.get("rules", ""))
+    records = board_selectors.board_records(key)
+    if not records:
+        raise Http404("This board has no record yet.")
+    return answer(record_figure(records, timezone.now()))
 
 
 def _filters(request: HttpRequest, key: BoardKey, chosen: EntryFilter) -> dict[str, Any]:

@@ -42,6 +42,7 @@
     const address = new URL(location.href);
     address.searchParams.set("p", p);
     history.replaceState(null, "", address);
+    figure.closest("section").querySelector("[data-figure]").dispatchEvent(new Event("renew", { bubbles: true }));
   }
 
   function follow(from, to) {

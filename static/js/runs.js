@@ -23,6 +23,15 @@
     return `${live.dataset.live}?${query}`;
   }
 
+  // A chart that somebody explores stays where it is; figures.js fetches its new values.
+  function renew(old, fresh) {
+    old.drawn = fresh.drawn;
+    old.querySelector(".chart-box").replaceChildren(...fresh.querySelector(".chart-box").children);
+    const button = old.querySelector("[data-figure]");
+    button.dataset.figure = fresh.querySelector("[data-figure]").dataset.figure;
+    button.dispatchEvent(new Event("renew", { bubbles: true }));
+  }
+
   function swap(html) {
     const fresh = new DOMParser().parseFromString(html, "text/html").body;
     const names = new Set(Array.from(fresh.querySelectorAll(":scope > [data-part]"), (part) => part.dataset.part));
@@ -33,6 +42,11 @@
       const node = document.adoptNode(part);
       node.drawn = node.innerHTML;
       if (old && old.drawn === node.drawn) { before = old; return; }
+      if (old && old.querySelector(".figure-box")) {
+        renew(old, node);
+        before = old;
+        return;
+      }
       if (old) old.replaceWith(node);
       else if (before) before.after(node);
       else live.prepend(node);

@@ -22,6 +22,7 @@ STAFF = Page("302 403 403 200", "302 403 403 200")
 STAFF_SAYS = Page(NONE, "302 403 403 302")
 # Posted from a page, which then says what was done or refused: that nothing was done is a test of its own.
 SAID = Page(NONE, "302 302 302 302")
+NOTHING_DRAWN = Page("404 404 404 404", "404 404 404 404")  # the figure of a page that is asked for nothing
 PAGES: dict[str, Page] = {
     "": OPEN,
     "accounts/data/": SIGNED_IN,
@@ -37,6 +38,7 @@ PAGES: dict[str, Page] = {
     "changes/": OPEN,
     "changes/<uuid:code>/": OPEN,
     "compare/": OPEN,
+    "compare/figure.json": NOTHING_DRAWN,
     "evaluations/<uuid:code>/": OWN,
     "evaluations/<uuid:code>/audit/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/badge.svg": Page("404 404 404 404", "404 404 404 404"),
@@ -49,6 +51,7 @@ PAGES: dict[str, Page] = {
     "leaderboards/": OPEN,
     "leaderboards/<slug:suite>/": OPEN,
     "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/": OPEN,
+    "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/figure.json": OPEN,
     "live/": OPEN,
     "methods/": OPEN,
     "methods/<slug:slug>/": OPEN,
@@ -72,6 +75,7 @@ PAGES: dict[str, Page] = {
     "runs/<uuid:code>/": OPEN,
     "runs/<uuid:code>/candidates/": OPEN,
     "runs/<uuid:code>/candidates/<slug:key>/": OPEN,
+    "runs/<uuid:code>/figure.json": OPEN,
     "runs/<uuid:code>/fork/": SAID,
     "runs/<uuid:code>/live/": OPEN,
     "runs/<uuid:code>/log.jsonl": OPEN,
@@ -80,6 +84,7 @@ PAGES: dict[str, Page] = {
     "runs/<uuid:code>/resume/": SAID,
     "runs/<uuid:code>/stop/": SAID,
     "runs/compare/": OPEN,
+    "runs/compare/figure.json": NOTHING_DRAWN,
     "runs/new/": OPEN,
     "runs/verifiers/": OPEN,
     "status/": OPEN,
