@@ -5,7 +5,9 @@ Reports and private notes are for staff alone; whoever else reads gets public re
 """
 
 import uuid
+from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from django.conf import settings
@@ -19,6 +21,8 @@ from .models import DeviceKind, Evaluation, ModerationAction, RuleSet, Standing,
 from .states import ActionKind, Moderation, TaskVersionStatus, Visibility
 
 PAGE_ROWS = 50
+GROUPS = 20  # of entries with one source, on a page
+HEAVY = ("task_version__definition", "task_version__reference_source")
 LIST_MAX = 200
 
 
@@ -101,17 +105,17 @@ def _latest(kind: ActionKind, submission: OuterRef) -> Subquery:
 # --- for staff -------------------------------------------------------------------------------------------------------
 
 
-def open_reports() -> list[Any]:
-    """Reports nobody has answered, oldest first, each with `evaluation`, the latest judging of what is reported."""
-    latest = Evaluation.objects.filter(submission=OuterRef("submission")).order_by("-queued", "-pk")
+def open_reports(page: int | str = 1) -> Page[Any]:
+    """Reports nobody has answered, oldest first."""
     rows = ModerationAction.objects.open_reports().select_related("submission__task_version__task__suite", "actor")
-    return list(rows.annotate(evaluation_code=Subquery(latest.values("code")[:1])).order_by("pk")[:LIST_MAX])
+    slim = rows.defer(*(f"submission__{name}" for name in HEAVY))
+    return Paginator(slim.order_by("pk"), PAGE_ROWS).get_page(page)
 
 
 def under_review(page: int | str = 1) -> Page[Any]:
     """Entries that a gate or a refusal keeps off the ranks, the oldest first."""
     rows = Standing.objects.filter(under_review=True).with_context()
-    rows = rows.select_related("task_version__task__suite", "device_kind", "ruleset").defer("task_version__definition")
+    rows = rows.select_related("task_version__task__suite", "device_kind", "ruleset").defer(*HEAVY)
     return Paginator(rows.order_by("verified_at", "pk"), PAGE_ROWS).get_page(page)
 
 
@@ -124,22 +128,35 @@ class Copies:
     standings: list[Standing]
 
 
-def identical_sources() -> list[Copies]:
-    """Where one source stands more than once on a board; entries whose review was settled are left out."""
-    unsettled = Standing.objects.filter(evaluation__submission__confirmed_at=None)
-    groups = unsettled.order_by().values(*_SAME).annotate(n=Count("pk")).filter(n__gt=1)
-    wanted = [tuple(group[name] for name in _SAME) for group in groups.order_by(*_SAME)[:PAGE_ROWS]]
-    found: dict[tuple[Any, ...], list[Standing]] = {key: [] for key in wanted}
-    rows = unsettled.filter(evaluation__submission__blob__in={key[-1] for key in wanted}).with_context()
-    rows = rows.select_related("task_version__task__suite", "device_kind").order_by("evaluation__submission__created")
-    for row in rows:
-        key = (row.ruleset_id, row.task_version_id, row.device_kind_id, row.evaluation.submission.blob_id)
-        if key in found:
-            found[key].append(row)
-    return [Copies(same[0].task_version, same[0].device_kind, same) for same in found.values()]
+def identical_sources(page: int | str = 1) -> Page[Any]:
+    """Where one source stands more than once on a board; entries whose review was settled are left out.
+
+    Sources that were submitted more than once are looked for first: an index holds them, and they are few.
+    """
+    often = Submission.objects.order_by().values("blob").annotate(n=Count("pk")).filter(n__gt=1).values("blob")
+    unsettled = Standing.objects.filter(
+        evaluation__submission__blob__in=often, evaluation__submission__confirmed_at=None
+    ).order_by()
+    groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for pk, *same in unsettled.values_list("pk", *_SAME):
+        groups[tuple(same)].append(pk)
+    found = Paginator([groups[same] for same in sorted(groups) if len(groups[same]) > 1], GROUPS).get_page(page)
+    return Page(_copies(list(found)), found.number, found.paginator)
 
 
 _SAME = ("ruleset", "task_version", "device_kind", "evaluation__submission__blob")
+
+
+def _copies(groups: list[list[int]]) -> list[Copies]:
+    """Of the keys of standings."""
+    rows = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind").defer(*HEAVY)
+    standings = rows.in_bulk([pk for group in groups for pk in group])
+    ordered = [sorted((standings[pk] for pk in group), key=_submitted) for group in groups]
+    return [Copies(same[0].task_version, same[0].device_kind, same) for same in ordered]
+
+
+def _submitted(standing: Standing) -> datetime:
+    return standing.evaluation.submission.created
 
 
 def taken_down(page: int | str = 1) -> Page[Any]:
@@ -148,8 +165,12 @@ def taken_down(page: int | str = 1) -> Page[Any]:
         submission=OuterRef("pk"), kind__in=(ActionKind.HIDE, ActionKind.INVALIDATE)
     ).order_by("-pk")
     rows = Submission.objects.filter(moderation__in=(Moderation.HIDDEN, Moderation.INVALIDATED))
-    rows = rows.select_related("owner", "task_version__task__suite").annotate(
-        public_reason=Subquery(decided.values("public_reason")[:1]), decided=Subquery(decided.values("created")[:1])
+    rows = (
+        rows.select_related("owner", "task_version__task__suite")
+        .defer(*HEAVY)
+        .annotate(
+            public_reason=Subquery(decided.values("public_reason")[:1]), decided=Subquery(decided.values("created")[:1])
+        )
     )
     return Paginator(rows.order_by("-decided", "-pk"), PAGE_ROWS).get_page(page)
 

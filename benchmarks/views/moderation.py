@@ -36,10 +36,13 @@ def report(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 
 @staff_only
 def queue(request: HttpRequest) -> HttpResponse:
+    """What waits for a decision; copies have a list of their own, for they take as long to find as all the rest."""
+    if request.GET.get("list") == "copies":
+        copies = review.identical_sources(request.GET.get("page", 1))
+        return render(request, "moderation/copies.html", {"copies": copies})
     context = {
-        "reports": review.open_reports(),
+        "reports": review.open_reports(request.GET.get("reports", 1)),
         "under_review": review.under_review(request.GET.get("page", 1)),
-        "copies": review.identical_sources(),
         "taken_down": review.taken_down(request.GET.get("down", 1)),
     }
     return render(request, "moderation/queue.html", context)

@@ -201,7 +201,7 @@ def test_a_report_waits_until_staff_decide(judged, person, decide):
     with pytest.raises(Refused, match="already"):
         moderation.report(evaluation.submission, by=bob, text="It still sleeps.")
     decide(evaluation, ActionKind.DISMISS, reason="Waiting is not forbidden.")
-    assert review.open_reports() == []
+    assert list(review.open_reports()) == []
     moderation.report(evaluation.submission, by=bob, text="Now it does something else.")
     assert len(review.open_reports()) == 1
 
@@ -255,4 +255,4 @@ def test_identical_sources_are_listed_until_they_are_settled(judged, person, dec
     found = review.identical_sources()
     assert [[row.evaluation.submission.title for row in group.standings] for group in found] == [["first", "copy"]]
     decide(copy, ActionKind.CONFIRM, reason="Both are the shipped example.")
-    assert review.identical_sources() == []
+    assert list(review.identical_sources()) == []

@@ -192,3 +192,6 @@ def test_the_number_of_queries_does_not_grow(as_staff, django_assert_max_num_que
         factories.judged(odd, owner=factories.user(f"u{n}"), text=f"// {n % 6}\n")
     with django_assert_max_num_queries(32):
         as_staff.get("/moderation/")
+    with django_assert_max_num_queries(12):
+        page = as_staff.get("/moderation/?list=copies").content.decode()
+    assert page.count("u0") == page.count("u6") == 1
