@@ -16,7 +16,7 @@ from .harness import Source, Verdict
 from .models import DeviceKind, Evaluation, Submission, Task, TaskVersion
 from .querysets import User
 from .selectors import PAGE_ROWS, evaluation_for, submission_for, visible_standings
-from .states import Moderation, Origin, State, Visibility
+from .states import Moderation, Origin, Priority, State, Visibility
 
 
 def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: int | str = 1) -> Page[Any]:
@@ -39,7 +39,7 @@ def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: i
 def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind | None) -> Evaluation | None:
     """The judging of exactly this source on this device kind that `user` may see: an own one first, then the newest.
 
-    What ended without saying anything about the source does not count.
+    What ended without saying anything about the source does not count, nor what still waits behind people.
     """
     rows = Evaluation.objects.listable_for(user).with_context()
     rows = rows.filter(
@@ -50,6 +50,7 @@ def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind
         submission__language=source.language,
     ).exclude(state__in=(State.CANCELLED, State.EXPIRED))
     rows = rows.exclude(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
+    rows = rows.exclude(state=State.QUEUED, priority__gt=Priority.PERSON)
     own = Case(When(submission__owner=user.pk, then=0), default=1) if user.is_authenticated else Value(1)
     found: Evaluation | None = rows.annotate(own=own).order_by("own", "-queued", "-pk").first()
     return found

@@ -38,7 +38,9 @@ def ends_with(page: Page, words: str) -> None:
 
 def test_upload_watch_and_stand_on_the_board(visitor: Any) -> None:
     page = visitor.tab(f"{TASK}submit/")
-    page.get_by_label("Or upload a file").set_input_files(KERNELS / "forward_cpu.cpp")
+    text = (KERNELS / "forward_cpu.cpp").read_text() + "// mine\n"  # the same source would be offered its judging
+    upload = {"name": "kernel.cpp", "mimeType": "text/plain", "buffer": text.encode()}
+    page.get_by_label("Or upload a file").set_input_files(upload)
     page.get_by_label("Title").fill("A real one")
     page.get_by_role("button", name="Submit for judging").click()
     page.wait_for_url("**/evaluations/**")

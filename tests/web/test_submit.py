@@ -12,7 +12,7 @@ from benchmarks import services
 from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation, Submission
 from benchmarks.services import switch_set
-from benchmarks.states import Switch
+from benchmarks.states import Priority, Switch
 
 from . import factories
 
@@ -227,6 +227,12 @@ def test_a_source_that_others_keep_to_themselves_is_never_given_away(
 def test_what_said_nothing_about_the_source_is_not_offered(visitor: Client) -> None:
     services.evaluation_cancel(factories.queued(), "Not wanted.")
     factories.judged(factories.report(Verdict.NOISY, "Too noisy."))
+    assert post(visitor).status_code == 302
+
+
+@pytest.mark.parametrize("priority", [Priority.AGENT, Priority.EXAMPLE])
+def test_what_waits_behind_people_is_no_answer_for_them(visitor: Client, priority: Priority) -> None:
+    factories.queued(priority=priority)
     assert post(visitor).status_code == 302
 
 
