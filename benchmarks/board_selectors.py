@@ -74,11 +74,20 @@ def board_rows(
 ) -> Page[Any]:
     """Ranked standings with `ties` (how many share the rank), `figures` of their configurations, `calls_library`."""
     ordered = _narrowed(_board(key).ranked(), chosen).with_context().order_by("rank", "verified_at", "pk")
-    rows = Paginator(ordered, rows_per_page).get_page(page)
+    paginator = Paginator(ordered, rows_per_page)
+    if not chosen.is_active:
+        paginator.count = _entries(key)
+    rows = paginator.get_page(page)
     _attach_group_sizes(key, list(rows))
     _attach_config_figures(list(rows))
     _attach_library_calls(list(rows))
     return rows
+
+
+def _entries(key: BoardKey) -> int:
+    """Counted by the ranks alone, which an index holds: whatever may not be listed has been taken off its board."""
+    ranked = Standing.objects.board(key.ruleset, key.version, key.device).filter(rank__isnull=False)
+    return int(ranked.count())
 
 
 def is_old(key: BoardKey) -> bool:

@@ -6,20 +6,23 @@ Other apps add families to `SOURCES`. Does NOT decide who may read them (`views/
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from typing import Any
 
 from django.db import DatabaseError
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 from django.utils import timezone
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from . import health, operations, queue
-from .models import Evaluation, StageResult, Worker
+from .harness import Verdict
+from .models import DeviceKind, Evaluation, StageResult, Worker
 from .operations import DeviceFigures
 from .states import FINISHED, State, WorkerRole, WorkerState
 
 STAGES_OF = timedelta(hours=1)
+VERDICTS = ("", *Verdict)  # what was cancelled or has expired has none
 Source = Callable[[], Iterable[Metric]]
 
 
@@ -98,24 +101,32 @@ def _workers() -> Iterator[Metric]:
 
 
 def _evaluations() -> Iterator[Metric]:
-    ended = (
-        Evaluation.objects.filter(state__in=FINISHED).order_by().values_list("device_kind__slug", "state", "verdict")
-    )
+    slugs = dict(DeviceKind.objects.values_list("pk", "slug"))  # a join would look each kind up once per evaluation
     total = CounterMetricFamily(
         "kbench_evaluations", "Evaluations that have ended", labels=["device", "state", "verdict"]
     )
-    for device, state, verdict, count in ended.annotate(n=Count("pk")):
-        total.add_metric([device, str(State(state).value), verdict], count)
+    for state, device, *counts in _ended():
+        for verdict, count in zip(VERDICTS, counts, strict=True):
+            if count:
+                total.add_metric([slugs[device], str(State(state).value), verdict], count)
     yield total
     since = timezone.now() - STAGES_OF
     recent = StageResult.objects.filter(evaluation__state=State.DONE, evaluation__finished__gte=since).order_by()
     stages = SummaryMetricFamily(
         "kbench_stage_seconds", "Stages of what ended within the last hour", labels=["device", "stage"]
     )
-    rows = recent.values_list("evaluation__device_kind__slug", "name").annotate(n=Count("pk"), seconds=Sum("seconds"))
+    rows = recent.values_list("evaluation__device_kind", "name").annotate(n=Count("pk"), seconds=Sum("seconds"))
     for device, stage, count, seconds in rows:
-        stages.add_metric([device, stage], count_value=count, sum_value=seconds)
+        stages.add_metric([slugs[device], stage], count_value=count, sum_value=seconds)
     yield stages
+
+
+def _ended() -> Iterable[tuple[Any, ...]]:
+    """State, device kind, and how many have each of `VERDICTS`: an index has the groups in order, not the verdicts."""
+    counts = [Count("pk", filter=Q(verdict=verdict)) for verdict in VERDICTS]
+    named = {f"of_{place}": count for place, count in enumerate(counts)}
+    groups = Evaluation.objects.filter(state__in=FINISHED).order_by().values_list("state", "device_kind")
+    return groups.annotate(**named)
 
 
 def _broker(figures: list[DeviceFigures]) -> Iterator[Metric]:

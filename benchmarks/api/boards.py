@@ -139,8 +139,9 @@ def _board(key: BoardKey, wanted: EntryQuery) -> LeaderboardOut:
 
 
 def _entry(row: Any) -> EntryOut:
+    """Not checked here: there may be a thousand, and what an operation returns is checked when it leaves."""
     evaluation, figures = row.evaluation, row.figures
-    return EntryOut(
+    return EntryOut.model_construct(
         rank=row.rank,
         ties=row.ties,
         by=holder(evaluation),
@@ -171,7 +172,7 @@ def _record(row: Any) -> RecordOut:
 
 
 def _score(evaluation: Evaluation, score: float, low: float, high: float) -> ScoreOut:
-    return ScoreOut(
+    return ScoreOut.model_construct(
         speedup=score,
         ci95=(low, high),
         vs_eager=evaluation.vs_eager,

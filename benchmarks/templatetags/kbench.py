@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import template
+from django.template.loader import render_to_string
 from django.urls import reverse
 
 from benchmarks import advice, selectors
@@ -78,10 +79,11 @@ def verdict_badge(verdict: str) -> dict[str, Badge]:
     return {"badge": VERDICT_BADGES[Verdict(verdict)]}
 
 
-@register.inclusion_tag("_trust.html")
-def trust_badge(level: str) -> dict[str, Badge | None]:
+@register.simple_tag
+def trust_badge(level: str) -> str:
     """How far a time on a GPU was confirmed; on a CPU there is nothing to tell apart."""
-    return {"badge": TRUST_BADGES.get(level)}
+    badge = TRUST_BADGES.get(level)
+    return render_to_string("_badge.html", {"badge": badge}) if badge else ""
 
 
 @register.inclusion_tag("_navigation.html", takes_context=True)
