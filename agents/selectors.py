@@ -196,12 +196,15 @@ def purses(run: Run) -> list[Purse]:
 
 
 def matrix_rows(run: Run | None = None) -> list[Row]:
-    """One per opinion, of one run or of all. What was not judged would have taken as long as the mean of its run."""
+    """One per opinion, oldest first, of one run or of all.
+
+    What was not judged would have taken as long as the mean of its run.
+    """
     opinions = Opinion.objects.all() if run is None else Opinion.objects.filter(run=run)
     means = dict(
         Candidate.objects.exclude(judging_s=None).order_by().values_list("run").annotate(mean=Avg("judging_s"))
     )
-    values = opinions.values_list(
+    values = opinions.order_by("pk").values_list(
         *("verifier", "version", "fault", "decision", "truth", "seconds", "cost_usd"),
         *("candidate__judging_s", "run", "run__code"),
     )

@@ -11,6 +11,7 @@ from django.test import Client
 
 from agents.models import Run
 from agents.states import RunState, Wish
+from agents.views import comparisons
 from benchmarks import moderation
 from benchmarks.models import Submission
 from benchmarks.services import switch_set
@@ -54,6 +55,14 @@ def test_every_page_of_a_run_obeys_the_rules_of_the_site(visitor: Client, run: R
 def test_a_site_without_runs_shows_every_list(visitor: Client) -> None:
     for url in ("/runs/", "/runs/compare/", "/runs/verifiers/"):
         assert visitor.get(url).status_code == 200
+
+
+def test_of_many_runs_the_newest_have_lines_of_their_own(visitor: Client, run: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr(comparisons, "RUNS_SHOWN", 1)
+    newer = factories.driven()
+    page = visitor.get("/runs/verifiers/").content.decode()
+    assert "By run, the newest 1 of 2" in page
+    assert (str(newer.code)[:8] in page, str(run.code)[:8] in page) == (True, False)
 
 
 def test_a_form_starts_a_run_that_its_browser_may_steer(visitor: Client) -> None:
