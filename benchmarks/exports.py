@@ -1,6 +1,6 @@
 """Everything that the site keeps of one account as a ZIP archive, made while it is sent.
 
-One submission at a time is in memory. An app that keeps more of an account registers it when it starts
+Twenty submissions at a time are in memory. An app that keeps more of an account registers it when it starts
 (`AppConfig.ready`), so that the benchmark need not know its agents. Does NOT export what others made.
 """
 
@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import Prefetch
 from django.utils import timezone
 
 from .languages import SUFFIXES
@@ -27,6 +28,9 @@ _TOKEN = ("name", "scope", "hint", "created", "expires", "last_used", "revoked")
 _SUBMISSION = ("title", "language", "visibility", "origin", "created")
 _EVALUATION = ("state", "reason", "verdict", "reason_text", "score", "score_lo", "score_hi", "queued", "finished")
 _ACCOUNT = ("username", "date_joined", "last_login", "is_staff")
+
+AT_ONCE = 20  # submissions
+PIECE_BYTES = 65_536
 
 File = tuple[str, bytes]
 Provider = Callable[[User], Iterator[File]]
@@ -53,12 +57,13 @@ def files_of(user: User) -> Iterator[File]:
 
 
 def zipped(files: Iterator[File]) -> Iterator[bytes]:
-    """The archive in pieces; nothing is kept that was sent."""
+    """The archive in pieces of some size; nothing is kept that was sent."""
     pipe = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[call-overload]
         for path, content in files:
             archive.writestr(path, content)
-            yield pipe.taken()
+            if pipe.size_bytes >= PIECE_BYTES:
+                yield pipe.taken()
     yield pipe.taken()
 
 
@@ -77,23 +82,26 @@ class _Pipe:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self.size_bytes = 0
 
     def write(self, data: bytes) -> int:
         self._parts.append(bytes(data))
+        self.size_bytes += len(data)
         return len(data)
 
     def flush(self) -> None:
         """Nothing is held back."""
 
     def taken(self) -> bytes:
-        parts, self._parts = self._parts, []
+        parts, self._parts, self.size_bytes = self._parts, [], 0
         return b"".join(parts)
 
 
 def _submissions(user: User) -> Iterator[Submission]:
     rows = Submission.objects.filter(owner=user).select_related("blob", "task_version__task__suite", "method")
     slim = rows.defer("task_version__definition", "task_version__reference_source")
-    return slim.order_by("pk").iterator(chunk_size=20)
+    judged = Evaluation.objects.select_related("device_kind", "ruleset").defer("ruleset__text").order_by("pk")
+    return slim.prefetch_related(Prefetch("evaluations", judged)).order_by("pk").iterator(chunk_size=AT_ONCE)
 
 
 def _submission(submission: Submission) -> Iterator[File]:
@@ -109,7 +117,7 @@ def _submission(submission: Submission) -> Iterator[File]:
     }
     yield f"{folder}/submission.json", as_json(facts)
     yield f"{folder}/kernel.{SUFFIXES.get(submission.language, 'txt')}", submission.blob.text.encode()
-    for evaluation in submission.evaluations.select_related("device_kind", "ruleset").order_by("pk"):
+    for evaluation in submission.evaluations.all():
         yield f"{folder}/evaluations/{evaluation.code}.json", as_json(_evaluation(evaluation))
 
 
