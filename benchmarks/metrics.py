@@ -126,7 +126,8 @@ def _ended() -> Iterable[tuple[Any, ...]]:
     counts = [Count("pk", filter=Q(verdict=verdict)) for verdict in VERDICTS]
     named = {f"of_{place}": count for place, count in enumerate(counts)}
     groups = Evaluation.objects.filter(state__in=FINISHED).order_by().values_list("state", "device_kind")
-    return groups.annotate(**named)
+    rows: Iterable[tuple[Any, ...]] = groups.annotate(**named)
+    return rows
 
 
 def _broker(figures: list[DeviceFigures]) -> Iterator[Metric]:
