@@ -18,8 +18,8 @@ with a cold cache; floor is the least time for the data or the arithmetic at the
 speedup is over the stronger of eager and torch.compile, with its 95 % interval. The paper's figures are its authors',
 from an H100 and one configuration per task; layernorm's and cross entropy's rest on a slow baseline.
 
-Reports are of the sources that were judged (`source_sha256`). Five forward kernels were replaced since and not judged yet:
-layernorm, llama_rmsnorm, mnist_linear, resnet_block and unet_conv2d (CUDA); their rows below are of the former ones.
+Reports are of the sources that were judged (`source_sha256`). Five forward kernels were replaced since and not judged
+yet: layernorm, llama_rmsnorm, mnist_linear, resnet_block and unet_conv2d (CUDA). Their rows are of the former ones.
 """
 # speedups over eager and torch.compile that arXiv 2509.14279 publishes for its kernels
 PAPER = {
