@@ -11,7 +11,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from .spec import Config, TaskSpec
 
 Progress = Callable[[int, int, str], None]
 LEFT_OUT = "left out of a quick check"
+_FORM = "2"  # of what is kept; another one is prepared anew
 _OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
 
 
@@ -51,9 +52,11 @@ def prepare(
     cores: Cores,
     progress: Progress,
     quick: bool = False,
+    peaks_again: bool = False,
 ) -> PreparedBaseline:
     """The prepared baselines of `task`, made now if this machine does not have them yet; `quick`: without compiling."""
-    return CpuPreparation(task, configs, rules, progress, cores=cores, quick=quick).kept(paths)
+    preparation = CpuPreparation(task, configs, rules, progress, cores=cores, quick=quick)
+    return preparation.kept(paths, peaks_again=peaks_again)
 
 
 def baseline_room(task: Path, cache: Path, rules: RuleSet) -> Room:
@@ -100,24 +103,33 @@ class Preparation(ABC):
     def name(self) -> str:
         """Of everything that the result depends on."""
 
-    def kept(self, paths: Paths) -> PreparedBaseline:
-        """What this machine keeps under `name`, prepared first if nothing does."""
+    def kept(self, paths: Paths, *, peaks_again: bool = False) -> PreparedBaseline:
+        """What this machine keeps under `name`, prepared first if nothing does.
+
+        `peaks_again` measures the peaks once more and keeps the better ones: they may stem from a busy moment.
+        """
         folder = paths.baselines / self.name
         with file_lock(folder.with_suffix(".lock")):
             if not (folder / "ready.json").exists():
-                self._run(folder, paths)
-        data = json.loads((folder / "ready.json").read_text())
-        return PreparedBaseline(folder / "cache", tuple(data["problems"]), Peaks.from_json(data["peaks"]))
+                shutil.rmtree(folder, ignore_errors=True)
+                (folder / "cache").mkdir(parents=True)
+                return self._run(folder, paths)
+            prepared = _read(folder)
+            if not peaks_again:
+                return prepared
+            self.problems = dict(enumerate(prepared.problems))
+            return self._run(folder, paths, prepared.peaks)
 
-    def _run(self, folder: Path, paths: Paths) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
-        (folder / "cache").mkdir(parents=True)
+    def _run(self, folder: Path, paths: Paths, before: Peaks | None = None) -> PreparedBaseline:
         with tempfile.TemporaryDirectory(prefix="prepare-", dir=paths.scratch) as scratch:
             while self.peaks is None:
                 self._run_child(folder / "cache", Path(scratch) / "log")
+        peaks = Peaks.from_json(self.peaks)
+        peaks = peaks.or_better(before) if before else peaks
         problems = [self.problems[number] for number in range(len(self.configs))]
-        (folder / "ready.partial").write_text(json.dumps({"problems": problems, "peaks": self.peaks}))
+        (folder / "ready.partial").write_text(json.dumps({"problems": problems, "peaks": asdict(peaks)}))
         (folder / "ready.partial").replace(folder / "ready.json")
+        return _read(folder)
 
     def _run_child(self, cache: Path, log: Path) -> None:
         """One child; a second one is needed only after a configuration that did not end."""
@@ -185,7 +197,7 @@ class CpuPreparation(Preparation):
                 builder_program() if supported() else b"",
             )
             common = opening(self.task, describe(self.configs, layout), self._cores.threads)
-            child.open({**common, "prepare": True, "wanted": wanted, "peaks": True})
+            child.open({**common, "prepare": True, "wanted": wanted})
         except BaseException:
             child.kill()
             raise
@@ -194,9 +206,20 @@ class CpuPreparation(Preparation):
         return child
 
 
+def _read(folder: Path) -> PreparedBaseline:
+    data = json.loads((folder / "ready.json").read_text())
+    return PreparedBaseline(folder / "cache", tuple(data["problems"]), Peaks.from_json(data["peaks"]))
+
+
 def key(task: TaskSpec, configs: Sequence[Config], *machine: str) -> str:
     """A name for everything that prepared baselines depend on."""
-    parts = [task.content_sha256, *(config.key for config in configs), *compiler_environment().values(), *machine]
+    parts = [
+        _FORM,
+        task.content_sha256,
+        *(config.key for config in configs),
+        *compiler_environment().values(),
+        *machine,
+    ]
     return f"{task.op}-{task.direction}-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 

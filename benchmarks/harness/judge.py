@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from .errors import AuditBroken, Cancelled, UsageError
 from .faults import DEVICE_STUCK, Fault, Stuck
 from .isolation import clean_text, demand_isolation
 from .judging import Judging, hidden_words
+from .machine import Peaks
 from .report import ConfigResult, Flag, Report, Score, StageResult, Verdict
 from .rules import RuleSet
 from .session import Session
@@ -231,12 +232,13 @@ class _Work:
             raise Fault(Verdict.COMPILE_ERROR, build.problem or _first_error(build.log))
         return build
 
-    def _prepare(self) -> PreparedBaseline:
+    def _prepare(self, *, peaks_again: bool = False) -> PreparedBaseline:
         prepared = self.track.prepare(
             self.task,
             self.configs,
             lambda done, total, text: self.on_step(Step("prepare", "progress", done, total, text)),
             quick=self.quick,
+            peaks_again=peaks_again,
         )
         if self.quick:
             return replace(prepared, problems=tuple(LEFT_OUT for _ in self.configs))
@@ -286,15 +288,13 @@ class _Work:
 
     def _scored(self, judging: Judging, prepared: PreparedBaseline) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         times: dict[str, PairedTimes] = {}
-        finished: list[ConfigResult] = []
         for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
-            if config.hidden:
-                finished.append(result)
-                continue
-            times[result.key] = judging.paired_times(number)
-            floor_us = prepared.peaks.floor_us(config.bytes_moved, config.flops)
-            finished.append(scoring.with_times(result, times[result.key], floor_us, self.rules))
-            self._remark(judging, number, config)
+            if not config.hidden:
+                times[result.key] = judging.paired_times(number)
+                self._remark(judging, number, config)
+        finished = self._with_times(times, prepared.peaks)
+        if scoring.under_the_floor(finished, self.rules):
+            finished = self._with_times(times, self._prepare(peaks_again=True).peaks)
         timed = [item for item in finished if item.group != "hidden"]
         score = scoring.score(timed, times, self.rules, self.track.timing_trust)
         self.environment["null_call_us"] = judging.null_call_us
@@ -305,6 +305,16 @@ class _Work:
             raise Fault(Verdict.NOISY, f"the interval of the score is ±{width:.0%} wide: this machine is too noisy now")
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
         return score, f"{score.speedup:.2f}× over the stronger baseline on {len(timed)} configurations", tuple(finished)
+
+    def _with_times(self, times: Mapping[str, PairedTimes], peaks: Peaks) -> list[ConfigResult]:
+        return [
+            result
+            if config.hidden
+            else scoring.with_times(
+                result, times[result.key], peaks.floor_us(config.bytes_moved, config.flops), self.rules
+            )
+            for config, result in zip(self.configs, self.results, strict=True)
+        ]
 
     def _remark(self, judging: Judging, number: int, config: Config) -> None:
         problem = judging.compile_problems[number]

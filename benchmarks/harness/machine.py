@@ -28,18 +28,24 @@ class Cores:
 
 @dataclass(frozen=True)
 class Peaks:
-    """The best this machine did on `threads` cores: copy bandwidth by size and float32 arithmetic."""
+    """The best this machine ever did on the cores of a contestant: copy bandwidth by size, and arithmetic."""
 
     copy_bytes_per_s: tuple[tuple[int, float], ...]
-    gemm_flops_per_s: float
+    flops_per_s: float
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Peaks":
-        return cls(tuple((int(size), float(rate)) for size, rate in data["copy_bytes_per_s"]), data["gemm_flops_per_s"])
+        return cls(tuple((int(size), float(rate)) for size, rate in data["copy_bytes_per_s"]), data["flops_per_s"])
+
+    def or_better(self, other: "Peaks") -> "Peaks":
+        """The better of both of each: other work can only have slowed a measurement."""
+        known = dict(other.copy_bytes_per_s)
+        rates = tuple((size, max(rate, known.get(size, rate))) for size, rate in self.copy_bytes_per_s)
+        return Peaks(rates, max(self.flops_per_s, other.flops_per_s))
 
     def floor_us(self, bytes_moved: int, flops: int) -> float:
         """Less time than this cannot be, for data of this size lying in the best cache that it fits."""
-        return 1e6 * max(bytes_moved / self._bandwidth(bytes_moved), flops / self.gemm_flops_per_s)
+        return 1e6 * max(bytes_moved / self._bandwidth(bytes_moved), flops / self.flops_per_s)
 
     def _bandwidth(self, size_bytes: int) -> float:
         """The best rate of this size or any larger one: a small copy is bound by its overhead, not by the memory."""

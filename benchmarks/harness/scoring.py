@@ -81,12 +81,17 @@ def gates(value: Score, results: Sequence[ConfigResult], rules: RuleSet, *, exac
         found.append(Flag("gate-speedup", f"more than {rules.gates.max_speedup:g}× over the stronger baseline"))
     found += [
         Flag("gate-roofline", f"{item.key}: faster than this machine can move the data or do the arithmetic")
-        for item in results
-        if item.roofline_fraction is not None and item.roofline_fraction > rules.gates.max_roofline_fraction
+        for item in under_the_floor(results, rules)
     ]
     if not exact and all(item.max_abs_error == 0 for item in results):
         found.append(Flag("gate-exact", "an error of exactly zero where rounding is expected"))
     return tuple(found)
+
+
+def under_the_floor(results: Sequence[ConfigResult], rules: RuleSet) -> tuple[ConfigResult, ...]:
+    """Those that took less time than the machine needs for their bytes or their arithmetic."""
+    limit = rules.gates.max_roofline_fraction
+    return tuple(item for item in results if item.roofline_fraction is not None and item.roofline_fraction > limit)
 
 
 def geometric_mean(values: Sequence[float]) -> float:

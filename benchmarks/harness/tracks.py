@@ -76,7 +76,7 @@ class Track(ABC):
 
     @abstractmethod
     def prepare(
-        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool
+        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool, peaks_again: bool = False
     ) -> PreparedBaseline:
         """What torch.compile needs for this task, made once; `quick` may leave it out."""
 
@@ -129,10 +129,17 @@ class CpuTrack(Track):
         return host_lock(on_step, "prepare", cancelled)
 
     def prepare(
-        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool
+        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool, peaks_again: bool = False
     ) -> PreparedBaseline:
         return baselines.prepare(
-            task, configs, self.rules, self.paths, cores=self.cores, progress=progress, quick=quick
+            task,
+            configs,
+            self.rules,
+            self.paths,
+            cores=self.cores,
+            progress=progress,
+            quick=quick,
+            peaks_again=peaks_again,
         )
 
     def session(
@@ -165,10 +172,11 @@ class GpuTrack(Track):
         return machine_lock(f"gpu-{self.gpu.uuid}", text, on_step, "prepare", cancelled)
 
     def prepare(
-        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool
+        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool, peaks_again: bool = False
     ) -> PreparedBaseline:
         bytecode = bytecode_folder(self.paths)
-        return GpuPreparation(task, configs, self.rules, progress, gpu=self.gpu, bytecode=bytecode).kept(self.paths)
+        preparation = GpuPreparation(task, configs, self.rules, progress, gpu=self.gpu, bytecode=bytecode)
+        return preparation.kept(self.paths, peaks_again=peaks_again)
 
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path

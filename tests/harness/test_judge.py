@@ -1,5 +1,6 @@
 """The judge end to end: real sandbox, real compiler, real referee."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -68,6 +69,21 @@ def test_the_report_says_where_and_how_it_was_measured(report: Report) -> None:
     assert report.environment["threads"] >= 1
     assert 0 < report.environment["null_call_us"] < 1e5
     assert report.isolation
+
+
+def test_peaks_of_a_busy_moment_accuse_nobody(report: Report, paths: Paths) -> None:
+    """They are measured again before a kernel is said to be faster than the machine."""
+    kept = max(paths.baselines.glob(f"{TASK.op}-{TASK.direction}-*/ready.json"), key=lambda file: file.stat().st_mtime)
+    data = json.loads(kept.read_text())
+    slow = {
+        "copy_bytes_per_s": [[size, rate / 1e4] for size, rate in data["peaks"]["copy_bytes_per_s"]],
+        "flops_per_s": data["peaks"]["flops_per_s"] / 1e4,
+    }
+    kept.write_text(json.dumps(data | {"peaks": slow}))
+    again = judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
+    assert again.verdict is Verdict.PASS, again.reason
+    assert "gate-roofline" not in {gate.code for gate in again.gates}
+    assert json.loads(kept.read_text())["peaks"]["flops_per_s"] > 100 * slow["flops_per_s"]
 
 
 def test_a_cancelled_judging_reports_nothing(paths: Paths) -> None:

@@ -1,14 +1,17 @@
 """Cores, peaks and floors."""
 
 import os
+import time
 
 import pytest
+import torch
 
 from benchmarks.harness import Paths, UsageError, default_rules, devices_here, machine
+from benchmarks.harness.child.peaks import measure_peaks
 from benchmarks.harness.machine import Peaks
 from benchmarks.harness.tracks import open_track
 
-PEAKS = Peaks(((1 << 14, 10e9), (1 << 18, 40e9), (1 << 24, 8e9)), gemm_flops_per_s=1e11)
+PEAKS = Peaks(((1 << 14, 10e9), (1 << 18, 40e9), (1 << 24, 8e9)), flops_per_s=1e11)
 
 
 def test_the_supervisor_has_a_core_of_its_own_where_there_are_two() -> None:
@@ -29,6 +32,21 @@ def test_a_small_copy_is_held_against_the_best_rate_of_any_larger_one() -> None:
 
 def test_data_larger_than_any_copy_measured_uses_the_largest() -> None:
     assert PEAKS.floor_us(1 << 30, 0) == pytest.approx((1 << 30) / 8e9 * 1e6)
+
+
+def test_of_two_measurements_the_better_counts_size_by_size() -> None:
+    other = Peaks(((1 << 14, 20e9), (1 << 18, 30e9)), flops_per_s=2e11)
+    assert PEAKS.or_better(other) == Peaks(((1 << 14, 20e9), (1 << 18, 40e9), (1 << 24, 8e9)), 2e11)
+
+
+def test_no_matrix_product_is_faster_than_the_peak_of_arithmetic() -> None:
+    size, best_s = 512, 1.0
+    left, right = torch.randn(2, size, size)
+    for _ in range(20):
+        started = time.perf_counter()
+        torch.mm(left, right)
+        best_s = min(best_s, time.perf_counter() - started)
+    assert 2 * size**3 / best_s < 1.2 * measure_peaks(torch.get_num_threads())["flops_per_s"]
 
 
 def test_the_processor_is_always_a_device() -> None:

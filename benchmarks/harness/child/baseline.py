@@ -1,7 +1,7 @@
 """The trusted process that runs a task as torch eager and as torch.compile, through the candidate's shell.
 
-Also measures what this machine can do at most (copy bandwidth, float32 GEMM) for the roofline, and compiles the
-baselines ahead of a judging. What torch.compile builds lies in a cache that no submission can write.
+Also measures what this machine can do at most (`peaks.py`) for the roofline, and compiles the baselines ahead of a
+judging. What torch.compile builds lies in a cache that no submission can write.
 """
 
 import time
@@ -14,10 +14,8 @@ import torch
 
 from ..protocol import Link
 from .check import load_reference
+from .peaks import measure_peaks
 from .shell import Call, Function, connect, open_calls, serve, set_threads
-
-_COPY_SIZES_BYTES = tuple(1 << power for power in range(14, 28, 2))
-_GEMM_SIZE = 768
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -84,7 +82,7 @@ def _prepare(message: dict[str, Any], eager: Function, calls: Sequence[Call], li
         started_s = time.monotonic()
         problem = _try_compile(eager, calls[number])
         link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
-    link.send(peaks=measure_peaks() if message["peaks"] else None)
+    link.send(peaks=measure_peaks(message["threads"]))
 
 
 def _try_compile(eager: Function, call: Call) -> str | None:
@@ -93,31 +91,3 @@ def _try_compile(eager: Function, call: Call) -> str | None:
     except Exception as error:  # noqa: BLE001 - process edge: torch.compile fails in many ways, each is the answer
         return f"{type(error).__name__}: {error}"[:500]
     return None
-
-
-def measure_peaks() -> dict[str, Any]:
-    """The best copy bandwidth in bytes (read and written) per second by size, and float32 GEMM flops per second."""
-    return {
-        "copy_bytes_per_s": [[size, _copy_rate(size)] for size in _COPY_SIZES_BYTES],
-        "gemm_flops_per_s": _gemm_rate(),
-    }
-
-
-def _copy_rate(size_bytes: int) -> float:
-    source, target = torch.ones(size_bytes // 8), torch.ones(size_bytes // 8)
-    return size_bytes / _best_s(lambda: target.copy_(source))
-
-
-def _gemm_rate() -> float:
-    left, right = torch.randn(_GEMM_SIZE, _GEMM_SIZE), torch.randn(_GEMM_SIZE, _GEMM_SIZE)
-    target = torch.empty(_GEMM_SIZE, _GEMM_SIZE)
-    return 2.0 * _GEMM_SIZE**3 / _best_s(lambda: torch.mm(left, right, out=target))
-
-
-def _best_s(work: Function, repeats: int = 30) -> float:
-    best = float("inf")
-    for _ in range(repeats):
-        started = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - started)
-    return best

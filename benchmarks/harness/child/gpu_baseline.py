@@ -81,12 +81,16 @@ def _try_compile(eager: Function, config: dict[str, Any], device: Accelerator) -
 
 
 def measure_peaks(device: Accelerator) -> dict[str, Any]:
-    """The best cold copy in bytes (read and written) per second by size, and float32 GEMM flops per second."""
+    """The best cold copy in bytes (read and written) per second by size, and flops per second at float32's accuracy.
+
+    The latter is that of float32, or of half precision over two: what tensor cores reach with an operand in two parts.
+    """
     on_gpu = device.device.type == "cuda"
     sizes = _COPY_SIZES_BYTES if on_gpu else _COPY_SIZES_BYTES[:2]
+    size = _GEMM_SIZE if on_gpu else _GEMM_SIZE // 8
     return {
-        "copy_bytes_per_s": [[size, _copy_rate(size, device)] for size in sizes],
-        "gemm_flops_per_s": _gemm_rate(_GEMM_SIZE if on_gpu else _GEMM_SIZE // 8, device),
+        "copy_bytes_per_s": [[size_bytes, _copy_rate(size_bytes, device)] for size_bytes in sizes],
+        "flops_per_s": max(_gemm_rate(size, torch.float32, device), _gemm_rate(size, torch.float16, device) / 2),
     }
 
 
@@ -96,9 +100,9 @@ def _copy_rate(size_bytes: int, device: Accelerator) -> float:
     return size_bytes / _best_s(lambda: target.copy_(source), device)
 
 
-def _gemm_rate(size: int, device: Accelerator) -> float:
-    left, right = torch.randn(2, size, size, device=device.device)
-    target = torch.empty(size, size, device=device.device)
+def _gemm_rate(size: int, dtype: torch.dtype, device: Accelerator) -> float:
+    left, right = torch.randn(2, size, size, device=device.device).to(dtype)
+    target = torch.empty_like(left)
     return 2.0 * size**3 / _best_s(lambda: torch.mm(left, right, out=target), device)
 
 
