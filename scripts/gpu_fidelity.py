@@ -1,6 +1,6 @@
 """How far the times can be relied on, as a page: `python -m scripts.gpu_fidelity REPEAT.jsonl EAGER.jsonl > FILE`.
 
-Reads what `gpu_proof.py repeat` and `gpu_proof.py eager` have written: the same kernel judged again and again, its
+Reads what `proof.py repeat` and `proof.py eager` have written: the same kernel judged again and again, its
 event times beside those of Nsight Compute, and torch eager submitted as a kernel. Does NOT judge anything.
 """
 

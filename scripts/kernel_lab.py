@@ -6,7 +6,7 @@ variants of the shipped kernel: a table each, of texts and what replaces them. A
 process per task checks every configuration, hidden ones too, against float64 and times what is right, by turns with the
 shipped kernel, eager and torch.compile, each call with a cold cache. A variant that crashes or hangs is left out and
 the rest goes on. Writes `kernel_lab.json` to --out and prints a table in microseconds. Not covered: sandboxing,
-verdicts and intervals; for those there is `gpu_proof.py`.
+verdicts and intervals; for those there is `proof.py`.
 """
 
 import argparse

@@ -4,26 +4,26 @@ import json
 from pathlib import Path
 
 from benchmarks.harness import Source, check_source, default_rules, default_suites, find_task, load_suite
-from scripts import gpu_proof, gpu_tables
+from scripts import proof, proof_tables
 
 TASKS = {task.name for task in load_suite(default_suites() / "robust_kbench")}
 
 
 def test_every_task_has_a_cuda_example_and_five_operations_a_triton_one() -> None:
-    works = list(gpu_proof.chosen("kernels"))
+    works = list(proof.chosen("kernels"))
     assert {work.task for work in works if work.file.suffix == ".cu"} == TASKS
     assert len({work.task for work in works if work.file.suffix == ".py"}) >= 5
 
 
 def test_ten_tasks_have_eager_as_a_submission() -> None:
-    works = list(gpu_proof.chosen("eager"))
+    works = list(proof.chosen("eager"))
     assert len(works) == 10
     assert {work.task for work in works} <= TASKS
 
 
 def test_what_the_scripts_judge_gets_past_the_static_check() -> None:
     for what in ("kernels", "eager", "repeat"):
-        for work in gpu_proof.chosen(what):
+        for work in proof.chosen(what):
             source: Source = work.source
             assert check_source(source, find_task(default_suites(), work.task), default_rules()).problem is None, work
 
@@ -32,7 +32,7 @@ def test_a_table_keeps_the_accepted_report_of_a_kernel(tmp_path: Path) -> None:
     raw = tmp_path / "raw.jsonl"
     accepted = {"name": "a", "verdict": "PASS", "reason": "fast", "score": None, "configs": []}
     raw.write_text("".join(json.dumps(item) + "\n" for item in (accepted, {**accepted, "verdict": "NOISY"})))
-    assert [record["verdict"] for record in gpu_tables.latest([raw])] == ["PASS"]
+    assert [record["verdict"] for record in proof_tables.latest([raw])] == ["PASS"]
 
 
 def test_a_row_says_absent_where_nothing_was_measured() -> None:
@@ -45,4 +45,4 @@ def test_a_row_says_absent_where_nothing_was_measured() -> None:
         "roofline_fraction": 0.5,
         "max_rel_error": None,
     }
-    assert gpu_tables.row(item) == "| n=1 | 20.0 | – | 10.0 | 2.00× | 50% | – |"
+    assert proof_tables.row(item) == "| n=1 | 20.0 | – | 10.0 | 2.00× | 50% | – |"

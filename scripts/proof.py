@@ -1,12 +1,12 @@
-"""Judges what comes with kbench on a real GPU and keeps the raw reports: `python -m scripts.gpu_proof WHAT`.
+"""Judges what comes with kbench on a real device and keeps the raw reports: `python -m scripts.proof WHAT`.
 
-    kernels    every example kernel, CUDA and Triton
+    kernels    every example kernel, CUDA and Triton; with `--device cpu` the C++ ones
     eager      torch eager as a submission, ten tasks: the score must be 1 within its interval
     repeat     six tasks from 4 µs to 20 ms judged again and again, and each audited
 
 `--only WORD` selects by part of the name, `--times N` repeats, `--budget-s` stops in time and says what was not
 reached. One JSON line per judging goes to `--reports`; the last line of stdout is a JSON summary. Not covered: attacks
-(`gpu_corpus.py`), the site (`gpu_e2e.py`) and tables for people (`gpu_tables.py`).
+(`gpu_corpus.py`), the site (`gpu_e2e.py`) and tables for people (`proof_tables.py`).
 """
 
 import argparse
@@ -34,7 +34,8 @@ from benchmarks.harness import (
 )
 
 EAGER = Path(__file__).parent / "eager"
-LANGUAGES = {".cu": "cuda", ".py": "triton"}
+LANGUAGES = {".cpp": "cpp", ".cu": "cuda", ".py": "triton"}
+KERNELS = {"cpu": ("cpu.cpp",), "cuda": ("cuda.cu", "triton.py")}  # by class of device
 REPEATED = (
     "mnist_cross_entropy/forward",
     "mnist_pool/forward",
@@ -65,7 +66,7 @@ class Work:
 def main() -> int:
     options = read_options()
     paths, deadline = Paths(options.data), time.monotonic() + options.budget_s
-    works = [work for work in chosen(options.what) if options.only in work.name]
+    works = [work for work in chosen(options.what, options.device) if options.only in work.name]
     keep_ready()
     builds = start_builds(works, paths, options)
     reached = []
@@ -90,14 +91,14 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--only", default="")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--data", type=Path, default=Path("var"))
-    parser.add_argument("--reports", type=Path, default=Path("gpu_proof.jsonl"))
+    parser.add_argument("--reports", type=Path, default=Path("proof.jsonl"))
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--budget-s", type=float, default=3600.0)
     return parser.parse_args()
 
 
-def chosen(what: str) -> Iterator[Work]:
+def chosen(what: str, device: str = "cuda:0") -> Iterator[Work]:
     suite = default_suites() / "robust_kbench"
     if what == "eager":
         yield from (Work(f"{path.stem}/forward", path) for path in sorted(EAGER.glob("*.cu")))
@@ -106,12 +107,13 @@ def chosen(what: str) -> Iterator[Work]:
             Work(name, suite / name.split("/")[0] / "kernels" / f"{name.split('/')[1]}_cuda.cu") for name in REPEATED
         )
     else:
-        for path in sorted(suite.glob("*/kernels/*_cuda.cu")) + sorted(suite.glob("*/kernels/*_triton.py")):
-            yield Work(f"{path.parents[1].name}/{path.stem.split('_')[0]}", path)
+        for ending in KERNELS[device.partition(":")[0]]:
+            for path in sorted(suite.glob(f"*/kernels/*_{ending}")):
+                yield Work(f"{path.parents[1].name}/{path.stem.split('_')[0]}", path)
 
 
 def start_builds(works: Iterable[Work], paths: Paths, options: argparse.Namespace) -> dict[Work, Future[str]]:
-    """Compiles everything in the background while the GPU is judging, as a site does."""
+    """Compiles everything in the background while a GPU is judging, as a site does."""
 
     def build(work: Work) -> str:
         task = find_task(default_suites(), work.task)

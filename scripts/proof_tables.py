@@ -1,6 +1,6 @@
-"""Tables for people from raw reports: `python -m scripts.gpu_tables RAW.jsonl ... > docs/results/h200-kernels.md`.
+"""Tables for people from raw reports: `python -m scripts.proof_tables RAW.jsonl ... > docs/results/KIND-kernels.md`.
 
-Reads the JSON lines of `gpu_proof.py`; where a kernel was judged more than once the last accepted report counts. Not
+Reads the JSON lines of `proof.py`; where a kernel was judged more than once the last accepted report counts. Not
 covered: judging anything.
 """
 
@@ -11,15 +11,20 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-HEAD = """# Kernels on an H200
+HEAD = """# Kernels on {kind}
 
-Made by `python -m scripts.gpu_tables` from the raw reports in [h200](h200). Times are medians in microseconds of calls
-with a cold cache; floor is the least time for the data or the arithmetic at the best rates measured on this GPU; a
-speedup is over the stronger of eager and torch.compile, with its 95 % interval. The paper's figures are its authors',
-from an H100 and one configuration per task; layernorm's and cross entropy's rest on a slow baseline.
+Made by `python -m scripts.proof_tables` from raw reports of `python -m scripts.proof kernels`. Times are medians in
+microseconds of calls with a cold cache; floor is the least time for the data or the arithmetic at the best rates
+measured on this device; a speedup is over the stronger of eager and torch.compile, with its 95 % interval.
+"""
+GPU_NOTES = """The paper's figures are its authors', from an H100 and one configuration per task; layernorm's and cross
+entropy's rest on a slow baseline.
 
 Reports are of the sources that were judged (`source_sha256`). Five forward kernels were replaced since and not judged
-yet: layernorm, llama_rmsnorm, mnist_linear, resnet_block and unet_conv2d (CUDA). Their rows are of the former ones.
+yet: layernorm, llama_rmsnorm, mnist_linear, resnet_block and unet_conv2d (CUDA). Their rows are of the former ones, and
+in all rows the floor is that of float32 products, which a compensated half-precision kernel may beat.
+"""
+CPU_NOTES = """Machine: {cpu}, {cores} cores, {threads} of them for kernels and baselines.
 """
 # speedups over eager and torch.compile that arXiv 2509.14279 publishes for its kernels
 PAPER = {
@@ -40,17 +45,23 @@ SUMMARY = (
     "| kernel | score | 95 % interval | over eager | over torch.compile | slowest configuration | paper, over eager | "
     "paper, over torch.compile |\n|---|---|---|---|---|---|---|---|"
 )
+COMPILED = ("cpp", "cuda")
 COLUMNS = "| configuration | eager | torch.compile | kernel | speedup | of the floor | largest error |"
 
 
 def main() -> int:
     records = latest(Path(name) for name in sys.argv[1:])
-    print(HEAD)
+    print(head(records[0]))
     print("\n".join(summary(records)), end="\n\n")
     for record in records:
         print(f"## {record['name']}\n")
         print("\n".join(section(record)), end="\n\n")
     return 0
+
+
+def head(record: Mapping[str, Any]) -> str:
+    notes = CPU_NOTES.format_map(record["environment"]) if record["device_kind"] == "cpu" else GPU_NOTES
+    return HEAD.format(kind=record["device_kind"]) + "\n" + notes
 
 
 def latest(files: Iterable[Path]) -> list[Mapping[str, Any]]:
@@ -65,7 +76,7 @@ def latest(files: Iterable[Path]) -> list[Mapping[str, Any]]:
 
 
 def summary(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """One line per accepted kernel, and the geometric means of the CUDA kernels."""
+    """One line per accepted kernel, and the geometric means of those in C++ or CUDA."""
     accepted = [record for record in records if record.get("score")]
     yield SUMMARY
     yield from (summary_row(record) for record in accepted)
@@ -74,10 +85,11 @@ def summary(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         chosen = [
             item["score"]["speedup"]
             for item in accepted
-            if item["language"] == "cuda" and item["task"].endswith(f"/{direction}")
+            if item["language"] in COMPILED and item["task"].endswith(f"/{direction}")
         ]
-        yield f"Geometric mean of the {len(chosen)} CUDA kernels, {direction}: {geometric_mean(chosen):.2f}×."
-        yield ""
+        if chosen:
+            yield f"Geometric mean, {len(chosen)} {direction} kernels in C++ or CUDA: {geometric_mean(chosen):.2f}×."
+            yield ""
 
 
 def summary_row(record: Mapping[str, Any]) -> str:
