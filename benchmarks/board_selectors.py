@@ -6,12 +6,11 @@ does NOT compare methods over many tasks (`overview.py`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models import Count, F, Max, Min, OuterRef, Q, QuerySet, RowRange, Subquery, TextField, Window
-from django.db.models.functions import Cast
+from django.db.models import Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Window
 from django.shortcuts import get_object_or_404
 
 from .harness import LANGUAGES, Verdict
@@ -21,9 +20,6 @@ from .states import MethodKind, Moderation, TaskVersionStatus, Visibility
 
 RECORDS_MAX = 100
 REVIEWS_MAX = 50
-# Reports are JSON: a quotation mark inside a text of theirs is escaped, so no submission can write these.
-CALLS_LIBRARY: Final = '"code": "library-call"'
-NO_GATES: Final = '"gates": []'
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def board_key(version: TaskVersion, device: str, ruleset: str = "") -> BoardKey:
 def board_rows(
     key: BoardKey, page: int | str = 1, chosen: EntryFilter = EVERYTHING, rows_per_page: int = PAGE_ROWS
 ) -> Page[Any]:
-    """Ranked standings with `ties` (how many share the rank), `figures` of their configurations, `calls_library`."""
+    """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations."""
     ordered = _narrowed(_board(key).ranked(), chosen).with_context().order_by("rank", "verified_at", "pk")
     paginator = Paginator(ordered, rows_per_page)
     if not chosen.is_active:
@@ -80,7 +76,6 @@ def board_rows(
     rows = paginator.get_page(page)
     _attach_group_sizes(key, list(rows))
     _attach_config_figures(list(rows))
-    _attach_library_calls(list(rows))
     return rows
 
 
@@ -126,11 +121,12 @@ def board_records(key: BoardKey) -> list[Evaluation]:
         device_kind=key.device,
         ruleset=key.ruleset,
         verdict=Verdict.PASS,
+        gated=False,
         submission__visibility=Visibility.PUBLIC,
         submission__moderation=Moderation.OK,
     )
     in_question = _board(key).filter(under_review=True).values("evaluation__submission__blob")
-    sound = _with_report_text(accepted, NO_GATES).exclude(submission__blob__in=in_question)
+    sound = accepted.exclude(submission__blob__in=in_question)
     earlier = Window(Max("score"), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
     records = sound.annotate(earlier=earlier).filter(Q(earlier=None) | Q(score__gt=F("earlier")))
     latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
@@ -154,15 +150,7 @@ def _board(key: BoardKey) -> Any:
 def _narrowed(rows: Any, chosen: EntryFilter) -> Any:
     exact = {"evaluation__submission__method__kind": chosen.kind, "evaluation__submission__language": chosen.language}
     rows = rows.filter(**{name: value for name, value in exact.items() if value})
-    if not chosen.calls:
-        return rows
-    text = rows.annotate(report_text=Cast("evaluation__report", TextField()))
-    calling = Q(report_text__contains=CALLS_LIBRARY)
-    return text.filter(calling if chosen.calls == "with" else ~calling)
-
-
-def _with_report_text(rows: QuerySet[Evaluation], text: str) -> QuerySet[Any]:
-    return rows.annotate(report_text=Cast("report", TextField())).filter(report_text__contains=text)
+    return rows.filter(evaluation__calls_library=chosen.calls == "with") if chosen.calls else rows
 
 
 def _attach_group_sizes(key: BoardKey, rows: list[Any]) -> None:
@@ -183,13 +171,6 @@ def _attach_config_figures(rows: list[Any]) -> None:
     by_evaluation = {item["evaluation"]: item for item in figures}
     for row in rows:
         row.figures = by_evaluation.get(row.evaluation_id, {})
-
-
-def _attach_library_calls(rows: list[Any]) -> None:
-    shown = Evaluation.objects.filter(pk__in=[row.evaluation_id for row in rows])
-    calling = set(_with_report_text(shown, CALLS_LIBRARY).values_list("pk", flat=True))
-    for row in rows:
-        row.calls_library = row.evaluation_id in calling
 
 
 # --- all boards ----------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from .models import BaselineResult, ConfigResult, Evaluation, Refusal, StageResu
 from .ranking import Entry, Estimate, pooled, rank
 from .states import EvaluationReason, MethodKind, Moderation, Visibility
 
+LIBRARY_CALL = "library-call"
 BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
 LOG_TAIL_MAX = 64 * 1024
 AUDIT = EvaluationReason.AUDIT
@@ -34,6 +35,8 @@ def columns_of(report: Report) -> dict[str, Any]:
         "verdict": report.verdict.value,
         "report": report.to_json(),
         "isolation": report.isolation[:200],
+        "gated": bool(report.gates),
+        "calls_library": any(flag.code == LIBRARY_CALL for flag in report.flags),
     }
     if report.score is not None:
         columns |= {

@@ -150,7 +150,7 @@ def _entry(row: Any) -> EntryOut:
         score=_score(evaluation, row.score, row.score_lo, row.score_hi),
         worst_speedup=figures.get("worst"),
         roofline=(figures["floor"], figures["roof"]) if figures.get("roof") is not None else None,
-        calls_library=row.calls_library,
+        calls_library=row.evaluation.calls_library,
         judgings=row.judgings,
         verified_at=row.verified_at,
         evaluation=evaluation.code,

@@ -91,6 +91,8 @@ class Evaluation(models.Model):
     worst_config = models.CharField(max_length=500, blank=True)
     timing_trust = models.TextField(blank=True)
     isolation = models.CharField(max_length=200, blank=True)
+    gated = models.BooleanField(default=False)  # the report names something to be looked at before it is shown
+    calls_library = models.BooleanField(default=False)  # a look at the source found calls of a library's operators
     error_internal = models.TextField(blank=True)  # for staff only
 
     objects = EvaluationQuerySet.as_manager()

@@ -35,7 +35,7 @@ def fill(ruleset: RuleSet) -> None:
 
 
 def _gated() -> Any:
-    return Evaluation.objects.filter(verdict=Verdict.PASS).exclude(report__gates=[])
+    return Evaluation.objects.filter(verdict=Verdict.PASS, gated=True)
 
 
 def _holder(evaluation: Evaluation) -> str:

@@ -1,8 +1,11 @@
 """What a report becomes: rows, baselines, standings, reviews."""
 
-import pytest
+from importlib import import_module
 
-from benchmarks.models import BaselineResult, Standing
+import pytest
+from django.apps import apps
+
+from benchmarks.models import BaselineResult, Evaluation, Standing
 
 
 def board():
@@ -132,3 +135,14 @@ def test_a_task_that_trips_a_filter_is_not_ranked(judged, version):
     version.task.save()
     assert judged().score == 2.0
     assert not Standing.objects.exists()
+
+
+def test_facts_of_reports_written_before_there_were_columns_are_filled_in(judged):
+    judged(text="// one", gate="faster than the memory of this machine")
+    judged(text="// two")
+    Evaluation.objects.update(gated=False)
+    import_module("benchmarks.migrations.0008_gated_and_calls_library").fill(apps, None)
+    assert list(Evaluation.objects.order_by("pk").values_list("gated", "calls_library")) == [
+        (True, False),
+        (False, False),
+    ]
