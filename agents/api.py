@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from asgiref.sync import sync_to_async
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest, HttpResponse
 from ninja import Field, Router, Status
 
@@ -71,7 +71,7 @@ async def run_events(
     found = await sync_to_async(selectors.run_of)(id)
     if wait:
         await wait_until(found.topic, partial(_has_news, found, after), wait)
-    return await sync_to_async(_events)(id, after, limit)
+    return await sync_to_async(_events)(request.user, id, after, limit)
 
 
 def _has_news(run: Run, after: int) -> bool:
@@ -79,9 +79,9 @@ def _has_news(run: Run, after: int) -> bool:
     return run.last_seq > after or run.is_finished
 
 
-def _events(id: uuid.UUID, after: int, limit: int) -> schemas.EventPage:
+def _events(user: AnonymousUser | User, id: uuid.UUID, after: int, limit: int) -> schemas.EventPage:
     found = selectors.run_of(id)
-    rows = list(found.events.filter(seq__gt=after).order_by("seq")[:limit])
+    rows = selectors.readable_events(user, found, found.events.filter(seq__gt=after).order_by("seq")[:limit])
     last = rows[-1].seq if rows else after
     shown = [schemas.event_out(row) for row in rows]
     return schemas.EventPage(events=shown, last_seq=last, ended=found.is_finished and last >= found.last_seq)

@@ -4,7 +4,7 @@ Runs are public: whoever has the address may read one. Does NOT write and does N
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from .states import IN_FLIGHT, CandidateState, RunState
 
 PAGE_ROWS = 50
 LOG_ROWS = 200
+WRITTEN = ("name", "thought", "text", "params")  # what of a payload is by whoever made the candidate
 
 
 # --- runs ----------------------------------------------------------------------------------------------------------
@@ -161,6 +162,19 @@ def log_page(rows: QuerySet[RunEvent], page: int | str, seq: int | None = None) 
     if seq is not None:
         page = rows.filter(seq__gt=seq).count() // LOG_ROWS + 1
     return pages.get_page(page)
+
+
+def readable_events(user: User, run: Run, rows: Iterable[RunEvent]) -> list[RunEvent]:
+    """The same rows, without what the makers of candidates wrote whose submissions this reader may not open."""
+    events = list(rows)
+    written = {row.candidate for row in events if row.candidate and not row.payload.keys().isdisjoint(WRITTEN)}
+    candidates = list(Candidate.objects.filter(run=run, key__in=written).exclude(ticket="").only("key", "ticket"))
+    hidden = hidden_tickets(user, candidates)
+    withheld = {row.key for row in candidates if row.ticket in hidden}
+    for row in events:
+        if row.candidate in withheld:
+            row.payload = {name: None if name in WRITTEN else value for name, value in row.payload.items()}
+    return events
 
 
 def log_kinds(run: Run) -> list[str]:

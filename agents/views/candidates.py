@@ -58,7 +58,7 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
         "evaluation": selectors.evaluations_by_ticket([row]).get(row.ticket),
         "config_axis": Axis.over(bounds),
         "chances": sorted(row.probabilities.items(), key=lambda item: -item[1])[:12],
-        "events": selectors.log_rows(run, candidate=key).order_by("seq"),
+        "events": selectors.readable_events(request.user, run, selectors.log_rows(run, candidate=key).order_by("seq")),
     }
     return render(request, "runs/candidate.html", context)
 

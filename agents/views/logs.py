@@ -5,7 +5,7 @@ Does NOT interpret events: a sentence each, and the payload as it is.
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -20,19 +20,20 @@ def log(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     wanted = request.GET.get("seq", "")
     seq = int(wanted[:9]) if wanted.isdecimal() else None
     rows = selectors.log_page(selectors.log_rows(run, kind=kind, candidate=candidate), request.GET.get("page", 1), seq)
+    rows.object_list = selectors.readable_events(request.user, run, rows)
     context = {"run": run, "task": run.task_version.task, "rows": rows, "kinds": selectors.log_kinds(run)}
     return render(request, "runs/log.html", {**context, "kind": kind, "candidate": candidate, "seq": seq})
 
 
 def log_file(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     run = selectors.run_of(code)
-    text = "".join(_lines(selectors.log_rows(run).order_by("seq").iterator(chunk_size=500)))
+    text = "".join(_lines(selectors.readable_events(request.user, run, selectors.log_rows(run).order_by("seq"))))
     response = HttpResponse(text, content_type="application/x-ndjson")
     response["Content-Disposition"] = f'attachment; filename="kbench-run-{run}.jsonl"'
     return response
 
 
-def _lines(rows: Iterator[RunEvent]) -> Iterator[str]:
+def _lines(rows: Iterable[RunEvent]) -> Iterator[str]:
     for row in rows:
         event = {"seq": row.seq, "at_s": row.at_s, "type": row.type, "candidate": row.candidate or None}
         yield json.dumps({**event, "payload": row.payload}) + "\n"

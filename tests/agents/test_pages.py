@@ -175,6 +175,22 @@ def test_the_source_of_a_hidden_candidate_is_not_shown(visitor: Client, run: Run
     assert "or staff have hidden it" in page
 
 
+def test_what_a_hidden_candidate_says_of_itself_is_in_no_log(visitor: Client, run: Run) -> None:
+    event = run.events.filter(candidate=run.best_key, type="proposal.received").get()
+    event.payload = {**event.payload, "thought": "a remark that staff hide", "name": "a remarkable name"}
+    event.save()
+    judged = judgings.queued()
+    run.candidates.filter(key=run.best_key).update(ticket=judged.code)
+    log = f"{run.get_absolute_url()}log/?seq={event.seq}"
+    logs = (log, f"{run.get_absolute_url()}log.jsonl", f"/api/v1/runs/{run.code}/events?after={event.seq - 1}")
+    assert all("a remark that staff hide" in visitor.get(path).content.decode() for path in logs)
+    Submission.objects.filter(pk=judged.submission_id).update(moderation=Moderation.HIDDEN)
+    for path in logs:
+        page = visitor.get(path).content.decode()
+        assert "proposal.received" in page
+        assert "a remark" not in page
+
+
 def test_the_source_of_a_candidate_that_its_owner_made_private_is_not_shown(visitor: Client, run: Run) -> None:
     path = f"{run.get_absolute_url()}candidates/{run.best_key}/"
     olga = judgings.user("olga")
