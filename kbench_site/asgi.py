@@ -18,4 +18,5 @@ from .body_limit import BodyLimit  # noqa: E402 - its answers need a Django that
 import_module(settings.ROOT_URLCONF)  # all views, or the first request would wait for them
 gc.collect()
 gc.freeze()  # what is here stays, and looking through it again now and then would cost some request 0.1 s
+gc.set_threshold(10_000, 10, 100)  # what requests leave behind is young; looking at everything costs one 20 to 110 ms
 application = BodyLimit(django_application, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
