@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from io import StringIO
 
 import pytest
+from django.core.management import call_command
 
 from benchmarks.catalogue import examples_load, rules_of, spec_of, tasks_sync
 from benchmarks.devices import register
@@ -93,6 +95,17 @@ def test_examples_are_submitted_once_and_wait_behind_people(suites):
     assert len(examples_load(suites)) == 2
     assert examples_load(suites) == []
     assert {row.priority for row in Evaluation.objects.all()} == {Priority.EXAMPLE}
+
+
+def test_the_command_submits_every_kernel_for_the_processor_once(db):
+    says = StringIO()
+    call_command("load_examples", stdout=says)
+    assert says.getvalue().splitlines()[-1] == "19 submitted"
+    assert set(Evaluation.objects.values_list("submission__method__slug", "device_kind__slug")) == {
+        ("reference-kernels", "cpu")
+    }
+    call_command("load_examples", stdout=says)
+    assert says.getvalue().splitlines()[-1].startswith("nothing to submit")
 
 
 def test_examples_for_a_gpu_are_submitted_once_there_is_one(suites):
