@@ -76,6 +76,14 @@ class Visitor:
             self.complaints.append(text)
 
 
+@pytest.fixture(scope="module")
+def rows_beside_a_browser() -> Iterator[None]:
+    """The driver of the browser runs a loop in this thread, beside which Django would not touch its database."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield
+
+
 @pytest.fixture
 def visitor(browser: Browser, site: str) -> Iterator[Visitor]:
     someone = Visitor(browser, site)

@@ -9,40 +9,24 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from benchmarks import catalogue
-from benchmarks.models import Method
 from tests.browser.conftest import Visitor
-from tests.web import factories
+from tests.browser.on_own_rows import two_methods, visiting
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("rows_beside_a_browser"),
+]
 COMPARE = "/compare/?methods=broad,deep&device=cpu"
 SIZES = [(1280, 900), (320, 640)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _rows_are_made_beside_a_browser() -> Iterator[None]:
-    """The driver of the browser runs a loop in this thread, beside which Django would not touch its database."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        yield
 
 
 @pytest.fixture
 def compared(browser: Browser, live_server: Any) -> Iterator[Visitor]:
     """`broad` is a little faster on two tasks, `deep` much faster on one."""
-    catalogue.tasks_sync()
-    for slug, op, speedup in (
-        ("broad", "mnist_linear_relu", 1.2),
-        ("broad", "layernorm", 1.2),
-        ("deep", "layernorm", 5.0),
-    ):
-        method, _ = Method.objects.get_or_create(slug=slug, defaults={"title": slug.title(), "kind": "agent"})
-        text = f"{factories.SOURCE}// {slug} {op}\n"
-        factories.judged(factories.passing(speedup), text=text, version=factories.version(op), method=method)
-    visitor = Visitor(browser, live_server.url)
-    yield visitor
-    for context in visitor.contexts:
-        context.close()
+    two_methods(called="Deep")
+    with visiting(browser, live_server.url) as someone:
+        yield someone
 
 
 def test_the_slider_moves_p_without_a_reload_and_a_reload_shows_the_same(compared: Visitor) -> None:

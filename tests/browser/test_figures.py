@@ -13,45 +13,28 @@ from django.db import connection
 from playwright.sync_api import Browser, Page, expect
 
 from agents.models import Run
-from benchmarks import catalogue
-from benchmarks.models import Method
 from tests.agents import factories as runs
 from tests.browser.conftest import Visitor
-from tests.web import factories
+from tests.browser.on_own_rows import two_methods, visiting
 
 from .seeded import demand_fits, grave_violations, reach
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("rows_beside_a_browser"),
+]
 COMPARE = "/compare/?methods=broad,deep&device=cpu&p=1.5"
 BOARD = "/leaderboards/robust-kbench/layernorm/forward/cpu/"
 HOSTILE = "Deep <a href='https://elsewhere.example'>here</a>"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _rows_are_made_beside_a_browser() -> Iterator[None]:
-    """The driver of the browser runs a loop in this thread, beside which Django would not touch its database."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        yield
-
-
 @pytest.fixture
 def reader(browser: Browser, live_server: Any) -> Iterator[Visitor]:
     """Two methods on two tasks, one of them with a name that is a link where text is read as markup."""
-    catalogue.tasks_sync()
-    for slug, op, speedup in (
-        ("broad", "mnist_linear_relu", 1.2),
-        ("broad", "layernorm", 1.2),
-        ("deep", "layernorm", 5.0),
-    ):
-        title = HOSTILE if slug == "deep" else "Broad"
-        method, _ = Method.objects.get_or_create(slug=slug, defaults={"title": title, "kind": "agent"})
-        text = f"{factories.SOURCE}// {slug} {op}\n"
-        factories.judged(factories.passing(speedup, 0.05), text=text, version=factories.version(op), method=method)
-    someone = Visitor(browser, live_server.url)
-    yield someone
-    for context in someone.contexts:
-        context.close()
+    two_methods(called=HOSTILE)
+    with visiting(browser, live_server.url) as someone:
+        yield someone
 
 
 def searched(**options: Any) -> Run:

@@ -63,3 +63,18 @@ def as_stranger(stranger: Any) -> Client:
     client = Client()
     client.force_login(stranger)
     return client
+
+
+@pytest.fixture
+def staff() -> Any:
+    user = factories.user("sam")
+    user.is_staff = True
+    user.save()
+    return user
+
+
+@pytest.fixture
+def as_staff(staff: Any) -> Client:
+    client = Client()
+    client.force_login(staff)
+    return client

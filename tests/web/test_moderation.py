@@ -2,7 +2,6 @@
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.test import Client
 
 from benchmarks import moderation
 from benchmarks.harness import Flag
@@ -12,21 +11,6 @@ from benchmarks.states import ActionKind, Moderation, Switch
 from . import factories
 
 STAFF_PAGES = ["/moderation/", "/moderation/switches/", "/moderation/rejudge/"]
-
-
-@pytest.fixture
-def staff():
-    user = factories.user("sam")
-    user.is_staff = True
-    user.save()
-    return user
-
-
-@pytest.fixture
-def as_staff(staff):
-    client = Client()
-    client.force_login(staff)
-    return client
 
 
 @pytest.fixture

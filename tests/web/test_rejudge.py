@@ -1,7 +1,6 @@
 """The wizard that judges many again, its progress, and the public page of what has changed."""
 
 import pytest
-from django.test import Client
 
 from benchmarks import rejudging
 from benchmarks.models import Evaluation, RejudgeBatch, RuleSet, TaskVersion
@@ -12,21 +11,6 @@ from benchmarks.states import BatchState
 from . import factories
 
 WIZARD = "/moderation/rejudge/?scope=boards"
-
-
-@pytest.fixture
-def staff():
-    user = factories.user("sam")
-    user.is_staff = True
-    user.save()
-    return user
-
-
-@pytest.fixture
-def as_staff(staff):
-    client = Client()
-    client.force_login(staff)
-    return client
 
 
 @pytest.fixture
