@@ -1,26 +1,177 @@
 // Gated feed-forward layer: down(silu(x gate^T) * (x up^T)).
 //
-// Bound by the arithmetic of three matrix products, where the library's GEMM cannot be beaten by a page of code.
-// Work:   the library computes gate and up; silu and the product of both are one pass in place of two passes with a
-//         temporary each; the library computes down.
-// Limits: float32, contiguous; two scratch matrices of rows x up features. Labelled as calling the library.
+// Bound by the arithmetic of three matrix products for many rows, by reading the weights for few.
+// Work:     sixteen rows of x lie in one vector, so x is transposed once (it is far smaller than the weights), and the
+//           weights are used as they lie: a tile of 12 outputs x 32 rows is summed in 24 vector registers while every
+//           weight is broadcast. Such a tile comes out transposed as well, which is how the down projection wants its
+//           input: silu and the product are applied while the tile is in the cache, and only y is turned back.
+// Dispatch: blocks of 12 outputs are shared out between the threads; all rows pass by while the weights of a block are
+//           in the cache and the next block is fetched. Up to seven rows, or what is left of them, would leave lanes
+//           idle: these are dot products along the rows of the weights, 4 rows x 4 outputs at a time.
+// Limits:   float32, contiguous; scratch for the transposed rows and for rows x up features. No blocking along the
+//           summed axis: several thousand features would want it.
 #include <torch/extension.h>
 
 #include <cmath>
+#include <utility>
+
+namespace {
+
+constexpr int kLanes = 16, kOutputs = 12, kFewRows = 7;
+typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+typedef int32_t Bits __attribute__((vector_size(kLanes * sizeof(int32_t))));
+
+struct Layer {
+    const float *gate, *up, *down;
+    int64_t features, hidden;
+};
+
+Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
+void store(float* to, Lanes value) { *reinterpret_cast<Lanes*>(to) = value; }
+
+// gate becomes silu(gate) * up.
+void gated(float* __restrict__ gate, const float* __restrict__ up, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) gate[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+}
+
+// kOutputs rows of w times a panel [depth][Vectors x kLanes]; out is [kOutputs][Vectors x kLanes].
+template <int Vectors>
+void tile(const float* w, const float* panel, float* out, int64_t depth) {
+    constexpr int width = Vectors * kLanes;
+    Lanes sum[kOutputs][Vectors] = {};
+    for (int64_t k = 0; k < depth; ++k) {
+        __builtin_prefetch(w + kOutputs * depth + k * kLanes);  // the next block of weights
+        for (int o = 0; o < kOutputs; ++o)
+            for (int v = 0; v < Vectors; ++v) sum[o][v] += w[o * depth + k] * load(panel + k * width + v * kLanes);
+    }
+    for (int o = 0; o < kOutputs; ++o)
+        for (int v = 0; v < Vectors; ++v) store(out + o * width + v * kLanes, sum[o][v]);
+}
+
+// The rows as panels [rows / 32][features][32], a last one of sixteen if rows / 16 is odd; rows beyond are zero.
+void transpose(const float* x, float* panels, int64_t rows, int64_t padded, int64_t features) {
+    for (int64_t first = 0; first < padded; first += 2 * kLanes, panels += 2 * kLanes * features) {
+        const int64_t width = std::min<int64_t>(2 * kLanes, padded - first);
+        for (int64_t k = 0; k < features; ++k)
+            for (int64_t r = 0; r < width; ++r)
+                panels[k * width + r] = first + r < rows ? x[(first + r) * features + k] : 0.0f;
+    }
+}
+
+// Calls work(tile function, first row, width) for every panel.
+template <typename Work>
+void each_panel(int64_t padded, const Work& work) {
+    int64_t r = 0;
+    for (; r + 2 * kLanes <= padded; r += 2 * kLanes) work(tile<2>, r, 2 * kLanes);
+    if (r < padded) work(tile<1>, r, kLanes);
+}
+
+// Blocks of kOutputs, the last one overlapping its neighbour.
+template <typename Work>
+void each_block(int64_t outputs, const Work& work) {
+    at::parallel_for(0, (outputs + kOutputs - 1) / kOutputs, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; ++block) work(std::min(block * kOutputs, outputs - kOutputs));
+    });
+}
+
+void many_rows(const Layer& layer, const float* x, float* y, int64_t rows) {
+    const int64_t padded = (rows + kLanes - 1) / kLanes * kLanes, features = layer.features, hidden = layer.hidden;
+    auto scratch = torch::empty({padded * (features + hidden)});
+    float *panels = scratch.mutable_data_ptr<float>(), *inner = panels + padded * features;
+    transpose(x, panels, rows, padded, features);
+    each_block(hidden, [&](int64_t o) {
+        each_panel(padded, [&](auto* product, int64_t r, int64_t width) {
+            alignas(64) float gate[kOutputs * 2 * kLanes], up[kOutputs * 2 * kLanes];
+            product(layer.gate + o * features, panels + r * features, gate, features);
+            product(layer.up + o * features, panels + r * features, up, features);
+            gated(gate, up, kOutputs * width);
+            std::copy_n(gate, kOutputs * width, inner + r * hidden + o * width);
+        });
+    });
+    each_block(features, [&](int64_t o) {
+        each_panel(padded, [&](auto* product, int64_t r, int64_t width) {
+            alignas(64) float out[kOutputs * 2 * kLanes];
+            product(layer.down + o * hidden, inner + r * hidden, out, hidden);
+            for (int64_t i = 0; i < width && r + i < rows; ++i)
+                for (int64_t n = 0; n < kOutputs; ++n) y[(r + i) * features + o + n] = out[n * width + i];
+        });
+    });
+}
+
+// Adds neighbouring groups of G lanes of a and of b and interleaves the sums; four levels turn sixteen vectors into
+// the vector of their sixteen totals.
+template <int G, int... I>
+Lanes folded(Lanes a, Lanes b, std::integer_sequence<int, I...>) {
+    constexpr Bits low = {(I / (2 * G) * 2 * G + I % G + (I % (2 * G) < G ? 0 : kLanes))...};
+    return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, low + G);
+}
+
+template <int G, int Count>
+Lanes totals(const Lanes* v) {
+    if constexpr (Count == 1) return *v;
+    else
+        return folded<G>(totals<G / 2, Count / 2>(v), totals<G / 2, Count / 2>(v + Count / 2),
+                         std::make_integer_sequence<int, kLanes>{});
+}
+
+// The Rows x N dot products of rows of x with rows of w.
+template <int Rows, int N>
+void dots(const float* x, const float* w, float* y, int64_t depth, int64_t outputs) {
+    Lanes sum[16] = {};
+    const auto add = [&](int64_t k, Bits keep) {
+        for (int n = 0; n < N; ++n) {
+            const Lanes right = (Lanes)((Bits)load(w + n * depth + k) & keep);
+            for (int r = 0; r < Rows; ++r) sum[4 * r + n] += load(x + r * depth + k) * right;
+        }
+    };
+    int64_t k = 0;
+    for (; k + kLanes <= depth; k += kLanes) add(k, Bits{} - 1);
+    // What is left is done on the last sixteen entries, those that were counted already set to zero.
+    constexpr Bits places = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    if (k < depth) add(depth - kLanes, places >= int32_t(k - (depth - kLanes)));
+    const Lanes sums = totals<8, 16>(sum);
+    for (int r = 0; r < Rows; ++r)
+        for (int n = 0; n < N; ++n) y[r * outputs + n] = sums[4 * r + n];
+}
+
+template <int Rows>
+void product(const float* x, const float* w, float* y, int64_t depth, int64_t outputs) {
+    at::parallel_for(0, outputs / 4, 16, [=](int64_t begin, int64_t end) {
+        for (int64_t o = 4 * begin; o < 4 * end; o += 4) dots<Rows, 4>(x, w + o * depth, y + o, depth, outputs);
+    });
+    for (int64_t o = outputs / 4 * 4; o < outputs; ++o) dots<Rows, 1>(x, w + o * depth, y + o, depth, outputs);
+}
+
+void few_rows(const Layer& layer, const float* x, float* y, int64_t rows) {
+    constexpr decltype(&product<1>) products[] = {product<1>, product<2>, product<3>, product<4>};
+    auto scratch = torch::empty({2 * 4 * layer.hidden});
+    float *gate = scratch.mutable_data_ptr<float>(), *up = gate + 4 * layer.hidden;
+    for (int64_t r = 0; r < rows; r += 4) {
+        const int64_t count = std::min<int64_t>(4, rows - r);
+        const auto rows_product = products[count - 1];
+        rows_product(x + r * layer.features, layer.gate, gate, layer.features, layer.hidden);
+        rows_product(x + r * layer.features, layer.up, up, layer.features, layer.hidden);
+        gated(gate, up, count * layer.hidden);
+        rows_product(gate, layer.down, y + r * layer.features, layer.hidden, layer.features);
+    }
+}
+
+}  // namespace
 
 torch::Tensor forward(torch::Tensor x, torch::Tensor gate_proj, torch::Tensor up_proj, torch::Tensor down_proj) {
     TORCH_CHECK(x.is_contiguous() && gate_proj.is_contiguous() && up_proj.is_contiguous() && down_proj.is_contiguous(),
                 "all arguments must be contiguous");
-    const auto rows = x.view({-1, x.size(-1)});
-    auto gate = at::mm(rows, gate_proj.t());
-    const auto up = at::mm(rows, up_proj.t());
-    float* __restrict__ g = gate.data_ptr<float>();
-    const float* __restrict__ u = up.data_ptr<float>();
-    at::parallel_for(0, gate.numel(), 4096, [&](int64_t first, int64_t last) {
-#pragma omp simd
-        for (int64_t i = first; i < last; ++i) g[i] = g[i] / (1.0f + std::exp(-g[i])) * u[i];
-    });
-    return at::mm(gate, down_proj.t()).view(x.sizes());
+    const Layer layer{gate_proj.const_data_ptr<float>(), up_proj.const_data_ptr<float>(),
+                      down_proj.const_data_ptr<float>(), gate_proj.size(1), gate_proj.size(0)};
+    TORCH_CHECK(std::min(layer.features, layer.hidden) >= kLanes, "at least sixteen features");
+    auto y = torch::empty_like(x);
+    const int64_t rows = x.numel() / layer.features, rest = rows % kLanes <= kFewRows ? rows % kLanes : 0;
+    const float* px = x.const_data_ptr<float>();
+    float* py = y.mutable_data_ptr<float>();
+    if (rows > rest) many_rows(layer, px, py, rows - rest);
+    few_rows(layer, px + (rows - rest) * layer.features, py + (rows - rest) * layer.features, rest);
+    return y;
 }
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward, "llama_ffw/forward"); }
