@@ -8,8 +8,8 @@
 //! early_first -DEARLY=1 -DFIRST=1
 // Linear layer at every position of a feature map, y = x W^T + b. Variants for scripts/kernel_lab.py, not yet run.
 //
-// Before:   3xTF32, 64 rows per block, W cut by every warp that meets it: 16.9 us for 16,384 rows of 128 to 128, where
-//           17 MB of traffic take 7 to 8 (as pool does) and its 1.6 GFLOP of TF32 products 5 more.
+// Before:   3xTF32, 64 rows per block, W cut by every warp that meets it: 16.9 us judged for 16,384 rows of 128 to 128
+//           (some 15.4 in the lab), where 17 MB of traffic take 7 to 8 and the 1.6 GFLOP of its TF32 products 5 more.
 // Now:      two float16 instead of two TF32: half the time on the tensor cores. A block per multiprocessor cuts W once
 //           into shared memory, and all rows of x that it will need are under way before (up to 256 rows of 128).
 //           A warpgroup multiplies 64 rows by all columns, x from registers, W where it lies, and waits for nobody.
@@ -21,15 +21,15 @@
 //           the small products come first and 4 or 8 additions meet the large ones (12 or 24 in mma and early).
 //           Emulated on a processor with sums cut to 24 bits: at most 0.16 of the tolerance of an element, 0.42 of the
 //           other one, that where all terms have one sign.
-// Predicts: microseconds for 16,384 rows of 128 to 128 (shipped 16.9) and 8,192 of 64 to 64 (7.4).
-//           bulk        9.3, 5.9   a tile of 64 rows is one copy of 32 KB at most; results are stored as float4
-//           direct      9.6, 5.7   x straight into registers: no barrier, but one tile ahead only
-//           bulk_store  9.6, 6.2   results through the tile's place in shared memory, one copy of 32 KB out
-//           across      9.2, 5.9   four warpgroups, each for half of the columns: x is cut twice, W in half the time
-//           first       8.8, 5.7   what is read of x may be replaced first in L2, so fewer dirty lines are written back
-//           mma        10.2, 6.0   mma.sync with ldmatrix instead of wgmma: 2.8 us of products instead of 1.7
-//           early       8.9, 5.8   the first products start when an eighth of a tile is cut, not all of it
-//           early_first 8.4, 5.6   both
+// Predicts: microseconds in the lab for 16,384 rows of 128 to 128 and 8,192 of 64 to 64 (shipped: 15.4, 6.0).
+//           bulk        9.3, 5.4   a tile of 64 rows is one copy of 32 KB at most; results are stored as float4
+//           direct      9.6, 5.2   x straight into registers: no barrier, but one tile ahead only
+//           bulk_store  9.6, 5.6   results through the tile's place in shared memory, one copy of 32 KB out
+//           across      9.2, 5.4   four warpgroups, each for half of the columns: x is cut twice, W in half the time
+//           first       8.8, 5.3   what is read of x may be replaced first in L2, so fewer dirty lines are written back
+//           mma        10.2, 5.5   mma.sync with ldmatrix instead of wgmma: 2.8 us of products instead of 1.7
+//           early       8.9, 5.3   the first products start when an eighth of a tile is cut, not all of it
+//           early_first 8.4, 5.2   both
 // Limits:   64 or 128 terms and columns, a multiple of 64 rows, 16-byte alignment, compute capability 9.0; other calls
 //           take the shipped kernel. float32, contiguous; an infinite input makes its row NaN.
 #include <c10/cuda/CUDAException.h>
