@@ -19,7 +19,7 @@ from benchmarks.api.auth import Token, owner_of
 from benchmarks.api.problems import Problem
 from benchmarks.api.schemas import PageNumber
 from benchmarks.api.submissions import version_of
-from benchmarks.streams import wait_until
+from benchmarks.live.streams import wait_until
 
 from . import schemas, selectors, services
 from .forms import BudgetForm, RunForm

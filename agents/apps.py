@@ -8,7 +8,7 @@ from importlib import import_module
 
 from django.apps import AppConfig
 
-from benchmarks import costs
+from benchmarks.boards import costs
 
 
 class AgentsConfig(AppConfig):
@@ -18,8 +18,10 @@ class AgentsConfig(AppConfig):
     def ready(self) -> None:
         import_module("agents.feed")  # event streams of runs
         import_module("agents.metrics")
-        import_module("benchmarks.exports").register("agents", import_module("agents.exports").files_of)
+        import_module("benchmarks.accounts.exports").register("agents", import_module("agents.exports").files_of)
         runs_stop = import_module("agents.services").runs_stop
-        import_module("benchmarks.ownership").farewells.append(runs_stop)
-        import_module("benchmarks.moderation").ON_BAN.append(partial(runs_stop, who="staff, with the account"))
+        import_module("benchmarks.accounts.ownership").farewells.append(runs_stop)
+        import_module("benchmarks.moderation.decisions").ON_BAN.append(
+            partial(runs_stop, who="staff, with the account")
+        )
         costs.register("agents", import_module("agents.costs").spent_by_method)

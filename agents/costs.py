@@ -7,7 +7,7 @@ from django.db.models import Count, FloatField, Sum
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
-from benchmarks.costs import Cost, Scope
+from benchmarks.boards.costs import Cost, Scope
 
 from .models import Run
 

@@ -1,6 +1,6 @@
 """What changed from one genome to another, setting by setting.
 
-Does NOT compare sources: that is `benchmarks.diffs`.
+Does NOT compare sources: that is `benchmarks.submissions.diffs`.
 """
 
 from collections.abc import Mapping

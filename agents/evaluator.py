@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import services as judging
+from benchmarks.judgings.waiting import waiting_reason
 from benchmarks.models import Evaluation
 from benchmarks.states import Origin, Priority, State
-from benchmarks.waiting import waiting_reason
 
 from .desk import Desk
 from .evolve.events import Live

@@ -1,6 +1,6 @@
 """The runs of an account, for the archive of everything that the site keeps of it.
 
-Does NOT write the archive: `benchmarks.exports` does.
+Does NOT write the archive: `benchmarks.accounts.exports` does.
 """
 
 import json
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from django.contrib.auth.models import User
 
-from benchmarks.exports import File, as_json, picked
+from benchmarks.accounts.exports import File, as_json, picked
 
 from .models import Run, RunEvent
 

@@ -7,7 +7,7 @@ pages fetch those.
 from typing import Any
 from uuid import UUID
 
-from benchmarks.streams import FEEDS, READ_MAX, TOPIC_CHECKS, News, User, formatted
+from benchmarks.live.streams import FEEDS, READ_MAX, TOPIC_CHECKS, News, User, formatted
 
 from .models import Run, RunEvent
 from .states import RunState

@@ -6,7 +6,7 @@ Does NOT decide which candidates are shown nor how far an axis reaches: `charts.
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.figures import BASELINE, DASHES, Parts, axis, figure, level, lines, plain, speedup_axis, token
+from benchmarks.boards.figures import BASELINE, DASHES, Parts, axis, figure, level, lines, plain, speedup_axis, token
 
 from .charts import AxisKind, axis_named, measure_of, scale_of, target_of, thinned
 from .lineage import words_of

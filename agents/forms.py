@@ -8,8 +8,8 @@ from typing import Any
 
 from django import forms
 
-from benchmarks.languages import languages_of
 from benchmarks.models import DeviceKind, TaskVersion
+from benchmarks.submissions.languages import languages_of
 
 from .evolve.budget import Caps
 from .evolve.config import ConfigError, RunConfig

@@ -8,7 +8,7 @@ from typing import Any
 from celery import shared_task, signals
 from django.db import connections
 
-from benchmarks.logs import log_fields
+from benchmarks.operations.logs import log_fields
 
 from . import queue, services
 from .driving import draining, drive_run

@@ -1,6 +1,6 @@
 """What the metrics say about runs: how many are in which state, and what they have spent.
 
-Does NOT serve them: `benchmarks/metrics.py` asks for these families with its own.
+Does NOT serve them: `benchmarks/operations/metrics.py` asks for these families with its own.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from django.db.models import Count
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from benchmarks import metrics
+from benchmarks.operations import metrics
 
 from .models import Run
 

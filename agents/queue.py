@@ -10,7 +10,7 @@ from celery import current_app
 from django.db import transaction
 from kombu.exceptions import OperationalError
 
-from benchmarks.queue import OUTSTANDING_MAX, outstanding
+from benchmarks.judgings.queue import OUTSTANDING_MAX, outstanding
 
 logger = logging.getLogger(__name__)
 DRIVE_JOB = "agents.drive_next"

@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from benchmarks import events as signals
+from benchmarks.live import events as signals
 from benchmarks.models import DeviceKind, Method, SiteSwitch, TaskVersion
 from benchmarks.services import Refused
 from benchmarks.states import MethodKind, Switch, TaskVersionStatus

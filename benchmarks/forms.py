@@ -14,12 +14,12 @@ from django.contrib.auth.forms import UserCreationForm
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 
-from .devices import NoDevice, kind_for
+from .catalogue.devices import NoDevice, kind_for
 from .harness import LANGUAGES, Flag, RuleSet, Source, StaticCheck, TaskSpec, check_source
-from .languages import TITLES, language_of_upload, titles_for
 from .models import DeviceKind
 from .selectors import TASK_ORDERS, TaskFilter
 from .states import TokenScope, Visibility
+from .submissions.languages import TITLES, language_of_upload, titles_for
 from .templatetags.numbers import size
 
 BYTE_ORDER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}

@@ -18,16 +18,20 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 from django.db.models import Count
 
-from . import events, limits, queue, rejudging, results, services
-from .catalogue import rules_of, spec_of
+from . import services
+from .accounts import limits
+from .catalogue.folders import rules_of, spec_of
 from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step
-from .judging import site_judge
-from .logs import log_fields
+from .judgings import queue, results
+from .judgings.judge import site_judge
+from .live import events
 from .models import DeviceKind, Evaluation, Worker
-from .operations import forget_old_samples, take_sample
+from .moderation import rejudging
+from .operations.load import forget_old_samples, take_sample
+from .operations.logs import log_fields
+from .operations.worker import asked_to_stop_kindly, set_state, stopping
 from .services import ClaimLost, Holding
 from .states import WorkerRole, WorkerState
-from .worker import asked_to_stop_kindly, set_state, stopping
 
 logger = logging.getLogger(__name__)
 STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it

@@ -2,7 +2,7 @@
 
 A worker that claims an evaluation gets a secret claim; only who holds it may move the row on, so a worker that was
 given up for lost can do no harm when it comes back. Every move writes an event in the same transaction.
-Does NOT judge (`jobs.py` asks the harness) and does NOT know what a result means (`results.py`).
+Does NOT judge (`jobs.py` asks the harness) and does NOT know what a result means (`judgings/results.py`).
 """
 
 import uuid
@@ -16,9 +16,13 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from . import quotas, results, submission_selectors
-from .events import emit
+from .accounts import quotas
 from .harness import Report, Source, Step, Verdict
+from .judgings import results
+from .judgings.queue import wake_compile, wake_judge
+from .judgings.results import BOUNDED
+from .judgings.waiting import waiting_text
+from .live.events import emit
 from .models import (
     CodeBlob,
     DeviceKind,
@@ -31,8 +35,6 @@ from .models import (
     TaskVersion,
     Worker,
 )
-from .queue import wake_compile, wake_judge
-from .results import BOUNDED
 from .states import (
     FINISHED,
     EvaluationReason,
@@ -45,7 +47,7 @@ from .states import (
     WorkerRole,
     sources,
 )
-from .waiting import waiting_text
+from .submissions import selectors as submission_selectors
 
 __all__ = [  # the names of the service layer, those included that live next door
     "ATTEMPTS_MAX",

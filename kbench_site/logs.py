@@ -1,8 +1,8 @@
 """How a line of the log is written: as text for people, or as one JSON object for machines.
 
 `KBENCH_LOG_FORMAT` chooses; web server and Celery workers write the same. A JSON line has `at`, `level`, `logger`,
-`message`, the fields of `benchmarks.logs` and, after an exception, `error` with its traceback. Does NOT log bodies,
-queries or headers, so neither sources nor tokens are in a log.
+`message`, the fields of `benchmarks.operations.logs` and, after an exception, `error` with its traceback. Does NOT
+log bodies, queries or headers, so neither sources nor tokens are in a log.
 """
 
 import json
@@ -10,7 +10,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.logs import current_fields
+from benchmarks.operations.logs import current_fields
 
 OWN = "fields"  # of a single record: logger.info("...", extra={"fields": {...}})
 

@@ -12,9 +12,9 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from benchmarks.accounts.tokens import token_find
 from benchmarks.api.bodies import is_storable
 from benchmarks.api.problems import CONTENT_TYPE, Problem, problem, problem_of
-from benchmarks.tokens import token_find
 
 API = "/api/"
 METRICS = "/metrics"  # has a token of its own

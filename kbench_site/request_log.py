@@ -11,7 +11,7 @@ import uuid
 
 from django.http import HttpRequest, HttpResponseBase
 
-from benchmarks.logs import log_fields
+from benchmarks.operations.logs import log_fields
 
 from .logs import OWN
 from .middleware import GetResponse

@@ -18,7 +18,7 @@ DATA_DIR = ENV.data_dir
 DATA_DIR.mkdir(parents=True, exist_ok=True)
 
 KBENCH_PUBLIC = ENV["KBENCH_PUBLIC"]
-KBENCH_JUDGE = "benchmarks.judging.HarnessJudge"  # tests put a fake here
+KBENCH_JUDGE = "benchmarks.judgings.judge.HarnessJudge"  # tests put a fake here
 KBENCH_RULESET = ENV["KBENCH_RULESET"]
 KBENCH_HEARTBEAT_S = 3
 KBENCH_HEARTBEAT_TIMEOUT_S = ENV["KBENCH_HEARTBEAT_TIMEOUT_S"]

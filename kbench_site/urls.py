@@ -8,7 +8,7 @@ from django.urls import include, path
 
 from agents.api import router as runs_api
 from benchmarks.api import api
-from benchmarks.streams import event_stream
+from benchmarks.live.streams import event_stream
 from benchmarks.views.accounts import LogIn
 
 api.add_router("/runs", runs_api)

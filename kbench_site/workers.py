@@ -1,7 +1,8 @@
 """The processes of a site: web, housekeeping, agent runs; a judge per device, a compiler per device kind.
 
 `manage.py up`, `worker` and `serve` all start them from here, so a device never has two judges of one installation.
-Does NOT find devices (the harness does) and does NOT know what a worker does with them (`benchmarks/worker.py`).
+Does NOT find devices (the harness does) and does NOT know what a worker does with them
+(`benchmarks/operations/worker.py`).
 """
 
 import fcntl
@@ -15,10 +16,10 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from agents.queue import QUEUE as RUNS_QUEUE
-from benchmarks.devices import CPU
+from benchmarks.catalogue.devices import CPU
 from benchmarks.harness import Device
-from benchmarks.judging import site_judge
-from benchmarks.queue import MAINT_QUEUE, compile_queue, judge_queue
+from benchmarks.judgings.judge import site_judge
+from benchmarks.judgings.queue import MAINT_QUEUE, compile_queue, judge_queue
 
 from .processes import Child
 

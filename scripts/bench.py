@@ -47,9 +47,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 call_command("migrate", verbosity=0)
-from benchmarks import catalogue
+from benchmarks.catalogue import folders
 from benchmarks.models import Evaluation
-catalogue.tasks_sync()
+folders.tasks_sync()
 from tests.web import factories
 factories.many_entries(10_000)
 one = Evaluation.objects.order_by("pk")[5000].code

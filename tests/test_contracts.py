@@ -12,13 +12,15 @@ VIOLATIONS = {
     "The harness is pure": ("benchmarks/harness/stats.py", "import django"),
     "torch is for child processes": ("benchmarks/services.py", "import torch"),
     "Nobody imports what runs in child": ("benchmarks/harness/judging.py", "from .child import check"),
-    "Nobody imports the site": ("benchmarks/queue.py", "import kbench_site.settings"),
+    "Nobody imports the site": ("benchmarks/judgings/queue.py", "import kbench_site.settings"),
     "Benchmarks know nothing of agents": ("benchmarks/services.py", "import agents"),
     "Outside the harness only its door": ("benchmarks/services.py", "from .harness.scoring import score"),
     "One way through the site": ("benchmarks/models/tasks.py", "from .. import services"),
+    "One way inside the rooms": ("benchmarks/boards/ranking.py", "from . import overview"),
+    "What only computes": ("benchmarks/boards/ranking.py", "from .. import models"),
     "One way through runs": ("agents/models.py", "from . import services"),
     "The search is pure": ("agents/evolve/budget.py", "import django"),
-    "of the benchmark the harness alone": ("agents/evolve/stops.py", "from benchmarks import ranking"),
+    "of the benchmark the harness alone": ("agents/evolve/stops.py", "from benchmarks.boards import ranking"),
     "stores → models → the engine": ("agents/evolve/loop.py", "from agents import texts"),
 }
 

@@ -14,7 +14,7 @@ from agents import selectors, stores
 from agents.diffs import Gene, gene_diff
 from agents.models import Candidate
 from agents.pictures import opinions_of, present, whole
-from benchmarks.diffs import Line, line_diff
+from benchmarks.submissions.diffs import Line, line_diff
 from benchmarks.templatetags.whiskers import Axis
 
 from .parts import score_axis

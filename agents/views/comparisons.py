@@ -15,7 +15,7 @@ from agents.evolve.verifiers.matrix import Confusion, Row, by, confusion
 from agents.figures import best_figure
 from agents.models import Run
 from agents.pictures import Scene, present
-from benchmarks.figures import answer
+from benchmarks.boards.figures import answer
 
 SHARE = 0.95
 RUNS_SHOWN = 50

@@ -23,9 +23,9 @@ from agents.pictures import past, present
 from agents.proposals import problem_with
 from agents.states import Wish
 from benchmarks import selectors as tasks
-from benchmarks.figures import answer
+from benchmarks.boards.figures import answer
+from benchmarks.judgings.waiting import nobody_there
 from benchmarks.models import TaskVersion
-from benchmarks.waiting import nobody_there
 
 from .parts import drawn
 from .sessions import may_steer, name_of, remember

@@ -15,12 +15,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from benchmarks import catalogue, harness, selectors, services
-from benchmarks.devices import kinds_for
-from benchmarks.languages import starter_of
+from benchmarks import harness, selectors, services
+from benchmarks.catalogue import folders
+from benchmarks.catalogue.devices import kinds_for
+from benchmarks.live.streams import wait_for_end
 from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
-from benchmarks.streams import wait_for_end
+from benchmarks.submissions.languages import starter_of
 
 from . import boards, comparison, schemas, status, submissions, whoami
 from .auth import MAY_SEND_TOKEN, Token, owner_of
@@ -56,7 +57,7 @@ def task_list(request: HttpRequest, q: str = "", device: str = "") -> Any:
 @api.get("/tasks/{suite}/{op}/{direction}", response=schemas.TaskDetail, summary="One task with starter code")
 def task(request: HttpRequest, suite: str, op: str, direction: str) -> Any:
     version = selectors.active_version(suite, op, direction)
-    spec = catalogue.shown_spec(version)
+    spec = folders.shown_spec(version)
     starter = {language: text for language in harness.LANGUAGES if (text := starter_of(spec, language))}
     kinds = {language: [kind.slug for kind in kinds_for(language)] for language in harness.LANGUAGES}
     return schemas.task_detail(version, starter, kinds)

@@ -1,6 +1,7 @@
 """Who asks: the token of a request, and what it allows.
 
-The middleware has looked the token up already, since it is good for reading too. Does NOT make tokens (`tokens.py`).
+The middleware has looked the token up already, since it is good for reading too. Does NOT make tokens
+(`accounts/tokens.py`).
 """
 
 from http import HTTPStatus

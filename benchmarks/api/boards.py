@@ -10,8 +10,9 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from ninja import Field, Query, Router, Schema
 
-from benchmarks import board_selectors, selectors
-from benchmarks.board_selectors import BoardKey, EntryFilter
+from benchmarks import selectors
+from benchmarks.boards import selectors as board_selectors
+from benchmarks.boards.selectors import BoardKey, EntryFilter
 from benchmarks.models import Evaluation, Standing
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.kbench import holder

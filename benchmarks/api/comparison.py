@@ -1,7 +1,7 @@
 """GET /methods, /overall and /compare: methods on the same tasks, as JSON or CSV, with the figures that the pages show.
 
 Every share comes with its denominator, every speedup with its interval; speedups are over the stronger of PyTorch eager
-and torch.compile. Does NOT compute figures: `comparing.py` does.
+and torch.compile. Does NOT compute figures: `boards/comparing.py` does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from ninja import Field, Query, Router, Schema
 
-from benchmarks import overview, selectors
-from benchmarks.comparing import FAST_AT, Figures, Share, curve
+from benchmarks import selectors
+from benchmarks.boards import overview
+from benchmarks.boards.comparing import FAST_AT, Figures, Share, curve
+from benchmarks.boards.overview import Cell, Comparison, Row
+from benchmarks.boards.ranking import Estimate
 from benchmarks.models import DeviceKind, Method
-from benchmarks.overview import Cell, Comparison, Row
-from benchmarks.ranking import Estimate
 from benchmarks.views.compare import METHODS_MAX, wanted_slugs
 from benchmarks.views.leaderboards import best_first
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from ninja import Field, Schema
 
+from benchmarks.accounts.quotas import Meter
+from benchmarks.judgings.waiting import Waiting, waiting
 from benchmarks.models import Evaluation, Submission, Task, TaskVersion
-from benchmarks.quotas import Meter
 from benchmarks.states import Visibility
-from benchmarks.waiting import Waiting, waiting
 
 PAGE_MAX = 1_000_000
 PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; a page behind the last is the last")]

@@ -9,9 +9,10 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from benchmarks import operations, selectors
+from benchmarks import selectors
 from benchmarks.models import Worker
-from benchmarks.operations import DeviceFigures, Waits
+from benchmarks.operations import load
+from benchmarks.operations.load import DeviceFigures, Waits
 
 router = Router(tags=["status"])
 
@@ -91,11 +92,11 @@ class StatusOut(Schema):
 
 @router.get("", response=StatusOut, summary="Queues, workers, waits, outcomes and incidents")
 def status(request: HttpRequest) -> Any:
-    alive = set(operations.alive_workers().values_list("pk", flat=True))
+    alive = set(load.alive_workers().values_list("pk", flat=True))
     return StatusOut(
-        queues=[_queue(item) for item in operations.device_figures()],
+        queues=[_queue(item) for item in load.device_figures()],
         workers=[_worker(row, alive=row.pk in alive) for row in selectors.workers()],
-        incidents=[IncidentOut(title=item.title, text=item.text, since=item.since) for item in operations.incidents()],
+        incidents=[IncidentOut(title=item.title, text=item.text, since=item.since) for item in load.incidents()],
         notices=[item.text for item in selectors.site_notices()],
     )
 

@@ -13,11 +13,14 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 
-from benchmarks import catalogue, harness, limits, ownership, quotas, selectors, services, submission_selectors
-from benchmarks.devices import NoDevice, kind_for
+from benchmarks import harness, selectors, services
+from benchmarks.accounts import limits, ownership, quotas
+from benchmarks.catalogue import folders
+from benchmarks.catalogue.devices import NoDevice, kind_for
 from benchmarks.harness import Source
 from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion
 from benchmarks.states import Origin
+from benchmarks.submissions import selectors as submission_selectors
 from benchmarks.templatetags.numbers import size
 
 from . import schemas
@@ -192,7 +195,7 @@ def _checked(wanted: SubmissionIn, version: TaskVersion) -> list[Remark]:
     if size_bytes > rules.source.max_bytes:
         detail = f"The source has {size(size_bytes)}; the rules take at most {size(rules.source.max_bytes)}."
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "source-too-large", detail)
-    task = catalogue.shown_spec(version)
+    task = folders.shown_spec(version)
     found = harness.check_source(Source(wanted.source, wanted.language), task, rules)
     if found.problem:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "source-refused", found.problem)

@@ -1,6 +1,6 @@
 """The tables about accounts, which are Django's own users: their API tokens.
 
-Does NOT make or check tokens: that is `tokens.py`.
+Does NOT make or check tokens: that is `accounts/tokens.py`.
 """
 
 from typing import ClassVar
@@ -13,7 +13,7 @@ from ..states import TokenScope
 
 
 class ApiToken(models.Model):
-    """What a program shows instead of a password. The text itself is kept nowhere (`tokens.py`)."""
+    """What a program shows instead of a password. The text itself is kept nowhere (`accounts/tokens.py`)."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)

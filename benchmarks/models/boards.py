@@ -1,6 +1,6 @@
 """Leaderboards, one row per holder.
 
-Does NOT rank: `ranking.py` does, and `results.py` writes.
+Does NOT rank: `boards/ranking.py` does, and `judgings/results.py` writes.
 """
 
 from typing import ClassVar

@@ -1,7 +1,7 @@
 """What judgings cost and who bears it, and what stays of a submission that was deleted.
 
 Nothing here holds a source, a name or an address: an address is kept as a keyed digest, and forgotten.
-Does NOT decide what may be submitted: `quotas.py` does.
+Does NOT decide what may be submitted: `accounts/quotas.py` does.
 """
 
 from typing import ClassVar
@@ -83,7 +83,7 @@ class Refusal(models.Model):
 
 
 class Attempt(models.Model):
-    """How often something was tried within one window, by a digest of who tried (`limits.py`)."""
+    """How often something was tried within one window, by a digest of who tried (`accounts/limits.py`)."""
 
     key = models.CharField(max_length=64)
     since = models.DateTimeField(db_index=True)

@@ -10,8 +10,9 @@ from django import template
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from benchmarks import advice, selectors
+from benchmarks import selectors
 from benchmarks.harness import Verdict
+from benchmarks.judgings import advice
 from benchmarks.models import Evaluation
 from benchmarks.states import State
 

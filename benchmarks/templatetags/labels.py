@@ -1,10 +1,10 @@
-"""Labels of tasks for templates. What they mean is in `benchmarks.labels`."""
+"""Labels of tasks for templates. What they mean is in `benchmarks.boards.labels`."""
 
 from collections.abc import Iterable
 
 from django import template
 
-from benchmarks import labels
+from benchmarks.boards import labels
 
 register = template.Library()
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from django import template
 
-from benchmarks import review
 from benchmarks.models import Evaluation, RejudgeItem
+from benchmarks.moderation import review
 from benchmarks.states import ActionKind, Moderation
 
 register = template.Library()

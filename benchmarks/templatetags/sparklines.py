@@ -1,6 +1,6 @@
 """The length of a queue over a day as a small picture, drawn on the server.
 
-Not covered: the figures themselves, which come from `operations.py`.
+Not covered: the figures themselves, which come from `operations/load.py`.
 """
 
 from collections.abc import Sequence

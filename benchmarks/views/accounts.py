@@ -19,7 +19,8 @@ from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 
-from benchmarks import exports, limits, ownership, quotas, selectors
+from benchmarks import selectors
+from benchmarks.accounts import exports, limits, ownership, quotas
 from benchmarks.forms import AccountDeletionForm, SignUpForm
 
 from .sessions import submitted_here

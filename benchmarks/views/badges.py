@@ -11,7 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.cache import patch_cache_control
 
-from benchmarks import board_selectors, selectors
+from benchmarks import selectors
+from benchmarks.boards import selectors as board_selectors
 from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation, Standing
 

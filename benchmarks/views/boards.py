@@ -10,10 +10,10 @@ from typing import Any
 
 from django.core.paginator import Page
 
-from benchmarks import board_selectors
-from benchmarks.board_selectors import EVERYTHING, BoardKey, EntryFilter
+from benchmarks.boards import selectors as board_selectors
+from benchmarks.boards.ranking import baseline_scores
+from benchmarks.boards.selectors import EVERYTHING, BoardKey, EntryFilter
 from benchmarks.models import BaselineResult, Standing
-from benchmarks.ranking import baseline_scores
 from benchmarks.templatetags.whiskers import Axis
 
 EAGER = "PyTorch eager"

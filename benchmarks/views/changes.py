@@ -8,8 +8,8 @@ import uuid
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 
-from benchmarks import changes
 from benchmarks.models import RejudgeBatch
+from benchmarks.moderation import changes
 from benchmarks.templatetags.whiskers import Axis
 
 

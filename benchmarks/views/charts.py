@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from benchmarks.comparing import Share
+from benchmarks.boards.comparing import Share
 from benchmarks.models import Evaluation
 
 WIDTH, HEIGHT = 720, 300

@@ -1,7 +1,7 @@
 """The compare page: up to six methods on the same tasks. What is compared lives in the address alone.
 
 Without scripts p is moved with a form; with them a slider moves it on the numbers that the page already has. Does NOT
-compute figures: `comparing.py` does.
+compute figures: `boards/comparing.py` does.
 """
 
 import math
@@ -14,10 +14,11 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from benchmarks import overview, selectors
-from benchmarks.comparing import Share, curve, leaders
-from benchmarks.figures import answer
-from benchmarks.overview import Comparison, Field, Row
+from benchmarks import selectors
+from benchmarks.boards import overview
+from benchmarks.boards.comparing import Share, curve, leaders
+from benchmarks.boards.figures import answer
+from benchmarks.boards.overview import Comparison, Field, Row
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.numbers import seconds
 from benchmarks.templatetags.whiskers import Axis

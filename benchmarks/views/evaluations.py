@@ -12,12 +12,14 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from benchmarks import quotas, selectors, services, submission_selectors
-from benchmarks.advice import next_steps
-from benchmarks.languages import SUFFIXES
+from benchmarks import selectors, services
+from benchmarks.accounts import quotas
+from benchmarks.judgings.advice import next_steps
+from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import ConfigResult, Evaluation
+from benchmarks.submissions import selectors as submission_selectors
+from benchmarks.submissions.languages import SUFFIXES
 from benchmarks.templatetags.whiskers import Axis
-from benchmarks.waiting import waiting_text
 
 from .records import record
 from .sessions import may_cancel

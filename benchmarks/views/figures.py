@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from benchmarks.comparing import Share, fast_over
-from benchmarks.figures import (
+from benchmarks.boards.comparing import Share, fast_over
+from benchmarks.boards.figures import (
     BASELINE,
     DASHES,
     SYMBOLS,
@@ -23,8 +23,8 @@ from benchmarks.figures import (
     token,
     upright,
 )
+from benchmarks.boards.overview import Comparison, Row
 from benchmarks.models import Evaluation
-from benchmarks.overview import Comparison, Row
 
 from .charts import NamedCurve, Spent, cost_reach, fast_reach, score_reach
 

@@ -12,8 +12,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from benchmarks import health
-from benchmarks.metrics import exposition
+from benchmarks.operations import health
+from benchmarks.operations.metrics import exposition
 
 
 @never_cache

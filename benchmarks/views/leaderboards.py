@@ -1,7 +1,7 @@
 """Leaderboards: the list of them, the overall board of a suite, and one per task, device kind and rule set.
 
 On the board of a task baselines stand in line with the entries, at the place their own time gives them. Does NOT
-decide any rank and does NOT compute figures of the overall board: `comparing.py` does.
+decide any rank and does NOT compute figures of the overall board: `boards/comparing.py` does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,14 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 
-from benchmarks import board_selectors, overview, selectors
-from benchmarks.board_selectors import BoardKey, EntryFilter
-from benchmarks.comparing import FAST_AT
-from benchmarks.figures import answer
+from benchmarks import selectors
+from benchmarks.boards import overview
+from benchmarks.boards import selectors as board_selectors
+from benchmarks.boards.comparing import FAST_AT
+from benchmarks.boards.figures import answer
+from benchmarks.boards.overview import Row
+from benchmarks.boards.selectors import BoardKey, EntryFilter
 from benchmarks.models import Method
-from benchmarks.overview import Row
 from benchmarks.states import MethodKind
 from benchmarks.templatetags.whiskers import Axis
 

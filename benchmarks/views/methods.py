@@ -10,10 +10,11 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 
-from benchmarks import overview, selectors
-from benchmarks.comparing import FAST_AT
+from benchmarks import selectors
+from benchmarks.boards import overview
+from benchmarks.boards.comparing import FAST_AT
+from benchmarks.boards.overview import Comparison
 from benchmarks.models import Method
-from benchmarks.overview import Comparison
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.whiskers import Axis
 

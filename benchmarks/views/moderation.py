@@ -10,9 +10,10 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from benchmarks import moderation, review, selectors
+from benchmarks import selectors
 from benchmarks.models import SiteSwitch
-from benchmarks.moderation_forms import DecisionForm, ReasonForm, ReportForm, SwitchForm
+from benchmarks.moderation import decisions, review
+from benchmarks.moderation.forms import DecisionForm, ReasonForm, ReportForm, SwitchForm
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Switch
 
@@ -25,7 +26,7 @@ def report(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     form = ReportForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            moderation.report(evaluation.submission, by=person(request), text=form.cleaned_data["text"])
+            decisions.report(evaluation.submission, by=person(request), text=form.cleaned_data["text"])
         except Refused as error:
             form.add_error(None, str(error))
         else:
@@ -59,7 +60,7 @@ def submission(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
         kind = ActionKind(data["kind"])
         words = {"reason": data["reason"], "note": data["note"], "seen": data["seen"]}
         try:
-            moderation.decide(found, kind, by=person(request), **words)
+            decisions.decide(found, kind, by=person(request), **words)
         except Refused as error:
             form.add_error(None, str(error))
         else:
@@ -75,7 +76,7 @@ def account(request: HttpRequest, name: str) -> HttpResponse:
     found = review.account_named(name)
     form = ReasonForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        turn = moderation.ban if found.is_active else moderation.unban
+        turn = decisions.ban if found.is_active else decisions.unban
         try:
             turn(found, by=person(request), **form.cleaned_data)
         except Refused as error:
@@ -98,7 +99,7 @@ def switches(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         data = form.cleaned_data
         try:
-            moderation.switch_turn(Switch(data["key"]), on=data["on"], message=data["message"], by=person(request))
+            decisions.switch_turn(Switch(data["key"]), on=data["on"], message=data["message"], by=person(request))
         except Refused as error:
             messages.warning(request, str(error))
         else:

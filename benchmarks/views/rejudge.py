@@ -1,6 +1,7 @@
 """Judging many again, for staff: choose, look at how many and how long, start, then pause, resume or cancel.
 
-The wizard writes nothing before it is confirmed. Does NOT show what has changed: that page is public (`changes.py`).
+The wizard writes nothing before it is confirmed. Does NOT show what has changed: that page is public
+(`moderation/changes.py`).
 """
 
 import uuid
@@ -11,10 +12,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from benchmarks import changes, rejudging, selectors
+from benchmarks import selectors
 from benchmarks.models import RejudgeBatch, RuleSet
-from benchmarks.moderation_forms import ConfirmBatchForm, RejudgeForm
-from benchmarks.rejudging import Wanted
+from benchmarks.moderation import changes, rejudging
+from benchmarks.moderation.forms import ConfirmBatchForm, RejudgeForm
+from benchmarks.moderation.rejudging import Wanted
 from benchmarks.services import Refused
 
 from .staff import person, staff_only

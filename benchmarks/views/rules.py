@@ -10,9 +10,9 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from benchmarks.catalogue import rules_folder, rules_named
+from benchmarks.catalogue.folders import rules_folder, rules_named
+from benchmarks.catalogue.rule_changes import predecessor, rule_changes
 from benchmarks.harness import VERDICT_TEXTS, RuleSet, Verdict
-from benchmarks.rule_changes import predecessor, rule_changes
 from benchmarks.templatetags.numbers import percent, seconds, size
 
 

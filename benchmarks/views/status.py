@@ -11,8 +11,9 @@ from datetime import timedelta
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from benchmarks import health, operations, selectors
+from benchmarks import selectors
 from benchmarks.models import Worker
+from benchmarks.operations import health, load
 
 VERSIONS = ("kbench", "image", "torch", "triton", "cuda", "driver", "compiler", "python", "django", "celery")
 
@@ -23,11 +24,11 @@ def status(request: HttpRequest) -> HttpResponse:
     context = {
         "level": health.worst(found),
         "troubles": [check.text for check in found if check.level is not health.Level.OK],
-        "figures": operations.device_figures(),
-        "incidents": operations.incidents(),
+        "figures": load.device_figures(),
+        "incidents": load.incidents(),
         "workers": workers,
         "versions": version_rows(workers),
-        "alive": set(operations.alive_workers().values_list("pk", flat=True)),
+        "alive": set(load.alive_workers().values_list("pk", flat=True)),
         "running": selectors.at_work(request.user),
         "waiting": selectors.next_in_queue(request.user),
         "verdicts": selectors.verdicts_since(timedelta(days=1)),

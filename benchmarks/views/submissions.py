@@ -14,10 +14,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from benchmarks import diffs, ownership, quotas, selectors, services, submission_selectors
+from benchmarks import selectors, services
+from benchmarks.accounts import ownership, quotas
 from benchmarks.forms import DeletionForm, SubmissionChangeForm
 from benchmarks.models import Evaluation, Submission
 from benchmarks.states import Visibility
+from benchmarks.submissions import diffs
+from benchmarks.submissions import selectors as submission_selectors
 
 _CODE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _SHOWN = {

@@ -12,19 +12,21 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from benchmarks import catalogue, harness, limits, quotas, selectors, services
+from benchmarks import harness, selectors, services
+from benchmarks.accounts import limits, quotas
+from benchmarks.catalogue import folders
 from benchmarks.forms import SubmissionForm
-from benchmarks.languages import TITLES as LANGUAGE_TITLES
-from benchmarks.languages import languages_of, starter_of, titles_for
+from benchmarks.judgings.waiting import nobody_there, outlook
 from benchmarks.models import DeviceKind, Evaluation, TaskVersion
-from benchmarks.waiting import nobody_there, outlook
+from benchmarks.submissions.languages import TITLES as LANGUAGE_TITLES
+from benchmarks.submissions.languages import languages_of, starter_of, titles_for
 
 from .sessions import remember
 
 
 def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpResponse:
     version = selectors.active_version(suite, op, direction)
-    task = catalogue.shown_spec(version)
+    task = folders.shown_spec(version)
     kinds = selectors.device_kinds(version)
     first = _first(request, task, kinds)
     form = SubmissionForm(

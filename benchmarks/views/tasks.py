@@ -11,11 +11,13 @@ from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from benchmarks import catalogue, harness, languages, selectors
-from benchmarks.devices import CPU
+from benchmarks import harness, selectors
+from benchmarks.catalogue import folders
+from benchmarks.catalogue.devices import CPU
 from benchmarks.forms import TaskFilterForm
-from benchmarks.languages import starter_of
 from benchmarks.models import BaselineResult, DeviceKind, TaskVersion
+from benchmarks.submissions import languages
+from benchmarks.submissions.languages import starter_of
 from benchmarks.templatetags.whiskers import Axis
 
 from .devices import device_choice
@@ -107,7 +109,7 @@ def starters(version: TaskVersion, device_class: str) -> list[Starter]:
 
 
 def _spec(version: TaskVersion) -> harness.TaskSpec:
-    return catalogue.shown_spec(version)
+    return folders.shown_spec(version)
 
 
 def config_tables(version: TaskVersion, kinds: list[DeviceKind], first: DeviceKind | None) -> list[ConfigTable]:

@@ -11,8 +11,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from benchmarks import selectors
+from benchmarks.accounts.tokens import token_create, token_revoke
 from benchmarks.forms import TokenForm
-from benchmarks.tokens import token_create, token_revoke
 
 
 @never_cache

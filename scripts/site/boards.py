@@ -1,6 +1,6 @@
 """Boards of what `judgings.py` wrote: one row per holder with its best accepted public evaluation, ranked.
 
-Ranks are those of `benchmarks/ranking.py`. Some entries of the boards are judged again. Does NOT judge.
+Ranks are those of `benchmarks/boards/ranking.py`. Some entries of the boards are judged again. Does NOT judge.
 """
 
 from collections import defaultdict
@@ -10,9 +10,9 @@ from typing import Any
 
 from django.db import transaction
 
+from benchmarks.boards.ranking import Entry, rank
 from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation, RuleSet, Standing
-from benchmarks.ranking import Entry, rank
 from benchmarks.states import EvaluationReason, Priority, State
 
 CHUNK = 2_000

@@ -27,7 +27,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.models import Candidate, Opinion, Run, RunEvent
-from benchmarks import devices, tokens
+from benchmarks.accounts import tokens
+from benchmarks.catalogue import devices
 from benchmarks.models import (
     ImportReport,
     Method,

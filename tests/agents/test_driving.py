@@ -20,9 +20,12 @@ from agents.evolve.events import Quiet
 from agents.evolve.model import Result
 from agents.models import Run
 from agents.states import RunState, Wish
-from benchmarks import catalogue, quotas, results, selectors
+from benchmarks import selectors
 from benchmarks import services as judging
+from benchmarks.accounts import quotas
+from benchmarks.catalogue import folders
 from benchmarks.harness import Source
+from benchmarks.judgings import results
 from benchmarks.models import Evaluation, Standing
 from benchmarks.states import Priority, State, Switch
 from tests.evolve import world
@@ -37,7 +40,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def tasks(transactional_db: None, two_operations: Any) -> None:
     cache.clear()
-    catalogue.tasks_sync(two_operations)
+    folders.tasks_sync(two_operations)
 
 
 class Bench(threading.Thread):
@@ -56,7 +59,7 @@ class Bench(threading.Thread):
     def judge(self, holding: Any) -> None:
         text = holding.evaluation.submission.blob.text
         found = world.truth(text)
-        task = catalogue.spec_of(holding.evaluation.task_version)
+        task = folders.spec_of(holding.evaluation.task_version)
         wishes = {"verdict": found.verdict, "speedup": found.score or 1.0}
         self.judged.append(holding.evaluation.submission.title)
         judging.record_report(holding, report_for(Source(text, "cpp"), task, **wishes))

@@ -12,7 +12,8 @@ from django.test import AsyncClient
 from agents import services
 from agents.evolve.events import Draft
 from agents.models import Run
-from benchmarks import catalogue, events, streams
+from benchmarks.catalogue import folders
+from benchmarks.live import events, streams
 
 from . import factories
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def tasks(transactional_db: None, two_operations: Any) -> None:
     cache.clear()
-    catalogue.tasks_sync(two_operations)
+    folders.tasks_sync(two_operations)
 
 
 async def opened(run: Run, after: int | None = None, **headers: str) -> Any:

@@ -12,8 +12,8 @@ from django.test import Client
 from agents.models import Run
 from agents.states import RunState, Wish
 from agents.views import comparisons
-from benchmarks import moderation
 from benchmarks.models import Submission
+from benchmarks.moderation import decisions
 from benchmarks.services import switch_set
 from benchmarks.states import Moderation, Switch
 from tests.web import factories as judgings
@@ -204,6 +204,6 @@ def test_the_source_of_a_candidate_that_its_owner_made_private_is_not_shown(visi
 def test_the_runs_of_a_suspended_account_are_stopped(run: Run) -> None:
     ann, sam = (get_user_model().objects.create_user(name) for name in ("ann", "sam"))
     Run.objects.filter(pk=run.pk).update(owner=ann, state=RunState.WAITING, claim=None)
-    moderation.ban(ann, by=sam, reason="Hundreds of copies.")
+    decisions.ban(ann, by=sam, reason="Hundreds of copies.")
     run.refresh_from_db()
     assert run.wish == Wish.STOP

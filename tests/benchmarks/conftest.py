@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from benchmarks import services
-from benchmarks.catalogue import spec_of, tasks_sync
+from benchmarks.catalogue.folders import spec_of, tasks_sync
 from benchmarks.harness import Source, default_suites
 from benchmarks.models import DeviceKind, Evaluation, TaskVersion, Worker
 from benchmarks.states import State, WorkerRole, WorkerState

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import advice, harness
+from benchmarks import harness
 from benchmarks.harness import DEVICE_STUCK, Verdict
+from benchmarks.judgings import advice
 from benchmarks.models import ConfigResult, Evaluation
 
-APP = Path(advice.__file__).parent
+APP = Path(advice.__file__).parents[1]
 MAKERS = {"Flag", "_remark", "_Remark"}
 
 

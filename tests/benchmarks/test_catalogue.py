@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from benchmarks.catalogue import examples_load, rules_of, spec_of, tasks_sync
-from benchmarks.devices import register
+from benchmarks.catalogue.devices import register
+from benchmarks.catalogue.folders import examples_load, rules_of, spec_of, tasks_sync
 from benchmarks.harness import TaskError, default_suites
 from benchmarks.models import Evaluation, RuleSet, Task, TaskVersion
 from benchmarks.states import Priority

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.comparing import Mark, best_of, common, curve, fast, figures, leaders, mean_over
+from benchmarks.boards.comparing import Mark, best_of, common, curve, fast, figures, leaders, mean_over
 
 
 def mark(score: float, width: float = 0.1, rank: int = 1) -> Mark:

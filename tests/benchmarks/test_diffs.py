@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from benchmarks import diffs
-from benchmarks.diffs import Line, Pair, line_diff, side_by_side
+from benchmarks.submissions import diffs
+from benchmarks.submissions.diffs import Line, Pair, line_diff, side_by_side
 
 
 def test_a_changed_line_stands_between_its_neighbours():

@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 import pytest
 
-from benchmarks.estimates import AtWork, Demand, Estimate, Load, NoEstimate, Pace, Took, estimated, spoken
+from benchmarks.judgings.estimates import AtWork, Demand, Estimate, Load, NoEstimate, Pace, Took, estimated, spoken
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 TYPICAL_S = {1: 8.0, 2: 20.0, 3: 60.0, 4: 150.0}

@@ -3,11 +3,13 @@
 import pytest
 from django.utils import timezone
 
-from benchmarks import devices, jobs, services, worker
-from benchmarks.devices import NoDevice, kind_for
+from benchmarks import jobs, services
+from benchmarks.catalogue import devices
+from benchmarks.catalogue.devices import NoDevice, kind_for
 from benchmarks.harness import Device
+from benchmarks.judgings.queue import compile_queue
 from benchmarks.models import Evaluation, Standing, Worker
-from benchmarks.queue import compile_queue
+from benchmarks.operations import worker
 from benchmarks.services import Refused
 from benchmarks.states import WorkerRole
 from tests.fakes import CPU, GPU

@@ -5,12 +5,13 @@ import threading
 import pytest
 from django.db import connection
 
-from benchmarks import jobs, queue, services
+from benchmarks import jobs, services
 from benchmarks.harness import Step
+from benchmarks.judgings import queue
 from benchmarks.models import Evaluation, Event, Worker
+from benchmarks.operations.worker import stopping
 from benchmarks.services import Holding
 from benchmarks.states import State, WorkerState
-from benchmarks.worker import stopping
 
 # threads of their own write heartbeats, so what they see must be committed
 pytestmark = pytest.mark.django_db(transaction=True)

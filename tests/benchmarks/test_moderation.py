@@ -6,8 +6,9 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 
-from benchmarks import moderation, review, tokens
+from benchmarks.accounts import tokens
 from benchmarks.models import Evaluation, ModerationAction, Standing, Submission
+from benchmarks.moderation import decisions, review
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Moderation, State, Switch
 
@@ -21,7 +22,7 @@ def staff(person):
 def decide(staff):
     def run(evaluation, kind, reason="Because of what it does.", **options):
         submission = Submission.objects.get(pk=evaluation.submission_id)
-        moderation.decide(submission, kind, by=staff, reason=reason, **options)
+        decisions.decide(submission, kind, by=staff, reason=reason, **options)
 
     return run
 
@@ -160,7 +161,7 @@ def test_of_many_who_decide_at_once_one_succeeds(judged, staff):
     def invalidate():
         barrier.wait()
         try:
-            moderation.decide(submission, ActionKind.INVALIDATE, by=staff, reason="Copied.")
+            decisions.decide(submission, ActionKind.INVALIDATE, by=staff, reason="Copied.")
         except Refused as error:
             refused.append(str(error))
         finally:
@@ -196,22 +197,22 @@ def test_the_log_stays_when_its_target_is_deleted(judged, person, decide):
 
 def test_a_report_waits_until_staff_decide(judged, person, decide):
     evaluation, bob = judged(), person("bob")
-    moderation.report(evaluation.submission, by=bob, text="It sleeps.")
+    decisions.report(evaluation.submission, by=bob, text="It sleeps.")
     assert [row.private_note for row in review.open_reports()] == ["It sleeps."]
     with pytest.raises(Refused, match="already"):
-        moderation.report(evaluation.submission, by=bob, text="It still sleeps.")
+        decisions.report(evaluation.submission, by=bob, text="It still sleeps.")
     decide(evaluation, ActionKind.DISMISS, reason="Waiting is not forbidden.")
     assert list(review.open_reports()) == []
-    moderation.report(evaluation.submission, by=bob, text="Now it does something else.")
+    decisions.report(evaluation.submission, by=bob, text="Now it does something else.")
     assert len(review.open_reports()) == 1
 
 
 def test_reports_are_limited(judged, person, monkeypatch):
-    monkeypatch.setattr(moderation, "REPORTS_PER_DAY", 1)
+    monkeypatch.setattr(decisions, "REPORTS_PER_DAY", 1)
     bob = person("bob")
-    moderation.report(judged(text="// one").submission, by=bob, text="Odd.")
+    decisions.report(judged(text="// one").submission, by=bob, text="Odd.")
     with pytest.raises(Refused, match="limit"):
-        moderation.report(judged(text="// two").submission, by=bob, text="Odd.")
+        decisions.report(judged(text="// two").submission, by=bob, text="Odd.")
 
 
 def test_a_suspended_account_cannot_come_in_and_its_entries_stay(judged, submit, person, staff, client):
@@ -220,14 +221,14 @@ def test_a_suspended_account_cannot_come_in_and_its_entries_stay(judged, submit,
     waiting = submit(text="// waits", owner=ann)
     token = tokens.token_create(ann, "mine")
     client.force_login(ann)
-    moderation.ban(ann, by=staff, reason="Hundreds of copies.")
+    decisions.ban(ann, by=staff, reason="Hundreds of copies.")
     assert tokens.token_find(token.text) is None
     assert not client.login(username="ann", password="a long password")
     assert client.get("/accounts/tokens/").status_code == 302
     waiting.refresh_from_db()
-    assert (waiting.state, waiting.reason_text) == (State.CANCELLED, moderation.SUSPENDED)
+    assert (waiting.state, waiting.reason_text) == (State.CANCELLED, decisions.SUSPENDED)
     assert Standing.objects.count() == 1
-    moderation.unban(ann, by=staff, reason="Promised to stop.")
+    decisions.unban(ann, by=staff, reason="Promised to stop.")
     assert client.login(username="ann", password="a long password")
 
 
@@ -235,17 +236,17 @@ def test_who_may_be_suspended_by_whom(person, staff):
     other, root = person("kim", is_staff=True), person("root", is_superuser=True)
     for account in (staff, other):
         with pytest.raises(Refused):
-            moderation.ban(account, by=staff, reason="No.")
-    moderation.ban(other, by=root, reason="Left us.")
+            decisions.ban(account, by=staff, reason="No.")
+    decisions.ban(other, by=root, reason="Left us.")
     with pytest.raises(Refused, match="already"):
-        moderation.ban(other, by=root, reason="Left us.")
+        decisions.ban(other, by=root, reason="Left us.")
 
 
 def test_a_turned_switch_is_logged(staff):
-    moderation.switch_turn(Switch.SIGN_UPS, on=False, message="Too many robots.", by=staff)
+    decisions.switch_turn(Switch.SIGN_UPS, on=False, message="Too many robots.", by=staff)
     assert ModerationAction.objects.get().public_reason == "Turned off: Too many robots."
     with pytest.raises(Refused, match="already"):
-        moderation.switch_turn(Switch.SIGN_UPS, on=False, message="Too many robots.", by=staff)
+        decisions.switch_turn(Switch.SIGN_UPS, on=False, message="Too many robots.", by=staff)
 
 
 def test_identical_sources_are_listed_until_they_are_settled(judged, person, decide):

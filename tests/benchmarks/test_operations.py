@@ -5,14 +5,15 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from benchmarks import jobs, operations, services, worker
+from benchmarks import jobs, services
 from benchmarks.models import Evaluation, QueueSample
-from benchmarks.operations import Outcomes, Waits
+from benchmarks.operations import load, worker
+from benchmarks.operations.load import Outcomes, Waits
 from benchmarks.states import Priority, State, Switch
 
 
 def figures():
-    return operations.device_figures()[0]
+    return load.device_figures()[0]
 
 
 def ended(submit, verdict, **ago):
@@ -72,7 +73,7 @@ def test_a_sample_a_minute_becomes_the_history(submit, version):
 def test_old_samples_are_forgotten(submit, version):
     jobs.sample_queues()
     QueueSample.objects.update(taken=timezone.now() - timedelta(days=8))
-    operations.forget_old_samples()
+    load.forget_old_samples()
     assert not QueueSample.objects.exists()
 
 
@@ -80,7 +81,7 @@ def test_switches_that_are_off_are_incidents(version):
     services.switch_set(Switch.JUDGING, on=False, message="new disks")
     services.switch_set(Switch.BANNER, on=True, message="Back at noon.")
     services.switch_set(Switch.RUNS, on=True)
-    assert [(item.title, item.text) for item in operations.incidents()] == [
+    assert [(item.title, item.text) for item in load.incidents()] == [
         ("Notice", "Back at noon."),
         ("Off: queued submissions are judged", "new disks"),
     ]
@@ -88,11 +89,11 @@ def test_switches_that_are_off_are_incidents(version):
 
 def test_the_number_of_queries_is_fixed(submit, worker, django_assert_num_queries):
     with django_assert_num_queries(7):
-        operations.device_figures()
+        load.device_figures()
     for number in range(20):
         submit(text=f"// {number}\n", priority=Priority.values[number % 4])
     with django_assert_num_queries(7):
-        operations.device_figures()
+        load.device_figures()
 
 
 def test_a_worker_tells_the_versions_of_its_tools(version, settings):

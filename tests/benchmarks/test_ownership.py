@@ -3,14 +3,14 @@
 import pytest
 from django.contrib.auth import get_user_model
 
-from benchmarks import ownership, quotas
+from benchmarks.accounts import ownership, quotas
+from benchmarks.accounts.ownership import account_delete, submission_delete, visibility_change
+from benchmarks.accounts.quotas import OverQuota
+from benchmarks.accounts.tokens import token_create
 from benchmarks.harness import Step
 from benchmarks.models import ApiToken, CodeBlob, Evaluation, LedgerEntry, Standing, Submission
-from benchmarks.ownership import account_delete, submission_delete, visibility_change
-from benchmarks.quotas import OverQuota
 from benchmarks.services import ClaimLost, Refused, evaluation_step
 from benchmarks.states import Origin, Visibility
-from benchmarks.tokens import token_create
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pytest
 import redis
 from celery import Celery
 
-from benchmarks import jobs, queue
+from benchmarks import jobs
+from benchmarks.judgings import queue
 from kbench_site.celery import app as site
 from kbench_site.celery import broker_url
 

@@ -6,9 +6,10 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
-from benchmarks import quotas, services
+from benchmarks import services
+from benchmarks.accounts import quotas
+from benchmarks.accounts.quotas import OverQuota
 from benchmarks.models import Evaluation, LedgerEntry, Payer, Submission
-from benchmarks.quotas import OverQuota
 from benchmarks.states import EvaluationReason, LedgerKind, Origin, Priority, Visibility
 
 from .test_claims import at_once

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.ranking import Entry, Estimate, baseline_scores, pooled, rank
+from benchmarks.boards.ranking import Entry, Estimate, baseline_scores, pooled, rank
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

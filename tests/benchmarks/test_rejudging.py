@@ -13,8 +13,9 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from benchmarks import catalogue, changes, moderation, rejudging, review, services
-from benchmarks.catalogue import spec_of
+from benchmarks import services
+from benchmarks.catalogue import folders
+from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.models import (
     DeviceKind,
@@ -25,7 +26,8 @@ from benchmarks.models import (
     Standing,
     TaskVersion,
 )
-from benchmarks.rejudging import UNFINISHED_MAX, Wanted
+from benchmarks.moderation import changes, decisions, rejudging, review
+from benchmarks.moderation.rejudging import UNFINISHED_MAX, Wanted
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, BatchState, EvaluationReason, Priority, State
 from tests.fakes import report_for
@@ -103,7 +105,7 @@ def test_what_is_chosen(entries, judged, rules):
 
 
 def test_what_staff_took_down_is_left_out(entries, staff, rules):
-    moderation.decide(entries[0].submission, ActionKind.INVALIDATE, by=staff, reason="Copied.")
+    decisions.decide(entries[0].submission, ActionKind.INVALIDATE, by=staff, reason="Copied.")
     assert count(rules, on_boards=False) == 4
 
 
@@ -226,8 +228,8 @@ def renewed(version, small_suites, monkeypatch):
         reference = (original / "reference.py").read_text()
         (folder / "reference.py").unlink()
         (folder / "reference.py").write_text(f"{reference}\n# another\n")
-        monkeypatch.setattr(catalogue, "default_suites", lambda: small_suites)
-        catalogue.tasks_sync(small_suites)
+        monkeypatch.setattr(folders, "default_suites", lambda: small_suites)
+        folders.tasks_sync(small_suites)
         return TaskVersion.objects.get(task=version.task, status="active")
 
     return renew
@@ -306,7 +308,7 @@ import django
 django.setup()
 from django.db import connections
 connections.databases["default"]["NAME"] = sys.argv[1]
-from benchmarks import rejudging
+from benchmarks.moderation import rejudging
 from benchmarks.models import Evaluation
 from django.utils import timezone
 create = rejudging.evaluation_create

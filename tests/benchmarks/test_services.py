@@ -7,13 +7,13 @@ import pytest
 from django.utils import timezone
 
 from benchmarks import services
-from benchmarks.catalogue import spec_of
+from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source, Step
+from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import CodeBlob, Evaluation, Event, Submission, Worker
 from benchmarks.querysets import EXAMPLES_WAIT_S
 from benchmarks.services import ClaimLost, Holding, Refused
 from benchmarks.states import MOVES, Priority, State, Switch
-from benchmarks.waiting import waiting_text
 from tests.fakes import report_for
 
 from .conftest import claimed_to_compile, make_worker

@@ -6,7 +6,8 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
 
-from benchmarks import events, services, streams
+from benchmarks import services
+from benchmarks.live import events, streams
 from benchmarks.models import Event
 
 pytestmark = pytest.mark.django_db(transaction=True)

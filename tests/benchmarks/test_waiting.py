@@ -7,9 +7,9 @@ import pytest
 from django.utils import timezone
 
 from benchmarks import services
+from benchmarks.judgings.waiting import outlook, waiting, waiting_reason, waiting_text
 from benchmarks.models import Evaluation, StageResult
 from benchmarks.states import Priority, State, Switch, WorkerRole, WorkerState
-from benchmarks.waiting import outlook, waiting, waiting_reason, waiting_text
 
 from .conftest import make_worker
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from benchmarks import worker
 from benchmarks.models import Worker
+from benchmarks.operations import worker
 from benchmarks.states import WorkerRole, WorkerState
 from tests.benchmarks.conftest import make_worker
 
@@ -23,7 +23,7 @@ def test_a_broken_self_test_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_real_judge_tells_its_isolation() -> None:
-    from benchmarks.judging import HarnessJudge
+    from benchmarks.judgings.judge import HarnessJudge
 
     assert HarnessJudge().isolation().name
 

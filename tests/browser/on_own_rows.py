@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser
 
-from benchmarks import catalogue
+from benchmarks.catalogue import folders
 from benchmarks.models import Method
 from tests.web import factories
 
@@ -25,7 +25,7 @@ def visiting(browser: Browser, address: str) -> Iterator[Visitor]:
 
 def two_methods(called: str) -> None:
     """`broad` is a little faster on two tasks, `deep`, whose title is given, much faster on one."""
-    catalogue.tasks_sync()
+    folders.tasks_sync()
     for slug, op, speedup in (
         ("broad", "mnist_linear_relu", 1.2),
         ("broad", "layernorm", 1.2),

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from benchmarks import services
-from benchmarks.catalogue import spec_of
+from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.models import DeviceKind, Evaluation, Standing, TaskVersion
 from benchmarks.states import State

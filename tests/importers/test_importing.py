@@ -9,11 +9,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from benchmarks import importing
-from benchmarks.catalogue import spec_of, tasks_sync
+from benchmarks.boards.labels import is_ranked, text_of
+from benchmarks.catalogue import importing
+from benchmarks.catalogue.folders import spec_of, tasks_sync
 from benchmarks.harness import Examined, Isolation, TaskError
 from benchmarks.importers import READERS
-from benchmarks.labels import is_ranked, text_of
 from benchmarks.models import ImportReport, StoredTask, Task, TaskVersion
 
 from .test_readers import MODEL, put

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from benchmarks import services
-from benchmarks.catalogue import rules_of, spec_of
+from benchmarks.catalogue.folders import rules_of, spec_of
 from benchmarks.harness import Source, Verdict, judge
 from benchmarks.models import DeviceKind, Standing, TaskVersion
 from benchmarks.states import WorkerRole

@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import FileSystemStorage, Storage
 from django.test import override_settings
 
-from benchmarks.artefacts import StorageShelf, site_shelf
+from benchmarks.judgings.artefacts import StorageShelf, site_shelf
 from kbench_site import env
 
 KEY = "ab" * 32

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from benchmarks import services
-from benchmarks.catalogue import spec_of
+from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.models import BaselineResult, Evaluation, Standing
 from benchmarks.states import State

@@ -9,9 +9,9 @@ import pytest
 from django.db import transaction
 from django.test import Client
 
+from benchmarks.accounts.tokens import token_create
 from benchmarks.api import api
 from benchmarks.states import TokenScope
-from benchmarks.tokens import token_create
 
 from . import routes
 from .expected import OPERATIONS

@@ -11,9 +11,11 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from agents.models import Candidate, Opinion, Run, RunEvent
-from benchmarks import moderation, rejudging, services, tokens
+from benchmarks import services
+from benchmarks.accounts import tokens
 from benchmarks.harness import Flag, StageResult, Verdict
 from benchmarks.models import ApiToken, Evaluation, Method, RejudgeBatch, RuleSet, Submission
+from benchmarks.moderation import decisions, rejudging
 from benchmarks.states import ActionKind, Switch
 from tests.agents import factories as runs
 from tests.web import factories
@@ -78,7 +80,7 @@ def build() -> World:
         token=tokens.token_create(owner, TITLE[:80]).row,
     )
     _spoil_texts_of(world.run)
-    moderation.report(world.public.submission, by=stranger, text=TITLE)
+    decisions.report(world.public.submission, by=stranger, text=TITLE)
     factories.worker("compile", state="quarantined", state_text=TITLE, isolation_strong=False, isolation_text=TITLE)
     services.switch_set(Switch.BANNER, on=True, message=TITLE)
     return world
@@ -86,7 +88,7 @@ def build() -> World:
 
 def _hidden(owner: Any, staff: Any) -> Evaluation:
     evaluation = factories.judged(_passing(), owner=owner, title=TITLE[:80], text=_source("hidden"))
-    moderation.decide(evaluation.submission, ActionKind.HIDE, by=staff, reason=TITLE, note=TITLE)
+    decisions.decide(evaluation.submission, ActionKind.HIDE, by=staff, reason=TITLE, note=TITLE)
     return evaluation
 
 

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from benchmarks.api import api
-from benchmarks.catalogue import tasks_sync
+from benchmarks.catalogue.folders import tasks_sync
 from benchmarks.models import Evaluation, Standing
 from scripts.site import addresses, filling
 from tests.web import factories

@@ -3,9 +3,10 @@
 import pytest
 from django.utils import timezone
 
-from benchmarks import services, worker
-from benchmarks.catalogue import tasks_sync
+from benchmarks import services
+from benchmarks.catalogue.folders import tasks_sync
 from benchmarks.models import Evaluation, TaskVersion, Worker
+from benchmarks.operations import worker
 from benchmarks.states import State, WorkerRole, WorkerState
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ STATES = "select state from benchmarks_worker where name like '%cuda:0@%' order 
 SUBMIT = """
 import django
 django.setup()
-from benchmarks.devices import kind_for
+from benchmarks.catalogue.devices import kind_for
 from benchmarks.models import TaskVersion
 from benchmarks.services import submission_create
 version = TaskVersion.objects.get(task__op="mnist_linear_relu", task__direction="forward", status="active")

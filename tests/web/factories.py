@@ -10,7 +10,8 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from benchmarks import devices, services
+from benchmarks import services
+from benchmarks.catalogue import devices
 from benchmarks.harness import ConfigResult, Device, Flag, Report, Score, StageResult, Verdict
 from benchmarks.models import (
     CodeBlob,

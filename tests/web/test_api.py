@@ -15,7 +15,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from benchmarks import services, tokens
+from benchmarks import services
+from benchmarks.accounts import tokens
 from benchmarks.models import ApiToken, Evaluation, Submission
 from benchmarks.states import Switch
 

@@ -17,7 +17,8 @@ from django.test import Client
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import GenerationMode
 
-from benchmarks import services, tokens
+from benchmarks import services
+from benchmarks.accounts import tokens
 from benchmarks.api.description import PROBLEMS, STATUS_OF
 from benchmarks.states import Switch
 

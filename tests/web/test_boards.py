@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from benchmarks import board_selectors
+from benchmarks.boards import selectors as board_selectors
 from benchmarks.harness import Flag, StageResult
 from benchmarks.models import BaselineResult, Evaluation, Method, RuleSet, Standing, TaskVersion
 from benchmarks.templatetags.whiskers import Axis, whisker

@@ -13,7 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agents.models import Run
-from benchmarks import costs, overview, results, selectors
+from benchmarks import selectors
+from benchmarks.boards import costs, overview
+from benchmarks.judgings import results
 from benchmarks.models import DeviceKind, Method, RuleSet, Standing
 from benchmarks.views.compare import METHODS_MAX, p_of, wanted_slugs
 

@@ -10,9 +10,9 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks import costs
-from benchmarks.comparing import Mark, Share, fast, fast_over
-from benchmarks.figures import plain
+from benchmarks.boards import costs
+from benchmarks.boards.comparing import Mark, Share, fast, fast_over
+from benchmarks.boards.figures import plain
 from benchmarks.models import Method
 from kbench_site.static_packages import PlotlyFinder
 

@@ -16,7 +16,7 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import jobs
-from benchmarks.logs import log_fields
+from benchmarks.operations.logs import log_fields
 from benchmarks.states import WorkerRole
 from kbench_site.logs import JsonFormatter, TextFormatter
 

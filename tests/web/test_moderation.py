@@ -3,9 +3,9 @@
 import pytest
 from django.contrib.auth import get_user_model
 
-from benchmarks import moderation
 from benchmarks.harness import Flag
 from benchmarks.models import ModerationAction, SiteSwitch, Submission
+from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind, Moderation, Switch
 
 from . import factories
@@ -21,7 +21,7 @@ def evaluation(owner):
 @pytest.fixture
 def decide(staff):
     def run(evaluation, kind, reason="It skips half of the work."):
-        moderation.decide(evaluation.submission, kind, by=staff, reason=reason)
+        decisions.decide(evaluation.submission, kind, by=staff, reason=reason)
 
     return run
 
@@ -110,8 +110,8 @@ def test_a_program_reads_what_staff_made_of_it(visitor, evaluation, decide):
 
 @pytest.fixture
 def reported(evaluation, staff, stranger):
-    moderation.report(evaluation.submission, by=stranger, text="copied from me")
-    moderation.decide(evaluation.submission, ActionKind.INVALIDATE, by=staff, reason="A copy.", note="asked twice")
+    decisions.report(evaluation.submission, by=stranger, text="copied from me")
+    decisions.decide(evaluation.submission, ActionKind.INVALIDATE, by=staff, reason="A copy.", note="asked twice")
     return evaluation
 
 
@@ -163,7 +163,7 @@ def test_a_switch_is_not_turned_off_without_a_message(as_staff):
 
 
 def test_no_accounts_are_made_while_sign_ups_are_off(visitor, staff):
-    moderation.switch_turn(Switch.SIGN_UPS, on=False, message="Too many robots.", by=staff)
+    decisions.switch_turn(Switch.SIGN_UPS, on=False, message="Too many robots.", by=staff)
     fields = {"username": "nina", "password1": "a-rather-long-one", "password2": "a-rather-long-one"}
     page = visitor.post("/accounts/signup/", fields)
     assert "Too many robots." in page.content.decode()

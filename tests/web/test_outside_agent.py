@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from django.test import Client
 
-from benchmarks import jobs, tokens
+from benchmarks import jobs
+from benchmarks.accounts import tokens
 from benchmarks.models import Evaluation
 from benchmarks.states import WorkerRole
 from kbench_site.cli import client as kbench_client

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks import rejudging
 from benchmarks.models import Evaluation, RejudgeBatch, RuleSet, TaskVersion
-from benchmarks.rejudging import Wanted
+from benchmarks.moderation import rejudging
+from benchmarks.moderation.rejudging import Wanted
 from benchmarks.services import record_report
 from benchmarks.states import BatchState
 

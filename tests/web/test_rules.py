@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmarks import catalogue
+from benchmarks.catalogue import folders
+from benchmarks.catalogue.rule_changes import predecessor, rule_changes
 from benchmarks.harness import RuleSetError
 from benchmarks.models import RuleSet
-from benchmarks.rule_changes import predecessor, rule_changes
 
 from . import factories
 
@@ -16,16 +16,16 @@ NEW = '[gates]\nmax_speedup = 8.0  # over the stronger baseline\n[compile]\nflag
 @pytest.fixture
 def two_rule_sets(tmp_path, monkeypatch, settings):
     """rk-1 as it is, and rk-2, which is in force and has a stricter gate."""
-    text = (catalogue.rules_folder() / "rk-1.toml").read_text()
+    text = (folders.rules_folder() / "rk-1.toml").read_text()
     (tmp_path / "rk-1.toml").write_text(text)
     newer = text.replace('name = "rk-1"', 'name = "rk-2"').replace("max_speedup = 10.0 ", "max_speedup = 8.0 ")
     (tmp_path / "rk-2.toml").write_text(newer)
-    monkeypatch.setattr(catalogue, "rules_folder", lambda: tmp_path)
+    monkeypatch.setattr(folders, "rules_folder", lambda: tmp_path)
     monkeypatch.setattr("benchmarks.views.rules.rules_folder", lambda: tmp_path)
 
     def switch():
         settings.KBENCH_RULESET = "rk-2"
-        catalogue.rules_sync()
+        folders.rules_sync()
 
     return switch
 
@@ -86,4 +86,4 @@ def test_one_rule_set_is_in_force(two_rule_sets):
 def test_rules_in_force_without_a_file_stop_the_start(settings):
     settings.KBENCH_RULESET = "rk-99"
     with pytest.raises(RuleSetError, match="rk-99"):
-        catalogue.base_rows_sync()
+        folders.base_rows_sync()

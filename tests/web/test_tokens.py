@@ -6,8 +6,8 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
+from benchmarks.accounts.tokens import token_create, token_find
 from benchmarks.models import ApiToken
-from benchmarks.tokens import token_create, token_find
 
 URL = reverse("tokens")
 

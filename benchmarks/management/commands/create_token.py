@@ -8,8 +8,8 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from benchmarks.accounts.tokens import token_create
 from benchmarks.states import TokenScope
-from benchmarks.tokens import token_create
 
 
 class Command(BaseCommand):

@@ -13,9 +13,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.core.validators import validate_slug
 
-from benchmarks.catalogue import base_rows_sync
+from benchmarks.catalogue.folders import base_rows_sync
+from benchmarks.catalogue.importing import NotImportable, Settings, import_suite
 from benchmarks.importers import READERS, SUITES
-from benchmarks.importing import NotImportable, Settings, import_suite
 from benchmarks.models import ImportReport
 from benchmarks.states import ImportOutcome
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from benchmarks.catalogue import examples_load, tasks_sync
+from benchmarks.catalogue.folders import examples_load, tasks_sync
 
 
 class Command(BaseCommand):

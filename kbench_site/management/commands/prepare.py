@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from benchmarks.catalogue import tasks_sync
+from benchmarks.catalogue.folders import tasks_sync
 
 
 class Command(BaseCommand):

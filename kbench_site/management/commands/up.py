@@ -22,7 +22,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import timezone
 
-from benchmarks.catalogue import examples_load
+from benchmarks.catalogue.folders import examples_load
 from benchmarks.harness import Device, Paths, remove_scratch
 from benchmarks.models import Worker
 from benchmarks.querysets import WorkerQuerySet

@@ -1,0 +1,130 @@
+"""Everything that the site keeps of one account as a ZIP archive, made while it is sent.
+
+Twenty submissions at a time are in memory. An app that keeps more of an account registers it when it starts
+(`AppConfig.ready`), so that the benchmark need not know its agents. Does NOT export what others made.
+"""
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Prefetch
+from django.utils import timezone
+
+from ..models import ApiToken, Evaluation, LedgerEntry, Submission
+from ..submissions.languages import SUFFIXES
+
+ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
+
+account.json            the account
+tokens.json             its API tokens; their text is kept nowhere
+ledger.json             what its judgings cost, in seconds on a device
+submissions/CODE/       submission.json, the source, and one report per evaluation
+"""
+_TOKEN = ("name", "scope", "hint", "created", "expires", "last_used", "revoked")
+_SUBMISSION = ("title", "language", "visibility", "origin", "created")
+_EVALUATION = ("state", "reason", "verdict", "reason_text", "score", "score_lo", "score_hi", "queued", "finished")
+_ACCOUNT = ("username", "date_joined", "last_login", "is_staff")
+
+AT_ONCE = 20  # submissions
+PIECE_BYTES = 65_536
+
+File = tuple[str, bytes]
+Provider = Callable[[User], Iterator[File]]
+_providers: dict[str, Provider] = {}
+
+
+def register(name: str, provider: Provider) -> None:
+    """`provider` gives files as (path in the archive, content); registering a name again replaces it."""
+    _providers[name] = provider
+
+
+def files_of(user: User) -> Iterator[File]:
+    yield (
+        "README.txt",
+        ABOUT.format(name=user.get_username(), now=timezone.now().isoformat(timespec="seconds")).encode(),
+    )
+    yield "account.json", as_json(picked(user, _ACCOUNT))
+    yield "tokens.json", as_json([picked(row, _TOKEN) for row in ApiToken.objects.filter(owner=user)])
+    yield "ledger.json", as_json([_line(row) for row in LedgerEntry.objects.filter(payer__account=user)])
+    for submission in _submissions(user):
+        yield from _submission(submission)
+    for provider in _providers.values():
+        yield from provider(user)
+
+
+def zipped(files: Iterator[File]) -> Iterator[bytes]:
+    """The archive in pieces of some size; nothing is kept that was sent."""
+    pipe = _Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[call-overload]
+        for path, content in files:
+            archive.writestr(path, content)
+            if pipe.size_bytes >= PIECE_BYTES:
+                yield pipe.taken()
+    yield pipe.taken()
+
+
+def as_json(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str).encode()
+
+
+def picked(row: object, names: tuple[str, ...]) -> dict[str, Any]:
+    """Columns of a row, moments as ISO 8601."""
+    values = {name: getattr(row, name) for name in names}
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
+
+
+class _Pipe:
+    """A file that can only be written to: a ZIP archive needs no more."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.size_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        self.size_bytes += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def taken(self) -> bytes:
+        parts, self._parts, self.size_bytes = self._parts, [], 0
+        return b"".join(parts)
+
+
+def _submissions(user: User) -> Iterator[Submission]:
+    rows = Submission.objects.filter(owner=user).select_related("blob", "task_version__task__suite", "method")
+    slim = rows.defer("task_version__definition", "task_version__reference_source")
+    judged = Evaluation.objects.select_related("device_kind", "ruleset").defer("ruleset__text").order_by("pk")
+    return slim.prefetch_related(Prefetch("evaluations", judged)).order_by("pk").iterator(chunk_size=AT_ONCE)
+
+
+def _submission(submission: Submission) -> Iterator[File]:
+    folder = f"submissions/{submission.code}"
+    version = submission.task_version
+    facts: Mapping[str, Any] = {
+        "code": str(submission.code),
+        "task": version.task.path,
+        "version": version.number,
+        "method": submission.method.slug,
+        "source_sha256": submission.blob_id,
+        **picked(submission, _SUBMISSION),
+    }
+    yield f"{folder}/submission.json", as_json(facts)
+    yield f"{folder}/kernel.{SUFFIXES.get(submission.language, 'txt')}", submission.blob.text.encode()
+    for evaluation in submission.evaluations.all():
+        yield f"{folder}/evaluations/{evaluation.code}.json", as_json(_evaluation(evaluation))
+
+
+def _evaluation(evaluation: Evaluation) -> dict[str, Any]:
+    where = {"device": evaluation.device_kind.slug, "ruleset": evaluation.ruleset.name}
+    return {**where, **picked(evaluation, _EVALUATION), "report": evaluation.report}
+
+
+def _line(row: LedgerEntry) -> dict[str, Any]:
+    return picked(row, ("created", "kind", "judging_s", "text"))

@@ -1,0 +1,93 @@
+"""What owners may do with what is theirs: show or hide a submission, name it, delete it, leave the site.
+
+Boards follow in the same transaction, through their one writer. What a deleted submission was refused for is
+remembered by the digest of its source, and its ledger lines stay, without source or name.
+Does NOT decide who the owner is: the views do. Staff cannot delete anything (`admin.py`).
+"""
+
+from collections.abc import Callable, Iterable
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from ..judgings import results
+from ..live.events import emit
+from ..models import CodeBlob, Evaluation, Submission
+from ..services import Refused, evaluation_cancel
+from ..states import FINISHED, Origin, Visibility
+from . import quotas
+
+farewells: list[Callable[[User], None]] = []  # what other apps do about an account that goes; see their `apps.py`
+DELETED = "Its submission was deleted by who had made it."
+
+
+def submission_rename(submission: Submission, title: str) -> None:
+    Submission.objects.filter(pk=submission.pk).update(title=title)
+
+
+def visibility_change(submission: Submission, wanted: str) -> bool:
+    """Whether it was another one. Raises Refused, and OverQuota where there is no room for one more public one."""
+    if wanted == Visibility.PRIVATE and submission.owner_id is None:
+        raise Refused("Nobody owns this submission, so nobody could read it if it were private.")
+    with transaction.atomic():
+        if wanted == Visibility.PUBLIC and submission.visibility != wanted and submission.payer is not None:
+            quotas.take_public_place(submission.payer)
+        before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
+        if submission.visibility == wanted or not before.update(visibility=wanted):
+            return False
+        _boards_follow(_judged(submission))
+    submission.visibility = wanted
+    return True
+
+
+def submission_delete(submission: Submission) -> None:
+    """Source, results and standing go. Raises Refused for what an agent run has made."""
+    if submission.origin == Origin.AGENT:
+        raise Refused("An agent run made this submission, and the run's log keeps its source. You can make it private.")
+    with transaction.atomic():
+        _delete(submission)
+
+
+def account_delete(user: User, *, keep_submissions: bool) -> None:
+    """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody."""
+    with transaction.atomic():
+        for farewell in farewells:
+            farewell(user)
+        mine = Submission.objects.filter(owner=user)
+        going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
+        for submission in going | mine.filter(visibility=Visibility.PRIVATE):
+            _delete(submission)
+        released = results.standings_release(user)
+        mine.update(owner=None, client_token="")
+        results.standings_restore(released)
+        user.delete()
+        _tell(released)
+
+
+def _delete(submission: Submission) -> None:
+    for evaluation in submission.evaluations.exclude(state__in=FINISHED):
+        evaluation_cancel(evaluation, DELETED)
+    judged, source = _judged(submission), submission.blob_id
+    results.remember_refusals(judged)
+    submission.delete()
+    CodeBlob.objects.filter(pk=source, submissions=None).delete()
+    _boards_follow(judged)
+
+
+def _judged(submission: Submission) -> list[Evaluation]:
+    known = submission.evaluations.exclude(verdict="")
+    return list(known.select_related("submission__method", "task_version__task", "device_kind", "ruleset"))
+
+
+def _boards_follow(judged: list[Evaluation]) -> None:
+    """Each board once: its holder's row, and those of others with the same code."""
+    boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in judged}
+    for evaluation in boards.values():
+        results.standings_renew(evaluation)
+        results.review_renew(evaluation)
+    _tell(boards.values())
+
+
+def _tell(evaluations: Iterable[Evaluation]) -> None:
+    for device in {evaluation.device_kind.slug for evaluation in evaluations}:
+        emit(f"board:{device}", "changed")

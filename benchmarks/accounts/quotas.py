@@ -1,0 +1,257 @@
+"""How much one payer may have judged, what is left of it, and the ledger of what was used.
+
+A payer is an account, or an address without one. `take_place` and what a page shows before the click count the same
+way, so nobody is refused who was told that there is room. Whoever has no payer is not metered: agent runs have caps of
+their own, shipped examples and what staff judge again cost nobody.
+Does NOT know requests: `limits.py` says who a visitor is.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import accumulate
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.paginator import Page, Paginator
+from django.db.models import Case, F, Q, QuerySet, When
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
+
+from ..harness import Verdict
+from ..models import Evaluation, LedgerEntry, Payer
+from ..querysets import EvaluationQuerySet
+from ..states import RUNNING, EvaluationReason, LedgerKind, State, Visibility
+
+DAY = timedelta(hours=24)
+WITHOUT_ACCOUNT = 4  # a visitor without an account has this part of what an account has
+FORGOTTEN_AFTER = timedelta(days=2)
+IN_FLIGHT_RETRY_S = 15
+LEDGER_ROWS = 50
+CHARGED_REASONS = (EvaluationReason.INITIAL, EvaluationReason.VERIFICATION)  # what the owner asked for
+NOT_ON_DEVICE = ("static", "compile")
+_OURS = [verdict.value for verdict in Verdict if verdict.ours]
+_SIGNED = Case(When(kind=LedgerKind.CHARGE, then=F("judging_s")), default=-F("judging_s"))
+
+
+@dataclass(frozen=True)
+class MeterKind:
+    """What is counted, in which unit, against which setting, and what is said when there is no more room."""
+
+    code: str
+    title: str
+    unit: str
+    setting: str
+    refusal: str
+
+
+IN_FLIGHT = MeterKind(
+    "in-flight",
+    "Waiting or being judged",
+    "evaluations",
+    "KBENCH_IN_FLIGHT_MAX",
+    "{limit} of your evaluations are waiting or being judged, which is the limit. "
+    "Submit when one of them has ended, or cancel one.",
+)
+PUBLIC = MeterKind(
+    "public-per-day",
+    "Public submissions in 24 hours",
+    "submissions",
+    "KBENCH_PUBLIC_PER_DAY",
+    "That is {limit} public submissions within 24 hours, which is the limit. "
+    "There is room again in {wait}; a private or unlisted one does not count.",
+)
+JUDGING = MeterKind(
+    "judging-seconds-per-day",
+    "Time on devices in 24 hours",
+    "s",
+    "KBENCH_JUDGING_S_PER_DAY",
+    "Your submissions have used their {limit} seconds on devices within 24 hours. There is room again in {wait}.",
+)
+
+
+class OverQuota(Exception):
+    """A meter is full; the text is for the person."""
+
+    def __init__(self, meter: "Meter") -> None:
+        super().__init__(meter.refusal)
+        self.meter = meter
+
+
+@dataclass(frozen=True)
+class Meter:
+    """One limit and how much of it is used; `limit` None: there is none. `retry_after_s` is set while it is full."""
+
+    kind: MeterKind
+    used: float
+    limit: int | None
+    retry_after_s: int | None = None
+
+    @property
+    def code(self) -> str:
+        return self.kind.code
+
+    @property
+    def is_full(self) -> bool:
+        return self.limit is not None and self.used >= self.limit
+
+    @property
+    def left(self) -> float | None:
+        return None if self.limit is None else max(0.0, self.limit - self.used)
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing more can be taken, and what helps."""
+        return self.kind.refusal.format(limit=self.limit, wait=_span(self.retry_after_s or 0))
+
+
+def payer_of(user: User | AnonymousUser, address: str) -> Payer:
+    """Who pays for what this visitor submits."""
+    if user.is_authenticated:
+        return Payer.objects.get_or_create(account=user)[0]
+    return Payer.objects.get_or_create(address_digest=_digest(address))[0]
+
+
+def meters_of(user: User | AnonymousUser, address: str) -> list[Meter]:
+    """The same as `meters`, without writing a row for somebody who only looks."""
+    known = Q(account=user.pk) if user.is_authenticated else Q(address_digest=_digest(address))
+    return meters(Payer.objects.filter(known).first() or Payer(account_id=user.pk))
+
+
+def meters(payer: Payer) -> list[Meter]:
+    """In flight, public submissions and judging seconds, in this order."""
+    return [_in_flight(payer), _public_per_day(payer), _judging_per_day(payer)]
+
+
+def take_place(payer: Payer, *, public: bool) -> None:
+    """Make sure that one more may be submitted, inside the transaction that writes it. Raises OverQuota.
+
+    The row of the payer is locked until that transaction ends, so two at once cannot take the last place.
+    """
+    _refuse_full(payer, (IN_FLIGHT, PUBLIC, JUDGING) if public else (IN_FLIGHT, JUDGING))
+
+
+def take_public_place(payer: Payer) -> None:
+    """The same for a submission that is there already and becomes public."""
+    _refuse_full(payer, (PUBLIC,))
+
+
+def ledger(account: User, page: int | str = 1) -> Page[LedgerEntry]:
+    """The lines of an account, newest first."""
+    rows = LedgerEntry.objects.filter(payer__account=account).select_related(
+        "evaluation__submission", "evaluation__task_version__task__suite"
+    )
+    return Paginator(rows.defer("evaluation__report"), LEDGER_ROWS).get_page(page)
+
+
+def settle(evaluation: Evaluation) -> None:
+    """Charge an evaluation that has ended for its seconds on a device, once; give back what was our own fault."""
+    payer_id, judging_s = evaluation.submission.payer_id, _judging_s(evaluation)
+    if payer_id is None or judging_s <= 0 or evaluation.reason not in CHARGED_REASONS:
+        return
+    what = f"{evaluation.task_version.task.name} on {evaluation.device_kind.slug}"
+    ended = evaluation.verdict or evaluation.get_state_display().lower()
+    _write(evaluation, LedgerKind.CHARGE, judging_s, f"{what}: {ended}")
+    if evaluation.verdict in _OURS or evaluation.state == State.EXPIRED:
+        refund(evaluation, f"{what}: {ended} is our own fault")
+
+
+def refund(evaluation: Evaluation, text: str) -> bool:
+    """Give back the whole charge of an evaluation. False: nothing was charged, or it was given back before."""
+    charge = LedgerEntry.objects.filter(evaluation=evaluation, kind=LedgerKind.CHARGE).first()
+    return charge is not None and _write(evaluation, LedgerKind.REFUND, charge.judging_s, text)
+
+
+def forget_addresses() -> int:
+    """Drop the digests of addresses that have not submitted for a while. How many that were."""
+    old = Payer.objects.filter(address_digest__isnull=False, seen__lt=timezone.now() - FORGOTTEN_AFTER)
+    return old.update(address_digest=None)
+
+
+def _refuse_full(payer: Payer, kinds: Iterable[MeterKind]) -> None:
+    Payer.objects.select_for_update(no_key=True).get(pk=payer.pk)  # ledger lines may be written meanwhile
+    Payer.objects.filter(pk=payer.pk).update(seen=timezone.now())
+    for meter in meters(payer):
+        if meter.is_full and meter.kind in kinds:
+            raise OverQuota(meter)
+
+
+def _write(evaluation: Evaluation, kind: LedgerKind, judging_s: float, text: str) -> bool:
+    """Whether the line is new: the constraint of the table lets each kind in once."""
+    columns = {"payer_id": evaluation.submission.payer_id, "judging_s": judging_s, "text": text[:500]}
+    return LedgerEntry.objects.get_or_create(evaluation=evaluation, kind=kind, defaults=columns)[1]
+
+
+def _judging_s(evaluation: Evaluation) -> float:
+    """Seconds on a device: measured stages, or for how long a worker had it that was not allowed to finish."""
+    if evaluation.report:
+        stages = evaluation.report.get("stages", [])
+        return float(sum(stage["seconds"] for stage in stages if stage["name"] not in NOT_ON_DEVICE))
+    if evaluation.state != State.CANCELLED or not (evaluation.built and evaluation.claimed and evaluation.finished):
+        return 0.0
+    return float((evaluation.finished - evaluation.claimed).total_seconds())
+
+
+def _in_flight(payer: Payer) -> Meter:
+    open_rows = _evaluations(payer).filter(state__in=(State.QUEUED, *RUNNING))
+    soon = timezone.now() + timedelta(seconds=IN_FLIGHT_RETRY_S)
+    return _meter(payer, IN_FLIGHT, open_rows.count(), lambda _: soon)
+
+
+def _public_per_day(payer: Payer) -> Meter:
+    since = timezone.now() - DAY
+    counted = _evaluations(payer).filter(submission__created__gte=since, submission__visibility=Visibility.PUBLIC)
+    counted = counted.filter(reason=EvaluationReason.INITIAL)
+    counted = counted.exclude(state__in=(State.CANCELLED, State.EXPIRED)).exclude(verdict__in=_OURS)
+    created = list(counted.order_by("-submission__created").values_list("submission__created", flat=True))
+    return _meter(payer, PUBLIC, len(created), lambda limit: created[limit - 1] + DAY)
+
+
+def _judging_per_day(payer: Payer) -> Meter:
+    recent = _entries(payer).filter(created__gte=timezone.now() - DAY).annotate(signed=_SIGNED)
+    rows = list(recent.order_by("-created", "-pk").values_list("created", "signed"))
+    totals = list(accumulate((signed for _, signed in rows), initial=0.0))
+
+    def free_at(limit: int) -> datetime:
+        return next(created + DAY for (created, _), total in zip(rows, totals[1:], strict=True) if total >= limit)
+
+    return _meter(payer, JUDGING, max(0.0, totals[-1]), free_at)
+
+
+def _meter(payer: Payer, kind: MeterKind, used: float, free_at: Callable[[int], datetime]) -> Meter:
+    """`free_at` is asked, with the limit, when the meter is full: when is there room again?"""
+    limit = _limit(payer, kind)
+    if limit is None or used < limit:
+        return Meter(kind, used, limit)
+    return Meter(kind, used, limit, max(1, round((free_at(limit) - timezone.now()).total_seconds())))
+
+
+def _limit(payer: Payer, kind: MeterKind) -> int | None:
+    """Of an account as it is set, of an address a part of it; 0 means that there is none."""
+    limit: int = getattr(settings, kind.setting)
+    if limit == 0:
+        return None
+    return limit if payer.account_id else max(1, limit // WITHOUT_ACCOUNT)
+
+
+def _evaluations(payer: Payer) -> EvaluationQuerySet:
+    """0 is nobody's key: of a payer without a row there is nothing."""
+    rows: EvaluationQuerySet = Evaluation.objects.filter(submission__payer=payer.pk or 0, reason__in=CHARGED_REASONS)
+    return rows
+
+
+def _entries(payer: Payer) -> QuerySet[LedgerEntry]:
+    return LedgerEntry.objects.filter(payer=payer.pk or 0)
+
+
+def _digest(address: str) -> str:
+    return salted_hmac("benchmarks.quotas.address", address, algorithm="sha256").hexdigest()
+
+
+def _span(seconds: int) -> str:
+    """`90` → `2 minutes`: rounded up, so that nobody comes back too early."""
+    for size_s, word in ((3600, "hour"), (60, "minute")):
+        if seconds > size_s:
+            count = -(-seconds // size_s)
+            return f"{count} {word}s"
+    return "a minute"

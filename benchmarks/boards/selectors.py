@@ -1,0 +1,213 @@
+"""What the pages of leaderboards read: one board with filters, its records, the list of boards.
+
+A filter narrows the entries that are shown, never their ranks: a rank is that of the whole board. Does NOT rank and
+does NOT compare methods over many tasks (`overview.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Window
+from django.shortcuts import get_object_or_404
+
+from ..harness import LANGUAGES, Verdict
+from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, TaskVersion
+from ..selectors import PAGE_ROWS, visible_standings
+from ..states import MethodKind, Moderation, TaskVersionStatus, Visibility
+
+RECORDS_MAX = 100
+REVIEWS_MAX = 50
+
+
+@dataclass(frozen=True)
+class BoardKey:
+    """Which leaderboard: one task version on one device kind under one rule set."""
+
+    version: TaskVersion
+    device: DeviceKind
+    ruleset: RuleSet
+
+
+@dataclass(frozen=True)
+class EntryFilter:
+    """Which entries are shown; empty means all. `calls` is `without` or `with` calls of a library."""
+
+    kind: str = ""
+    language: str = ""
+    calls: str = ""
+
+    @classmethod
+    def of(cls, kind: str, language: str, calls: str) -> "EntryFilter":
+        """What is no choice counts as none."""
+        return cls(
+            kind=kind if kind in MethodKind.values else "",
+            language=language if language in LANGUAGES else "",
+            calls=calls if calls in ("without", "with") else "",
+        )
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.kind or self.language or self.calls)
+
+
+EVERYTHING = EntryFilter()
+
+
+def board_key(version: TaskVersion, device: str, ruleset: str = "") -> BoardKey:
+    """Raises Http404."""
+    return BoardKey(
+        version,
+        get_object_or_404(DeviceKind, slug=device),
+        get_object_or_404(RuleSet, name=ruleset or settings.KBENCH_RULESET),
+    )
+
+
+def board_rows(
+    key: BoardKey, page: int | str = 1, chosen: EntryFilter = EVERYTHING, rows_per_page: int = PAGE_ROWS
+) -> Page[Any]:
+    """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations."""
+    ordered = _narrowed(_board(key).ranked(), chosen).with_context().order_by("rank", "verified_at", "pk")
+    paginator = Paginator(ordered, rows_per_page)
+    if not chosen.is_active:
+        paginator.count = _entries(key)
+    rows = paginator.get_page(page)
+    _attach_group_sizes(key, list(rows))
+    _attach_config_figures(list(rows))
+    return rows
+
+
+def _entries(key: BoardKey) -> int:
+    """Counted by the ranks alone, which an index holds: whatever may not be listed has been taken off its board."""
+    ranked = Standing.objects.board(key.ruleset, key.version, key.device).filter(rank__isnull=False)
+    return int(ranked.count())
+
+
+def is_old(key: BoardKey) -> bool:
+    """Of an earlier version of the task, or under an earlier rule set."""
+    return key.version.status != TaskVersionStatus.ACTIVE or key.ruleset.name != settings.KBENCH_RULESET
+
+
+def leader(key: BoardKey) -> Standing | None:
+    found: Standing | None = _board(key).ranked().order_by("rank", "verified_at", "pk").first()
+    return found
+
+
+def board_under_review(key: BoardKey) -> list[Standing]:
+    return list(_board(key).filter(under_review=True).with_context().order_by("-verified_at")[:REVIEWS_MAX])
+
+
+def board_baselines(key: BoardKey) -> list[BaselineResult]:
+    """Of the configurations that count for the score."""
+    rows = BaselineResult.objects.filter(task_version=key.version, device_kind=key.device)
+    return list(rows.exclude(group="hidden"))
+
+
+def board_languages(key: BoardKey) -> list[str]:
+    """Those in which there are entries."""
+    rows = _board(key).ranked().order_by("evaluation__submission__language")
+    return list(rows.values_list("evaluation__submission__language", flat=True).distinct())
+
+
+def board_records(key: BoardKey) -> list[Evaluation]:
+    """The judgings that were the best of their board when they ended, oldest first, of late ones the last hundred.
+
+    Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts.
+    """
+    accepted = Evaluation.objects.filter(
+        task_version=key.version,
+        device_kind=key.device,
+        ruleset=key.ruleset,
+        verdict=Verdict.PASS,
+        gated=False,
+        submission__visibility=Visibility.PUBLIC,
+        submission__moderation=Moderation.OK,
+    )
+    in_question = _board(key).filter(under_review=True).values("evaluation__submission__blob")
+    sound = accepted.exclude(submission__blob__in=in_question)
+    earlier = Window(Max("score"), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
+    records = sound.annotate(earlier=earlier).filter(Q(earlier=None) | Q(score__gt=F("earlier")))
+    latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
+    found = Evaluation.objects.with_context().filter(pk__in=latest).order_by("finished", "pk")
+    return _without_repeats(list(found))
+
+
+def _without_repeats(records: list[Evaluation]) -> list[Evaluation]:
+    """The same submission judged again a little faster has broken no record but its own."""
+    kept: list[Evaluation] = []
+    for record in records:
+        if not kept or kept[-1].submission_id != record.submission_id:
+            kept.append(record)
+    return kept
+
+
+def _board(key: BoardKey) -> Any:
+    return Standing.objects.board(key.ruleset, key.version, key.device).listable()
+
+
+def _narrowed(rows: Any, chosen: EntryFilter) -> Any:
+    exact = {"evaluation__submission__method__kind": chosen.kind, "evaluation__submission__language": chosen.language}
+    rows = rows.filter(**{name: value for name, value in exact.items() if value})
+    return rows.filter(evaluation__calls_library=chosen.calls == "with") if chosen.calls else rows
+
+
+def _attach_group_sizes(key: BoardKey, rows: list[Any]) -> None:
+    ranks = {row.rank for row in rows}
+    sizes = _board(key).ranked().filter(rank__in=ranks).order_by().values_list("rank").annotate(n=Count("pk"))
+    size_of = dict(sizes)
+    for row in rows:
+        row.ties = size_of[row.rank]
+
+
+def _attach_config_figures(rows: list[Any]) -> None:
+    figures = (
+        ConfigResult.objects.filter(evaluation__in=[row.evaluation_id for row in rows])
+        .order_by()
+        .values("evaluation")
+        .annotate(worst=Min("speedup"), floor=Min("roofline_fraction"), roof=Max("roofline_fraction"))
+    )
+    by_evaluation = {item["evaluation"]: item for item in figures}
+    for row in rows:
+        row.figures = by_evaluation.get(row.evaluation_id, {})
+
+
+# --- all boards ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BoardSummary:
+    """One line of the list of leaderboards."""
+
+    version: TaskVersion
+    device: DeviceKind
+    entries: int
+    leader: Standing | None
+
+
+def board_summaries(device: DeviceKind, page: int | str = 1) -> tuple[Page[Any], list[BoardSummary]]:
+    """A page of versions, one board per listed task that has configurations for the device kind, and their lines."""
+    shown = visible_standings(device.slug).order_by()
+    versions = (
+        TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True)
+        .filter(definition__devices__has_key=device.device_class)
+        .select_related("task__suite")
+        .defer("definition", "reference_source")
+        .order_by("task__suite__slug", "task__op", "-task__direction")
+    )
+    rows = Paginator(versions, PAGE_ROWS).get_page(page)
+    entries = dict(shown.filter(task_version__in=[*rows]).values_list("task_version").annotate(n=Count("pk")))
+    leaders = _leaders([*rows], shown)
+    return rows, [
+        BoardSummary(version, device, entries.get(version.pk, 0), leaders.get(version.pk)) for version in rows
+    ]
+
+
+def _leaders(versions: Sequence[TaskVersion], shown: Any) -> dict[int, Standing]:
+    """By version: whoever stands first on its board."""
+    first = shown.filter(task_version=OuterRef("pk")).order_by("rank", "verified_at", "pk").values("pk")[:1]
+    marked = TaskVersion.objects.filter(pk__in=[version.pk for version in versions]).annotate(first=Subquery(first))
+    standings = dict(marked.exclude(first=None).values_list("first", "pk"))
+    found = Standing.objects.with_context().filter(pk__in=list(standings))
+    return {standings[row.pk]: row for row in found}

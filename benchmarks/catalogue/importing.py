@@ -1,0 +1,167 @@
+"""Bringing in foreign suites: each task examined in sandboxes, then a version, a report, or both.
+
+A task that is broken is reported and stops nothing; one that has not changed is left alone; one that is gone from the
+folder is unlisted, never deleted. Does NOT read folders (`importers`) and never runs an author's file in this process.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from ..harness import Examined, ForeignTask, Paths, examine, isolation_in_force, spec_to_json
+from ..importers import Found
+from ..models import ImportReport, StoredTask, Suite, SuiteImport, Task, TaskVersion
+from ..states import ImportOutcome, TaskVersionStatus
+from .folders import task_sync
+
+Tell = Callable[[ImportReport], None]
+Reader = Callable[[ForeignTask], str | None]  # the label of what somebody who reads a reference finds wrong with it
+
+
+class NotImportable(Exception):
+    """Nothing can be brought in under these conditions; the text is for the person."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How thoroughly tasks are examined."""
+
+    timeout_s: float = 300.0
+    compare_compiled: bool = True
+    readers: tuple[Reader, ...] = ()  # of references; nobody reads them unless somebody is named
+
+
+def import_suite(
+    found: Iterable[Found], *, suite: str, format_name: str, folder: str, how: Settings, tell: Tell
+) -> SuiteImport:
+    """Runs the import to its end.
+
+    Raises NotImportable for a suite that comes with the software, an empty folder, or a public site without a sandbox.
+    """
+    isolation = isolation_in_force()
+    if settings.KBENCH_PUBLIC and not isolation.strong:
+        raise NotImportable(f"a public site runs no author's file here: {isolation.text}")
+    tasks = _distinct(found)
+    if not tasks:
+        raise NotImportable(f"{folder} holds no task in the format of {format_name}")
+    run = SuiteImport.objects.create(suite=_suite(suite), format=format_name, folder=folder[:200])
+    for item in tasks:
+        tell(_brought_in(item, run, how))
+    for task in _gone(run.suite, tasks):
+        tell(_retired(task, run))
+    run.finished = timezone.now()
+    run.save(update_fields=["finished"])
+    return run
+
+
+def _distinct(found: Iterable[Found]) -> list[Found]:
+    """The first of each name."""
+    tasks: dict[str, Found] = {}
+    for item in found:
+        tasks.setdefault(item.name, item)
+    return list(tasks.values())
+
+
+def _suite(slug: str) -> Suite:
+    shipped = Task.objects.filter(suite__slug=slug, versions__isnull=False, versions__stored__isnull=True)
+    if shipped.exists():
+        raise NotImportable(f"{slug} comes with kbench: choose another name with --suite")
+    suite, _ = Suite.objects.get_or_create(slug=slug, defaults={"title": slug})
+    return suite
+
+
+def _brought_in(item: Found, run: SuiteImport, how: Settings) -> ImportReport:
+    if item.task is None:
+        return _report(item, run, ImportOutcome.REFUSED, problem=item.problem)
+    stored = _stored_now(run.suite, item)
+    if stored is not None and stored.origin_sha256 == item.sha256:
+        Task.objects.filter(pk=stored.version.task_id).update(listed=True)
+        return _report(item, run, ImportOutcome.UNCHANGED, stored=stored)
+    examined = examine(
+        item.task, Paths(settings.DATA_DIR), timeout_s=how.timeout_s, compare_compiled=how.compare_compiled
+    )
+    if examined.task is None:
+        kept = " The version imported before stays." if stored is not None else ""
+        return _report(item, run, ImportOutcome.REFUSED, problem=examined.problem + kept, seconds=examined.seconds)
+    return _written(item, run, _read(item.task, examined, how.readers))
+
+
+def _read(task: ForeignTask, examined: Examined, readers: Iterable[Reader]) -> Examined:
+    """With the labels that readers add."""
+    labels = (*examined.labels, *(label for reader in readers if (label := reader(task))))
+    return replace(examined, labels=labels, task=examined.task and replace(examined.task, labels=labels))
+
+
+@transaction.atomic
+def _written(item: Found, run: SuiteImport, examined: Examined) -> ImportReport:
+    """The new version with its definition, or the old one if nothing that decides a result has changed."""
+    assert examined.task is not None  # noqa: S101 - asked by the caller
+    change = task_sync(examined.task)
+    version = _active(run.suite, item)
+    assert version is not None  # noqa: S101 - the sync has made it
+    stored, _ = StoredTask.objects.update_or_create(
+        version=version,
+        defaults={
+            "origin_sha256": item.sha256,
+            "spec": spec_to_json(examined.task),
+            "labels": list(examined.labels),
+            "notes": list(examined.notes),
+        },
+    )
+    outcome = {"created": ImportOutcome.CREATED, "renewed": ImportOutcome.RENEWED}
+    chosen = outcome.get(change or "", ImportOutcome.UNCHANGED)
+    return _report(item, run, chosen, stored=stored, seconds=examined.seconds)
+
+
+def _active(suite: Suite, item: Found) -> TaskVersion | None:
+    versions = TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__suite=suite)
+    return versions.filter(task__op=item.op, task__direction=item.direction).first()
+
+
+def _stored_now(suite: Suite, item: Found) -> StoredTask | None:
+    version = _active(suite, item)
+    return StoredTask.objects.filter(version=version).select_related("version").first() if version else None
+
+
+def _report(
+    item: Found,
+    run: SuiteImport,
+    outcome: str,
+    *,
+    problem: str = "",
+    stored: StoredTask | None = None,
+    seconds: float = 0.0,
+) -> ImportReport:
+    return ImportReport.objects.create(
+        run=run,
+        op=item.op,
+        direction=item.direction,
+        file=item.file[:300],
+        outcome=outcome,
+        problem=problem,
+        labels=stored.labels if stored else [],
+        notes=stored.notes if stored else [],
+        seconds=seconds,
+        version=stored.version if stored else None,
+    )
+
+
+def _gone(suite: Suite, tasks: list[Found]) -> list[Task]:
+    names = {(item.op, item.direction) for item in tasks}
+    return [task for task in Task.objects.filter(suite=suite, listed=True) if (task.op, task.direction) not in names]
+
+
+@transaction.atomic
+def _retired(task: Task, run: SuiteImport) -> ImportReport:
+    Task.objects.filter(pk=task.pk).update(listed=False)
+    task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)
+    return ImportReport.objects.create(
+        run=run,
+        op=task.op,
+        direction=task.direction,
+        outcome=ImportOutcome.RETIRED,
+        problem="The folder does not hold it any more.",
+    )

@@ -1,0 +1,162 @@
+"""What to try next: sentences by verdict, by what the configurations show, and by remark on the source.
+
+The first sentence of a verdict is the harness's own (`VERDICT_TEXTS`); these come after it. They are tables, so a new
+verdict or remark needs a line here and a test says so. Does NOT judge, and knows nothing that the page does not show.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..harness import VERDICT_TEXTS, Verdict
+from ..models import ConfigResult, Evaluation
+
+CLOSE_REL_ERROR = 0.01  # a deviation below this looks like rounding, not like another formula
+NEAR_ROOF = 0.8
+
+VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
+    Verdict.PASS: (),
+    Verdict.COMPILE_ERROR: (
+        "The starter code of the task compiles as it is: put your kernel into it step by step.",
+        "Errors in headers are usually caused by the last line of yours that the log names before them.",
+    ),
+    Verdict.REJECTED: ("The rules page lists what a source must not do, and why.",),
+    Verdict.INCORRECT_SHAPE: ("Take sizes from the tensors that you are given, never from one configuration.",),
+    Verdict.INCORRECT_DTYPE: ("Literals such as 1.0 are double in C++: a result made from them may be, too.",),
+    Verdict.INCORRECT_VALUE: (),
+    Verdict.NONDETERMINISTIC: (
+        "Results are compared with what was in the output before: write every element, also the last partial block.",
+        "Sums by atomics change with the order of threads; reduce within a block first, or in a fixed order.",
+    ),
+    Verdict.RUNTIME_ERROR: (
+        "Run the sizes that failed on your machine, compiled with -fsanitize=address, or under compute-sanitizer.",
+    ),
+    Verdict.OUT_OF_MEMORY: ("The rules page says how much memory a submission gets beside its inputs and results.",),
+    Verdict.TIMEOUT: ("Try the largest configuration alone on your machine: the limit holds for each call.",),
+    Verdict.TAMPERING: (
+        "If the code does this for a reason of its own, leave that part out; inputs, clocks and results belong to the "
+        "judge.",
+    ),
+    Verdict.NOISY: ("Submit it again if it was not tried again by itself.",),
+    Verdict.INTERNAL_ERROR: ("If it happens again, tell whoever runs the site: the address of this page is enough.",),
+}
+
+FLAG_ADVICE: Mapping[str, str] = {
+    "library-call": "It counts like any other code; readers of the board can filter such entries out.",
+    "inline-assembly": "It is allowed; readers cannot check it as easily as the rest.",
+    "system-call": "A kernel needs none: the sandbox stops most of them, and what it stops ends the judging.",
+    "start-up-code": "Do the work in the function that is called: what runs at loading is not timed and not trusted.",
+    "low-precision": "Check the largest errors above: the tolerances are those of float32.",
+    "own-stream": "Work belongs on the current stream: what runs beside it is waited for and counted.",
+    "cuda-graph": "Inputs have new addresses in each call, so a recorded graph must be made to follow them.",
+    "host-callback": "It takes host time in every call; a second kernel is usually faster.",
+    "compiles-code": "The sandbox has no compiler while a kernel runs; the source itself is compiled beforehand.",
+    "no-kernel": "It only calls libraries; a kernel of its own could fuse what they do one after another.",
+    "no-compile-baseline": "The speedup on this configuration is over eager alone.",
+    "late-ready": "The time to wake the process was taken into account; nothing is to be done.",
+    "device-stuck": "The device was put out of service and tested; look for a kernel that waits for something.",
+    "audit-failed": "The entry stays bounded; an audit can be requested again.",
+    "not-audited": "Request an audit: the entry is ranked once one has passed.",
+    "gate-speedup": "If it is real, it stands: an audit, or a person, looks at it first.",
+    "gate-roofline": "Look for work that is left out for some inputs, or a result that is kept from an earlier call.",
+    "gate-exact": "Compare with the reference on random inputs: a copied result has no rounding error.",
+}
+
+
+def next_steps(evaluation: Evaluation, configs: Sequence[ConfigResult]) -> list[str]:
+    """What to try next, most telling first; empty while there is no verdict."""
+    if not evaluation.verdict:
+        return []
+    verdict = Verdict(evaluation.verdict)
+    seen = [text for look in _LOOKS.get(verdict, ()) if (text := look(evaluation, configs))]
+    return [VERDICT_TEXTS[verdict].next_step, *seen, *VERDICT_ADVICE[verdict]]
+
+
+def on_remark(code: str) -> str:
+    """What to do about a remark; empty for one that is not known here, as in reports of other versions."""
+    return FLAG_ADVICE.get(code, "")
+
+
+Look = Callable[[Evaluation, Sequence[ConfigResult]], str]
+
+
+def _which_fail(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
+    wrong, right = _split(configs)
+    if not wrong:
+        return ""
+    if not right:
+        return "No configuration is right, so it is the formula or the layout: start with the smallest one."
+    if all(item.group == "hidden" for item in wrong):
+        return (
+            "All shown configurations are right and only hidden ones fail: try sizes that are no multiple of your "
+            "tiles and vectors, very small ones, and inputs with large values."
+        )
+    first = _name(min(wrong, key=lambda item: item.group == "hidden"))
+    total = len(right) + len(wrong)
+    return f"It is right on {len(right)} of {total} configurations: look at what tells {first} apart."
+
+
+def _how_far(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
+    errors = [item.max_rel_error for item in _split(configs)[0] if item.max_rel_error is not None]
+    if not errors or max(errors) >= CLOSE_REL_ERROR:
+        return ""
+    return (
+        "The results are close, so it looks like rounding: add up in float32 or wider, in several partial sums, and "
+        "keep TF32 and half precision out."
+    )
+
+
+def _not_a_number(evaluation: Evaluation, configs: Sequence[ConfigResult]) -> str:
+    words = " ".join([evaluation.reason_text, *(item.failure for item in configs)]).lower()
+    if "nan" not in words.split() and "not a number" not in words:
+        return ""
+    return (
+        "A result is not a number: look for elements that are never written, a division by zero, and exp() of large "
+        "values, from which the maximum must be subtracted first."
+    )
+
+
+def _which_are_slow(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
+    slow = [item for item in configs if item.speedup is not None and item.speedup < 1]
+    if not slow:
+        return ""
+    worst = min(slow, key=lambda item: item.speedup or 0.0)
+    return (
+        f"On {len(slow)} of the timed configurations a baseline is faster than the kernel, most clearly on "
+        f"{_name(worst)} ({worst.speedup:.2f}× the stronger of eager and torch.compile): "
+        "choose another path for such sizes."
+    )
+
+
+def _near_the_roof(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
+    fractions = [item.roofline_fraction for item in configs if item.roofline_fraction is not None]
+    if not fractions or min(fractions) < NEAR_ROOF:
+        return ""
+    return "Every configuration is near what memory and arithmetic of the machine allow: little is left to gain."
+
+
+def _where_it_ran_out(evaluation: Evaluation, _: Sequence[ConfigResult]) -> str:
+    stages: list[dict[str, Any]] = (evaluation.report or {}).get("stages", [])
+    if not stages or stages[-1]["name"] != "compile":
+        return ""
+    return "It was the compiler that took too long: instantiate fewer templates and unroll less."
+
+
+def _name(config: ConfigResult) -> str:
+    """Its key, with places at which a line may break."""
+    return config.key.replace(",", ", ")
+
+
+def _split(configs: Sequence[ConfigResult]) -> tuple[list[ConfigResult], list[ConfigResult]]:
+    """Wrong ones and right ones."""
+    return [item for item in configs if item.correct is False], [item for item in configs if item.correct]
+
+
+_LOOKS: Mapping[Verdict, tuple[Look, ...]] = {
+    Verdict.PASS: (_which_are_slow, _near_the_roof),
+    Verdict.INCORRECT_VALUE: (_which_fail, _not_a_number, _how_far),
+    Verdict.INCORRECT_SHAPE: (_which_fail,),
+    Verdict.INCORRECT_DTYPE: (_which_fail,),
+    Verdict.NONDETERMINISTIC: (_which_fail,),
+    Verdict.RUNTIME_ERROR: (_which_fail,),
+    Verdict.TIMEOUT: (_where_it_ran_out,),
+}

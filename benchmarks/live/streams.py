@@ -1,0 +1,337 @@
+"""The event stream `/events/`: replays what a reader has missed, then follows until the end.
+
+The table is read, Redis only says when; while Redis is away the table is polled. A reader is woken before it first
+reads, so nothing falls between replay and following. What was only said (`events.say`) is passed on without an id
+and never replayed. A topic may have a feed of its own, with its own numbers. Does NOT cover writing events
+(`events.py`).
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+import redis.asyncio
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import connections
+from django.db.models import Max
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.utils import timezone
+
+from ..accounts.limits import address_of
+from ..models import DeviceKind, Evaluation, Event
+from ..states import FINISHED
+from .events import CHANNEL, SAID_CHANNEL
+
+logger = logging.getLogger(__name__)
+PING_S = 15
+POLL_S = 1.0
+READ_MAX = 200  # events at a time
+LATE_S = 10  # a number is drawn before its transaction commits, so a smaller one may show up after a larger one
+TOPICS_MAX = 20
+STREAMS_PER_READER_MAX = 20
+
+User = AbstractBaseUser | AnonymousUser
+T = TypeVar("T")
+TopicCheck = Callable[[User, str], bool]
+
+
+def _may_read_evaluation(user: User, name: str) -> bool:
+    try:
+        return Evaluation.objects.filter(code=UUID(name)).readable_by(user).exists()
+    except ValueError:
+        return False
+
+
+def _is_device_kind(_user: User, name: str) -> bool:
+    return DeviceKind.objects.filter(slug=name).exists()
+
+
+# Who may follow which topic, by its first word; other apps add theirs.
+TOPIC_CHECKS: dict[str, TopicCheck] = {
+    "evaluation": _may_read_evaluation,
+    "queue": _is_device_kind,
+    "board": _is_device_kind,
+}
+
+
+@dataclass(frozen=True)
+class News:
+    """What comes next in a stream, each with its id and already formatted; `ended`: nothing will follow.
+
+    `recent` is what a reader who is this far may have been told already, or has overtaken while it was written.
+    """
+
+    events: list[tuple[int, bytes]]
+    ended: bool
+    recent: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+class Feed(Protocol):
+    """Where a stream's events come from. Called in a thread."""
+
+    def latest(self, topics: list[str]) -> News:
+        """What a reader without a past is told first."""
+
+    def read(self, topics: list[str], after: int) -> News: ...
+
+
+class EventTable:
+    """The feed of every topic that has none of its own."""
+
+    def latest(self, topics: list[str]) -> News:
+        """The last event of each kind: whatever happened while the page was on its way, it looks again once."""
+        newest = Event.objects.filter(topic__in=topics).order_by().values("topic", "kind").annotate(newest=Max("pk"))
+        found = Event.objects.filter(pk__in=[row["newest"] for row in newest]).order_by("pk")
+        return News([_numbered(event) for event in found], ended=False)
+
+    def read(self, topics: list[str], after: int) -> News:
+        # Asked before the events are read: what ended until then has its last event in the table.
+        ended = _all_ended(topics)
+        since = timezone.now() - timedelta(seconds=LATE_S)
+        recent = Event.objects.filter(topic__in=topics, pk__lte=after, created__gte=since).order_by("pk")
+        events = Event.objects.after(topics, after)[:READ_MAX]
+        return News([_numbered(event) for event in events], ended, [_numbered(event) for event in recent])
+
+
+# By the first word of a topic; such a topic is followed alone, because its numbers are its own.
+FEEDS: dict[str, Feed] = {}
+
+
+async def event_stream(request: HttpRequest) -> HttpResponseBase:
+    """GET /events/?topics=a:1,b:2 with `Last-Event-ID` (or `?after=`): text/event-stream."""
+    topics = [name for name in request.GET.get("topics", "").split(",") if name]
+    if not 0 < len(topics) <= TOPICS_MAX:
+        return HttpResponse(f"Name 1 to {TOPICS_MAX} topics.", status=400, content_type="text/plain")
+    feed = _feed(topics)
+    if feed is None:
+        return HttpResponse("One of the topics can only be followed alone.", status=400, content_type="text/plain")
+    user = await request.auser()
+    if not await _in_thread(lambda: all(_may_follow(user, topic) for topic in topics)):
+        return HttpResponse("There is no such topic.", status=404, content_type="text/plain")
+    hub = _hub()
+    reader = str(user.pk or address_of(request))
+    if hub.is_full(reader):
+        full = HttpResponse("Too many open streams.", status=503, content_type="text/plain")
+        full.headers["Retry-After"] = "10"
+        return full
+    stream = _stream(feed, hub, reader, topics, _last_id(request))
+    response = StreamingHttpResponse(stream, content_type="text/event-stream")
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Accel-Buffering"] = "no"
+    return response
+
+
+def _may_follow(user: User, topic: str) -> bool:
+    word, _, name = topic.partition(":")
+    return word in TOPIC_CHECKS and TOPIC_CHECKS[word](user, name)
+
+
+def _feed(topics: list[str]) -> Feed | None:
+    own = [FEEDS[word] for topic in topics if (word := topic.partition(":")[0]) in FEEDS]
+    if not own:
+        return EventTable()
+    return own[0] if len(topics) == 1 else None
+
+
+def _last_id(request: HttpRequest) -> int | None:
+    """None: the reader has just been rendered and has no past."""
+    text = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
+    return int(text) if text.isdigit() else None
+
+
+async def _stream(feed: Feed, hub: "Hub", reader: str, topics: list[str], last_id: int | None) -> AsyncIterator[bytes]:
+    with hub.following(reader, topics) as follower:
+        yield b"retry: 3000\n\n"
+        if last_id is None:
+            for number, event in (await _in_thread(partial(feed.latest, topics))).events:
+                yield event
+                last_id = number
+        last_id, last_sent = last_id or 0, time.monotonic()
+        told: set[int] | None = None
+        while True:
+            follower.woken.clear()
+            for said in follower.hear():
+                yield said
+            news = await hub.read(feed, topics, last_id)
+            recent = {number for number, _ in news.recent}
+            told = recent if told is None else told  # what was there when the stream was opened is known to its page
+            for number, event in [*news.recent, *news.events]:
+                if number in told:
+                    continue
+                yield event
+                last_id, last_sent = max(number, last_id), time.monotonic()
+            told = recent | {number for number, _ in news.events}
+            if news.ended:
+                yield b"event: end\ndata: {}\n\n"
+                return
+            if time.monotonic() - last_sent >= PING_S:
+                yield b": ping\n\n"
+                last_sent = time.monotonic()
+            if len(news.events) < READ_MAX:
+                await _wait(follower.woken, PING_S if hub.connected else POLL_S)
+
+
+async def wait_for_end(topic: str, seconds: float) -> None:
+    """Returns when the evaluation of the topic has ended, or after `seconds`."""
+    await wait_until(topic, partial(_all_ended, [topic]), seconds)
+
+
+async def wait_until(topic: str, holds: Callable[[], bool], seconds: float) -> None:
+    """Returns when `holds` is true, which is asked whenever something is said about the topic, or after `seconds`."""
+    hub, deadline = _hub(), time.monotonic() + seconds
+    with hub.following("waiting", [topic]) as follower:
+        while (left_s := deadline - time.monotonic()) > 0:
+            follower.woken.clear()
+            if await _in_thread(holds):
+                return
+            await _wait(follower.woken, min(left_s, PING_S if hub.connected else POLL_S))
+
+
+def _all_ended(topics: list[str]) -> bool:
+    codes = [topic.partition(":")[2] for topic in topics if topic.startswith("evaluation:")]
+    return bool(codes) and not Evaluation.objects.filter(code__in=codes).exclude(state__in=FINISHED).exists()
+
+
+def _numbered(event: Event) -> tuple[int, bytes]:
+    name = f"{event.topic.partition(':')[0]}-{event.kind}"
+    data = {"topic": event.topic, "at": event.created.isoformat(), **event.payload}
+    return event.pk, formatted(name, data, event.pk)
+
+
+def formatted(name: str, data: dict[str, Any], number: int | None = None) -> bytes:
+    """One message of a stream; without a number a reader that comes back will not ask for what follows it."""
+    head = "" if number is None else f"id: {number}\n"
+    return f"{head}event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+async def _wait(woken: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(woken.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    """Run a query in the shared pool and give its connection back: a stream must not hold one while it waits."""
+
+    def run() -> T:
+        try:
+            return function()
+        finally:
+            connections.close_all()
+
+    return await sync_to_async(run, thread_sensitive=False)()
+
+
+class Follower:
+    """One open stream: woken when something was written; of what was only said it keeps the last of each subject."""
+
+    def __init__(self, topics: list[str]) -> None:
+        self.topics = frozenset(topics)
+        self.woken = asyncio.Event()
+        self._said: dict[str, bytes] = {}
+
+    def tell(self, subject: str, message: bytes) -> None:
+        self._said[subject] = message
+        self.woken.set()
+
+    def hear(self) -> list[bytes]:
+        said, self._said = list(self._said.values()), {}
+        return said
+
+
+class Hub:
+    """One Redis subscription per process; wakes the streams whose topics something was said about."""
+
+    def __init__(self) -> None:
+        self.connected = False
+        self._followers: set[Follower] = set()
+        self._readers: Counter[str] = Counter()
+        self._wakes = 0
+        self._reading: dict[tuple[str, int, int], asyncio.Task[News]] = {}
+        self._listener: asyncio.Task[None] | None = None
+
+    def is_full(self, reader: str) -> bool:
+        return len(self._followers) >= settings.KBENCH_EVENT_STREAMS_MAX or (
+            self._readers[reader] >= STREAMS_PER_READER_MAX
+        )
+
+    @contextmanager
+    def following(self, reader: str, topics: list[str]) -> Iterator[Follower]:
+        follower = Follower(topics)
+        self._followers.add(follower)
+        self._readers[reader] += 1
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.create_task(self._listen())
+        try:
+            yield follower
+        finally:
+            self._followers.discard(follower)
+            self._readers[reader] -= 1
+            if not self._followers:
+                self._listener.cancel()
+
+    async def read(self, feed: Feed, topics: list[str], after: int) -> News:
+        """One query for all who want to know the same at the same time.
+
+        Only what was asked since the last wake-up is shared, so nobody is told less than what woke them.
+        """
+        key = (",".join(topics), after, self._wakes)
+        task = self._reading.get(key)
+        if task is None:
+            task = self._reading[key] = asyncio.create_task(_in_thread(partial(feed.read, topics, after)))
+            task.add_done_callback(lambda _: self._reading.pop(key))
+        return await asyncio.shield(task)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with redis.asyncio.Redis.from_url(settings.REDIS_URL) as client, client.pubsub() as channel:
+                    await channel.subscribe(CHANNEL, SAID_CHANNEL)
+                    await self._forward(channel)
+            except (redis.RedisError, OSError) as error:
+                logger.debug("event streams poll: %s", error)
+            finally:
+                self.connected = False
+            await asyncio.sleep(POLL_S)
+
+    async def _forward(self, channel: redis.asyncio.client.PubSub) -> None:
+        async for message in channel.listen():
+            if message["type"] == "subscribe":
+                self.connected = True
+                self._wake(None)  # what was said before the subscription is in the table
+            elif message["channel"] == SAID_CHANNEL.encode():
+                self._tell(json.loads(message["data"]))
+            elif message["type"] == "message":
+                self._wake(message["data"].decode())
+
+    def _wake(self, topic: str | None) -> None:
+        self._wakes += 1
+        for follower in self._followers:
+            if topic is None or topic in follower.topics:
+                follower.woken.set()
+
+    def _tell(self, said: dict[str, Any]) -> None:
+        message = formatted(f"{said['topic'].partition(':')[0]}-live", said["payload"])
+        for follower in self._followers:
+            if said["topic"] in follower.topics:
+                follower.tell(said["subject"], message)
+
+
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+
+
+def _hub() -> Hub:
+    return _hubs.setdefault(asyncio.get_running_loop(), Hub())

@@ -1,0 +1,158 @@
+"""What people decide about submissions, accounts and switches: each decision is one line of a log and one move.
+
+The move is a conditional update in the transaction of its line, so of two who decide at once one is told so. Nothing
+is deleted and no score is touched; every move has one that undoes it. Standings follow through
+`judgings/results.py`, their one writer. Does NOT read the log for pages (`review.py`) and does NOT judge again
+(`rejudging.py`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from ..judgings import results
+from ..live.events import emit
+from ..models import Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
+from ..services import Refused, evaluation_cancel, switch_set
+from ..states import FINISHED, ActionKind, Moderation, Switch
+
+REPORTS_PER_DAY = 20
+SUSPENDED = "The account was suspended."
+
+# What else ends with an account's right to submit; other apps add theirs.
+ON_BAN: list[Callable[[User], None]] = []
+
+
+@dataclass(frozen=True)
+class Move:
+    """From which submissions a decision leads, and what it makes of them."""
+
+    sources: Q
+    columns: Callable[[], Mapping[str, Moderation | datetime | None]]
+    refusal: str
+
+
+_OK, _HIDDEN, _INVALIDATED = Moderation.OK, Moderation.HIDDEN, Moderation.INVALIDATED
+MOVES: dict[ActionKind, Move] = {
+    ActionKind.HIDE: Move(~Q(moderation=_HIDDEN), lambda: {"moderation": _HIDDEN}, "It is hidden already."),
+    ActionKind.INVALIDATE: Move(
+        ~Q(moderation=_INVALIDATED), lambda: {"moderation": _INVALIDATED}, "It is invalidated already."
+    ),
+    ActionKind.RESTORE: Move(~Q(moderation=_OK), lambda: {"moderation": _OK}, "It is neither hidden nor invalidated."),
+    ActionKind.CONFIRM: Move(
+        Q(moderation=_OK), lambda: {"confirmed_at": timezone.now()}, "It is hidden or invalidated: restore it first."
+    ),
+    ActionKind.REOPEN: Move(
+        Q(confirmed_at__isnull=False), lambda: {"confirmed_at": None}, "No review of it has been settled."
+    ),
+}
+DECISIONS = (*MOVES, ActionKind.DISMISS)
+
+
+def report(submission: Submission, *, by: User, text: str) -> None:
+    """Tell staff what is wrong with a submission. Raises Refused for a second open report and for too many."""
+    with transaction.atomic():
+        User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
+        mine = ModerationAction.objects.filter(actor=by)
+        if mine.open_reports().filter(submission=submission).exists():
+            raise Refused("You have reported this already; staff will look at it.")
+        recent = mine.filter(kind=ActionKind.FLAG, created__gte=timezone.now() - timedelta(days=1))
+        if recent.count() >= REPORTS_PER_DAY:
+            raise Refused(f"That is {REPORTS_PER_DAY} reports within a day, which is the limit.")
+        _log(ActionKind.FLAG, by, _subject(submission), submission=submission, private_note=text)
+
+
+def decide(
+    submission: Submission, kind: ActionKind, *, by: User, reason: str, note: str = "", seen: str | None = None
+) -> None:
+    """Move a submission and rank the boards it was judged for anew.
+
+    `seen` is the moderation that whoever decides had before their eyes. Raises Refused where it has changed since, and
+    where the move does not lead on from where the submission is.
+    """
+    with transaction.atomic():
+        _move(submission, kind, seen)
+        _log(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
+        if kind in MOVES:
+            _standings_follow(submission)
+
+
+def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
+    held = Submission.objects.filter(pk=submission.pk)
+    if seen is not None and not held.filter(moderation=seen).exists():
+        raise Refused("Somebody has decided about this submission meanwhile; look at it again.")
+    if kind == ActionKind.DISMISS:
+        if not ModerationAction.objects.open_reports().filter(submission=submission).exists():
+            raise Refused("There is no open report about it.")
+    elif held.filter(MOVES[kind].sources).update(**MOVES[kind].columns()) != 1:
+        raise Refused(MOVES[kind].refusal)
+
+
+def _standings_follow(submission: Submission) -> None:
+    judged = Evaluation.objects.filter(submission=submission).exclude(verdict="")
+    rows = judged.select_related("submission__method", "task_version__task", "ruleset", "device_kind")
+    boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in rows.defer("report")}
+    for evaluation in boards.values():
+        results.standings_renew(evaluation)
+        results.review_renew(evaluation)
+    for device in sorted({item.device_kind.slug for item in boards.values()}):
+        emit(f"board:{device}", "changed")
+
+
+def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
+    """End an account's sessions, log-ins and tokens, and what it has in the queue; its entries stay.
+
+    Raises Refused for oneself, for staff unless by a superuser, and where it is suspended already.
+    """
+    if account == by:
+        raise Refused("You cannot suspend your own account.")
+    if (account.is_staff or account.is_superuser) and not by.is_superuser:
+        raise Refused("Only a superuser can suspend an account of staff.")
+    with transaction.atomic():
+        if User.objects.filter(pk=account.pk, is_active=True).update(is_active=False) != 1:
+            raise Refused("The account is suspended already.")
+        _log(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
+        for evaluation in Evaluation.objects.filter(submission__owner=account).exclude(state__in=FINISHED):
+            evaluation_cancel(evaluation, SUSPENDED)
+        for end in ON_BAN:
+            end(account)
+
+
+def unban(account: User, *, by: User, reason: str, note: str = "") -> None:
+    """Raises Refused where the account is not suspended."""
+    with transaction.atomic():
+        if User.objects.filter(pk=account.pk, is_active=False).update(is_active=True) != 1:
+            raise Refused("The account is not suspended.")
+        _log(ActionKind.UNBAN, by, "an account", account=account, public_reason=reason, private_note=note)
+
+
+def switch_turn(key: Switch, *, on: bool, message: str, by: User) -> None:
+    """Raises Refused where it stands like that already."""
+    with transaction.atomic():
+        now = SiteSwitch.objects.select_for_update().filter(key=key).first()
+        if (now.on, now.message) == (on, message) if now else (on and not message):
+            raise Refused("The switch stands like that already.")
+        switch_set(key, on=on, message=message)
+        turned = f"Turned {'on' if on else 'off'}"
+        text = f"{turned}: {message}" if message else f"{turned}."
+        _log(ActionKind.SWITCH, by, f"the switch {key}: {key.label.lower()}", public_reason=text)
+
+
+def rejudge_logged(batch: RejudgeBatch, text: str, *, by: User) -> None:
+    """A line about a batch that is judged again; in the transaction of what it tells."""
+    subject = f"{batch.items.count()} entries, batch {str(batch.code)[:8]}"
+    _log(ActionKind.REJUDGE, by, subject, batch=batch, public_reason=text)
+
+
+def _subject(submission: Submission) -> str:
+    """In words that stay true and give nothing away when the submission is hidden or deleted."""
+    return f"submission {str(submission.code)[:8]} to {submission.task_version.task.path}"
+
+
+def _log(kind: ActionKind, by: User, subject: str, **columns: object) -> None:
+    ModerationAction.objects.create(kind=kind, actor=by, subject=subject, **columns)

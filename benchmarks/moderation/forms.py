@@ -1,0 +1,154 @@
+"""The forms of moderation: a report, a decision with its public reason, a switch, and which entries are judged again.
+
+What a form refuses it explains. Does NOT decide: `decisions.py` and `rejudging.py` do.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+
+from ..harness import Verdict
+from ..models import DeviceKind, Method, RuleSet, Submission, Task
+from ..states import ActionKind, Moderation, Switch, TaskVersionStatus
+from .rejudging import Wanted
+
+REASON_MAX_CHARS = 2000
+_WHAT_IT_DOES = {
+    ActionKind.DISMISS: "Leave it as it is; the reports about it are answered",
+    ActionKind.CONFIRM: "Confirm: what put it under review is settled, it may rank",
+    ActionKind.REOPEN: "Put it under review again",
+    ActionKind.INVALIDATE: "Invalidate: it leaves the ranking and stays readable with the reason",
+    ActionKind.HIDE: "Hide: only its owner and staff can read it",
+    ActionKind.RESTORE: "Restore: it is shown and ranked as before",
+}
+
+
+def _text(label: str, rows: int, **options: Any) -> forms.CharField:
+    return forms.CharField(label=label, max_length=REASON_MAX_CHARS, widget=forms.Textarea({"rows": rows}), **options)
+
+
+class ReportForm(forms.Form):
+    """What somebody thinks is wrong with a submission."""
+
+    text = _text("What is wrong with it", 6, help_text="Staff read this together with your name; nobody else does.")
+
+
+class ReasonForm(forms.Form):
+    """Why something is decided, for everybody and for staff."""
+
+    reason = _text("Public reason", 3, help_text="Everybody reads this, the owner too. Name no reporter.")
+    note = _text("Note for staff", 2, required=False)
+
+
+class DecisionForm(ReasonForm):
+    """One of the moves that lead on from where a submission is; `seen` is where it was when the page was made."""
+
+    kind = forms.ChoiceField(label="Decision", widget=forms.RadioSelect)
+    seen = forms.ChoiceField(choices=Moderation.choices, widget=forms.HiddenInput)
+    field_order = ("kind", "reason", "note", "seen")
+
+    def __init__(self, submission: Submission, *args: Any, reported: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["seen"] = submission.moderation
+        kinds = possible_decisions(submission, reported=reported)
+        self.fields["kind"] = forms.ChoiceField(
+            label="Decision", widget=forms.RadioSelect, choices=[(kind, _WHAT_IT_DOES[kind]) for kind in kinds]
+        )
+
+
+def possible_decisions(submission: Submission, *, reported: bool) -> list[ActionKind]:
+    """In the order of their weight."""
+    shown = submission.moderation == Moderation.OK
+    possible = {
+        ActionKind.DISMISS: reported,
+        ActionKind.CONFIRM: shown,
+        ActionKind.REOPEN: submission.confirmed_at is not None,
+        ActionKind.INVALIDATE: submission.moderation != Moderation.INVALIDATED,
+        ActionKind.HIDE: submission.moderation != Moderation.HIDDEN,
+        ActionKind.RESTORE: not shown,
+    }
+    return [kind for kind, holds in possible.items() if holds]
+
+
+class SwitchForm(forms.Form):
+    """One switch; the message is what everybody reads while it is turned off, or on for a banner."""
+
+    key = forms.ChoiceField(choices=Switch.choices, widget=forms.HiddenInput)
+    on = forms.TypedChoiceField(choices=[("1", "on"), ("0", "off")], coerce=lambda value: value == "1")
+    message = forms.CharField(label="Message", required=False, max_length=500)
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        told = data.get("on") == (data.get("key") == Switch.BANNER)  # a notice that is on, anything else that is off
+        if "on" in data and told and not data.get("message"):
+            self.add_error("message", "Write the message that everybody reads.")
+        return data
+
+
+class RejudgeForm(forms.Form):
+    """Which entries are judged again, and under which rules; its state is the URL."""
+
+    scope = forms.ChoiceField(
+        label="Entries",
+        required=False,
+        choices=[
+            ("boards", "on boards"),
+            ("older", "on boards of older versions of their task"),
+            ("all", "all, ranked or not"),
+        ],
+    )
+    task = forms.ChoiceField(label="Task", required=False)
+    device = forms.ChoiceField(label="Device kind", required=False)
+    method = forms.ChoiceField(label="Method", required=False)
+    judged_under = forms.ChoiceField(label="Judged under", required=False)
+    verdict = forms.ChoiceField(label="Verdict", required=False)
+    since = forms.DateField(label="Judged since", required=False, widget=forms.DateInput({"type": "date"}))
+    until = forms.DateField(label="Judged until", required=False, widget=forms.DateInput({"type": "date"}))
+    ruleset = forms.ChoiceField(label="Judge again under", required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        active = Task.objects.filter(listed=True, versions__status=TaskVersionStatus.ACTIVE).select_related("suite")
+        rules = list(RuleSet.objects.values_list("name", flat=True))
+        choices: dict[str, Iterable[str]] = {
+            "task": [task.path for task in active.order_by("suite__slug", "op", "-direction")],
+            "device": DeviceKind.objects.values_list("slug", flat=True),
+            "method": Method.objects.values_list("slug", flat=True),
+            "judged_under": rules,
+            "verdict": [verdict.value for verdict in Verdict],
+        }
+        for name, values in choices.items():
+            self._choose(name, [("", "any"), *((value, value) for value in values)])
+        self._choose("ruleset", [(name, name) for name in rules])
+
+    def _choose(self, name: str, choices: list[tuple[str, str]]) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ChoiceField)  # noqa: S101 - declared above
+        field.choices = choices
+
+    def wanted(self) -> Wanted:
+        """Of a valid form."""
+        data = self.cleaned_data
+        return Wanted(
+            task=data["task"],
+            device=data["device"],
+            method=data["method"],
+            judged_under=data["judged_under"],
+            verdict=data["verdict"],
+            since=data["since"],
+            until=data["until"],
+            on_boards=data["scope"] != "all",
+            older_versions=data["scope"] == "older",
+        )
+
+
+class ConfirmBatchForm(forms.Form):
+    """That the entries on the screen are the ones that are meant."""
+
+    reason = _text("Why they are judged again", 3, help_text="Everybody reads this on the page of what has changed.")
+    expected = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
+
+    def expect(self, count: int) -> None:
+        """What the page shows from now on, after it was sent with another number."""
+        self.data = {**{name: self.data[name] for name in self.data}, "expected": str(count)}

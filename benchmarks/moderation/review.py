@@ -1,0 +1,204 @@
+"""What the pages of moderation read: the review queue, the log, what stands on no board any more and why.
+
+Reports and private notes are for staff alone; whoever else reads gets public reasons. Does NOT decide anything
+(`decisions.py`).
+"""
+
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.shortcuts import get_object_or_404
+
+from ..harness import Verdict
+from ..models import DeviceKind, Evaluation, ModerationAction, RuleSet, Standing, Submission, TaskVersion
+from ..states import ActionKind, Moderation, TaskVersionStatus, Visibility
+
+PAGE_ROWS = 50
+GROUPS = 20  # of entries with one source, on a page
+HEAVY = ("task_version__definition", "task_version__reference_source")
+LIST_MAX = 200
+
+
+class Board(Protocol):
+    """Which leaderboard."""
+
+    @property
+    def version(self) -> TaskVersion: ...
+    @property
+    def device(self) -> DeviceKind: ...
+    @property
+    def ruleset(self) -> RuleSet: ...
+
+
+# --- for everybody ---------------------------------------------------------------------------------------------------
+
+
+def invalidated_on(board: Board) -> list[Any]:
+    """The latest judging of each submission that staff took off a board, newest first, with its `public_reason`."""
+    gone = Evaluation.objects.filter(
+        task_version=board.version,
+        device_kind=board.device,
+        ruleset=board.ruleset,
+        verdict=Verdict.PASS.value,
+        submission__visibility=Visibility.PUBLIC,
+        submission__moderation=Moderation.INVALIDATED,
+    )
+    why = _latest(ActionKind.INVALIDATE, OuterRef("submission"))
+    rows = gone.with_context().annotate(public_reason=why).order_by("-finished", "-pk")[:LIST_MAX]
+    latest = {row.submission_id: row for row in reversed(rows)}
+    return list(reversed(latest.values()))
+
+
+def awaiting_on(board: Board) -> list[Standing]:
+    """Entries of older versions or rules that wait for being judged as the board is, the best first.
+
+    One per holder, the newest; nothing for a board that is itself an old one. The entries are looked up before what
+    was judged here, because a database left to itself looks through the whole board for each.
+    """
+    if board.version.status != TaskVersionStatus.ACTIVE or board.ruleset.name != settings.KBENCH_RULESET:
+        return []
+    versions = TaskVersion.objects.filter(task=board.version.task_id, number__lte=board.version.number)
+    older = Standing.objects.filter(task_version__in=list(versions.values_list("pk", flat=True)))
+    older = older.filter(device_kind=board.device).exclude(task_version=board.version, ruleset=board.ruleset)
+    newest_last = older.listable().order_by("task_version__number", "ruleset__created", "pk")
+    entries = list(newest_last.values_list("holder", "pk", "evaluation__submission"))
+    judged_here = _judged_on(board, [submission for _, _, submission in entries])
+    waiting = {holder: pk for holder, pk, submission in entries if submission not in judged_here}
+    rows = Standing.objects.filter(pk__in=list(waiting.values())).with_context()
+    return list(
+        rows.select_related("task_version", "ruleset", "evaluation__submission__owner").order_by("-score", "pk")
+    )
+
+
+def _judged_on(board: Board, submissions: list[int]) -> set[int]:
+    if not submissions:
+        return set()
+    judged = Evaluation.objects.filter(
+        submission__in=submissions, task_version=board.version, device_kind=board.device, ruleset=board.ruleset
+    )
+    return set(judged.exclude(verdict="").values_list("submission", flat=True))
+
+
+def decisions_about(submission: Submission) -> QuerySet[ModerationAction]:
+    """Newest first; pages show the public part of it."""
+    return ModerationAction.objects.decisions().filter(submission=submission)
+
+
+def log(page: int | str = 1) -> Page[ModerationAction]:
+    """Every decision, newest first; reports are no decisions."""
+    rows = ModerationAction.objects.decisions().select_related("submission", "account", "batch", "actor")
+    return Paginator(rows, PAGE_ROWS).get_page(page)
+
+
+def _latest(kind: ActionKind, submission: OuterRef) -> Subquery:
+    actions = ModerationAction.objects.filter(submission=submission, kind=kind).order_by("-pk")
+    return Subquery(actions.values("public_reason")[:1])
+
+
+# --- for staff -------------------------------------------------------------------------------------------------------
+
+
+def open_reports(page: int | str = 1) -> Page[Any]:
+    """Reports nobody has answered, oldest first."""
+    rows = ModerationAction.objects.open_reports().select_related("submission__task_version__task__suite", "actor")
+    slim = rows.defer(*(f"submission__{name}" for name in HEAVY))
+    return Paginator(slim.order_by("pk"), PAGE_ROWS).get_page(page)
+
+
+def under_review(page: int | str = 1) -> Page[Any]:
+    """Entries that a gate or a refusal keeps off the ranks, the oldest first."""
+    rows = Standing.objects.filter(under_review=True).with_context()
+    rows = rows.select_related("task_version__task__suite", "device_kind", "ruleset").defer(*HEAVY)
+    return Paginator(rows.order_by("verified_at", "pk"), PAGE_ROWS).get_page(page)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Entries of one board that have the same source under different holders, the earliest first."""
+
+    version: TaskVersion
+    device: DeviceKind
+    standings: list[Standing]
+
+
+def identical_sources(page: int | str = 1) -> Page[Any]:
+    """Where one source stands more than once on a board; entries whose review was settled are left out.
+
+    Sources that were submitted more than once are looked for first: an index holds them, and they are few.
+    """
+    often = Submission.objects.order_by().values("blob").annotate(n=Count("pk")).filter(n__gt=1).values("blob")
+    unsettled = Standing.objects.filter(
+        evaluation__submission__blob__in=often, evaluation__submission__confirmed_at=None
+    ).order_by()
+    groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for pk, *same in unsettled.values_list("pk", *_SAME):
+        groups[tuple(same)].append(pk)
+    found = Paginator([groups[same] for same in sorted(groups) if len(groups[same]) > 1], GROUPS).get_page(page)
+    return Page(_copies(list(found)), found.number, found.paginator)
+
+
+_SAME = ("ruleset", "task_version", "device_kind", "evaluation__submission__blob")
+
+
+def _copies(groups: list[list[int]]) -> list[Copies]:
+    """Of the keys of standings."""
+    rows = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind").defer(*HEAVY)
+    standings = rows.in_bulk([pk for group in groups for pk in group])
+    ordered = [sorted((standings[pk] for pk in group), key=_submitted) for group in groups]
+    return [Copies(same[0].task_version, same[0].device_kind, same) for same in ordered]
+
+
+def _submitted(standing: Standing) -> datetime:
+    return standing.evaluation.submission.created
+
+
+def taken_down(page: int | str = 1) -> Page[Any]:
+    """What is hidden or invalidated now, latest decision first."""
+    decided = ModerationAction.objects.filter(
+        submission=OuterRef("pk"), kind__in=(ActionKind.HIDE, ActionKind.INVALIDATE)
+    ).order_by("-pk")
+    rows = Submission.objects.filter(moderation__in=(Moderation.HIDDEN, Moderation.INVALIDATED))
+    rows = (
+        rows.select_related("owner", "task_version__task__suite")
+        .defer(*HEAVY)
+        .annotate(
+            public_reason=Subquery(decided.values("public_reason")[:1]), decided=Subquery(decided.values("created")[:1])
+        )
+    )
+    return Paginator(rows.order_by("-decided", "-pk"), PAGE_ROWS).get_page(page)
+
+
+def submission_for_staff(code: uuid.UUID) -> Submission:
+    rows = Submission.objects.select_related("owner", "method", "blob", "task_version__task__suite")
+    return get_object_or_404(rows.exclude(visibility=Visibility.PRIVATE), code=code)
+
+
+def everything_about(submission: Submission) -> QuerySet[ModerationAction]:
+    """Reports and decisions, newest first, with who made them."""
+    return submission.moderation_actions.select_related("actor")
+
+
+def is_reported(submission: Submission) -> bool:
+    return ModerationAction.objects.open_reports().filter(submission=submission).exists()
+
+
+def same_source(submission: Submission) -> QuerySet[Submission]:
+    """Other submissions of the same text for the same task."""
+    rows = Submission.objects.filter(blob=submission.blob_id, task_version__task=submission.task_version.task_id)
+    rows = rows.exclude(pk=submission.pk).exclude(visibility=Visibility.PRIVATE).select_related("owner", "method")
+    return rows.order_by("created")[:PAGE_ROWS]
+
+
+def account_named(name: str) -> User:
+    return get_object_or_404(User, username=name)
+
+
+def actions_about_account(account: User) -> QuerySet[ModerationAction]:
+    return ModerationAction.objects.filter(account=account).select_related("actor")

@@ -1,0 +1,141 @@
+"""What is read about submissions beside their evaluations: lists, the same source again, what to compare one with.
+
+Every function takes the reader and gives only what they may see. Does NOT write.
+"""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.core.paginator import Page, Paginator
+from django.db.models import Case, OuterRef, Subquery, Value, When
+from django.http import Http404
+
+from ..harness import Source, Verdict
+from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion
+from ..querysets import User
+from ..selectors import PAGE_ROWS, evaluation_for, submission_for, visible_standings
+from ..states import Moderation, Origin, Priority, State, Visibility
+
+
+def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: int | str = 1) -> Page[Any]:
+    """Submissions with their `newest` evaluation: the reader's own, or what everybody may list."""
+    rows = Submission.objects.select_related("task_version__task__suite")
+    rows = rows.defer("task_version__definition", "task_version__reference_source")
+    if mine:
+        rows = rows.filter(owner=user.pk)
+    else:
+        rows = rows.filter(visibility=Visibility.PUBLIC).exclude(moderation=Moderation.HIDDEN)
+    newest = Evaluation.objects.filter(submission=OuterRef("pk")).order_by("-queued", "-pk").values("pk")[:1]
+    rows = rows.filter(task_version__task=task) if task else rows
+    found: Page[Any] = Paginator(rows.annotate(newest_pk=Subquery(newest)), PAGE_ROWS).get_page(page)
+    evaluations = Evaluation.objects.defer("report").in_bulk([row.newest_pk for row in found if row.newest_pk])
+    for row in found:
+        row.newest = evaluations.get(row.newest_pk)
+    return found
+
+
+def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind | None) -> Evaluation | None:
+    """The judging of exactly this source on this device kind that `user` may see: an own one first, then the newest.
+
+    What ended without saying anything about the source does not count, nor what still waits behind people.
+    """
+    rows = Evaluation.objects.listable_for(user).with_context()
+    rows = rows.filter(
+        task_version=version,
+        device_kind__slug=kind.slug if kind else "cpu",
+        ruleset__name=settings.KBENCH_RULESET,
+        submission__blob=source.sha256,
+        submission__language=source.language,
+    ).exclude(state__in=(State.CANCELLED, State.EXPIRED))
+    rows = rows.exclude(verdict__in=[verdict.value for verdict in Verdict if verdict.ours])
+    rows = rows.exclude(state=State.QUEUED, priority__gt=Priority.PERSON)
+    own = Case(When(submission__owner=user.pk, then=0), default=1) if user.is_authenticated else Value(1)
+    found: Evaluation | None = rows.annotate(own=own).order_by("own", "-queued", "-pk").first()
+    return found
+
+
+def original_of(user: User, evaluation: Evaluation) -> Evaluation | None:
+    """The first judging of exactly this source for somebody else, as far as the reader may see it."""
+    submission = evaluation.submission
+    rows = (
+        Evaluation.objects.listable_for(user)
+        .with_context()
+        .filter(
+            task_version=evaluation.task_version_id,
+            submission__in=Submission.objects.filter(blob=submission.blob_id).order_by().values("pk"),
+            submission__created__lt=submission.created,
+        )
+    )
+    others = rows.exclude(submission__owner=submission.owner_id) if submission.owner_id else rows
+    found: Evaluation | None = others.order_by("submission__created", "pk").first()
+    return found
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """A submission that a reader may want to compare another one with."""
+
+    title: str
+    code: uuid.UUID
+
+
+def comparable(user: User, evaluation: Evaluation) -> list[Comparable]:
+    """The record of the board, the reader's best and what the owner submitted before, as far as they are others."""
+    found = [
+        ("the record", _record(evaluation)),
+        ("your best", _best_of(user, evaluation)),
+        ("the version before", _version_before(user, evaluation)),
+    ]
+    known = {evaluation.submission.code}
+    others = []
+    for title, code in found:
+        if code is not None and code not in known:
+            known.add(code)
+            others.append(Comparable(title, code))
+    return others
+
+
+def side_for(user: User, code: uuid.UUID) -> tuple[Submission, Evaluation]:
+    """A submission by its own code or that of one of its evaluations, with its best or newest one; else 404."""
+    try:
+        submission, evaluations = submission_for(user, code)
+    except Http404:
+        found = evaluation_for(user, code)
+        return found.submission, found
+    return submission, max(evaluations, key=lambda item: (item.score or 0.0, item.queued))
+
+
+def _record(evaluation: Evaluation) -> uuid.UUID | None:
+    board = visible_standings(evaluation.device_kind.slug).filter(task_version=evaluation.task_version_id)
+    first: uuid.UUID | None = (
+        board.order_by("rank", "verified_at", "pk").values_list("evaluation__submission__code", flat=True).first()
+    )
+    return first
+
+
+def _best_of(user: User, evaluation: Evaluation) -> uuid.UUID | None:
+    if not user.is_authenticated:
+        return None
+    own = Submission.objects.filter(owner=user.pk, task_version=evaluation.task_version_id).order_by()
+    mine = _same_board(evaluation).filter(submission__in=own.values("pk"), verdict=Verdict.PASS)
+    code: uuid.UUID | None = mine.order_by("-score").values_list("submission__code", flat=True).first()
+    return code
+
+
+def _version_before(user: User, evaluation: Evaluation) -> uuid.UUID | None:
+    submission = evaluation.submission
+    if submission.owner_id is None or submission.origin == Origin.AGENT:
+        return None
+    older = _same_board(evaluation).readable_by(user).exclude(submission__origin=Origin.AGENT)
+    if submission.owner_id != user.pk:
+        older = older.listable_for(user)
+    own = Submission.objects.filter(owner=submission.owner_id, created__lt=submission.created).order_by()
+    older = older.filter(submission__in=own.values("pk"), submission__created__lt=submission.created)
+    code: uuid.UUID | None = older.order_by("-submission__created").values_list("submission__code", flat=True).first()
+    return code
+
+
+def _same_board(evaluation: Evaluation) -> Any:
+    return Evaluation.objects.filter(task_version=evaluation.task_version_id, device_kind=evaluation.device_kind_id)
