@@ -227,6 +227,7 @@ def _judged(sitting: Sitting) -> Report:
         spec_of(evaluation.task_version),
         rules_of(evaluation.ruleset),
         device=_device(evaluation),
+        quick=evaluation.is_quick,
         on_step=sitting.on_step,
         cancelled=sitting.cancelled,
     )

@@ -12,7 +12,17 @@ from django.db import models
 from django.db.models import Count, Exists, F, OuterRef, Q, Subquery, Value, Window
 from django.db.models.functions import Coalesce, RowNumber
 
-from .states import RUNNING, ActionKind, Moderation, Priority, State, TaskVersionStatus, Visibility, WorkerState
+from .states import (
+    RUNNING,
+    ActionKind,
+    EvaluationReason,
+    Moderation,
+    Priority,
+    State,
+    TaskVersionStatus,
+    Visibility,
+    WorkerState,
+)
 
 User = AbstractBaseUser | AnonymousUser
 EXAMPLES_WAIT_S = 120
@@ -51,6 +61,10 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         """What may stand in a list that `user` reads."""
         shown = Q(submission__visibility=Visibility.PUBLIC) & ~Q(submission__moderation=Moderation.HIDDEN)
         return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
+
+    def full(self) -> Self:
+        """Without quick checks, which count for nothing."""
+        return self.exclude(reason=EvaluationReason.QUICK)
 
     def queued(self) -> Self:
         return self.filter(state=State.QUEUED)

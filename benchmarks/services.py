@@ -68,6 +68,7 @@ __all__ = [  # the names of the service layer, those included that live next doo
     "evaluation_step",
     "expire_hopeless",
     "is_auditable",
+    "judge_in_full",
     "record_report",
     "requeue_lost",
     "submission_create",
@@ -88,6 +89,7 @@ _STATE_OF_STAGE = {
 IDENTICAL = "Exactly this source was submitted before."
 _BUILT_AHEAD = {"cpu": 1}
 _BUILT_AHEAD_ELSEWHERE = 16
+_ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
 _NO_STAGE: dict[str, Any] = {"stage": "", "stage_text": "", "stage_done": None, "stage_total": None}
 
 
@@ -130,10 +132,13 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
     client_token: str = "",
     payer: Payer | None = None,
     judge_again: bool = True,
+    quick: bool = False,
 ) -> Evaluation:
     """The queued evaluation of a new submission; of the earlier one where owner and `client_token` are the same.
 
-    Without a `payer` nobody's quota is touched. Raises Refused while submissions are paused and for a task version that
+    `quick` asks for a quick check alone. Without a `payer` nobody's quota is touched.
+
+    Raises Refused while submissions are paused and for a task version that
     is no longer judged, OverQuota, and, unless told to `judge_again`, Identical.
     """
     _refuse_if_closed(version)
@@ -142,7 +147,7 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
             if not judge_again:
                 _refuse_identical(version, Source(text, language), owner, device_kind)
             if payer is not None:
-                quotas.take_place(payer, public=visibility == Visibility.PUBLIC)
+                quotas.take_place(payer, public=visibility == Visibility.PUBLIC and not quick)
             submission = Submission.objects.create(
                 task_version=version,
                 owner=owner,
@@ -155,7 +160,8 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
                 client_token=client_token,
                 payer=payer,
             )
-            return evaluation_create(submission, device_kind=device_kind, priority=priority)
+            reason = EvaluationReason.QUICK if quick else EvaluationReason.INITIAL
+            return evaluation_create(submission, device_kind=device_kind, priority=priority, reason=reason)
     except (IntegrityError, quotas.OverQuota, Identical):
         earlier = Evaluation.objects.filter(submission__owner=owner, submission__client_token=client_token)
         evaluation = earlier.order_by("queued", "pk").first() if client_token else None
@@ -192,6 +198,25 @@ def evaluation_create(
         _tell(evaluation, queue_changed=True)
         wake_compile(evaluation.device_kind.slug)
     return evaluation
+
+
+def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
+    """The first judging of a submission that had a quick check, as that was; the same one if it is asked for twice.
+
+    Raises Refused where it was no quick check or submissions are paused, and OverQuota.
+    """
+    submission, version = evaluation.submission, evaluation.task_version
+    if not evaluation.is_quick:
+        raise Refused("It was judged in full.")
+    _refuse_if_closed(version)
+    with transaction.atomic():
+        Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
+        known: Evaluation | None = submission.evaluations.full().exclude(state__in=_ENDED_EARLY).first()
+        if known is not None:
+            return known
+        if payer is not None:
+            quotas.take_place(payer, public=submission.visibility == Visibility.PUBLIC)
+        return evaluation_create(submission, version=version, device_kind=evaluation.device_kind)
 
 
 def is_auditable(evaluation: Evaluation) -> bool:
@@ -316,9 +341,9 @@ def evaluation_requeue(evaluation: Evaluation, claim: uuid.UUID | None, why: str
 
 def record_report(holding: Holding, report: Report) -> None:
     """The end of a judging: results, baselines, standing and the row itself, all or nothing. Raises ClaimLost."""
-    evaluation = holding.evaluation
+    evaluation, quick = holding.evaluation, holding.evaluation.is_quick
     with transaction.atomic():
-        _finish(holding, State.DONE, report.reason, **results.columns_of(report))
+        _finish(holding, State.DONE, results.reason_of(report, quick=quick), **results.columns_of(report, quick=quick))
         evaluation.refresh_from_db()
         results.write(evaluation, report)
         if results.standings_update(evaluation):

@@ -59,6 +59,7 @@ class EvaluationReason(models.TextChoices):
     REJUDGE = "rejudge", "Judged again"
     VERIFICATION = "verification", "Second opinion"
     AUDIT = "audit", "Audit"
+    QUICK = "quick", "Quick check"
 
 
 class MethodKind(models.TextChoices):

@@ -36,6 +36,7 @@ evaluation_urls = [
     path("<uuid:code>/live/", evaluations.evaluation_live, name="evaluation-live"),
     path("<uuid:code>/cancel/", evaluations.evaluation_stop, name="evaluation-cancel"),
     path("<uuid:code>/audit/", evaluations.evaluation_audit, name="evaluation-audit"),
+    path("<uuid:code>/full/", evaluations.evaluation_full, name="evaluation-full"),
     path("<uuid:code>/report.json", evaluations.evaluation_report, name="evaluation-report"),
     path("<uuid:code>/source/", evaluations.evaluation_source, name="evaluation-source"),
     path("<uuid:code>/badge.svg", badges.evaluation_badge, name="evaluation-badge"),

@@ -28,7 +28,11 @@ WITHOUT_ACCOUNT = 4  # a visitor without an account has this part of what an acc
 FORGOTTEN_AFTER = timedelta(days=2)
 IN_FLIGHT_RETRY_S = 15
 LEDGER_ROWS = 50
-CHARGED_REASONS = (EvaluationReason.INITIAL, EvaluationReason.VERIFICATION)  # what the owner asked for
+CHARGED_REASONS = (  # what the owner asked for
+    EvaluationReason.INITIAL,
+    EvaluationReason.QUICK,
+    EvaluationReason.VERIFICATION,
+)
 NOT_ON_DEVICE = ("static", "compile")
 _OURS = [verdict.value for verdict in Verdict if verdict.ours]
 _SIGNED = Case(When(kind=LedgerKind.CHARGE, then=F("judging_s")), default=-F("judging_s"))

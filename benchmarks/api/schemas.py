@@ -68,6 +68,7 @@ class SubmissionIn(Schema):
     title: str = Field("", max_length=200)
     visibility: Visibility = Visibility.PUBLIC
     judge_again: bool = Field(False, description="judge it although exactly this source was submitted before")
+    quick: bool = Field(False, description="look only whether it is right: seconds, no score, no rank")
 
 
 class SubmissionChange(Schema):
@@ -105,6 +106,7 @@ class EvaluationOut(Schema):
     language: str
     device: str
     ruleset: str
+    quick: bool = Field(description="a quick check: PASS says that it is right, there is no score")
     state: str
     attempt: int
     queue: QueuePlaceOut | None = Field(description="while it is queued")
@@ -225,6 +227,7 @@ def evaluation_out(evaluation: Evaluation, *, whole: bool = False) -> Evaluation
         language=submission.language,
         device=evaluation.device_kind.slug,
         ruleset=evaluation.ruleset.name,
+        quick=evaluation.is_quick,
         state=evaluation.state,
         attempt=evaluation.attempt,
         queue=_place(place) if place else None,

@@ -164,6 +164,7 @@ def submit(request: HttpRequest, wanted: SubmissionIn) -> tuple[Evaluation, list
                 client_token=key,
                 payer=limits.payer(request),
                 judge_again=wanted.judge_again,
+                quick=wanted.quick,
             )
     except services.Refused as error:
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "submissions-closed", str(error)) from error

@@ -165,7 +165,7 @@ def _best(rows: StandingQuerySet, versions: Mapping[int, int]) -> dict[int, dict
 
 def _judged(device: DeviceKind, ruleset: RuleSet | None) -> Iterable[tuple[int, int]]:
     """Method and task version of every public submission that was judged; a failure of ours is nobody's attempt."""
-    rows = Evaluation.objects.filter(device_kind=device, state=State.DONE, ruleset=ruleset)
+    rows = Evaluation.objects.full().filter(device_kind=device, state=State.DONE, ruleset=ruleset)
     shown = rows.exclude(verdict__in=[verdict for verdict in Verdict if verdict.ours])
     listed = shown.listable_for(AnonymousUser()).order_by()
     return listed.values_list("submission__method", "task_version").distinct()

@@ -116,7 +116,7 @@ def board_records(key: BoardKey) -> list[Evaluation]:
 
     Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts.
     """
-    accepted = Evaluation.objects.filter(
+    accepted = Evaluation.objects.full().filter(
         task_version=key.version,
         device_kind=key.device,
         ruleset=key.ruleset,

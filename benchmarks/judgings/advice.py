@@ -12,6 +12,7 @@ from ..models import ConfigResult, Evaluation
 
 CLOSE_REL_ERROR = 0.01  # a deviation below this looks like rounding, not like another formula
 NEAR_ROOF = 0.8
+AFTER_QUICK_CHECK = "Have it judged in full: only that times it against both baselines, and only that is ranked."
 
 VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
     Verdict.PASS: (),
@@ -67,6 +68,8 @@ def next_steps(evaluation: Evaluation, configs: Sequence[ConfigResult]) -> list[
     if not evaluation.verdict:
         return []
     verdict = Verdict(evaluation.verdict)
+    if evaluation.is_quick and verdict is Verdict.PASS:
+        return [AFTER_QUICK_CHECK]
     seen = [text for look in _LOOKS.get(verdict, ()) if (text := look(evaluation, configs))]
     return [VERDICT_TEXTS[verdict].next_step, *seen, *VERDICT_ADVICE[verdict]]
 

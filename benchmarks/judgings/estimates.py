@@ -122,7 +122,7 @@ class Pace:
 
 def pace(kind: DeviceKind, now: datetime) -> Pace:
     """Two numbers of each of the latest judgings that ended with a verdict."""
-    ended = Evaluation.objects.filter(state=State.DONE, device_kind=kind, finished__gte=now - LOOKED_BACK)
+    ended = Evaluation.objects.full().filter(state=State.DONE, device_kind=kind, finished__gte=now - LOOKED_BACK)
     latest = ended.order_by("-finished").values("pk")[:SAMPLES_MAX]
     built = Q(stages__name__in=BUILD_STAGES)
     rows = (

@@ -41,6 +41,7 @@ class Judge(Protocol):
         rules: RuleSet,
         *,
         device: str,
+        quick: bool,
         on_step: StepListener,
         cancelled: Cancelled,
     ) -> Report: ...
@@ -102,6 +103,7 @@ class HarnessJudge:
         rules: RuleSet,
         *,
         device: str,
+        quick: bool,
         on_step: StepListener,
         cancelled: Cancelled,
     ) -> Report:
@@ -112,6 +114,7 @@ class HarnessJudge:
             rules,
             self.paths,
             device=device,
+            quick=quick,
             public=settings.KBENCH_PUBLIC,
             on_step=on_step,
             cancelled=cancelled,

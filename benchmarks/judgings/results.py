@@ -15,40 +15,50 @@ from django.db.models import QuerySet
 from ..boards.labels import is_ranked
 from ..boards.ranking import Entry, Estimate, pooled, rank
 from ..harness import ConfigResult as ConfigReport
-from ..harness import Report, Verdict
+from ..harness import Report, Score, Verdict
 from ..models import BaselineResult, ConfigResult, Evaluation, Refusal, StageResult, Standing, Submission, TaskVersion
 from ..states import EvaluationReason, MethodKind, Moderation, Visibility
 
 LIBRARY_CALL = "library-call"
 BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
 LOG_TAIL_MAX = 64 * 1024
-AUDIT = EvaluationReason.AUDIT
+AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
 BOUNDED, AUDITED = "bounded", "audited"  # how far a time on a GPU was confirmed
 RENEWED_FROM = 50  # of a holder's accepted evaluations, best first, when its row is written anew
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
 
-def columns_of(report: Report) -> dict[str, Any]:
-    """The columns of an evaluation that a report fills."""
+def columns_of(report: Report, *, quick: bool = False) -> dict[str, Any]:
+    """The columns of an evaluation that a report fills. Of a quick check no score is kept: a few calls are none."""
     columns: dict[str, Any] = {
         "verdict": report.verdict.value,
-        "report": report.to_json(),
+        "report": {**report.to_json(), **({"score": None, "gates": []} if quick else {})},
         "isolation": report.isolation[:200],
-        "gated": bool(report.gates),
+        "gated": bool(report.gates) and not quick,
         "calls_library": any(flag.code == LIBRARY_CALL for flag in report.flags),
     }
-    if report.score is not None:
-        columns |= {
-            "score": report.score.speedup,
-            "score_lo": report.score.ci95[0],
-            "score_hi": report.score.ci95[1],
-            "vs_eager": report.score.vs_eager,
-            "vs_compile": report.score.vs_compile,
-            "worst_config": report.score.worst_config[:500],
-            "timing_trust": report.score.timing_trust,
-        }
-    return columns
+    return columns if quick or report.score is None else {**columns, **_score_columns(report.score)}
+
+
+def _score_columns(score: Score) -> dict[str, Any]:
+    return {
+        "score": score.speedup,
+        "score_lo": score.ci95[0],
+        "score_hi": score.ci95[1],
+        "vs_eager": score.vs_eager,
+        "vs_compile": score.vs_compile,
+        "worst_config": score.worst_config[:500],
+        "timing_trust": score.timing_trust,
+    }
+
+
+def reason_of(report: Report, *, quick: bool) -> str:
+    """The sentence for the person."""
+    if not quick or report.score is None:
+        return report.reason
+    about = f"by a few calls about {report.score.speedup:.1f}× PyTorch eager"
+    return f"Right on every configuration, hidden ones included; {about}. Not ranked."
 
 
 def write(evaluation: Evaluation, report: Report) -> None:
@@ -69,7 +79,7 @@ def write(evaluation: Evaluation, report: Report) -> None:
     )
     hold_boards(evaluation)  # the baselines of a task are a median over judgings, of which others may end now
     for config in report.configs:
-        if config.eager_us is not None and config.group != "hidden":
+        if config.eager_us is not None and config.group != "hidden" and not evaluation.is_quick:
             _baseline_update(evaluation, config)
 
 
@@ -113,8 +123,8 @@ def _baseline_update(evaluation: Evaluation, config: ConfigReport) -> None:
         key=config.key,
         group=config.group,
         eager_us__isnull=False,
-    ).order_by("-evaluation__finished", "-pk")[:BASELINE_JUDGINGS]
-    rows = list(latest)
+    ).exclude(evaluation__reason=QUICK)
+    rows = list(latest.order_by("-evaluation__finished", "-pk")[:BASELINE_JUDGINGS])
     BaselineResult.objects.update_or_create(
         task_version=evaluation.task_version,
         device_kind=evaluation.device_kind,
@@ -137,7 +147,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def wants_audit(evaluation: Evaluation, report: Report) -> bool:
     """What is asked for, and whatever might enter the first places of a board."""
-    if report.score is None or report.score.timing_trust != BOUNDED:
+    if evaluation.is_quick or report.score is None or report.score.timing_trust != BOUNDED:
         return False
     if evaluation.reason in AUDITS:
         return True
@@ -156,7 +166,7 @@ def standings_update(evaluation: Evaluation) -> bool:
         return False
     hold_boards(evaluation)
     same_code = _judgings_of_same_code(evaluation)
-    if evaluation.verdict == Verdict.PASS and _may_stand(evaluation):
+    if evaluation.verdict == Verdict.PASS and not evaluation.is_quick and _may_stand(evaluation):
         _stand(evaluation, same_code)
     standings = Standing.objects.filter(evaluation__in=[item.pk for item in same_code])
     if not standings.exists():
@@ -225,13 +235,17 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
     if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
         same = {"code": submission.code}
-    return Evaluation.objects.filter(
-        ruleset=evaluation.ruleset,
-        task_version=evaluation.task_version,
-        device_kind=evaluation.device_kind,
-        verdict=Verdict.PASS,
-        **{f"submission__{name}": value for name, value in same.items()},
-    ).order_by("-score", "finished", "pk")
+    return (
+        Evaluation.objects.full()
+        .filter(
+            ruleset=evaluation.ruleset,
+            task_version=evaluation.task_version,
+            device_kind=evaluation.device_kind,
+            verdict=Verdict.PASS,
+            **{f"submission__{name}": value for name, value in same.items()},
+        )
+        .order_by("-score", "finished", "pk")
+    )
 
 
 def remember_refusals(evaluations: Iterable[Evaluation]) -> None:
@@ -258,6 +272,7 @@ def _may_stand(evaluation: Evaluation) -> bool:
 
 
 def _judgings_of_same_code(evaluation: Evaluation) -> list[Evaluation]:
+    """Of quick checks those that refused it: whether it is right they look at as closely as any other."""
     rows = Evaluation.objects.filter(
         task_version=evaluation.task_version,
         device_kind=evaluation.device_kind,
@@ -266,7 +281,8 @@ def _judgings_of_same_code(evaluation: Evaluation) -> list[Evaluation]:
         submission__language=evaluation.submission.language,
     )
     ours = [verdict.value for verdict in Verdict if verdict.ours]
-    known = rows.exclude(verdict="").exclude(verdict__in=ours).select_related("submission")
+    known = rows.exclude(verdict="").exclude(verdict__in=ours).exclude(reason=QUICK, verdict=Verdict.PASS)
+    known = known.select_related("submission")
     return list(known.order_by("finished", "pk"))
 
 

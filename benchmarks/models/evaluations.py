@@ -113,10 +113,12 @@ class Evaluation(models.Model):
             ),
             models.CheckConstraint(
                 condition=(
-                    Q(verdict="PASS", score__isnull=False, score_lo__isnull=False, score_hi__isnull=False)
-                    | ~Q(verdict="PASS") & Q(score__isnull=True, score_lo__isnull=True, score_hi__isnull=True)
+                    ~Q(reason="quick")
+                    & Q(verdict="PASS", score__isnull=False, score_lo__isnull=False, score_hi__isnull=False)
+                    | (Q(reason="quick") | ~Q(verdict="PASS"))
+                    & Q(score__isnull=True, score_lo__isnull=True, score_hi__isnull=True)
                 ),
-                name="evaluation_score_only_with_pass",
+                name="evaluation_score_only_with_full_pass",
             ),
             models.CheckConstraint(
                 condition=Q(score__isnull=True) | Q(score_lo__gt=0, score__gte=F("score_lo"), score__lte=F("score_hi")),
@@ -150,6 +152,11 @@ class Evaluation(models.Model):
     @property
     def is_running(self) -> bool:
         return self.state in RUNNING
+
+    @property
+    def is_quick(self) -> bool:
+        """A look at whether it is right: never scored, never ranked."""
+        return self.reason == EvaluationReason.QUICK
 
     @property
     def verdict_text(self) -> VerdictText | None:

@@ -91,17 +91,21 @@ def chosen(wanted: Wanted, ruleset: RuleSet) -> Any:
     rows = _matching(wanted)
     newest = rows.order_by().values("submission", "device_kind").annotate(newest=Max("pk")).values("newest")
     as_wanted = Q(task_version__status=TaskVersionStatus.ACTIVE, ruleset=ruleset)
-    there_already = Evaluation.objects.filter(
-        as_wanted,
-        submission=OuterRef("submission"),
-        device_kind=OuterRef("device_kind"),
-        task_version__task=OuterRef("task_version__task"),
-    ).exclude(state__in=(State.CANCELLED, State.EXPIRED))
+    there_already = (
+        Evaluation.objects.full()
+        .filter(
+            as_wanted,
+            submission=OuterRef("submission"),
+            device_kind=OuterRef("device_kind"),
+            task_version__task=OuterRef("task_version__task"),
+        )
+        .exclude(state__in=(State.CANCELLED, State.EXPIRED))
+    )
     return Evaluation.objects.filter(pk__in=newest).filter(as_wanted | ~Exists(there_already))
 
 
 def _matching(wanted: Wanted) -> Any:
-    rows = Evaluation.objects.filter(
+    rows = Evaluation.objects.full().filter(
         state=State.DONE,
         submission__moderation=Moderation.OK,
         task_version__task__listed=True,

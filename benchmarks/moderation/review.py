@@ -42,7 +42,7 @@ class Board(Protocol):
 
 def invalidated_on(board: Board) -> list[Any]:
     """The latest judging of each submission that staff took off a board, newest first, with its `public_reason`."""
-    gone = Evaluation.objects.filter(
+    gone = Evaluation.objects.full().filter(
         task_version=board.version,
         device_kind=board.device,
         ruleset=board.ruleset,
@@ -80,7 +80,7 @@ def awaiting_on(board: Board) -> list[Standing]:
 def _judged_on(board: Board, submissions: list[int]) -> set[int]:
     if not submissions:
         return set()
-    judged = Evaluation.objects.filter(
+    judged = Evaluation.objects.full().filter(
         submission__in=submissions, task_version=board.version, device_kind=board.device, ruleset=board.ruleset
     )
     return set(judged.exclude(verdict="").values_list("submission", flat=True))

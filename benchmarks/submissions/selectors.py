@@ -41,7 +41,7 @@ def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind
 
     What ended without saying anything about the source does not count, nor what still waits behind people.
     """
-    rows = Evaluation.objects.listable_for(user).with_context()
+    rows = Evaluation.objects.full().listable_for(user).with_context()
     rows = rows.filter(
         task_version=version,
         device_kind__slug=kind.slug if kind else "cpu",
@@ -119,7 +119,7 @@ def _best_of(user: User, evaluation: Evaluation) -> uuid.UUID | None:
     if not user.is_authenticated:
         return None
     own = Submission.objects.filter(owner=user.pk, task_version=evaluation.task_version_id).order_by()
-    mine = _same_board(evaluation).filter(submission__in=own.values("pk"), verdict=Verdict.PASS)
+    mine = _same_board(evaluation).full().filter(submission__in=own.values("pk"), verdict=Verdict.PASS)
     code: uuid.UUID | None = mine.order_by("-score").values_list("submission__code", flat=True).first()
     return code
 

@@ -38,6 +38,7 @@ class Badge:
     icon: str
 
 
+QUICK_BADGE = Badge("Right, in a quick check", "good", "check")
 VERDICT_BADGES = {
     Verdict.PASS: Badge("Accepted", "good", "check"),
     Verdict.COMPILE_ERROR: Badge("Does not compile", "bad", "cross"),
@@ -69,6 +70,8 @@ STATE_BADGES = {
 @register.inclusion_tag("_badge.html")
 def outcome(evaluation: Evaluation) -> dict[str, Badge]:
     """How it ended, or where it is."""
+    if evaluation.is_quick and evaluation.verdict == Verdict.PASS:
+        return {"badge": QUICK_BADGE}
     if evaluation.verdict:
         return {"badge": VERDICT_BADGES[Verdict(evaluation.verdict)]}
     state = State(evaluation.state)

@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from benchmarks import selectors, services
-from benchmarks.accounts import quotas
+from benchmarks.accounts import limits, quotas
 from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import ConfigResult, Evaluation
@@ -22,7 +22,7 @@ from benchmarks.submissions.languages import SUFFIXES
 from benchmarks.templatetags.whiskers import Axis
 
 from .records import record
-from .sessions import may_cancel
+from .sessions import is_by, may_cancel, remember
 from .timeline import timeline
 
 
@@ -61,6 +61,21 @@ def evaluation_audit(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     except (services.Refused, quotas.OverQuota) as error:
         messages.warning(request, str(error))
         return redirect(evaluation)
+
+
+@require_POST
+def evaluation_full(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    evaluation = selectors.evaluation_for(request.user, code)
+    if not is_by(request, evaluation):
+        messages.error(request, "Only who submitted it can have it judged in full.")
+        return redirect(evaluation)
+    try:
+        judged = services.judge_in_full(evaluation, limits.payer(request))
+    except (services.Refused, quotas.OverQuota) as error:
+        messages.warning(request, str(error))
+        return redirect(evaluation)
+    remember(request, judged)
+    return redirect(judged)
 
 
 def evaluation_report(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
@@ -106,6 +121,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "record": record(report.get("environment", {})),
         "audit": report.get("audit"),
         "auditable": services.is_auditable(evaluation) and _may_ask_for_audit(request, evaluation),
+        "can_be_judged": evaluation.is_quick and evaluation.verdict == "PASS" and is_by(request, evaluation),
         "history": selectors.evaluation_history(evaluation),
         "standing": selectors.standing_of(evaluation),
         "cancellable": not evaluation.is_finished and may_cancel(request, evaluation),

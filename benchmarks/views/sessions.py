@@ -1,6 +1,7 @@
 """What a browser without an account has submitted, kept in its session, so that it can come back and cancel.
 
-Does NOT give any right beyond cancelling: everything such a browser submits can be read by whoever has the link.
+Does NOT give any right beyond cancelling and having a quick check judged in full: everything such a browser submits can
+be read by whoever has the link.
 """
 
 from django.http import HttpRequest
@@ -20,7 +21,12 @@ def remember(request: HttpRequest, evaluation: Evaluation) -> None:
 
 
 def may_cancel(request: HttpRequest, evaluation: Evaluation) -> bool:
+    return request.user.is_staff or is_by(request, evaluation)
+
+
+def is_by(request: HttpRequest, evaluation: Evaluation) -> bool:
+    """Whether who asks has submitted it: the account, or without one this browser."""
     owner = evaluation.submission.owner_id
-    if request.user.is_staff or (owner is not None and owner == request.user.pk):
-        return True
-    return owner is None and str(evaluation.code) in submitted_here(request)
+    if owner is None:
+        return str(evaluation.code) in submitted_here(request)
+    return owner == request.user.pk

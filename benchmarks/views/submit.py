@@ -127,6 +127,7 @@ def _queued(request: HttpRequest, form: SubmissionForm, version: TaskVersion) ->
         client_token=form.token(),
         payer=limits.payer(request),
         judge_again="judge_again" in request.POST,
+        quick="quick" in request.POST,
     )
 
 

@@ -28,6 +28,7 @@ from .sources import LANGUAGES, language_of, text_of
 @click.option("--title", default="")
 @click.option("--visibility", type=click.Choice(["public", "unlisted", "private"]), default="public", show_default=True)
 @click.option("--again", is_flag=True, help="judge it although exactly this source was submitted before")
+@click.option("--quick", is_flag=True, help="look only whether it is right: seconds, no score, no rank")
 @click.option("--wait", is_flag=True, help="until there is a verdict")
 @timeout_option
 @as_json_option
@@ -37,6 +38,7 @@ def submit_command(
     file: Path,
     *,
     again: bool,
+    quick: bool,
     wait: bool,
     timeout_s: float | None,
     as_json: bool,
@@ -46,7 +48,7 @@ def submit_command(
     """Submit FILE for TASK (OP/DIRECTION) to the site that KBENCH_URL names, with the token KBENCH_TOKEN."""
     client = with_token()
     source = {"task": task, "language": language or language_of(file), "source": text_of(file)}
-    submission = client.submit({**source, **fields, "judge_again": again})
+    submission = client.submit({**source, **fields, "judge_again": again, "quick": quick})
     evaluation = submission["evaluations"][0]
     progress.print(f"submitted: {client.url}{evaluation['url']}", style="dim")
     if wait:

@@ -43,6 +43,7 @@ PAGES: dict[str, Page] = {
     "evaluations/<uuid:code>/audit/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/badge.svg": Page("404 404 404 404", "404 404 404 404"),
     "evaluations/<uuid:code>/cancel/": Page("405 405 405 405", "404 404 302 404"),
+    "evaluations/<uuid:code>/full/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/live/": OWN,
     "evaluations/<uuid:code>/report.json": OWN,
     "evaluations/<uuid:code>/source/": OWN,

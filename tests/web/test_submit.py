@@ -11,7 +11,7 @@ from django.urls import reverse
 from benchmarks import services
 from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation, Submission
-from benchmarks.services import switch_set
+from benchmarks.services import record_report, switch_set
 from benchmarks.states import Priority, Switch
 
 from . import factories
@@ -253,3 +253,31 @@ def test_nobody_edits_a_private_source_of_somebody_else(as_stranger: Client, own
 
 def test_a_malformed_from_starts_afresh(visitor: Client) -> None:
     assert visitor.get(URL, {"from": "nonsense"}).status_code == 200
+
+
+def test_a_quick_check_is_one_click_and_another_one_judges_it_in_full(as_owner: Client) -> None:
+    response = post(as_owner, quick="1")
+    evaluation = Evaluation.objects.get()
+    assert response.url == evaluation.get_absolute_url()
+    assert evaluation.is_quick
+    record_report(factories.claimed_for_judging(), factories.passing(2.5))
+    html = as_owner.get(response.url).content.decode()
+    assert "Right, in a quick check" in html
+    assert "a first impression, no measurement" in html
+    assert "score-number" not in html
+    full = reverse("evaluation-full", args=[evaluation.code])
+    assert full in html
+    as_owner.post(full)
+    assert Evaluation.objects.full().get().submission == evaluation.submission
+
+
+def test_only_who_asked_for_a_quick_check_has_it_judged_in_full(visitor: Client, as_stranger: Client) -> None:
+    post(visitor, quick="1")
+    evaluation = Evaluation.objects.get()
+    record_report(factories.claimed_for_judging(), factories.passing(2.5))
+    full = reverse("evaluation-full", args=[evaluation.code])
+    assert full not in as_stranger.get(evaluation.get_absolute_url()).content.decode()
+    as_stranger.post(full)
+    assert not Evaluation.objects.full().exists()
+    visitor.post(full)
+    assert Evaluation.objects.full().exists()
