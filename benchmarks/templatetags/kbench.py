@@ -38,7 +38,7 @@ class Badge:
     icon: str
 
 
-QUICK_BADGE = Badge("Right, in a quick check", "good", "check")
+QUICK_BADGE = Badge("Quick check passed", "good", "check")
 VERDICT_BADGES = {
     Verdict.PASS: Badge("Accepted", "good", "check"),
     Verdict.COMPILE_ERROR: Badge("Does not compile", "bad", "cross"),

@@ -136,6 +136,12 @@ def test_what_the_site_refuses_exits_2_with_its_sentence(kbench, arguments, word
     assert words in result.stderr
 
 
+def test_a_quick_check_has_a_verdict_and_no_score(kbench, kernel):
+    result = kbench("submit", TASK, kernel("speedup: 2.0"), "--quick", "--wait", "--json")
+    found = last_json(result)
+    assert (result.exit_code, found["verdict"], found["score"]) == (0, "PASS", None)
+
+
 def test_without_a_token_nothing_is_submitted(kbench, kernel):
     result = kbench("submit", TASK, kernel(), KBENCH_TOKEN="")
     assert (result.exit_code, "KBENCH_TOKEN" in result.stderr) == (2, True)

@@ -97,6 +97,13 @@ def test_the_same_source_is_answered_with_the_evaluation_there_is(program: Progr
     assert Submission.objects.count() == 2
 
 
+def test_a_quick_check_keeps_nobody_from_having_it_judged(program: Program) -> None:
+    checked = program.submit(quick=True).json()["evaluations"][0]
+    assert checked["quick"]
+    judged = program.submit().json()["evaluations"][0]
+    assert not judged["quick"]
+
+
 def test_the_same_key_comes_before_the_same_source(program: Program) -> None:
     assert program.submit(key="k1")["Location"] == program.submit(key="k1")["Location"]
 
