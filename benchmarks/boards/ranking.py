@@ -40,7 +40,7 @@ def rank(entries: Iterable[Entry[Key]]) -> dict[Key, int]:
 
 def _groups(entries: Iterable[Entry[Key]]) -> list[list[Entry[Key]]]:
     groups: list[list[Entry[Key]]] = []
-    for entry in sorted(entries, key=lambda entry: (-entry.score, entry.verified_at)):
+    for entry in sorted(entries, key=lambda entry: (-entry.score, entry.verified_at, -entry.lo)):
         if groups and entry.hi >= groups[-1][0].lo:
             groups[-1].append(entry)
         else:

@@ -52,6 +52,11 @@ def test_the_order_of_arrival_in_the_list_does_not_matter(board, random):
     assert dict(rank(shuffled)) == dict(rank(board))
 
 
+def test_of_two_alike_the_surer_one_leads_its_group_whichever_came_first():
+    sure, vague, third = entry("sure", 4.0, 0.0), entry("vague", 4.0, 1.2), entry("third", 3.0, 0.0)
+    assert rank([sure, vague, third]) == rank([vague, sure, third]) == {"sure": 1, "vague": 1, "third": 3}
+
+
 def test_those_who_overlap_the_first_share_its_rank():
     assert rank([entry("a", 2.0), entry("b", 1.9), entry("c", 1.5)]) == {"a": 1, "b": 1, "c": 3}
 
