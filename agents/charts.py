@@ -4,9 +4,10 @@ Numbers are turned into places here and drawn by `runs/_chart.html`, so the pict
 scale of scores is logarithmic. Does NOT decide what counts as an improvement: the log does.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+from benchmarks.boards.scales import Scale, Tick, round_steps
 
 from .models import Candidate
 from .pictures import Scene
@@ -31,12 +32,6 @@ AXES = {
     "minutes": AxisKind("minutes", "Minutes since the start", " min"),
     "usd": AxisKind("usd", "Dollars spent", " $"),
 }
-
-
-@dataclass(frozen=True)
-class Tick:
-    at: float
-    label: str
 
 
 @dataclass(frozen=True)
@@ -77,19 +72,11 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """From values to places."""
+class Plane:
+    """From values to places along both sides; scores stand on a logarithmic plane."""
 
-    x_max: float
-    y_low: float
-    y_high: float
-
-    def x(self, value: float) -> float:
-        return round(LEFT + (WIDTH - LEFT - RIGHT) * min(value / self.x_max, 1.0), 1)
-
-    def y(self, value: float) -> float:
-        share = math.log(value / self.y_low) / math.log(self.y_high / self.y_low)
-        return round(HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * min(max(share, 0.0), 1.0), 1)
+    x: Scale
+    y: Scale
 
 
 def chart(scenes: Sequence[Scene], axis_name: str = "judgings") -> Chart | None:
@@ -98,17 +85,17 @@ def chart(scenes: Sequence[Scene], axis_name: str = "judgings") -> Chart | None:
     if not judged:
         return None
     axis = axis_named(axis_name)
-    scale = scale_of(scenes, axis)
+    plane = plane_of(scenes, axis)
     alone = scenes[0] if len(scenes) == 1 else None
     return Chart(
         axis=axis,
-        curves=[_curve(scene, axis, scale, place) for place, scene in enumerate(scenes) if scene.improvements],
-        dots=_dots(alone, axis, scale) if alone else [],
-        x_ticks=[Tick(scale.x(value), f"{value:g}{axis.unit}") for value in _round_steps(scale.x_max)],
-        y_ticks=[Tick(scale.y(value), f"{value:g}×") for value in _score_ticks(scale.y_low, scale.y_high)],
-        one=scale.y(1.0),
-        target=_target(scenes, scale),
-        failures=_failures(alone, axis, scale) if alone else [],
+        curves=[_curve(scene, axis, plane, place) for place, scene in enumerate(scenes) if scene.improvements],
+        dots=_dots(alone, axis, plane) if alone else [],
+        x_ticks=[Tick(plane.x(value), f"{value:g}{axis.unit}") for value in round_steps(plane.x.high)],
+        y_ticks=[Tick(plane.y(value), f"{value:g}×") for value in _score_ticks(plane.y.low, plane.y.high)],
+        one=plane.y(1.0),
+        target=_target(scenes, plane),
+        failures=_failures(alone, axis, plane) if alone else [],
     )
 
 
@@ -126,21 +113,24 @@ def measure_of(scene: Scene, axis: AxisKind) -> Measure:
     return lambda row: float(row.judged_as or 0)
 
 
-def scale_of(scenes: Sequence[Scene], axis: AxisKind) -> Scale:
+def plane_of(scenes: Sequence[Scene], axis: AxisKind) -> Plane:
     """How far the axes reach; at least one candidate was judged."""
     ends = [measure_of(scene, axis)(row) for scene in scenes for row in scene.judged]
     scores = [row.score for scene in scenes for row in scene.judged if row.score]
     highs = [row.score_hi for scene in scenes for row in scene.improvements if row.score_hi]
     low, high = min([1.0, *scores]), max([1.0, *scores, *highs])
-    return Scale(max(ends) or 1.0, low / 1.1, high * 1.1)
+    return Plane(
+        x=Scale(0.0, max(ends) or 1.0, LEFT, WIDTH - RIGHT),
+        y=Scale(low / 1.1, high * 1.1, HEIGHT - BOTTOM, TOP, logarithmic=True),
+    )
 
 
-def _curve(scene: Scene, axis: AxisKind, scale: Scale, place: int) -> Curve:
+def _curve(scene: Scene, axis: AxisKind, plane: Plane, place: int) -> Curve:
     measure, best = measure_of(scene, axis), scene.improvements
-    end = scale.x(max(measure(row) for row in scene.judged))
-    bounds = [(scale.x(measure(row)), scale.y(row.score_lo or 1.0), scale.y(row.score_hi or 1.0)) for row in best]
+    end = plane.x(max(measure(row) for row in scene.judged))
+    bounds = [(plane.x(measure(row)), plane.y(row.score_lo or 1.0), plane.y(row.score_hi or 1.0)) for row in best]
     return Curve(
-        steps=_steps([(scale.x(measure(row)), scale.y(row.score or 1.0)) for row in best], end),
+        steps=_steps([(plane.x(measure(row)), plane.y(row.score or 1.0)) for row in best], end),
         band=_band(bounds, end),
         css=f"curve-{place}",
         title=str(scene.run),
@@ -160,13 +150,13 @@ def _band(points: Sequence[tuple[float, float, float]], end: float) -> str:
     return f"{there}{back}Z"
 
 
-def _dots(scene: Scene, axis: AxisKind, scale: Scale) -> list[Dot]:
+def _dots(scene: Scene, axis: AxisKind, plane: Plane) -> list[Dot]:
     measure = measure_of(scene, axis)
     scored = thinned([row for row in scene.judged if row.score])
     return [
         Dot(
-            scale.x(measure(row)),
-            scale.y(row.score or 1.0),
+            plane.x(measure(row)),
+            plane.y(row.score or 1.0),
             "better" if row.improved else "",
             f"{row.key}: {row.score:.3f}×",
             row.key,
@@ -175,9 +165,9 @@ def _dots(scene: Scene, axis: AxisKind, scale: Scale) -> list[Dot]:
     ]
 
 
-def _failures(scene: Scene, axis: AxisKind, scale: Scale) -> list[float]:
+def _failures(scene: Scene, axis: AxisKind, plane: Plane) -> list[float]:
     measure = measure_of(scene, axis)
-    return [scale.x(measure(row)) for row in thinned([row for row in scene.judged if row.score is None])]
+    return [plane.x(measure(row)) for row in thinned([row for row in scene.judged if row.score is None])]
 
 
 def thinned(rows: list[Candidate]) -> list[Candidate]:
@@ -186,23 +176,15 @@ def thinned(rows: list[Candidate]) -> list[Candidate]:
     return [row for place, row in enumerate(rows) if row.improved or place % step == 0]
 
 
-def _target(scenes: Sequence[Scene], scale: Scale) -> float | None:
-    target = target_of(scenes, scale)
-    return scale.y(target) if target else None
+def _target(scenes: Sequence[Scene], plane: Plane) -> float | None:
+    target = target_of(scenes, plane)
+    return plane.y(target) if target else None
 
 
-def target_of(scenes: Sequence[Scene], scale: Scale) -> float | None:
+def target_of(scenes: Sequence[Scene], plane: Plane) -> float | None:
     """The speedup that the first of the runs searches for, if it lies on the chart."""
     target: float | None = scenes[0].run.config.get("target")
-    return target if target and scale.y_low <= target <= scale.y_high else None
-
-
-def _round_steps(top: float) -> list[float]:
-    """At most six round numbers from 0 to `top`."""
-    rough = top / 5
-    size = 10 ** math.floor(math.log10(rough))
-    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
-    return [round(step * place, 6) for place in range(int(top / step + 1e-9) + 1)]
+    return target if target and plane.y.low <= target <= plane.y.high else None
 
 
 def _score_ticks(low: float, high: float) -> list[float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.boards.figures import BASELINE, DASHES, Parts, axis, figure, level, lines, plain, speedup_axis, token
 
-from .charts import AxisKind, axis_named, measure_of, scale_of, target_of, thinned
+from .charts import AxisKind, axis_named, measure_of, plane_of, target_of, thinned
 from .lineage import words_of
 from .models import Candidate
 from .pictures import Scene
@@ -21,15 +21,15 @@ def best_figure(scenes: Sequence[Scene], axis_name: str) -> Any:
     if not any(scene.judged for scene in scenes):
         return None
     kind = axis_named(axis_name)
-    scale = scale_of(scenes, kind)
-    target = target_of(scenes, scale)
+    plane = plane_of(scenes, kind)
+    target = target_of(scenes, plane)
     traces = [trace for place, scene in enumerate(scenes) if scene.improvements for trace in _best(place, scene, kind)]
     if len(scenes) == 1:
-        traces += [_others(scenes[0], kind), _failures(scenes[0], kind, scale.y_low)]
+        traces += [_others(scenes[0], kind), _failures(scenes[0], kind, plane.y.low)]
     shapes = [level(1.0, "line-strong", "the stronger baseline, 1×")]
     shapes += [level(target, "good", "target")] if target else []
-    x = axis(kind.title, 0.0, scale.x_max * 1.02)
-    return figure([trace for trace in traces if trace["x"]], x, speedup_axis(scale.y_low, scale.y_high), shapes)
+    x = axis(kind.title, 0.0, plane.x.high * 1.02)
+    return figure([trace for trace in traces if trace["x"]], x, speedup_axis(plane.y.low, plane.y.high), shapes)
 
 
 def _best(place: int, scene: Scene, kind: AxisKind) -> list[Parts]:

@@ -4,40 +4,18 @@ Three charts: fast_p over p, score against cost, and the record of a board over 
 numbers. Does NOT compute what it draws.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from benchmarks.boards.comparing import Share
+from benchmarks.boards.scales import Scale, Tick, round_steps
 from benchmarks.models import Evaluation
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 16, 16, 40
 P_MIN, P_MAX = 2.0, 20.0  # a curve of fast_p is drawn at least and at most up to here
 TICKS_MAX = 7
-
-
-@dataclass(frozen=True)
-class Scale:
-    """From values to places along one side."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    logarithmic: bool = False
-
-    def __call__(self, value: float) -> float:
-        bend: Callable[[float], float] = math.log if self.logarithmic else float
-        share = (bend(value) - bend(self.low)) / (bend(self.high) - bend(self.low))
-        return round(self.start + (self.end - self.start) * min(max(share, 0.0), 1.0), 1)
-
-
-@dataclass(frozen=True)
-class Tick:
-    at: float
-    label: str
 
 
 @dataclass(frozen=True)
@@ -210,11 +188,3 @@ def _score_ticks(low: float, high: float) -> list[float]:
     inside = [base * 10.0**power for power in range(-3, 4) for base in (1, 1.5, 2, 3, 5, 7)]
     found = [value for value in inside if low <= value <= high]
     return found[:: -(-len(found) // TICKS_MAX)]
-
-
-def round_steps(top: float) -> list[float]:
-    """A few round numbers from 0 to `top`, which is positive."""
-    rough = top / 6
-    size = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * (1 - 1e-9))
-    return [round(step * place, 9) for place in range(int(top / step + 1e-9) + 1)]

@@ -184,3 +184,17 @@ def test_a_waiting_page_follows_its_place_in_the_queue(visitor: Any, kernel: Any
     expect(next_one.get_by_text("You are next: another evaluation is being judged")).to_be_visible(timeout=JUDGED_MS)
     expect(next_one.get_by_text("Accepted").first).to_be_visible(timeout=JUDGED_MS)
     assert next_one.evaluate("window.sameDocument")
+
+
+def test_a_quick_check_is_answered_first_and_judged_in_full_on_a_click(visitor: Any, kernel: Any) -> None:
+    page = visitor.tab(SUBMIT)
+    page.get_by_label("Or upload a file").set_input_files(kernel("speedup: 1.75"))
+    page.get_by_label("Title").fill("Checked before")
+    page.get_by_role("button", name="Quick check").click()
+    expect(page.get_by_role("heading", name="Quick check passed")).to_be_visible(timeout=JUDGED_MS)
+    expect(page.get_by_text("about 1.8× PyTorch eager. Not ranked.")).to_be_visible()
+    page.get_by_role("button", name="Judge it in full").click()
+    expect(page.get_by_role("heading", name="Accepted")).to_be_visible(timeout=JUDGED_MS)
+    page.goto(BOARD)
+    expect(page.get_by_role("row").filter(has_text="Checked before")).to_contain_text("1.75×")
+    assert visitor.complaints == []
