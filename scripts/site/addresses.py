@@ -123,6 +123,7 @@ NOT_READ = frozenset(
         "accounts/logout/",
         "accounts/tokens/<int:pk>/revoke/",
         "evaluations/<uuid:code>/audit/",
+        "evaluations/<uuid:code>/full/",
         "evaluations/<uuid:code>/cancel/",
         "events/",
         "submissions/<uuid:code>/delete/",
