@@ -444,15 +444,20 @@ __global__ void __launch_bounds__(kThreads, 1) multiply(const Layer p) {
 
 // ---- host -----------------------------------------------------------------------------------------------------------
 
+int device_attribute(cudaDeviceAttr attribute) {
+    int device, value;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
+    return value;
+}
+
 template <int kIn, int kOut>
 void launch(const Layer& p) {
-    int device, multiprocessors;
-    C10_CUDA_CHECK(cudaGetDevice(&device));
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
     const auto kernel = multiply<kIn, kOut>;
     constexpr int kSharedBytes = Shape<kIn, kOut>::kSharedBytes;
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-    kernel<<<std::min(p.rows / kRows, multiprocessors), kThreads, kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
+    const int blocks = std::min(p.rows / kRows, device_attribute(cudaDevAttrMultiProcessorCount));
+    kernel<<<blocks, kThreads, kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -461,6 +466,7 @@ bool is_aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 
 // Whether this way could be taken, and was.
 bool launched(const Layer& p) {
     if (p.rows == 0 || p.rows % kRows != 0 || !is_aligned(p.x) || !is_aligned(p.w)) return false;
+    if (device_attribute(cudaDevAttrComputeCapabilityMajor) != 9) return false;
     if (p.in == 128 && p.out == 128) launch<128, 128>(p);
     else if (p.in == 128 && p.out == 64) launch<128, 64>(p);
     else if (p.in == 64 && p.out == 128) launch<64, 128>(p);
