@@ -107,19 +107,42 @@ void transform_weights(const Lanes* g, int apart, Lanes* to) {
     to[0] = g[0], to[1] = even + odd, to[2] = even - odd, to[3] = g[2 * apart];
 }
 
+// Sixteen vectors of sixteen. Each round is a perfect shuffle of all 256 values; four of them swap rows and columns.
+void transpose(Lanes (&m)[kLanes]) {
+    for (int round = 0; round < 4; ++round) {
+        Lanes next[kLanes];
+        for (int i = 0; i < kLanes / 2; ++i) {
+            next[2 * i] = __builtin_shuffle(m[i], m[i + kLanes / 2], kLower);
+            next[2 * i + 1] = __builtin_shuffle(m[i], m[i + kLanes / 2], kUpper);
+        }
+        std::copy_n(next, kLanes, m);
+    }
+}
+
+// Up to sixteen rows of `size` values become `size` vectors, a row in each lane.
+void columns_of(const float* from, int64_t rows, int64_t size, float* to) {
+    for (int64_t k = 0; k < size; k += kLanes) {
+        const int64_t first = std::max<int64_t>(0, std::min(k, size - kLanes)), count = std::min<int64_t>(kLanes, size);
+        Lanes m[kLanes] = {};
+        for (int64_t r = 0; r < rows; ++r) {
+            if (count == kLanes) m[r] = load(from + r * size + first);
+            else std::copy_n(from + r * size, count, reinterpret_cast<float*>(&m[r]));
+        }
+        transpose(m);
+        for (int64_t i = 0; i < count; ++i) store(to + (first + i) * kLanes, m[i]);
+    }
+}
+
 // The weights as [panel][product][depth][row of the panel], with room for sixteen rows.
 void pack_weights(const float* weights, float* to, int64_t panel, const Shape& s) {
     const int64_t first = panel * s.panel_rows(), rows = std::min(s.panel_rows(), s.outputs - first);
+    const int64_t size = s.inputs * kTaps;
+    if (!s.winograd) return columns_of(weights + first * size, rows, size, to);
+    const Scratch columns = scratch(size * kLanes);
+    columns_of(weights + first * size, rows, size, columns.get());
     for (int64_t i = 0; i < s.inputs; ++i) {
-        float taps[kTaps][kLanes] = {};
-        for (int64_t r = 0; r < rows; ++r)
-            for (int t = 0; t < kTaps; ++t) taps[t][r] = weights[((first + r) * s.inputs + i) * kTaps + t];
         Lanes g[kTaps], half[3][4], row[4];
-        for (int t = 0; t < kTaps; ++t) g[t] = load(taps[t]);
-        if (!s.winograd) {
-            for (int t = 0; t < kTaps; ++t) store(to + (i * kTaps + t) * kLanes, g[t]);
-            continue;
-        }
+        for (int t = 0; t < kTaps; ++t) g[t] = load(columns.get() + (i * kTaps + t) * kLanes);
         for (int c = 0; c < 3; ++c) transform_weights(g + c, 3, half[c]);
         for (int r = 0; r < 4; ++r) {
             transform_weights(&half[0][r], 4, row);
