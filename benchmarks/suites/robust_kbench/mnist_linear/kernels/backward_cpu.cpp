@@ -1,68 +1,97 @@
 // Backward of a linear layer: grad_x = g W, grad_weights = g^T x, grad_biases = the sum of g over rows.
 //
 // Bound by arithmetic for large batches, by reading and writing the weights for small ones.
-// Work:     both products have a right factor whose rows are contiguous, so one routine serves them: a tile of 4 rows x
-//           64 columns is summed in sixteen vector registers, the left factor being broadcast with whatever strides it
-//           has. g is never transposed and nothing is packed.
-// Dispatch: blocks of columns are shared out between the threads. Blocks of 64 columns, of 16 where there are fewer,
-//           one by one below that; edges are covered by blocks that overlap.
-// Limits:   float32, contiguous. No blocking along the summed axis, which pays only when the
-//           64 columns of the right factor outgrow the second-level cache.
+// Work:     both products have a right factor whose rows are contiguous, so one routine serves them: up to 12 rows x 32
+//           columns are summed in 24 vector registers, the left factor being broadcast with whatever strides it has,
+//           so g is never transposed. The right factor is packed into strips of 32 columns, as many at a time as fit
+//           the second-level cache, unless so few rows use it that it is better read where it lies.
+// Dispatch: strips are shared out between the threads. Rows are divided evenly among the tiles, so that none is left
+//           over; the last columns are covered by a strip of 32 or 16 that overlaps its neighbour.
+// Limits:   float32, contiguous; at least 32 input features. No blocking along the summed axis: a batch of many
+//           thousands would want it.
 #include <torch/extension.h>
+
+#include <array>
+#include <utility>
 
 namespace {
 
-constexpr int kLanes = 16;
+constexpr int kLanes = 16, kRows = 12, kStrip = 2 * kLanes, kPacked = 65536;
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
+// out = a b, with a of rows x depth (any strides) and b of depth x columns (contiguous rows).
+struct Product {
+    const float *a, *b;
+    float* out;
+    int64_t row_step, depth_step, rows, depth, columns;
+
+    int64_t strips() const { return (columns + kStrip - 1) / kStrip; }
+    int64_t width(int64_t strip) const { return columns - strip * kStrip > kLanes ? kStrip : kLanes; }
+    int64_t first(int64_t strip) const { return std::min(strip * kStrip, columns - width(strip)); }
+};
+
 Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
+void store(float* to, Lanes value) { *reinterpret_cast<Lanes*>(to) = value; }
 
-// A rows x columns tile of the product of a (any strides) and b (contiguous rows), summed over `depth`.
+// Rows rows of a times a strip of b, whose rows are b_step apart.
 template <int Rows, int Vectors>
-void product_tile(const float* a, int64_t row_step, int64_t depth_step, const float* b, float* out, int64_t depth,
-                  int64_t columns) {
+void tile(const Product& p, const float* a, const float* b, int64_t b_step, float* out) {
+    const int64_t row_step = p.row_step;
     Lanes sum[Rows][Vectors] = {};
-    for (int64_t k = 0; k < depth; ++k) {
-        Lanes right[Vectors];
-        for (int v = 0; v < Vectors; ++v) right[v] = load(b + k * columns + v * kLanes);
+    for (int64_t k = 0; k < p.depth; ++k, a += p.depth_step, b += b_step)
         for (int r = 0; r < Rows; ++r)
-            for (int v = 0; v < Vectors; ++v) sum[r][v] += a[r * row_step + k * depth_step] * right[v];
-    }
+            for (int v = 0; v < Vectors; ++v) sum[r][v] += a[r * row_step] * load(b + v * kLanes);
     for (int r = 0; r < Rows; ++r)
-        for (int v = 0; v < Vectors; ++v) *reinterpret_cast<Lanes*>(out + r * columns + v * kLanes) = sum[r][v];
+        for (int v = 0; v < Vectors; ++v) store(out + r * p.columns + v * kLanes, sum[r][v]);
 }
 
-// One block of columns for all rows. The last four rows are done together even if some of them were done before.
-template <int Vectors>
-void product_block(const float* a, int64_t row_step, int64_t depth_step, const float* b, float* out, int64_t rows,
-                   int64_t depth, int64_t columns) {
-    if (rows < 4) {
-        for (int64_t r = 0; r < rows; ++r)
-            product_tile<1, Vectors>(a + r * row_step, row_step, depth_step, b, out + r * columns, depth, columns);
-        return;
-    }
-    for (int64_t next = 0; next < rows; next += 4) {
-        const int64_t r = std::min(next, rows - 4);
-        product_tile<4, Vectors>(a + r * row_step, row_step, depth_step, b, out + r * columns, depth, columns);
+using Tile = decltype(&tile<1, 1>);
+
+// The tiles of 1 to kRows rows.
+template <int Vectors, int... R>
+constexpr std::array<Tile, kRows> tiles_of(std::integer_sequence<int, R...>) {
+    return {tile<R + 1, Vectors>...};
+}
+
+constexpr auto kNarrow = tiles_of<1>(std::make_integer_sequence<int, kRows>{});
+constexpr auto kWide = tiles_of<2>(std::make_integer_sequence<int, kRows>{});
+
+// All rows for the strips [begin, end); where(strip) is where its values lie, b_step apart.
+template <typename Where>
+void strips_of_product(const Product& p, int64_t begin, int64_t end, int64_t b_step, const Where& where) {
+    const int64_t tiles = (p.rows + kRows - 1) / kRows;
+    for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t r = p.rows * t / tiles, count = p.rows * (t + 1) / tiles - r;
+        for (int64_t s = begin; s < end; ++s) {
+            const Tile product = (p.width(s) == kStrip ? kWide : kNarrow)[count - 1];
+            product(p, p.a + r * p.row_step, where(s), b_step, p.out + r * p.columns + p.first(s));
+        }
     }
 }
 
-// out = a b. Columns go in blocks of 64 or of 16, the last block overlapping its neighbour; fewer go one by one.
-void product(const float* a, int64_t row_step, int64_t depth_step, const float* b, float* out, int64_t rows,
-             int64_t depth, int64_t columns) {
-    const int64_t width = columns >= 4 * kLanes ? 4 * kLanes : columns >= kLanes ? kLanes : 1;
-    const int64_t grain = std::max<int64_t>(1, 65536 / (rows * depth * width));
-    at::parallel_for(0, (columns + width - 1) / width, grain, [=](int64_t begin, int64_t end) {
-        for (int64_t block = begin; block < end; ++block) {
-            const int64_t c = std::min(block * width, columns - width);
-            if (width == 4 * kLanes) product_block<4>(a, row_step, depth_step, b + c, out + c, rows, depth, columns);
-            else if (width == kLanes) product_block<1>(a, row_step, depth_step, b + c, out + c, rows, depth, columns);
-            else
-                for (int64_t r = 0; r < rows; ++r) {
-                    float sum = 0;
-                    for (int64_t k = 0; k < depth; ++k) sum += a[r * row_step + k * depth_step] * b[k * columns + c];
-                    out[r * columns + c] = sum;
-                }
+// The strips [begin, end) of b as [strip][depth][kStrip].
+void pack(const Product& p, int64_t begin, int64_t end, float* packed) {
+    for (int64_t k = 0; k < p.depth; ++k)
+        for (int64_t s = begin; s < end; ++s) {
+            const float* from = p.b + k * p.columns + p.first(s);
+            float* to = packed + ((s - begin) * p.depth + k) * kStrip;
+            store(to, load(from));
+            if (p.width(s) == kStrip) store(to + kLanes, load(from + kLanes));
+        }
+}
+
+void run(const Product& p) {
+    const int64_t group = std::max<int64_t>(1, kPacked / (p.depth * kStrip));
+    const int64_t grain = std::max<int64_t>(1, 65536 / (p.rows * p.depth * kStrip));
+    at::parallel_for(0, p.strips(), grain, [&](int64_t begin, int64_t end) {
+        const auto in_place = [&](int64_t s) { return p.b + p.first(s); };
+        if (p.rows <= kRows) return strips_of_product(p, begin, end, p.columns, in_place);
+        auto scratch = torch::empty({std::min(group, end - begin) * p.depth * kStrip});
+        float* packed = scratch.mutable_data_ptr<float>();
+        for (int64_t s = begin; s < end; s += group) {
+            const int64_t stop = std::min(s + group, end);
+            pack(p, s, stop, packed);
+            strips_of_product(p, s, stop, kStrip, [&](int64_t i) { return packed + (i - s) * p.depth * kStrip; });
         }
     });
 }
@@ -80,13 +109,15 @@ void column_sums(const float* __restrict__ values, float* __restrict__ sums, int
 
 std::vector<torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x, torch::Tensor weights) {
     grad_output = grad_output.contiguous();
-    const int64_t outputs = weights.size(0), depth = weights.size(1), rows = x.numel() / depth;
+    const int64_t outputs = weights.size(0), inputs = weights.size(1), rows = x.numel() / inputs;
+    TORCH_CHECK(inputs >= kStrip, "at least ", kStrip, " input features");
     auto grad_x = torch::empty(x.sizes(), x.options());
     auto grad_weights = torch::empty(weights.sizes(), x.options());
     auto grad_biases = torch::empty({outputs}, x.options());
-    const float* g = grad_output.const_data_ptr<float>();
-    product(g, outputs, 1, weights.const_data_ptr<float>(), grad_x.mutable_data_ptr<float>(), rows, outputs, depth);
-    product(g, 1, outputs, x.const_data_ptr<float>(), grad_weights.mutable_data_ptr<float>(), outputs, rows, depth);
+    const float *g = grad_output.const_data_ptr<float>(), *px = x.const_data_ptr<float>();
+    const float* w = weights.const_data_ptr<float>();
+    run({g, w, grad_x.mutable_data_ptr<float>(), outputs, 1, rows, outputs, inputs});
+    run({g, px, grad_weights.mutable_data_ptr<float>(), 1, outputs, outputs, rows, inputs});
     column_sums(g, grad_biases.mutable_data_ptr<float>(), rows, outputs);
     return {grad_x, grad_weights, grad_biases};
 }
