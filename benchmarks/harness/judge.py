@@ -307,14 +307,13 @@ class _Work:
         return score, f"{score.speedup:.2f}× over the stronger baseline on {len(timed)} configurations", tuple(finished)
 
     def _with_times(self, times: Mapping[str, PairedTimes], peaks: Peaks) -> list[ConfigResult]:
-        return [
-            result
-            if config.hidden
-            else scoring.with_times(
-                result, times[result.key], peaks.floor_us(config.bytes_moved, config.flops), self.rules
-            )
-            for config, result in zip(self.configs, self.results, strict=True)
-        ]
+        finished = []
+        for config, result in zip(self.configs, self.results, strict=True):
+            if not config.hidden:
+                floor_us = peaks.floor_us(config.bytes_moved, self.task.least_flops(config))
+                result = scoring.with_times(result, times[result.key], floor_us, self.rules)  # noqa: PLW2901
+            finished.append(result)
+        return finished
 
     def _remark(self, judging: Judging, number: int, config: Config) -> None:
         problem = judging.compile_problems[number]

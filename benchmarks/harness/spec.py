@@ -123,6 +123,10 @@ class TaskSpec:
             payload.pop(words)
         return hashlib.sha256(json.dumps(payload, sort_keys=True, default=str).encode()).hexdigest()
 
+    def least_flops(self, config: Config) -> int:
+        """What the roofline counts: after Winograd, F(4×4, 3×3), a convolution needs a quarter of `flops`."""
+        return config.flops // 4 if self.family == "convolution" else config.flops
+
     @property
     def is_module(self) -> bool:
         """The reference is a torch module, so that a submission may be one."""

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from benchmarks.harness import Paths, UsageError, default_rules, devices_here, machine
+from benchmarks.harness.child import probe
 from benchmarks.harness.child.peaks import measure_peaks
 from benchmarks.harness.machine import Peaks
 from benchmarks.harness.tracks import open_track
@@ -47,6 +48,13 @@ def test_no_matrix_product_is_faster_than_the_peak_of_arithmetic() -> None:
         torch.mm(left, right)
         best_s = min(best_s, time.perf_counter() - started)
     assert 2 * size**3 / best_s < 1.2 * measure_peaks(torch.get_num_threads())["flops_per_s"]
+
+
+def test_of_a_foreign_model_convolutions_count_a_quarter() -> None:
+    image, weights, matrix = torch.ones(1, 2, 8, 8), torch.ones(3, 2, 3, 3), torch.ones(4, 4)
+    plain = probe._called(lambda: matrix @ matrix)["flops"]
+    assert plain == 2 * 4**3
+    assert probe._called(lambda: torch.conv2d(image, weights))["flops"] == 2 * 3 * 2 * 9 * 6 * 6 // 4
 
 
 def test_the_processor_is_always_a_device() -> None:
