@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness import default_suites
 from benchmarks.harness.errors import TaskError
 from benchmarks.harness.spec import TaskSpec, TensorArgument, ValueArgument, find_task, load_operation, load_suite
 
