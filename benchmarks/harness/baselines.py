@@ -18,7 +18,7 @@ from typing import Any
 from .builds import compiler_environment
 from .contestants import Actor, Contestant
 from .errors import RefereeError
-from .isolation import Room, child_code, inside
+from .isolation import STEADY_HEAP, Room, child_code, inside
 from .locks import file_lock
 from .machine import Cores, Peaks
 from .memory import SharedMemory, describe, lay_out
@@ -69,6 +69,7 @@ def baseline_room(task: Path, cache: Path, rules: RuleSet) -> Room:
             "TORCHINDUCTOR_CACHE_DIR": inside(cache, "cache"),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "USER": "kbench",
+            **STEADY_HEAP,
         },
         memory_bytes=4 * rules.limits.memory_bytes,
         file_bytes=1 << 30,

@@ -23,7 +23,7 @@ from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant
 from .errors import RefereeError
 from .faults import load_fault
-from .isolation import Child, Room, child_code, inside, python_argv, spawn
+from .isolation import STEADY_HEAP, Child, Room, child_code, inside, python_argv, spawn
 from .machine import Cores
 from .memory import SharedMemory, describe, lay_out
 from .protocol import Link, ProtocolError, Status, make_links
@@ -255,7 +255,7 @@ class CpuSession(Session[Contestant]):
         threads = str(self.setting.cores.threads)
         return Room(
             read_only={**child_code(), binary: f"/kbench/job/{binary.name}"},
-            environment={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+            environment={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **STEADY_HEAP},
             memory_bytes=limits.memory_bytes + self._layout.input_bytes + self._layout.output_bytes,
             file_bytes=limits.file_bytes,
             scratch_bytes=limits.scratch_bytes,

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import IsolationError, isolation
-from benchmarks.harness.isolation import Child, Isolation, Room, spawn
+from benchmarks.harness.isolation import STEADY_HEAP, Child, Isolation, Room, spawn
 from benchmarks.harness.seccomp import builder_program, candidate_program
 
 pytestmark = pytest.mark.sandbox
 Run = Callable[..., tuple[int | None, str]]
+HEAPS = {"as it comes": {}, "steady": STEADY_HEAP}
 ROOM = Room(memory_bytes=2 << 30, file_bytes=1 << 20, scratch_bytes=8 << 20)
 
 
@@ -161,3 +162,24 @@ def test_a_killed_child_leaves_nothing(spinner: Child) -> None:
     spinner.kill()
     assert spinner.exit_code() is not None
     assert isolation._state(f"/proc/{pid}/stat") in "ZX"
+
+
+FAULTS = """
+import ctypes, resource
+c = ctypes.CDLL(None)
+c.malloc.restype, c.malloc.argtypes, c.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+def call(size):
+    block = c.malloc(size)
+    ctypes.memset(block, 1, size)
+    c.free(block)
+sizes = [1 << 18, 1 << 22, 1 << 26]
+for size in sizes: call(size)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for size in 10 * sizes: call(size)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_what_is_timed_faults_no_memory_in_again(run: Run) -> None:
+    faults = {name: int(run(FAULTS, replace(ROOM, environment=extra))[1]) for name, extra in HEAPS.items()}
+    assert faults["steady"] < 100 < faults["as it comes"]
