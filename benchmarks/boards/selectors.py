@@ -105,12 +105,6 @@ def board_baselines(key: BoardKey) -> list[BaselineResult]:
     return list(rows.exclude(group="hidden"))
 
 
-def board_languages(key: BoardKey) -> list[str]:
-    """Those in which there are entries."""
-    rows = _board(key).ranked().order_by("evaluation__submission__language")
-    return list(rows.values_list("evaluation__submission__language", flat=True).distinct())
-
-
 def board_records(key: BoardKey) -> list[Evaluation]:
     """The judgings that were the best of their board when they ended, oldest first, of late ones the last hundred.
 

@@ -24,6 +24,7 @@ from benchmarks.boards.overview import Row
 from benchmarks.boards.selectors import BoardKey, EntryFilter
 from benchmarks.models import Method
 from benchmarks.states import MethodKind
+from benchmarks.submissions.languages import languages_of
 from benchmarks.templatetags.whiskers import Axis
 
 from .boards import board_page
@@ -118,7 +119,7 @@ def _filters(request: HttpRequest, key: BoardKey, chosen: EntryFilter) -> dict[s
     return {
         "chosen": chosen,
         "kinds": KINDS,
-        "languages": board_selectors.board_languages(key),
+        "languages": languages_of(key.device.device_class, modules=key.version.definition.get("module", False)),
         "kept": [(name, request.GET[name]) for name in ("version", "rules") if name in request.GET],
         "data_url": f"{reverse('api:leaderboard')}?{_query(key, asdict(chosen))}",
         "record_url": f"{reverse('api:record')}?{_query(key, {})}",
