@@ -1,7 +1,9 @@
 """The judge end to end: real sandbox, real compiler, real referee."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -71,19 +73,28 @@ def test_the_report_says_where_and_how_it_was_measured(report: Report) -> None:
     assert report.isolation
 
 
-def test_peaks_of_a_busy_moment_accuse_nobody(report: Report, paths: Paths) -> None:
+@pytest.fixture
+def slow_peaks(report: Report, paths: Paths) -> Iterator[list[Path]]:
+    """All that this machine keeps of the task says that it is ten thousand times slower."""
+    kept = {file: file.read_text() for file in paths.baselines.glob(f"{TASK.op}-{TASK.direction}-*/ready.json")}
+    kept = {file: text for file, text in kept.items() if "flops_per_s" in json.loads(text)["peaks"]}  # of this form
+    for file, text in kept.items():
+        data = json.loads(text)
+        copies = [[size, rate / 1e4] for size, rate in data["peaks"]["copy_bytes_per_s"]]
+        peaks = {"copy_bytes_per_s": copies, "flops_per_s": data["peaks"]["flops_per_s"] / 1e4}
+        file.write_text(json.dumps(data | {"peaks": peaks}))
+    yield list(kept)
+    for file, text in kept.items():
+        file.write_text(text)
+
+
+def test_peaks_of_a_busy_moment_accuse_nobody(slow_peaks: list[Path], paths: Paths) -> None:
     """They are measured again before a kernel is said to be faster than the machine."""
-    kept = max(paths.baselines.glob(f"{TASK.op}-{TASK.direction}-*/ready.json"), key=lambda file: file.stat().st_mtime)
-    data = json.loads(kept.read_text())
-    slow = {
-        "copy_bytes_per_s": [[size, rate / 1e4] for size, rate in data["peaks"]["copy_bytes_per_s"]],
-        "flops_per_s": data["peaks"]["flops_per_s"] / 1e4,
-    }
-    kept.write_text(json.dumps(data | {"peaks": slow}))
+    before = {file: file.read_text() for file in slow_peaks}
     again = judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
     assert again.verdict is Verdict.PASS, again.reason
     assert "gate-roofline" not in {gate.code for gate in again.gates}
-    assert json.loads(kept.read_text())["peaks"]["flops_per_s"] > 100 * slow["flops_per_s"]
+    assert [file.read_text() == text for file, text in before.items()].count(False) == 1
 
 
 def test_a_cancelled_judging_reports_nothing(paths: Paths) -> None:
