@@ -73,7 +73,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Plane:
-    """From values to places along both sides; scores stand on a logarithmic plane."""
+    """From values to places along both sides; scores stand on a logarithmic scale."""
 
     x: Scale
     y: Scale

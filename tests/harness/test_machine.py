@@ -41,13 +41,15 @@ def test_of_two_measurements_the_better_counts_size_by_size() -> None:
 
 
 def test_no_matrix_product_is_faster_than_the_peak_of_arithmetic() -> None:
+    """Tried several times: other work on the machine can slow either measurement."""
     size, best_s = 512, 1.0
     left, right = torch.randn(2, size, size)
     for _ in range(20):
         started = time.perf_counter()
         torch.mm(left, right)
         best_s = min(best_s, time.perf_counter() - started)
-    assert 2 * size**3 / best_s < 1.2 * measure_peaks(torch.get_num_threads())["flops_per_s"]
+    limit = 2 * size**3 / best_s / 1.2
+    assert any(measure_peaks(torch.get_num_threads())["flops_per_s"] > limit for _ in range(10))
 
 
 def test_of_a_foreign_model_convolutions_count_a_quarter() -> None:
