@@ -21,7 +21,7 @@ from benchmarks.api.schemas import PageNumber
 from benchmarks.api.submissions import version_of
 from benchmarks.live.streams import wait_until
 
-from . import schemas, selectors, services
+from . import schemas, selectors, services, withheld
 from .forms import BudgetForm, RunForm
 from .models import Run
 from .proposals import problem_with
@@ -81,7 +81,7 @@ def _has_news(run: Run, after: int) -> bool:
 
 def _events(user: AnonymousUser | User, id: uuid.UUID, after: int, limit: int) -> schemas.EventPage:
     found = selectors.run_of(id)
-    rows = selectors.readable_events(user, found, found.events.filter(seq__gt=after).order_by("seq")[:limit])
+    rows = withheld.readable_events(user, found.events.filter(seq__gt=after).order_by("seq")[:limit])
     last = rows[-1].seq if rows else after
     shown = [schemas.event_out(row) for row in rows]
     return schemas.EventPage(events=shown, last_seq=last, ended=found.is_finished and last >= found.last_seq)

@@ -4,6 +4,7 @@ A reader that comes back with `Last-Event-ID` gets every later event once. Does 
 pages fetch those.
 """
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from benchmarks.live.streams import FEEDS, READ_MAX, TOPIC_CHECKS, News, User, f
 from .models import Run, RunEvent
 from .states import RunState
 from .texts import sentence
+from .withheld import EVERYBODY, readable_events
 
 
 class RunLog:
@@ -19,13 +21,13 @@ class RunLog:
 
     def latest(self, topics: list[str]) -> News:
         newest = _rows(topics[0]).order_by("-seq")[:1]
-        return News([_numbered(row) for row in newest], ended=False)
+        return News(_told(newest), ended=False)
 
     def read(self, topics: list[str], after: int) -> News:
         # Asked before the events are read: what finished until then has its last event in the table.
         ended = Run.objects.filter(code=_code(topics[0]), state=RunState.FINISHED).exists()
         rows = _rows(topics[0]).filter(seq__gt=after).order_by("seq")[:READ_MAX]
-        found = [_numbered(row) for row in rows]
+        found = _told(rows)
         return News(found, ended and len(found) < READ_MAX)
 
 
@@ -35,6 +37,11 @@ def _rows(topic: str) -> Any:
 
 def _code(topic: str) -> str:
     return topic.partition(":")[2]
+
+
+def _told(rows: Iterable[RunEvent]) -> list[tuple[int, bytes]]:
+    """A stream is read once for all who follow, so it says what everybody may read."""
+    return [_numbered(row) for row in readable_events(EVERYBODY, rows)]
 
 
 def _numbered(row: RunEvent) -> tuple[int, bytes]:

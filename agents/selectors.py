@@ -4,7 +4,7 @@ Runs are public: whoever has the address may read one. Does NOT write and does N
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from django.http import Http404
 from django.shortcuts import get_object_or_404
 
 from benchmarks.models import Evaluation
-from benchmarks.querysets import User
 
 from .evolve.budget import CURRENCIES
 from .evolve.verifiers.matrix import Row
@@ -24,7 +23,6 @@ from .states import IN_FLIGHT, CandidateState, RunState
 
 PAGE_ROWS = 50
 LOG_ROWS = 200
-WRITTEN = ("name", "thought", "text", "params")  # what of a payload is by whoever made the candidate
 
 
 # --- runs ----------------------------------------------------------------------------------------------------------
@@ -130,13 +128,6 @@ def candidate_of(run: Run, key: str) -> Candidate:
     return found
 
 
-def hidden_tickets(user: User, rows: Sequence[Candidate]) -> set[str]:
-    """Of candidates whose submissions this reader may not open: made private, or hidden by staff."""
-    judged = Evaluation.objects.filter(code__in=[row.ticket for row in rows if row.ticket])
-    hidden = judged.exclude(pk__in=judged.readable_by(user))
-    return {str(code) for code in hidden.values_list("code", flat=True)}
-
-
 def evaluations_by_ticket(rows: Sequence[Candidate]) -> dict[str, Evaluation]:
     tickets = [row.ticket for row in rows if row.ticket]
     found = Evaluation.objects.select_related("device_kind").defer("report").filter(code__in=tickets)
@@ -162,19 +153,6 @@ def log_page(rows: QuerySet[RunEvent], page: int | str, seq: int | None = None) 
     if seq is not None:
         page = rows.filter(seq__gt=seq).count() // LOG_ROWS + 1
     return pages.get_page(page)
-
-
-def readable_events(user: User, run: Run, rows: Iterable[RunEvent]) -> list[RunEvent]:
-    """The same rows, without what the makers of candidates wrote whose submissions this reader may not open."""
-    events = list(rows)
-    written = {row.candidate for row in events if row.candidate and not row.payload.keys().isdisjoint(WRITTEN)}
-    candidates = list(Candidate.objects.filter(run=run, key__in=written).exclude(ticket="").only("key", "ticket"))
-    hidden = hidden_tickets(user, candidates)
-    withheld = {row.key for row in candidates if row.ticket in hidden}
-    for row in events:
-        if row.candidate in withheld:
-            row.payload = {name: None if name in WRITTEN else value for name, value in row.payload.items()}
-    return events
 
 
 def log_kinds(run: Run) -> list[str]:

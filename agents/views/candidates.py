@@ -4,13 +4,13 @@ Does NOT judge: results are those of the evaluation, to which the page links.
 """
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agents import selectors, stores
+from agents import selectors, stores, withheld
 from agents.diffs import Gene, gene_diff
 from agents.models import Candidate
 from agents.pictures import opinions_of, present, whole
@@ -26,7 +26,7 @@ def candidate_list(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     show = show if show in selectors.SHOWS else "all"
     reason = request.GET.get("reason", "")
     rows = selectors.candidate_rows(present(run), show, request.GET.get("page", 1), reason)
-    shown = whole(list(rows))
+    shown = withheld.readable_candidates(request.user, whole(list(rows)))
     context = {"run": run, "task": run.task_version.task, "rows": rows, "shown": shown, "axis": score_axis(shown)}
     context |= {"show": show, "shows": selectors.SHOWS.items(), "reason": reason}
     return render(request, "runs/candidates.html", context)
@@ -44,7 +44,9 @@ class Comparison:
 def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpResponse:
     run = selectors.run_of(code)
     row = selectors.candidate_of(run, key)
-    hidden = selectors.hidden_tickets(request.user, [row, *_parents(row)])
+    parents = list(Candidate.objects.filter(run=run, key__in=row.parents))
+    hidden = withheld.hidden_tickets(request.user, [row, *parents])
+    withheld.readable_candidates(request.user, [row, *parents])
     source = "" if row.ticket in hidden else _source(row)
     bounds = [value for item in row.configs for value in item.get("ci95") or ()]
     context = {
@@ -53,12 +55,12 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
         "row": row,
         "source": source,
         "hidden": row.ticket in hidden,
-        "comparisons": _comparisons(row, source, hidden),
+        "comparisons": _comparisons(row, source, parents, hidden),
         "opinions": opinions_of(row),
         "evaluation": selectors.evaluations_by_ticket([row]).get(row.ticket),
         "config_axis": Axis.over(bounds),
         "chances": sorted(row.probabilities.items(), key=lambda item: -item[1])[:12],
-        "events": selectors.readable_events(request.user, run, selectors.log_rows(run, candidate=key).order_by("seq")),
+        "events": withheld.readable_events(request.user, selectors.log_rows(run, candidate=key).order_by("seq")),
     }
     return render(request, "runs/candidate.html", context)
 
@@ -67,16 +69,12 @@ def _source(row: Candidate) -> str:
     return stores.source(row.source_sha256) if row.source_sha256 else ""
 
 
-def _parents(row: Candidate) -> QuerySet[Candidate]:
-    return Candidate.objects.filter(run=row.run_id, key__in=row.parents)
-
-
-def _comparisons(row: Candidate, source: str, hidden: set[str]) -> list[Comparison]:
+def _comparisons(row: Candidate, source: str, parents: Sequence[Candidate], hidden: set[str]) -> list[Comparison]:
     return [
         Comparison(
             parent,
             line_diff(_source(parent), source) if source and parent.ticket not in hidden else None,
             gene_diff(parent.params, row.params),
         )
-        for parent in _parents(row)
+        for parent in parents
     ]

@@ -11,6 +11,7 @@ from agents.evaluator import progress_of
 from agents.models import Candidate
 from agents.pictures import Scene
 from agents.states import CandidateState
+from agents.withheld import EVERYBODY, hidden_tickets
 from benchmarks.models import Evaluation
 from benchmarks.states import State
 
@@ -38,6 +39,8 @@ class Flight:
 def flights(scene: Scene) -> list[Flight]:
     rows = scene.in_flight
     evaluations = selectors.evaluations_by_ticket(rows) if scene.at is None else {}
+    for ticket in hidden_tickets(EVERYBODY, rows):
+        evaluations.pop(ticket, None)
     return [_flight(row, evaluations.get(row.ticket)) for row in rows]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agents import selectors
+from agents import selectors, withheld
 from agents.models import RunEvent
 
 
@@ -20,14 +20,14 @@ def log(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     wanted = request.GET.get("seq", "")
     seq = int(wanted[:9]) if wanted.isdecimal() else None
     rows = selectors.log_page(selectors.log_rows(run, kind=kind, candidate=candidate), request.GET.get("page", 1), seq)
-    rows.object_list = selectors.readable_events(request.user, run, rows)
+    rows.object_list = withheld.readable_events(request.user, rows)
     context = {"run": run, "task": run.task_version.task, "rows": rows, "kinds": selectors.log_kinds(run)}
     return render(request, "runs/log.html", {**context, "kind": kind, "candidate": candidate, "seq": seq})
 
 
 def log_file(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     run = selectors.run_of(code)
-    text = "".join(_lines(selectors.readable_events(request.user, run, selectors.log_rows(run).order_by("seq"))))
+    text = "".join(_lines(withheld.readable_events(request.user, selectors.log_rows(run).order_by("seq"))))
     response = HttpResponse(text, content_type="application/x-ndjson")
     response["Content-Disposition"] = f'attachment; filename="kbench-run-{run}.jsonl"'
     return response

@@ -1,7 +1,7 @@
 """The part of a run's page that changes while it runs, drawn once for all who watch.
 
 A drawing is kept for a moment under the number of the last event, so a hundred viewers cost one. It holds nothing
-that depends on the viewer: buttons stand outside of it.
+that depends on the viewer: buttons stand outside of it, and of candidates it says what everybody may read.
 """
 
 from typing import Any
@@ -17,10 +17,11 @@ from agents.lineage import lineage
 from agents.models import Candidate, Run
 from agents.pictures import Scene, outcome_counts, past, present, whole
 from agents.views.flights import flights
+from agents.withheld import EVERYBODY, readable_candidates, readable_events
 from benchmarks.templatetags.whiskers import Axis
 
 KEPT_S = 2.0  # what is in flight moves without events
-PAST_KEPT_S = 600.0  # it does not change
+PAST_KEPT_S = 60.0  # it does not change, but staff may hide what it shows
 RECENT_ROWS = 12
 RECENT_EVENTS = 15
 
@@ -39,7 +40,7 @@ def drawn(run: Run, axis: str, at: int | None) -> SafeString:
 
 def _context(scene: Scene, axis: str) -> dict[str, Any]:
     run = scene.run
-    shown = whole(sorted(scene.rows, key=lambda row: -row.position)[:RECENT_ROWS])
+    shown = readable_candidates(EVERYBODY, whole(sorted(scene.rows, key=lambda row: -row.position)[:RECENT_ROWS]))
     best = best_of(scene)
     return {
         "run": run,
@@ -56,7 +57,7 @@ def _context(scene: Scene, axis: str) -> dict[str, Any]:
         "recent": shown,
         "score_axis": score_axis(shown),
         "lineage": lineage(scene),
-        "events": list(selectors.log_rows(run, at=scene.at)[:RECENT_EVENTS]),
+        "events": readable_events(EVERYBODY, selectors.log_rows(run, at=scene.at)[:RECENT_EVENTS]),
         "ahead": selectors.ahead_of(run) if run.state == "waiting" else 0,
     }
 

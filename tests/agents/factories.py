@@ -15,7 +15,7 @@ from agents.evolve.events import Draft, Event
 from agents.evolve.logs import MemoryLog
 from agents.models import Run
 from agents.stores import DbLog
-from benchmarks.models import DeviceKind
+from benchmarks.models import DeviceKind, Evaluation
 from tests.evolve import world
 from tests.web import factories
 
@@ -69,6 +69,28 @@ def _here(event: Event) -> dict[str, Any]:
     if "ticket" in given:
         given["ticket"] = str(uuid.uuid5(uuid.NAMESPACE_OID, given["ticket"]))
     return given
+
+
+def remarked(run: Run, words: str, **submission: Any) -> tuple[Evaluation, int]:
+    """The best of the run now says `words` wherever it can; its judging, and the number of the first such event."""
+    judged = factories.queued(**submission)
+    reason = {"text": words, "line": 1}
+    config = {"key": "1x1", "group": "single", "failure": words}
+    written = {
+        "proposal.received": {"name": words, "thought": words, "params": {"GENE": words}},
+        "verdict": {"reasons": [reason]},
+        "evaluation.finished": {"result": {"verdict": "PASS", "reason": words, "log_tail": words, "configs": [config]}},
+    }
+    events = run.events.filter(candidate=run.best_key, type__in=written).order_by("seq")
+    for event in events:
+        event.payload = {**event.payload, **written[event.type]}
+        event.save()
+    row = run.candidates.get(key=run.best_key)
+    row.ticket, row.name, row.thought, row.params = str(judged.code), words, words, {"GENE": words}
+    row.verdict_text, row.configs = words, [config]
+    row.save()
+    row.opinions.update(reasons=[reason])
+    return judged, events[0].seq
 
 
 def large(candidates: int) -> Run:

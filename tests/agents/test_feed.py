@@ -14,6 +14,8 @@ from agents.evolve.events import Draft
 from agents.models import Run
 from benchmarks.catalogue import folders
 from benchmarks.live import events, streams
+from benchmarks.models import Submission
+from benchmarks.states import Moderation
 
 from . import factories
 
@@ -52,6 +54,17 @@ async def test_a_finished_run_is_told_from_its_first_event_to_its_end() -> None:
     text = await read(await opened(run, after=0), "event: end")
     assert ids(text) == list(range(1, run.last_seq + 1))
     assert "event: run-event" in text
+
+
+async def test_a_stream_and_its_replay_keep_the_words_of_a_hidden_candidate_to_themselves() -> None:
+    run = await sync_to_async(factories.driven)()
+    judged, said = await sync_to_async(factories.remarked)(run, "a remark that staff hide")
+    assert "a remark" in await read(await opened(run, after=0), "event: end")
+    await Submission.objects.filter(pk=judged.submission_id).aupdate(moderation=Moderation.HIDDEN)
+    for headers in ({}, {"Last-Event-ID": str(said - 1)}):
+        text = await read(await opened(run, **headers), "event: end")
+        assert "a remark" not in text
+    assert said in ids(text)
 
 
 async def test_fifty_broken_connections_lose_nothing_and_double_nothing() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
+from django.core.cache import cache
 from django.test import Client
 
 from agents.models import Run
@@ -175,20 +176,31 @@ def test_the_source_of_a_hidden_candidate_is_not_shown(visitor: Client, run: Run
     assert "or staff have hidden it" in page
 
 
-def test_what_a_hidden_candidate_says_of_itself_is_in_no_log(visitor: Client, run: Run) -> None:
-    event = run.events.filter(candidate=run.best_key, type="proposal.received").get()
-    event.payload = {**event.payload, "thought": "a remark that staff hide", "name": "a remarkable name"}
-    event.save()
-    judged = judgings.queued()
-    run.candidates.filter(key=run.best_key).update(ticket=judged.code)
-    log = f"{run.get_absolute_url()}log/?seq={event.seq}"
-    logs = (log, f"{run.get_absolute_url()}log.jsonl", f"/api/v1/runs/{run.code}/events?after={event.seq - 1}")
-    assert all("a remark that staff hide" in visitor.get(path).content.decode() for path in logs)
+def test_what_a_hidden_candidate_says_of_itself_is_nowhere_to_be_read(visitor: Client, run: Run) -> None:
+    judged, said = factories.remarked(run, "a remark that staff hide")
+    base, key = run.get_absolute_url(), run.best_key
+    paths = (
+        *(f"{base}log/?seq={said}", f"{base}log.jsonl", f"/api/v1/runs/{run.code}/events?after={said - 1}"),
+        *(base, f"{base}live/", f"{base}?at={said}", f"{base}?at={run.last_seq - 1}"),
+        *(f"{base}candidates/", f"{base}candidates/{key}/"),
+    )
+    assert [path for path in paths if "a remark" not in visitor.get(path).content.decode()] == []
+    cache.clear()
     Submission.objects.filter(pk=judged.submission_id).update(moderation=Moderation.HIDDEN)
-    for path in logs:
+    for path in paths:
         page = visitor.get(path).content.decode()
-        assert "proposal.received" in page
-        assert "a remark" not in page
+        assert key in page, path
+        assert "a remark" not in page, path
+
+
+def test_the_words_of_a_private_candidate_are_for_its_owner(visitor: Client, run: Run) -> None:
+    olga = judgings.user("olga")
+    _, said = factories.remarked(run, "a private remark", owner=olga, visibility="private")
+    base = run.get_absolute_url()
+    paths = (f"{base}log/?seq={said}", f"{base}candidates/", f"{base}candidates/{run.best_key}/")
+    assert [path for path in paths if "a private remark" in visitor.get(path).content.decode()] == []
+    visitor.force_login(olga)
+    assert [path for path in paths if "a private remark" not in visitor.get(path).content.decode()] == []
 
 
 def test_the_source_of_a_candidate_that_its_owner_made_private_is_not_shown(visitor: Client, run: Run) -> None:
