@@ -1,260 +1,291 @@
 // Gated feed-forward layer: y = (silu(x G^T) * (x U^T)) D^T.
 //
-// Bound by arithmetic: 90 billion operations at 256 tokens. The float32 units of an H200 are slower than its tensor
-// cores even at three products for one, so this is 3xTF32: each float is cut into a TF32 head and a TF32 rest, and a b
-// = head head + head rest + rest head, which is short of float32 by about 2^-21. Tensor cores round sums towards zero,
-// so a sum in them covers 32 terms only; those are added up in float32 registers with rounding to nearest.
-// Work:     one block of 8 warps computes 128 x 128 results, a warp 64 x 32. Tiles of 32 terms arrive by asynchronous
-//           copies, four stages deep. A row of a tile holds 8 chunks of 16 bytes, chunk c in place c ^ 4 (row % 2):
-//           then the 16-byte reads of the fragments hit every bank once. The order of the terms does not matter, so a
-//           thread takes four neighbours as its terms of two instructions. In the first product the rows of G and U
-//           alternate in groups of 8, so that a thread holds gate and up of the same result and writes silu(gate) * up.
-// Dispatch: up to 8 tokens: one warp per result column reads the weights once. Otherwise as many tiles as fill whole
-//           rounds of the multiprocessors are computed by one block each; the terms of the tiles that are left are
-//           split between blocks, so that they take less than a round, and a last kernel adds their parts in a fixed
-//           order. Rows whose length is no multiple of 4 are not aligned and are copied float by float.
-// Limits:   float32, contiguous; subnormal rests are lost.
+// Bound by arithmetic: 1.4 trillion operations at 4,096 tokens of 4,096 to 14,336. The float32 units of an H200 would
+// need 24 ms; its tensor cores do three products of float16 for one of float32 in a quarter of that.
+// Work:     both operands are first written as images: scaled, cut in halves and laid out in shared memory's order, so
+//           that a step of 64 terms is two bulk copies of 32 KiB and twelve wgmma per warpgroup without a wait between.
+//           The images of the weights cost 1.4 GB of traffic, 0.35 ms. A block computes 128 features x 128 tokens with two
+//           warpgroups; one thread of a third keeps three stages filled. In the first product rows of G and U alternate
+//           in groups of 64, so that a block holds gate and up of the same results and writes silu(gate) * up.
+// Numerics: each row is scaled by a power of two to below 2^15 and cut into two float16, head and rest; head head +
+//           head rest + rest head leaves out 2^-22 of a product. A sum in the tensor cores, which round towards zero,
+//           covers 64 terms; those are added up in float32 registers. 0.21 of the tolerance at most (3xTF32: 0.41).
+// Measured: scripts/kernel_lab.py, H200, 4,096 tokens of 4,096 to 14,336: 6.5 ms, 670 TFLOP/s of float16 products (3xTF32 on
+//           mma.sync 24.0, eager 29.3); 256 tokens: 0.92 ms (1.56, 1.99). Weights cut in registers instead of an image:
+//           23.5, since they came as 128 small copies per step.
+// Dispatch: as many tiles as fill whole rounds of the multiprocessors are computed by one block each; the terms of the tiles
+//           that are left are split between blocks, and a last kernel adds their parts in a fixed order.
+// Limits:   float32, contiguous; compute capability 9.0; an infinite input makes its row NaN; 0.8 GB of scratch for the
+//           largest configuration.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_fp16.h>
 #include <torch/extension.h>
 
 namespace {
 
-constexpr int kThreads = 256, kTile = 128, kDepth = 32, kStages = 4;
-constexpr int kChunks = kDepth / 4;               // of 16 bytes in a row of a tile
-constexpr int kTileChunks = kTile * kChunks;      // in a tile
-constexpr int kRowsPerPass = kThreads / kChunks;  // rows that the block copies at once
-constexpr int kPasses = kTile / kRowsPerPass;
-constexpr int kSharedBytes = kStages * 2 * kTileChunks * 16;
-constexpr int kMaxFewRows = 8;
+constexpr int kTile = 128, kDepth = 64, kStages = 3;  // results per block: kTile features x kTile tokens
+constexpr int kHalfBytes = kTile * kDepth * 2, kImageBytes = 2 * kHalfBytes, kStageBytes = 2 * kImageBytes;
+constexpr int kSharedBytes = kStages * kStageBytes + 1024, kSumPitch = kTile + 4;
+constexpr int kConsumers = 256, kThreads = kConsumers + 128;
+constexpr int kTogether = 8;  // token tiles that neighbours in the grid go through
 
-struct Product {  // c (m, n) = a (m, k) b (n, k)^T, or silu(a b^T) * (a up^T) where there is an up
-    const float *a, *b, *up;
-    float* c;
-    int m, n, k, k_per_split;
-    int row_tiles, first_tile;  // tiles of c are numbered down its columns
-    float4* parts;              // the sums of every split, tile and thread, where there are several splits
-};
-
-__device__ float silu(float v) { return v / (1.0f + __expf(-v)); }
-
-template <int bytes>
-__device__ void copy_async(void* to, const void* from, bool inside) {
-    const unsigned address = unsigned(__cvta_generic_to_shared(to));
-    const int valid = inside ? bytes : 0;  // what is not valid becomes zero
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(bytes), "r"(valid)
+__device__ unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
+__device__ void wait_for(unsigned barrier, unsigned parity) {
+    asm volatile(
+        "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+        "@p bra DONE;\nbra AGAIN;\nDONE:\n}" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
+}
+__device__ void begin_barrier(unsigned barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ void arrive(unsigned barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ void expect(unsigned barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+__device__ void copy_bulk(unsigned to, const void* from, int bytes, unsigned barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
 }
 
-__device__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// ---- images ---------------------------------------------------------------------------------------------------------
 
-template <int pending>
-__device__ void wait_for_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
+// A matrix in halves: [tile of 128 rows][chunk of 64 terms][head, rest][row][term], rows of 128 bytes swizzled; and
+// what takes back the scale of each row.
+struct Image {
+    char* data;
+    float* inverse;
+    int tiles, chunks;
+};
 
-__device__ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-__device__ void cut(float v, unsigned& head, unsigned& rest) {
-    head = __float_as_uint(v) & 0xffffe000u;
-    rest = __float_as_uint(v - __uint_as_float(head));
-}
-
-__device__ int place(int row, int chunk) { return row * kChunks + (chunk ^ ((row & 1) << 2)); }
-
-// The rows of an operand that a thread copies: every kRowsPerPass-th row of the tile, always the same chunk.
-struct Source {
-    const float* first;
-    int64_t step;
-    int rows, rows_per_step;  // rows of the operand from the first on
-
-    template <int kCopyBytes>
-    __device__ void fetch(float4* tile, int k, int k_end) const {
-        const int chunk = threadIdx.x % kChunks, at = k + chunk * 4;
-#pragma unroll
-        for (int i = 0; i < kPasses; ++i) {
-            const bool row_inside = i * rows_per_step < rows;
-            float4* to = tile + place(threadIdx.x / kChunks + i * kRowsPerPass, chunk);
-            const float* from = row_inside ? first + i * step : first;
-            if constexpr (kCopyBytes == 16) {
-                const bool inside = row_inside && at < k_end;
-                copy_async<16>(to, inside ? from + at : first, inside);
-            } else {
-#pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    const bool inside = row_inside && at + j < k_end;
-                    copy_async<4>(reinterpret_cast<float*>(to) + j, inside ? from + at + j : first, inside);
-                }
-            }
-        }
+// Rows of one matrix, or of two by turns: 64 of the first, 64 of the second.
+struct Rows {
+    const float *first, *second;
+    int count, terms;
+    __device__ const float* at(int image_row) const {
+        if (second == nullptr) return image_row < count ? first + int64_t(image_row) * terms : nullptr;
+        const int row = image_row / kTile * (kTile / 2) + image_row % (kTile / 2);
+        const float* from = image_row % kTile < kTile / 2 ? first : second;
+        return row < count ? from + int64_t(row) * terms : nullptr;
     }
 };
 
-__device__ Source source(const float* base, int row, int rows, int k, int rows_per_step) {
-    return {base + int64_t(min(row, rows - 1)) * k, int64_t(rows_per_step) * k, rows - row, rows_per_step};
+__device__ void split(float x, float y, unsigned& head, unsigned& rest) {
+    const __half2 h = __floats2half2_rn(x, y);
+    const float2 f = __half22float2(h);
+    const __half2 r = __floats2half2_rn(x - f.x, y - f.y);
+    head = reinterpret_cast<const unsigned&>(h);
+    rest = reinterpret_cast<const unsigned&>(r);
+}
+
+// The largest of some values, by size; called once per block of 256 threads.
+__device__ float largest(const float* values, int count) {
+    __shared__ float tops[8];
+    float top = 0;
+    for (int i = threadIdx.x; i < count; i += 256) top = fmaxf(top, fabsf(values[i]));
+    for (int offset = 16; offset > 0; offset /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, offset));
+    if (threadIdx.x % 32 == 0) tops[threadIdx.x / 32] = top;
+    __syncthreads();
+    for (int i = 0; i < 8; ++i) top = fmaxf(top, tops[i]);
+    return top;
+}
+
+// Eight terms from `at` on; zeros behind the end.
+__device__ void load_eight(const float* from, int at, int terms, float (&v)[8]) {
+    if (terms % 4 == 0 && at + 8 <= terms) {
+        reinterpret_cast<float4*>(v)[0] = *reinterpret_cast<const float4*>(from + at);
+        reinterpret_cast<float4*>(v)[1] = *reinterpret_cast<const float4*>(from + at + 4);
+    } else {
+        for (int i = 0; i < 8; ++i) v[i] = at + i < terms ? from[at + i] : 0.0f;
+    }
+}
+
+__global__ void __launch_bounds__(256) make_image(const Rows rows, const Image image) {
+    const int row = blockIdx.x % kTile;
+    const float* from = rows.at(blockIdx.x);
+    const int terms = from != nullptr ? rows.terms : 0;
+    const float top = largest(from, terms);
+    const float scale = exp2f(float(top > 0 ? max(-100, min(100, 14 - ilogbf(top))) : 0));
+    if (threadIdx.x == 0) image.inverse[blockIdx.x] = 1.0f / scale;
+    char* tile = image.data + int64_t(blockIdx.x / kTile) * image.chunks * kImageBytes + row * 128;
+    for (int group = threadIdx.x; group < image.chunks * (kDepth / 8); group += 256) {
+        __align__(16) float v[8];
+        load_eight(from, group * 8, terms, v);
+        uint4 head, rest;
+        split(v[0] * scale, v[1] * scale, head.x, rest.x);
+        split(v[2] * scale, v[3] * scale, head.y, rest.y);
+        split(v[4] * scale, v[5] * scale, head.z, rest.z);
+        split(v[6] * scale, v[7] * scale, head.w, rest.w);
+        char* to = tile + int64_t(group / 8) * kImageBytes + (group % 8 ^ (row & 7)) * 16;
+        *reinterpret_cast<uint4*>(to) = head;
+        *reinterpret_cast<uint4*>(to + kHalfBytes) = rest;
+    }
+}
+
+// ---- products -------------------------------------------------------------------------------------------------------
+
+struct Product {  // c (tokens, features) = x w^T, or silu(x gate^T) * (x up^T) where the weights are two by turns
+    Image weights, x;
+    float *c, *parts;  // parts of the sums, or null
+    int tokens, features, first_tile, steps_per_split;
+};
+
+struct Place {
+    int token_tile, feature_tile;
+    __device__ Place(const Product& p, int tile) {
+        const int group = tile / (kTogether * p.weights.tiles), first = group * kTogether;
+        const int size = min(kTogether, p.x.tiles - first), rest = tile - first * p.weights.tiles;
+        token_tile = first + rest % size;
+        feature_tile = rest / size;
+    }
+};
+
+// Rows of 128 bytes in the swizzle of 128 bytes.
+__device__ uint64_t descriptor(unsigned address) {
+    return uint64_t((address & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+}
+
+#define OF_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define OF_16(d, i) OF_4(d, i), OF_4(d, i + 4), OF_4(d, i + 8), OF_4(d, i + 12)
+
+// d = a b, or d += a b: 64 features x 128 tokens, 16 terms, all in shared memory.
+__device__ void multiply_async(float (&d)[64], uint64_t a, uint64_t b, bool add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+        " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
+        " %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
+        " %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+        "%64, %65, p, 1, 1, 0, 0;\n}"
+        : OF_16(d, 0), OF_16(d, 16), OF_16(d, 32), OF_16(d, 48)
+        : "l"(a), "l"(b), "r"(int(add)));
+}
+
+__device__ float silu(float v) { return v / (1.0f + __expf(-v)); }
+
+__device__ void produce(const Product& p, const Place& place, unsigned stages, unsigned full, int begin, int end) {
+    const int64_t chunks = p.x.chunks;
+    const char* weights = p.weights.data + place.feature_tile * chunks * kImageBytes;
+    const char* tokens = p.x.data + place.token_tile * chunks * kImageBytes;
+    for (int turn = 0; turn < end - begin; ++turn) {
+        const int stage = turn % kStages;
+        const unsigned to = stages + stage * kStageBytes, barrier = full + stage * 8;
+        wait_for(barrier + kStages * 8, (turn / kStages & 1) ^ 1);
+        expect(barrier, kStageBytes);
+        copy_bulk(to, weights + int64_t(begin + turn) * kImageBytes, kImageBytes, barrier);
+        copy_bulk(to + kImageBytes, tokens + int64_t(begin + turn) * kImageBytes, kImageBytes, barrier);
+    }
+}
+
+// The sums of 64 features by 128 tokens.
+__device__ void consume(float (&sums)[64], unsigned stages, unsigned full, int steps) {
+    const int lane = threadIdx.x % 32, group = threadIdx.x / 128;
+    float part[64];
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sums[i] = part[i] = 0;
+    for (int turn = 0; turn < steps; ++turn) {
+        const int stage = turn % kStages;
+        const unsigned weights = stages + stage * kStageBytes + group * 64 * 128;
+        const unsigned tokens = stages + stage * kStageBytes + kImageBytes;
+        wait_for(full + stage * 8, turn / kStages & 1);
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int k = 0; k < kDepth / 16; ++k) {
+            const uint64_t w_head = descriptor(weights + k * 32), w_rest = descriptor(weights + kHalfBytes + k * 32);
+            const uint64_t x_head = descriptor(tokens + k * 32), x_rest = descriptor(tokens + kHalfBytes + k * 32);
+            multiply_async(part, w_rest, x_head, k > 0);
+            multiply_async(part, w_head, x_rest, true);
+            multiply_async(part, w_head, x_head, true);
+        }
+        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+        for (int i = 0; i < 64; ++i) asm volatile("" : "+f"(part[i])::"memory");  // not to be read before
+        if (lane == 0) arrive(full + (kStages + stage) * 8);
+#pragma unroll
+        for (int i = 0; i < 64; ++i) sums[i] += part[i];
+    }
+}
+
+// Into shared memory, a token after the other, with the scales taken back.
+__device__ void publish(const Product& p, const Place& place, const float (&sums)[64], float* to) {
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
+    const float* features = p.weights.inverse + place.feature_tile * kTile;
+    const float* tokens = p.x.inverse + place.token_tile * kTile;
+    const float factors[2] = {features[row], features[row + 8]};
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        const int token = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        to[token * kSumPitch + row + i / 2 % 2 * 8] = sums[i] * factors[i / 2 % 2] * tokens[token];
+    }
 }
 
 template <bool kGated>
-__device__ Source source_b(const Product& p, int tile_column) {
-    const int row = threadIdx.x / kChunks;
-    if (!kGated) return source(p.b, tile_column * kTile + row, p.n, p.k, kRowsPerPass);
-    const int column = tile_column * (kTile / 2) + row / 16 * 8 + row % 8;
-    return source(row % 16 < 8 ? p.b : p.up, column, p.n, p.k, kRowsPerPass / 2);
-}
-
-using Sums = float[4][4][4];  // [16 rows][8 columns][element of the thread]
-
-// Adds the products of one stage: 64 rows of a, 32 rows of b, 32 terms.
-__device__ void accumulate(Sums& sums, const float4* a_tile, const float4* b_tile) {
-    const int group = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-    Sums part{};
-#pragma unroll
-    for (int half = 0; half < kChunks; half += 4) {
-        float4 a[4][2], b[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            a[i][0] = a_tile[place(i * 16 + group, half + quad)];
-            a[i][1] = a_tile[place(i * 16 + group + 8, half + quad)];
-            b[i] = b_tile[place(i * 8 + group, half + quad)];
-        }
-#pragma unroll
-        for (int step = 0; step < 2; ++step) {
-            unsigned b_head[4][2], b_rest[4][2];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                cut(step == 0 ? b[j].x : b[j].z, b_head[j][0], b_rest[j][0]);
-                cut(step == 0 ? b[j].y : b[j].w, b_head[j][1], b_rest[j][1]);
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                unsigned head[4], rest[4];
-#pragma unroll
-                for (int e = 0; e < 2; ++e) {
-                    cut(step == 0 ? a[i][e].x : a[i][e].z, head[e], rest[e]);
-                    cut(step == 0 ? a[i][e].y : a[i][e].w, head[e + 2], rest[e + 2]);
-                }
-#pragma unroll
-                for (int j = 0; j < 4; ++j) multiply_add(part[i][j], rest, b_head[j]);
-#pragma unroll
-                for (int j = 0; j < 4; ++j) multiply_add(part[i][j], head, b_rest[j]);
-#pragma unroll
-                for (int j = 0; j < 4; ++j) multiply_add(part[i][j], head, b_head[j]);
-            }
-        }
+__device__ void store_tile(const Product& p, const Place& place, const float* sums) {
+    constexpr int kWide = kGated ? kTile / 2 : kTile;
+    const int first_token = place.token_tile * kTile, first_feature = place.feature_tile * kWide;
+    for (int i = threadIdx.x; i < kTile * kWide; i += kConsumers) {
+        const int token = i / kWide, f = i % kWide;
+        if (first_token + token >= p.tokens || first_feature + f >= p.features) continue;
+        const float* at = sums + token * kSumPitch + f;
+        p.c[int64_t(first_token + token) * p.features + first_feature + f] = kGated ? silu(at[0]) * at[kWide] : at[0];
     }
-#pragma unroll
-    for (int i = 0; i < 64; ++i) sums[i / 16][i / 4 % 4][i % 4] += part[i / 16][i / 4 % 4][i % 4];
 }
 
-__device__ void store(const Product& p, int row, int column, float value) {
-    if (row < p.m && column < p.n) p.c[int64_t(row) * p.n + column] = value;
-}
-
-__device__ int first_row_of_warp() { return threadIdx.x / 128 * 64; }
-__device__ int first_column_of_warp() { return threadIdx.x / 32 % 4 * 32; }
+__device__ void meet_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
 
 template <bool kGated>
-__device__ void store_sums(const Product& p, const Sums& sums, int tile) {
-    const int group = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
-    const int first_row = tile % p.row_tiles * kTile + first_row_of_warp();
-    const int first_column = (tile / p.row_tiles * kTile + first_column_of_warp()) / (kGated ? 2 : 1);
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-            const int row = first_row + i * 16 + group + e / 2 * 8, column = first_column + quad * 2 + e % 2;
-#pragma unroll
-            for (int j = 0; j < 4; j += kGated ? 2 : 1) {
-                const float value = kGated ? silu(sums[i][j][e]) * sums[i][kGated ? j + 1 : j][e] : sums[i][j][e];
-                store(p, row, column + j * (kGated ? 4 : 8), value);
-            }
-        }
-}
-
-// The sums of a thread in a part: 16 packs, those of neighbouring threads beside each other.
-__device__ float4* own_part(const Product& p, int split, int tile, int tiles) {
-    return p.parts + (int64_t(split) * tiles + tile) * 16 * kThreads + threadIdx.x;
-}
-
-template <bool kGated, int kCopyBytes>
-__global__ void __launch_bounds__(kThreads, 1) multiply(const Product p) {
-    extern __shared__ float4 stages[];
-    const int k_begin = blockIdx.y * p.k_per_split, k_end = min(p.k, k_begin + p.k_per_split);
-    const int steps = (k_end - k_begin + kDepth - 1) / kDepth, tile = p.first_tile + blockIdx.x;
-    const int row = tile % p.row_tiles * kTile + threadIdx.x / kChunks;
-    const Source a = source(p.a, row, p.m, p.k, kRowsPerPass), b = source_b<kGated>(p, tile / p.row_tiles);
-    const auto fetch = [&](int step) {
-        float4* stage = stages + step % kStages * 2 * kTileChunks;
-        if (step < steps) {
-            a.template fetch<kCopyBytes>(stage, k_begin + step * kDepth, k_end);
-            b.template fetch<kCopyBytes>(stage + kTileChunks, k_begin + step * kDepth, k_end);
-        }
-        commit_copies();
-    };
-    for (int step = 0; step < kStages - 1; ++step) fetch(step);
-    Sums sums{};
-    for (int step = 0; step < steps; ++step) {
-        wait_for_copies<kStages - 2>();
-        __syncthreads();  // the stage is there, and everybody is done with the one before, which is filled now
-        fetch(step + kStages - 1);
-        const float4* stage = stages + step % kStages * 2 * kTileChunks;
-        accumulate(sums, stage + first_row_of_warp() * kChunks, stage + kTileChunks + first_column_of_warp() * kChunks);
+__global__ void __launch_bounds__(kThreads, 1) multiply(const __grid_constant__ Product p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ char raw[];
+    __shared__ __align__(8) uint64_t barriers[2 * kStages];  // full, empty
+    char* const shared = raw + (1024 - shared_address(raw) % 1024) % 1024;
+    const unsigned stages = shared_address(shared), full = shared_address(barriers);
+    const Place place(p, p.first_tile + blockIdx.x);
+    const int begin = blockIdx.y * p.steps_per_split, end = min(p.x.chunks, begin + p.steps_per_split);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2 * kStages; ++i) begin_barrier(full + i * 8, i < kStages ? 1 : kConsumers / 32);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    if (p.parts == nullptr) return store_sums<kGated>(p, sums, tile);
-    float4* part = own_part(p, blockIdx.y, blockIdx.x, gridDim.x);
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-        const float (&v)[4] = sums[i / 4][i % 4];
-        part[i * kThreads] = {v[0], v[1], v[2], v[3]};
+    __syncthreads();
+    if (threadIdx.x >= kConsumers) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x == kConsumers) produce(p, place, stages, full, begin, end);
+        return;
     }
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    float sums[64];
+    consume(sums, stages, full, end - begin);
+    meet_consumers();  // everybody is done with the stages
+    const auto tile = reinterpret_cast<float*>(shared);
+    publish(p, place, sums, tile);
+    meet_consumers();
+    if (p.parts == nullptr) return store_tile<kGated>(p, place, tile);
+    float* part = p.parts + (int64_t(blockIdx.y) * gridDim.x + blockIdx.x) * kTile * kTile;
+    for (int i = threadIdx.x; i < kTile * kTile; i += kConsumers) part[i] = tile[i / kTile * kSumPitch + i % kTile];
+#endif
 }
 
-// One block per tile, its threads as in multiply.
 template <bool kGated>
-__global__ void __launch_bounds__(kThreads) add_parts(const Product p, int splits) {
-    Sums sums{};
-    for (int split = 0; split < splits; ++split) {
-        const float4* part = own_part(p, split, blockIdx.x, gridDim.x);
-#pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const float4 v = __ldcs(part + i * kThreads);
-            float (&sum)[4] = sums[i / 4][i % 4];
-            sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;
-        }
+__global__ void __launch_bounds__(kConsumers) add_parts(const __grid_constant__ Product p, int splits) {
+    extern __shared__ float total[];
+    for (int i = threadIdx.x; i < kTile * kTile; i += kConsumers) {
+        float sum = 0;
+        for (int s = 0; s < splits; ++s) sum += p.parts[(int64_t(s) * gridDim.x + blockIdx.x) * kTile * kTile + i];
+        total[i / kTile * kSumPitch + i % kTile] = sum;
     }
-    store_sums<kGated>(p, sums, p.first_tile + blockIdx.x);
+    __syncthreads();
+    store_tile<kGated>(p, Place(p, p.first_tile + blockIdx.x), total);
 }
 
-// One warp per column of the result.
-template <bool kGated>
-__global__ void __launch_bounds__(kThreads) multiply_few_rows(const Product p) {
-    const int column = blockIdx.x * (kThreads / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (column >= p.n) return;
-    const float *b = p.b + int64_t(column) * p.k, *up = kGated ? p.up + int64_t(column) * p.k : nullptr;
-    float sums[kMaxFewRows]{}, up_sums[kMaxFewRows]{};
-#pragma unroll(kGated ? 4 : 2)
-    for (int k = lane; k < p.k; k += 32) {
-        const float weight = __ldcs(b + k), up_weight = kGated ? __ldcs(up + k) : 0;
-#pragma unroll
-        for (int row = 0; row < kMaxFewRows; ++row) {
-            const float v = row < p.m ? __ldg(p.a + int64_t(row) * p.k + k) : 0;
-            sums[row] += v * weight;
-            if (kGated) up_sums[row] += v * up_weight;
-        }
-    }
-    for (int row = 0; row < kMaxFewRows; ++row)
-        for (int offset = 16; offset > 0; offset /= 2) {
-            sums[row] += __shfl_xor_sync(0xffffffff, sums[row], offset);
-            up_sums[row] += __shfl_xor_sync(0xffffffff, up_sums[row], offset);
-        }
-    if (lane != 0) return;
-    for (int row = 0; row < kMaxFewRows; ++row)
-        if (row < p.m) p.c[int64_t(row) * p.n + column] = kGated ? silu(sums[row]) * up_sums[row] : sums[row];
-}
+// ---- host -----------------------------------------------------------------------------------------------------------
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 int multiprocessor_count() {
     int device, count;
@@ -263,48 +294,61 @@ int multiprocessor_count() {
     return count;
 }
 
-int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
-// The number of splits for which the blocks fill whole rounds of the multiprocessors best.
-int best_splits(int tiles, int k) {
+int best_splits(int tiles, int steps) {
     const int multiprocessors = multiprocessor_count();
     const auto cost = [&](int splits) { return float(ceil_div(tiles * splits, multiprocessors)) / float(splits); };
     int best = 1;
-    for (int splits = 2; splits <= std::min(16, k / 256); ++splits)
+    for (int splits = 2; splits <= std::min(16, steps / 4); ++splits)
         if (cost(splits) < 0.9f * cost(best)) best = splits;
-    return best;
+    return ceil_div(steps, ceil_div(steps, best));  // no empty ones
 }
 
+struct OwnedImage {
+    torch::Tensor data, inverse;
+    Image image;
+    OwnedImage(const Rows& rows, const torch::TensorOptions& options) {
+        const int tiles = ceil_div(rows.count, rows.second != nullptr ? kTile / 2 : kTile);
+        const int chunks = ceil_div(rows.terms, kDepth);
+        data = torch::empty({int64_t(tiles) * chunks * kImageBytes / 4}, options);
+        inverse = torch::empty({tiles * kTile}, options);
+        image = {reinterpret_cast<char*>(data.mutable_data_ptr<float>()), inverse.mutable_data_ptr<float>(), tiles,
+                 chunks};
+        make_image<<<tiles * kTile, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(rows, image);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+    }
+};
+
 template <bool kGated>
-void launch_tiles(Product p, int first_tile, int tiles, int splits, float* parts) {
+void launch_tiles(Product p, int first_tile, int tiles, int splits) {
     const auto stream = c10::cuda::getCurrentCUDAStream();
-    const auto kernel = p.k % 4 == 0 ? multiply<kGated, 16> : multiply<kGated, 4>;
-    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+    C10_CUDA_CHECK(cudaFuncSetAttribute(multiply<kGated>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
     p.first_tile = first_tile;
-    p.k_per_split = ceil_div(ceil_div(p.k, splits), kDepth) * kDepth;
-    p.parts = splits > 1 ? reinterpret_cast<float4*>(parts) : nullptr;
-    kernel<<<dim3(tiles, splits), kThreads, kSharedBytes, stream>>>(p);
+    p.steps_per_split = ceil_div(p.x.chunks, splits);
+    if (splits == 1) p.parts = nullptr;
+    multiply<kGated><<<dim3(tiles, splits), kThreads, kSharedBytes, stream>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     if (splits == 1) return;
-    add_parts<kGated><<<tiles, kThreads, 0, stream>>>(p, splits);
+    constexpr int kBytes = kTile * kSumPitch * 4;
+    C10_CUDA_CHECK(cudaFuncSetAttribute(add_parts<kGated>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+    add_parts<kGated><<<tiles, kConsumers, kBytes, stream>>>(p, splits);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+// Whole waves of tiles, then what is left in parts, so that all multiprocessors have work to the end.
 template <bool kGated>
-void run(Product p, const torch::TensorOptions& options) {
-    if (p.m <= kMaxFewRows) {
-        multiply_few_rows<kGated><<<ceil_div(p.n, kThreads / 32), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(p);
-        C10_CUDA_KERNEL_LAUNCH_CHECK();
-        return;
-    }
-    p.row_tiles = ceil_div(p.m, kTile);
-    const int tiles = p.row_tiles * ceil_div(p.n, kGated ? kTile / 2 : kTile);
-    const int left = tiles % multiprocessor_count(), splits = best_splits(left, p.k);
-    auto parts = torch::empty({splits == 1 ? 0 : int64_t(splits) * left * kTile * kTile}, options);
-    if (splits == 1) return launch_tiles<kGated>(p, 0, tiles, 1, nullptr);
-    if (tiles > left) launch_tiles<kGated>(p, 0, tiles - left, 1, nullptr);
-    launch_tiles<kGated>(p, tiles - left, left, splits, parts.mutable_data_ptr<float>());
+void run(const Rows& x, const Rows& weights, torch::Tensor c) {
+    const OwnedImage x_image(x, c.options()), weight_image(weights, c.options());
+    const int tiles = x_image.image.tiles * weight_image.image.tiles, left = tiles % multiprocessor_count();
+    const int splits = left > 0 ? best_splits(left, x_image.image.chunks) : 1;
+    auto parts = torch::empty({splits == 1 ? 0 : int64_t(splits) * left * kTile * kTile}, c.options());
+    const Product p{weight_image.image, x_image.image, c.mutable_data_ptr<float>(), parts.mutable_data_ptr<float>(),
+                    x.count,            weights.count, 0,                           0};
+    if (splits == 1) return launch_tiles<kGated>(p, 0, tiles, 1);
+    if (tiles > left) launch_tiles<kGated>(p, 0, tiles - left, 1);
+    launch_tiles<kGated>(p, tiles - left, left, splits);
 }
+
+const float* data(const torch::Tensor& t) { return t.const_data_ptr<float>(); }
 
 }  // namespace
 
@@ -313,21 +357,10 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor gate_proj, torch::Tensor up
     gate_proj = gate_proj.contiguous();
     up_proj = up_proj.contiguous();
     down_proj = down_proj.contiguous();
-    const int features = int(gate_proj.size(1)), up_features = int(gate_proj.size(0)),
-              tokens = int(x.numel() / features);
-    auto hidden = torch::empty({tokens, up_features}, x.options());
-    auto y = torch::empty(x.sizes(), x.options());
-    Product product{x.const_data_ptr<float>(),
-                    gate_proj.const_data_ptr<float>(),
-                    up_proj.const_data_ptr<float>(),
-                    hidden.mutable_data_ptr<float>(),
-                    tokens,
-                    up_features,
-                    features};
-    run<true>(product, x.options());
-    product = {product.c,  down_proj.const_data_ptr<float>(), nullptr, y.mutable_data_ptr<float>(), tokens, features,
-               up_features};
-    run<false>(product, x.options());
+    const int features = int(gate_proj.size(1)), up = int(gate_proj.size(0)), tokens = int(x.numel() / features);
+    auto hidden = torch::empty({tokens, up}, x.options()), y = torch::empty(x.sizes(), x.options());
+    run<true>({data(x), nullptr, tokens, features}, {data(gate_proj), data(up_proj), up, features}, hidden);
+    run<false>({data(hidden), nullptr, tokens, up}, {data(down_proj), nullptr, features, up}, y);
     return y;
 }
 

@@ -13,8 +13,9 @@
 //           in the same way; w x = head head + rest head + head rest, which leaves out 2^-22 of a product, as against
 //           2^-24 of float32. Tensor cores round sums towards zero, so a sum in them covers 96 terms only; those are
 //           added up in float32 registers. Error at most 0.10 of what the task allows on all its configurations.
-// Why:      measured with scripts/kernel_lab.py on an H200 before the shortcut was loaded ahead of the stores, to be
-//           judged: 32 images, 64 channels 3,064 us (cuDNN in float32: 5,784), 256 to 512 channels 18.0 ms (77.8).
+// Measured: scripts/kernel_lab.py, H200: 32 images of 64 channels 2,397 us (eager 6,873), 256 to 512 channels 18.0 ms
+//           (90.1). Loads of the shortcut that each wait behind a store: 3,190; pixels of the next tap loaded ahead:
+//           2,667, as registers spill.
 // Dispatch: 128 channels per tile if there are more than 64; tall tiles where there are enough for all multiprocessors.
 // Limits:   float32, contiguous; values above 10^6 overflow, those below 10^-5 lose digits; scratch of 1.3 times the
 //           input and the hidden map. Compute capability 9.0 only: elsewhere it raises an error that says so.
@@ -362,7 +363,7 @@ template <int kN, int kBlocks>
 __device__ void add_shortcut(const Convolution& p, float (&sums)[kBlocks][kN / 2], const Place& place) {
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) {
-        if (i % (32 / kBlocks) == 0) __syncwarp();  // 32 at once: more would not fit the registers
+        if (i % (16 / kBlocks) == 0) __syncwarp();  // 16 at once: more would not fit the registers
         const int channel = first_channel(place, kN, i / 4) + i % 2;
 #pragma unroll
         for (int b = 0; b < kBlocks; ++b) {
