@@ -85,6 +85,17 @@ SWEEPS = {
             "BUFFERS": (1, 2),
         },
     ),
+    "h200-unet_linear-backward": Sweep(
+        "unet_linear/backward",
+        {
+            "TILE_M": (32, 64, 128),
+            "TILE_N": (32, 64, 128),
+            "THREAD_M": (4, 8),
+            "THREAD_N": (4, 8),
+            "BUFFERS": (2,),
+            "MAX_PARTS": (1, 4, 16),
+        },
+    ),
 }
 
 
