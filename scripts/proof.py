@@ -66,7 +66,8 @@ class Work:
 def main() -> int:
     options = read_options()
     paths, deadline = Paths(options.data), time.monotonic() + options.budget_s
-    works = [work for work in chosen(options.what, options.device) if options.only in work.name]
+    words = options.only.split(",")
+    works = [work for work in chosen(options.what, options.device) if any(word in work.name for word in words)]
     keep_ready()
     builds = start_builds(works, paths, options)
     reached = []
@@ -88,7 +89,8 @@ def main() -> int:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("kernels", "eager", "repeat"))
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="parts of the names of kernels, with commas")
+    parser.add_argument("--audit", action=argparse.BooleanOptionalAction, default=True, help="repeated ones, once")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--data", type=Path, default=Path("var"))
     parser.add_argument("--reports", type=Path, default=Path("proof.jsonl"))
@@ -130,7 +132,7 @@ def judged(work: Work, paths: Paths, options: argparse.Namespace) -> dict[str, A
     task, started = find_task(default_suites(), work.task), time.monotonic()
     try:
         report = judge(work.source, task, RULES, paths, device=options.device)
-        if options.what == "repeat" and report.score is not None:
+        if options.what == "repeat" and options.audit and report.score is not None:
             report = audited(work, report, paths, options)
     except HarnessError as error:
         return {"name": work.name, "task": work.task, "verdict": "INTERNAL_ERROR", "reason": str(error)[-3000:]}
