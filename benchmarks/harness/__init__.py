@@ -21,7 +21,7 @@ from .faults import DEVICE_STUCK
 from .foreign import FORMS as FOREIGN_FORMS
 from .foreign import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
 from .isolation import Isolation, clean_text, isolation_in_force
-from .judge import audit, compile_source, judge, remove_scratch
+from .judge import audit, compile_source, judge, prepare_task, remove_scratch
 from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
 from .rules import RuleSet, load_rules
 from .selfcheck import self_test
@@ -89,6 +89,7 @@ __all__ = [
     "keep_ready",
     "load_rules",
     "load_suite",
+    "prepare_task",
     "remove_scratch",
     "self_test",
     "spec_from_json",

@@ -1,7 +1,8 @@
 """What torch.compile builds for a task, prepared once per machine where no submission can write, and the peaks.
 
-A judging times the baselines anew; only their compilation is kept. A configuration that torch.compile cannot do, or
-not in time, is remembered with the reason, and eager alone counts there.
+A judging times the baselines anew; only their compilation is kept, which times nothing and needs no machine of its
+own. A configuration that torch.compile cannot do, or not in time, is remembered with the reason, and eager alone counts
+there. Peaks belong to the machine, whatever the task; they are measured while nothing else is.
 """
 
 import hashlib
@@ -10,28 +11,30 @@ import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .builds import compiler_environment
 from .contestants import Actor, Contestant
-from .errors import RefereeError
+from .errors import Cancelled, RefereeError
 from .isolation import STEADY_HEAP, Room, child_code, inside
-from .locks import file_lock
+from .locks import file_lock, watched_file_lock
 from .machine import Cores, Peaks
 from .memory import SharedMemory, describe, lay_out
 from .protocol import ProtocolError
 from .rules import RuleSet
 from .seccomp import builder_program, supported
-from .source import Paths
+from .source import CancelCheck, Paths, Step, StepListener
 from .spec import Config, TaskSpec
 
-Progress = Callable[[int, int, str], None]
+MachineLock = Callable[[StepListener, CancelCheck], AbstractContextManager[None]]
 LEFT_OUT = "left out of a quick check"
-_FORM = "2"  # of what is kept; another one is prepared anew
+_FORM = "3"  # of what is kept; another one is prepared anew
 _OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -40,23 +43,6 @@ class PreparedBaseline:
 
     cache: Path
     problems: tuple[str | None, ...]
-    peaks: Peaks
-
-
-def prepare(
-    task: TaskSpec,
-    configs: Sequence[Config],
-    rules: RuleSet,
-    paths: Paths,
-    *,
-    cores: Cores,
-    progress: Progress,
-    quick: bool = False,
-    peaks_again: bool = False,
-) -> PreparedBaseline:
-    """The prepared baselines of `task`, made now if this machine does not have them yet; `quick`: without compiling."""
-    preparation = CpuPreparation(task, configs, rules, progress, cores=cores, quick=quick)
-    return preparation.kept(paths, peaks_again=peaks_again)
 
 
 def baseline_room(task: Path, cache: Path, rules: RuleSet) -> Room:
@@ -86,108 +72,153 @@ def opening(task: TaskSpec, described: list[dict[str, Any]], threads: int) -> di
     return {"configs": described, "threads": threads, "task": task_folder(task), "direction": task.direction}
 
 
+@dataclass(kw_only=True)
 class Preparation(ABC):
-    """Compiles configurations in a child; one that does not end in time is given up and the rest goes on."""
+    """Compiles configurations in a child; one that does not end in time is given up and the rest goes on.
 
-    def __init__(self, task: TaskSpec, configs: Sequence[Config], rules: RuleSet, progress: Progress) -> None:
-        self.task, self.configs, self.rules = task, configs, rules
-        self._progress = progress
-        self.problems: dict[int, str | None] = {}
-        self.peaks: dict[str, Any] | None = None
+    `quick` compiles nothing. What it does is told as steps of `stage`. Raises Cancelled where somebody asks for it.
+    """
+
+    task: TaskSpec
+    configs: Sequence[Config]
+    rules: RuleSet
+    on_step: StepListener
+    cancelled: CancelCheck
+    stage: str = "prepare"
+    quick: bool = False
+    problems: dict[int, str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.problems = dict.fromkeys(range(len(self.configs)), LEFT_OUT) if self.quick else {}
 
     @abstractmethod
-    def start(self, wanted: list[int], cache: Path, log: Path) -> Actor:
-        """A child at work on the configurations `wanted`, its compiled kernels going to `cache`."""
+    def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Actor:
+        """A child that compiles the configurations `wanted` into `cache` and then measures the peaks, if asked to."""
 
     @property
     @abstractmethod
-    def name(self) -> str:
-        """Of everything that the result depends on."""
+    def machine(self) -> tuple[str, ...]:
+        """Everything of this machine that the results depend on."""
 
-    def kept(self, paths: Paths, *, peaks_again: bool = False) -> PreparedBaseline:
-        """What this machine keeps under `name`, prepared first if nothing does.
+    def is_ready(self, paths: Paths) -> bool:
+        """Nothing is left to compile."""
+        return (self._folder(paths) / "ready.json").exists()
 
-        `peaks_again` measures the peaks once more and keeps the better ones: they may stem from a busy moment.
+    @contextmanager
+    def turn(self, paths: Paths, lock: MachineLock) -> Iterator[None]:
+        """Held around `compiled`: nobody else compiles the same, and where there is something to compile, `lock`."""
+        waiting = Step(self.stage, "waiting", text="the baselines of the task are being compiled")
+        with ExitStack() as stack:
+            if not self.is_ready(paths):
+                file = self._folder(paths).with_suffix(".lock")
+                stack.enter_context(watched_file_lock(file, waiting, self.on_step, self.cancelled))
+            if not self.is_ready(paths):
+                stack.enter_context(lock(self.on_step, self.cancelled))
+            yield
+
+    def compiled(self, paths: Paths) -> PreparedBaseline:
+        """What this machine keeps of the task, compiled first if it keeps nothing."""
+        folder = self._folder(paths)
+        if not self.is_ready(paths):
+            shutil.rmtree(folder, ignore_errors=True)
+            (folder / "cache").mkdir(parents=True)
+            with tempfile.TemporaryDirectory(prefix="prepare-", dir=paths.scratch) as scratch:
+                self._compile(folder / "cache", Path(scratch) / "log")
+            problems = [self.problems[number] for number in range(len(self.configs))]
+            _write(folder / "ready.json", {"problems": problems})
+        return PreparedBaseline(folder / "cache", tuple(json.loads((folder / "ready.json").read_text())["problems"]))
+
+    def peaks(self, paths: Paths, *, again: bool = False) -> Peaks:
+        """Those of this machine, measured first if it has none.
+
+        `again` measures them once more and keeps the better ones: they may stem from a busy moment.
         """
-        folder = paths.baselines / self.name
-        with file_lock(folder.with_suffix(".lock")):
-            if not (folder / "ready.json").exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                (folder / "cache").mkdir(parents=True)
-                return self._run(folder, paths)
-            prepared = _read(folder)
-            if not peaks_again:
-                return prepared
-            self.problems = dict(enumerate(prepared.problems))
-            return self._run(folder, paths, prepared.peaks)
+        file = paths.baselines / f"peaks-{_digest(*self.machine)}.json"
+        with file_lock(file.with_suffix(".lock")):
+            before = Peaks.from_json(json.loads(file.read_text())) if file.exists() else None
+            if before and not again:
+                return before
+            peaks = self._measured(paths)
+            peaks = peaks.or_better(before) if before else peaks
+            _write(file, asdict(peaks))
+        return peaks
 
-    def _run(self, folder: Path, paths: Paths, before: Peaks | None = None) -> PreparedBaseline:
-        with tempfile.TemporaryDirectory(prefix="prepare-", dir=paths.scratch) as scratch:
-            while self.peaks is None:
-                self._run_child(folder / "cache", Path(scratch) / "log")
-        peaks = Peaks.from_json(self.peaks)
-        peaks = peaks.or_better(before) if before else peaks
-        problems = [self.problems[number] for number in range(len(self.configs))]
-        (folder / "ready.partial").write_text(json.dumps({"problems": problems, "peaks": asdict(peaks)}))
-        (folder / "ready.partial").replace(folder / "ready.json")
-        return _read(folder)
+    def _folder(self, paths: Paths) -> Path:
+        parts = (self.task.content_sha256, *(config.key for config in self.configs), *self.machine)
+        left_out = (LEFT_OUT,) if self.quick else ()
+        return paths.baselines / f"{self.task.op}-{self.task.direction}-{_digest(*parts, *left_out)}"
 
-    def _run_child(self, cache: Path, log: Path) -> None:
-        """One child; a second one is needed only after a configuration that did not end."""
-        wanted = [number for number in range(len(self.configs)) if number not in self.problems]
-        child = self.start(wanted, cache, log)
+    def _compile(self, cache: Path, log: Path) -> None:
+        """In one child; a second one is needed only after a configuration that did not end."""
+        while wanted := [number for number in range(len(self.configs)) if number not in self.problems]:
+            with self._child(cache, log, wanted=wanted, peaks=False) as child:
+                self._follow(child)
+
+    def _measured(self, paths: Paths) -> Peaks:
+        with tempfile.TemporaryDirectory(prefix="peaks-", dir=paths.scratch) as scratch:
+            cache = Path(scratch) / "cache"
+            cache.mkdir()
+            with self._child(cache, Path(scratch) / "log", wanted=[], peaks=True) as child:
+                message: dict[str, Any] = {}
+                while not message.get("peaks"):
+                    message = self._receive(child, _OWN_TIME_S)
+                return Peaks.from_json(message["peaks"])
+
+    @contextmanager
+    def _child(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Iterator[Actor]:
+        child = self.start(cache, log, wanted=wanted, peaks=peaks)
         try:
-            self._follow(child)
+            yield child
         except ProtocolError as error:
             raise RefereeError(f"preparing baselines failed: {error}\n{child.child.log_tail(4000)}") from error
+        except TimeoutError as error:
+            raise RefereeError("preparing baselines did not answer") from error
         finally:
             child.kill()
 
     def _follow(self, child: Actor) -> None:
-        current: int | None = None
-        while self.peaks is None:
-            timeout_s = _OWN_TIME_S if current is None else self.rules.score.baseline_compile_timeout_s
-            try:
-                message = child.receive(timeout_s)
-            except TimeoutError as error:
-                if current is None:
-                    raise RefereeError("preparing baselines did not answer") from error
-                self.problems[current] = f"torch.compile took more than {timeout_s:g} s"
+        """Until it has compiled what was wanted, or one configuration takes too long."""
+        message: dict[str, Any] = {}
+        while "prepared" not in message:
+            message = self._receive(child, _OWN_TIME_S)
+            if "compiling" in message and not self._compiles(child, int(message["compiling"])):
                 return
-            current = self._take(message, current)
 
-    def _take(self, message: dict[str, Any], current: int | None) -> int | None:
-        if "compiling" in message:
-            self._progress(len(self.problems), len(self.configs), "torch.compile builds its baseline")
-            return int(message["compiling"])
-        if "compiled" in message:
-            self.problems[int(message["compiled"])] = message["problem"]
-            return None
-        self.peaks = message.get("peaks")
-        return current
+    def _compiles(self, child: Actor, number: int) -> bool:
+        """Notes how it went; False if it did not end in time."""
+        done, total = len(self.problems), len(self.configs)
+        self.on_step(Step(self.stage, "progress", done, total, "torch.compile builds its baseline"))
+        timeout_s = self.rules.score.baseline_compile_timeout_s
+        try:
+            self.problems[number] = self._receive(child, timeout_s)["problem"]
+        except TimeoutError:
+            self.problems[number] = f"torch.compile took more than {timeout_s:g} s"
+            return False
+        return True
+
+    def _receive(self, child: Actor, timeout_s: float) -> dict[str, Any]:
+        """The child's next message; looks up meanwhile whether anybody still wants it."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                return child.receive(max(0.01, min(_LOOK_S, left_s)))
+            except TimeoutError:
+                if left_s <= _LOOK_S:
+                    raise
+            if self.cancelled():
+                raise Cancelled
 
 
+@dataclass(kw_only=True)
 class CpuPreparation(Preparation):
-    def __init__(
-        self,
-        task: TaskSpec,
-        configs: Sequence[Config],
-        rules: RuleSet,
-        progress: Progress,
-        *,
-        cores: Cores,
-        quick: bool,
-    ) -> None:
-        super().__init__(task, configs, rules, progress)
-        self._cores, self._quick = cores, quick
-        if quick:
-            self.problems = dict.fromkeys(range(len(configs)), LEFT_OUT)
+    cores: Cores
 
     @property
-    def name(self) -> str:
-        return key(self.task, self.configs, str(self._cores.threads), *((LEFT_OUT,) if self._quick else ()))
+    def machine(self) -> tuple[str, ...]:
+        return (*compiler_environment().values(), str(self.cores.threads))
 
-    def start(self, wanted: list[int], cache: Path, log: Path) -> Contestant:
+    def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Contestant:
         layout = lay_out(self.configs, [1] * len(self.configs))
         inputs = SharedMemory("inputs", layout.input_bytes)
         child = Contestant("baseline", self.configs, layout, inputs.fd)
@@ -197,8 +228,9 @@ class CpuPreparation(Preparation):
                 log,
                 builder_program() if supported() else b"",
             )
-            common = opening(self.task, describe(self.configs, layout), self._cores.threads)
-            child.open({**common, "prepare": True, "wanted": wanted})
+            common = opening(self.task, describe(self.configs, layout), self.cores.threads)
+            work = {"prepare": True, "wanted": wanted, "peaks": peaks, "cores": self.cores.contestants}
+            child.open({**common, **work})
         except BaseException:
             child.kill()
             raise
@@ -207,21 +239,15 @@ class CpuPreparation(Preparation):
         return child
 
 
-def _read(folder: Path) -> PreparedBaseline:
-    data = json.loads((folder / "ready.json").read_text())
-    return PreparedBaseline(folder / "cache", tuple(data["problems"]), Peaks.from_json(data["peaks"]))
+def _write(file: Path, data: dict[str, Any]) -> None:
+    """In one step: what is there is whole."""
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(data))
+    partial.replace(file)
 
 
-def key(task: TaskSpec, configs: Sequence[Config], *machine: str) -> str:
-    """A name for everything that prepared baselines depend on."""
-    parts = [
-        _FORM,
-        task.content_sha256,
-        *(config.key for config in configs),
-        *compiler_environment().values(),
-        *machine,
-    ]
-    return f"{task.op}-{task.direction}-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join((_FORM, *parts)).encode()).hexdigest()[:24]
 
 
 def own_copy(prepared: PreparedBaseline, scratch: Path) -> Path:

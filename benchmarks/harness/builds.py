@@ -52,11 +52,11 @@ def build(
 
     `target` is the architecture of the GPU, `sm_90` and the like. Raises SupervisorError if there is no compiler.
     """
-    toolchain = _toolchain(source.language, target)
-    folder = paths.builds / _key(source, rules, toolchain)
-    found = _read(folder, toolchain) or _fetched(folder, toolchain, paths.shelf)
+    found = kept(source, rules, paths, target=target)
     if found is not None:
         return found
+    toolchain = _toolchain(source.language, target)
+    folder = paths.builds / _key(source, rules, toolchain)
     with _workshop(rules, paths, cancelled) as shop:
         result = _compile(source, shop, toolchain, folder)
     if result.exit_code is None:
@@ -65,6 +65,13 @@ def build(
     if paths.shelf is not None:
         paths.shelf.put(folder.name, pack(folder, (toolchain.binary, _RECORD)))
     return result
+
+
+def kept(source: Source, rules: RuleSet, paths: Paths, *, target: str | None = None) -> Build | None:
+    """The build as it was made before, here or on another machine of the same kind."""
+    toolchain = _toolchain(source.language, target)
+    folder = paths.builds / _key(source, rules, toolchain)
+    return _read(folder, toolchain) or _fetched(folder, toolchain, paths.shelf)
 
 
 def compiler_environment(language: str = "cpp") -> dict[str, str]:

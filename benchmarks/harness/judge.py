@@ -9,14 +9,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from . import builds, scoring
-from .baselines import LEFT_OUT, PreparedBaseline
+from .baselines import Preparation, PreparedBaseline
 from .builds import Build
 from .errors import AuditBroken, Cancelled, UsageError
 from .faults import DEVICE_STUCK, Fault, Stuck
@@ -124,9 +124,31 @@ def compile_source(
 ) -> Build:
     """Compiles ahead of `judge`, which then finds the build in the cache. On a CPU it waits for timings."""
     track = open_track(device, rules, paths)
-    with track.build_lock(on_step, cancelled):
+    there = builds.kept(source, rules, paths, target=track.target)
+    with nullcontext() if there else track.build_lock(on_step, cancelled):
         on_step(Step("compile", "started", text=task.name))
-        return builds.build(source, rules, paths, target=track.target, cancelled=cancelled)
+        return there or builds.build(source, rules, paths, target=track.target, cancelled=cancelled)
+
+
+def prepare_task(
+    task: TaskSpec,
+    rules: RuleSet,
+    paths: Paths,
+    *,
+    device: str = "cpu",
+    on_step: StepListener = ignore_steps,
+    cancelled: CancelCheck = never_cancelled,
+) -> None:
+    """Compiles the baselines of `task` ahead of `judge`, where that takes no device from a judging: on a CPU.
+
+    It is told as progress of compiling.
+    """
+    track = open_track(device, rules, paths)
+    if track.device.device_class != "cpu":
+        return
+    preparation = track.preparation(task, on_step, cancelled, stage="compile")
+    with preparation.turn(paths, track.build_lock):
+        preparation.compiled(paths)
 
 
 def quick_rules(rules: RuleSet) -> RuleSet:
@@ -161,11 +183,13 @@ class _Work:
 
     def run(self) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         self._stage("static", self._check)
-        with self.track.build_lock(self.on_step, self.cancelled):
+        with nullcontext() if self._is_built() else self.track.build_lock(self.on_step, self.cancelled):
             build = self._stage("compile", self._build)
+        with self._preparation.turn(self.paths, self.track.prepare_lock):
+            prepared = self._stage("prepare", lambda: self._preparation.compiled(self.paths))
         with self.track.lock(self.on_step, self.cancelled):
             self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
-            prepared = self._stage("prepare", self._prepare)
+            self._preparation.peaks(self.paths)  # now, while nothing else is alive
             try:
                 with tempfile.TemporaryDirectory(prefix="judge-", dir=self.paths.scratch) as scratch:
                     return self._run_session(build, prepared, Path(scratch))
@@ -182,7 +206,7 @@ class _Work:
 
     @cached_property
     def configs(self) -> tuple[Config, ...]:
-        return _visible_first(self.task.configs_for(self.track.device.device_class))
+        return self.track.configs(self.task)
 
     def report(
         self,
@@ -232,17 +256,12 @@ class _Work:
             raise Fault(Verdict.COMPILE_ERROR, build.problem or _first_error(build.log))
         return build
 
-    def _prepare(self, *, peaks_again: bool = False) -> PreparedBaseline:
-        prepared = self.track.prepare(
-            self.task,
-            self.configs,
-            lambda done, total, text: self.on_step(Step("prepare", "progress", done, total, text)),
-            quick=self.quick,
-            peaks_again=peaks_again,
-        )
-        if self.quick:
-            return replace(prepared, problems=tuple(LEFT_OUT for _ in self.configs))
-        return prepared
+    def _is_built(self) -> bool:
+        return builds.kept(self.source, self.rules, self.paths, target=self.track.target) is not None
+
+    @cached_property
+    def _preparation(self) -> Preparation:
+        return self.track.preparation(self.task, self.on_step, self.cancelled, stage="prepare", quick=self.quick)
 
     def _run_session(
         self, build: Build, prepared: PreparedBaseline, scratch: Path
@@ -256,7 +275,7 @@ class _Work:
             stack.callback(os.sched_setaffinity, 0, before)
             os.sched_setaffinity(0, self.track.cores.supervisor)
             self.environment |= self.track.before()
-            return self._judge_calls(Judging(session, self._listen, self.cancelled), prepared)
+            return self._judge_calls(Judging(session, self._listen, self.cancelled))
 
     def _load(self, stack: ExitStack, session: Session[Any]) -> Session[Any]:
         try:
@@ -264,7 +283,7 @@ class _Work:
         finally:
             self._log_of_stage = self._log.read()
 
-    def _judge_calls(self, judging: Judging, prepared: PreparedBaseline) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+    def _judge_calls(self, judging: Judging) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         try:
             self._stage("verify", lambda: self._calls(judging, judging.verify))
             self._stage("time", lambda: self._calls(judging, judging.time))
@@ -274,7 +293,7 @@ class _Work:
             )
         self.results, found = self.track.after(judging, self.results)
         self.environment |= found
-        return self._scored(judging, prepared)
+        return self._scored(judging)
 
     def _calls(self, judging: Judging, run: Callable[[], None]) -> None:
         try:
@@ -286,15 +305,15 @@ class _Work:
             where = "a hidden configuration" if config.hidden else config.key
             raise Fault(fault.verdict, f"{hidden_words(config, fault)} ({where})")
 
-    def _scored(self, judging: Judging, prepared: PreparedBaseline) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+    def _scored(self, judging: Judging) -> tuple[Score, str, tuple[ConfigResult, ...]]:
         times: dict[str, PairedTimes] = {}
         for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
             if not config.hidden:
                 times[result.key] = judging.paired_times(number)
                 self._remark(judging, number, config)
-        finished = self._with_times(times, prepared.peaks)
+        finished = self._with_times(times, self._preparation.peaks(self.paths))
         if scoring.under_the_floor(finished, self.rules):
-            finished = self._with_times(times, self._prepare(peaks_again=True).peaks)
+            finished = self._with_times(times, self._preparation.peaks(self.paths, again=True))
         timed = [item for item in finished if item.group != "hidden"]
         score = scoring.score(timed, times, self.rules, self.track.timing_trust)
         self.environment["null_call_us"] = judging.null_call_us
@@ -368,10 +387,6 @@ class _VisibleLog:
         with self._path.open("rb") as file:
             file.seek(max(0, self._path.stat().st_size - _LOG_BYTES))
             return file.read(_LOG_BYTES)
-
-
-def _visible_first(configs: Sequence[Config]) -> tuple[Config, ...]:
-    return tuple(sorted(configs, key=lambda item: item.hidden))
 
 
 def _shown_keys(configs: Sequence[Config]) -> list[str]:

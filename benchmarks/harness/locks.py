@@ -1,7 +1,8 @@
 """One timing at a time: a lock per processor and per GPU, across all processes and data folders of a machine.
 
-Whoever waits next holds the turn, so that one who has just let go cannot go first again. Not covered: the order among
-those who wait for the turn.
+Builds share the processor's lock among themselves, never with a timing. Whoever waits next holds the turn, so that
+one who has just let go cannot go first again: a timing lets in the builds that waited for it, and no more of them.
+Not covered: the order among those who wait for the turn.
 """
 
 import fcntl
@@ -9,8 +10,9 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 
 from .errors import Cancelled
@@ -21,17 +23,30 @@ _POLL_S = 0.2
 
 @contextmanager
 def machine_lock(name: str, text: str, on_step: StepListener, stage: str, cancelled: CancelCheck) -> Iterator[None]:
-    """Held while the block runs. Says `text` once while it waits; raises Cancelled."""
-    folder, told = Path(tempfile.gettempdir()), False
-    with _open_shared(folder / f"kbench-{name}.lock") as lock:
-        with _open_shared(folder / f"kbench-{name}.turn") as turn:
-            while not (_try_lock(turn) and _try_lock(lock)):
-                if not told:
-                    on_step(Step(stage, "waiting", text=text))
-                told = True
-                if cancelled():
-                    raise Cancelled
-                time.sleep(_POLL_S)
+    """Held alone while the block runs. Says `text` once while it waits; raises Cancelled."""
+    with _open_shared(f"kbench-{name}.lock") as lock:
+        with _open_shared(f"kbench-{name}.turn") as turn:
+            waiting = Step(stage, "waiting", text=text)
+            _wait_until(lambda: _try_lock(turn) and _try_lock(lock), waiting, on_step, cancelled)
+        yield
+
+
+@contextmanager
+def build_lock(
+    name: str, text: str, on_step: StepListener, stage: str, cancelled: CancelCheck, *, places: int
+) -> Iterator[None]:
+    """As `machine_lock`, but shared by as many builds as there are `places`."""
+    with ExitStack() as stack:
+        open_places = [stack.enter_context(_open_shared(f"kbench-{name}.build{place}")) for place in range(places)]
+        lock = stack.enter_context(_open_shared(f"kbench-{name}.lock"))
+        mine: list[int] = []
+        with _open_shared(f"kbench-{name}.turn") as turn:
+
+            def have() -> bool:
+                mine.extend(islice(filter(_try_lock, open_places), 1 - len(mine)))
+                return bool(mine) and _try_lock(turn, fcntl.LOCK_SH) and _try_lock(lock, fcntl.LOCK_SH)
+
+            _wait_until(have, Step(stage, "waiting", text=text), on_step, cancelled)
         yield
 
 
@@ -44,9 +59,28 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _open_shared(path: Path) -> Iterator[int]:
+def watched_file_lock(path: Path, waiting: Step, on_step: StepListener, cancelled: CancelCheck) -> Iterator[None]:
+    """As `file_lock`, but tells `waiting` once and may be given up."""
+    with path.open("w") as file:
+        _wait_until(lambda: _try_lock(file.fileno()), waiting, on_step, cancelled)
+        yield
+
+
+def _wait_until(have: Callable[[], bool], waiting: Step, on_step: StepListener, cancelled: CancelCheck) -> None:
+    told = False
+    while not have():
+        if not told:
+            on_step(waiting)
+        told = True
+        if cancelled():
+            raise Cancelled
+        time.sleep(_POLL_S)
+
+
+@contextmanager
+def _open_shared(name: str) -> Iterator[int]:
     """A lock file that every user of the machine may lock."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    fd = os.open(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         if os.fstat(fd).st_uid == os.getuid() and stat.S_IMODE(os.fstat(fd).st_mode) != 0o666:
             os.fchmod(fd, 0o666)
@@ -55,9 +89,9 @@ def _open_shared(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _try_lock(fd: int) -> bool:
+def _try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

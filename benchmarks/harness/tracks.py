@@ -3,6 +3,7 @@
 `judge.py` runs the same stages over either. Not covered: what a call is (`session.py`, `gpu/session.py`).
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import baselines, gxx, nvcc
-from .baselines import PreparedBaseline, Progress
+from . import gxx, nvcc
+from .baselines import CpuPreparation, Preparation, PreparedBaseline
 from .errors import SupervisorError, UsageError
 from .faults import Fault
 from .gpu import bounds
@@ -23,7 +24,7 @@ from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
 from .isolation import bytecode_missing
 from .judging import CANDIDATE, Judging
-from .locks import machine_lock
+from .locks import build_lock, machine_lock
 from .machine import divide_cores, machine_record
 from .report import ConfigResult, Verdict
 from .rules import RuleSet
@@ -33,6 +34,7 @@ from .spec import Config, TaskSpec
 
 _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end
+_HOST_IS_BUSY = "another submission is being timed or built on this machine"
 _LEFT_RUNNING = 0.1  # a kernel that shares the GPU takes more of its speed than this
 Found = tuple[tuple[ConfigResult, ...], dict[str, Any]]
 
@@ -71,19 +73,27 @@ class Track(ABC):
         """Held while compiling, where that would disturb a timing."""
 
     @abstractmethod
+    def prepare_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        """Held while baselines are compiled."""
+
+    @abstractmethod
     def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
         """Held while judging: one at a time on a device, across all processes."""
 
     @abstractmethod
-    def prepare(
-        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool, peaks_again: bool = False
-    ) -> PreparedBaseline:
-        """What torch.compile needs for this task, made once; `quick` may leave it out."""
+    def preparation(
+        self, task: TaskSpec, on_step: StepListener, cancelled: CancelCheck, *, stage: str, quick: bool = False
+    ) -> Preparation:
+        """Makes what torch.compile needs for this task, once, and tells it as `stage`; `quick` leaves it out."""
 
     @abstractmethod
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
     ) -> Session[Any]: ...
+
+    def configs(self, task: TaskSpec) -> tuple[Config, ...]:
+        """Those that count here, the visible ones first."""
+        return tuple(sorted(task.configs_for(self.device.device_class), key=lambda item: item.hidden))
 
     def speaks(self, language: str) -> bool:
         return self.device.device_class in device_classes(language)
@@ -123,23 +133,26 @@ class CpuTrack(Track):
     timing_trust = "supervisor"
 
     def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
-        return host_lock(on_step, "compile", cancelled)
+        return _host_build_lock(on_step, "compile", cancelled)
+
+    def prepare_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        return _host_build_lock(on_step, "prepare", cancelled)
 
     def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
-        return host_lock(on_step, "prepare", cancelled)
+        return host_lock(on_step, "load", cancelled)
 
-    def prepare(
-        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool, peaks_again: bool = False
-    ) -> PreparedBaseline:
-        return baselines.prepare(
-            task,
-            configs,
-            self.rules,
-            self.paths,
-            cores=self.cores,
-            progress=progress,
+    def preparation(
+        self, task: TaskSpec, on_step: StepListener, cancelled: CancelCheck, *, stage: str, quick: bool = False
+    ) -> CpuPreparation:
+        return CpuPreparation(
+            task=task,
+            configs=self.configs(task),
+            rules=self.rules,
+            on_step=on_step,
+            cancelled=cancelled,
+            stage=stage,
             quick=quick,
-            peaks_again=peaks_again,
+            cores=self.cores,
         )
 
     def session(
@@ -167,16 +180,31 @@ class GpuTrack(Track):
         if self._session is not None:
             STANDBY.refill(self._session.setting.order())
 
-    def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
-        text = "another submission is being judged on this GPU"
-        return machine_lock(f"gpu-{self.gpu.uuid}", text, on_step, "prepare", cancelled)
+    def prepare_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        """What torch.compile builds for a GPU is tried there."""
+        return self._lock(on_step, "prepare", cancelled)
 
-    def prepare(
-        self, task: TaskSpec, configs: Sequence[Config], progress: Progress, *, quick: bool, peaks_again: bool = False
-    ) -> PreparedBaseline:
-        bytecode = bytecode_folder(self.paths)
-        preparation = GpuPreparation(task, configs, self.rules, progress, gpu=self.gpu, bytecode=bytecode)
-        return preparation.kept(self.paths, peaks_again=peaks_again)
+    def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        return self._lock(on_step, "load", cancelled)
+
+    def _lock(self, on_step: StepListener, stage: str, cancelled: CancelCheck) -> AbstractContextManager[None]:
+        text = "another submission is being judged on this GPU"
+        return machine_lock(f"gpu-{self.gpu.uuid}", text, on_step, stage, cancelled)
+
+    def preparation(
+        self, task: TaskSpec, on_step: StepListener, cancelled: CancelCheck, *, stage: str, quick: bool = False
+    ) -> GpuPreparation:
+        return GpuPreparation(
+            task=task,
+            configs=self.configs(task),
+            rules=self.rules,
+            on_step=on_step,
+            cancelled=cancelled,
+            stage=stage,
+            quick=quick,
+            gpu=self.gpu,
+            bytecode=bytecode_folder(self.paths),
+        )
 
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
@@ -321,6 +349,10 @@ def keep_ready() -> None:
 
 
 def host_lock(on_step: StepListener, stage: str, cancelled: CancelCheck) -> AbstractContextManager[None]:
-    """One timing or build on the processors of this machine at a time."""
-    text = "another submission is being timed or built on this machine"
-    return machine_lock("cpu", text, on_step, stage, cancelled)
+    """One timing on the processors of this machine at a time, and no build beside it."""
+    return machine_lock("cpu", _HOST_IS_BUSY, on_step, stage, cancelled)
+
+
+def _host_build_lock(on_step: StepListener, stage: str, cancelled: CancelCheck) -> AbstractContextManager[None]:
+    """As many builds at a time as there are processors, and no timing beside them."""
+    return build_lock("cpu", _HOST_IS_BUSY, on_step, stage, cancelled, places=len(os.sched_getaffinity(0)))

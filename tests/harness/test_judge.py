@@ -20,6 +20,7 @@ from benchmarks.harness import (
     default_suites,
     find_task,
     judge,
+    prepare_task,
     self_test,
 )
 
@@ -75,14 +76,12 @@ def test_the_report_says_where_and_how_it_was_measured(report: Report) -> None:
 
 @pytest.fixture
 def slow_peaks(report: Report, paths: Paths) -> Iterator[list[Path]]:
-    """All that this machine keeps of the task says that it is ten thousand times slower."""
-    kept = {file: file.read_text() for file in paths.baselines.glob(f"{TASK.op}-{TASK.direction}-*/ready.json")}
-    kept = {file: text for file, text in kept.items() if "flops_per_s" in json.loads(text)["peaks"]}  # of this form
+    """All that is kept of this machine says that it is ten thousand times slower."""
+    kept = {file: file.read_text() for file in paths.baselines.glob("peaks-*.json")}
     for file, text in kept.items():
-        data = json.loads(text)
-        copies = [[size, rate / 1e4] for size, rate in data["peaks"]["copy_bytes_per_s"]]
-        peaks = {"copy_bytes_per_s": copies, "flops_per_s": data["peaks"]["flops_per_s"] / 1e4}
-        file.write_text(json.dumps(data | {"peaks": peaks}))
+        peaks = json.loads(text)
+        copies = [[size, rate / 1e4] for size, rate in peaks["copy_bytes_per_s"]]
+        file.write_text(json.dumps({"copy_bytes_per_s": copies, "flops_per_s": peaks["flops_per_s"] / 1e4}))
     yield list(kept)
     for file, text in kept.items():
         file.write_text(text)
@@ -95,6 +94,21 @@ def test_peaks_of_a_busy_moment_accuse_nobody(slow_peaks: list[Path], paths: Pat
     assert again.verdict is Verdict.PASS, again.reason
     assert "gate-roofline" not in {gate.code for gate in again.gates}
     assert [file.read_text() == text for file, text in before.items()].count(False) == 1
+
+
+def test_baselines_are_prepared_once_and_told_as_compiling(tmp_path: Path) -> None:
+    own, steps = Paths(tmp_path), []
+    with pytest.raises(Cancelled):
+        prepare_task(TASK, RULES, own, on_step=steps.append, cancelled=lambda: bool(steps))
+    assert not list(own.baselines.glob("*/ready.json"))
+    steps.clear()
+    prepare_task(TASK, RULES, own, on_step=steps.append)
+    assert [(step.stage, step.done) for step in steps] == [("compile", n) for n in range(len(TASK.configs_for("cpu")))]
+    assert len(list(own.baselines.glob("*/ready.json"))) == 1
+    assert not list(own.baselines.glob("peaks-*.json"))  # they are measured where nothing else is
+    steps.clear()
+    prepare_task(TASK, RULES, own, on_step=steps.append)
+    assert steps == []
 
 
 def test_a_cancelled_judging_reports_nothing(paths: Paths) -> None:

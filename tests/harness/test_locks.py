@@ -1,13 +1,15 @@
-"""The lock of a device: one at a time, and nobody is held off by one who comes again and again."""
+"""The lock of a device: one timing at a time or several builds, and nobody is held off by who comes again and again."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import locks
 from benchmarks.harness.errors import Cancelled
-from benchmarks.harness.locks import machine_lock
+from benchmarks.harness.locks import build_lock, machine_lock
 from benchmarks.harness.source import Step, ignore_steps, never_cancelled
 
 
@@ -49,3 +51,64 @@ def test_one_who_waits_is_told_once_and_may_give_up() -> None:
     assert [step.text for step in steps] == ["somebody is at work"]
     with taken():
         pass
+
+
+def building(cancelled=never_cancelled):
+    return build_lock("device", "somebody is at work", ignore_steps, "compile", cancelled, places=2)
+
+
+def is_free(lock) -> bool:
+    """One who does not want to wait gets it."""
+    try:
+        with lock(lambda: True):
+            return True
+    except Cancelled:
+        return False
+
+
+def test_builds_share_the_places_and_a_timing_has_all_of_them() -> None:
+    with building():
+        assert is_free(building)
+        assert not is_free(taken)
+        with building():
+            assert not is_free(building)
+    with taken():
+        assert not is_free(building)
+    assert is_free(taken)
+
+
+@contextmanager
+def waiting_for(lock, log: list[str], name: str) -> Iterator[None]:
+    """Somebody who waits for the lock while the block runs, and notes it when they have it."""
+    begun = threading.Event()
+
+    def wait() -> None:
+        with lock(lambda: bool(begun.set())):
+            log.append(name)
+            threading.Event().wait(2 * locks._POLL_S)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert begun.wait(10)
+    yield
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_timing_that_waits_lets_no_further_build_in() -> None:
+    log: list[str] = []
+    with ExitStack() as waiters, building():
+        waiters.enter_context(waiting_for(taken, log, "timing"))
+        waiters.enter_context(waiting_for(building, log, "build"))
+        assert log == []
+    assert log == ["timing", "build"]
+
+
+def test_a_timing_lets_in_the_builds_that_waited_before_the_next_timing() -> None:
+    log: list[str] = []
+    with ExitStack() as waiters, taken():
+        for _ in range(2):
+            waiters.enter_context(waiting_for(building, log, "build"))
+        threading.Event().wait(2 * locks._POLL_S)  # by now both hold the turn
+        waiters.enter_context(waiting_for(taken, log, "timing"))
+    assert log == ["build", "build", "timing"]

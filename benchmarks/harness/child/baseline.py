@@ -4,6 +4,7 @@ Also measures what this machine can do at most (`peaks.py`) for the roofline, an
 judging. What torch.compile builds lies in a cache that no submission can write.
 """
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,7 +83,10 @@ def _prepare(message: dict[str, Any], eager: Function, calls: Sequence[Call], li
         started_s = time.monotonic()
         problem = _try_compile(eager, calls[number])
         link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
-    link.send(peaks=measure_peaks(message["threads"]))
+    link.send(prepared=True)
+    if message["peaks"]:
+        os.sched_setaffinity(0, message["cores"])
+        link.send(peaks=measure_peaks(message["threads"]))
 
 
 def _try_compile(eager: Function, call: Call) -> str | None:

@@ -67,7 +67,9 @@ def _prepare(message: dict[str, Any], eager: Function, device: Accelerator, link
         started_s = time.monotonic()
         problem = _try_compile(eager, message["configs"][number], device)
         link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
-    link.send(peaks=measure_peaks(device))
+    link.send(prepared=True)
+    if message["peaks"]:
+        link.send(peaks=measure_peaks(device))
 
 
 def _try_compile(eager: Function, config: dict[str, Any], device: Accelerator) -> str | None:

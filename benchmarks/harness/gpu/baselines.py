@@ -1,41 +1,31 @@
 """What torch.compile builds for a task on a GPU, prepared once per machine, and the peaks of that GPU."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..baselines import Preparation, Progress, baseline_room, key, task_folder
+from ..baselines import Preparation, baseline_room, task_folder
+from ..builds import compiler_environment
 from ..contestants import Actor
 from ..memory import describe, overlay
-from ..rules import RuleSet
-from ..spec import Config, TaskSpec
 from .crew import gpu_filter, on_gpu
 from .discovery import Gpu
 
 
+@dataclass(kw_only=True)
 class GpuPreparation(Preparation):
-    def __init__(
-        self,
-        task: TaskSpec,
-        configs: Sequence[Config],
-        rules: RuleSet,
-        progress: Progress,
-        *,
-        gpu: Gpu,
-        bytecode: Path | None,
-    ) -> None:
-        super().__init__(task, configs, rules, progress)
-        self._gpu, self._bytecode = gpu, bytecode
+    gpu: Gpu
+    bytecode: Path | None
 
     @property
-    def name(self) -> str:
-        return key(self.task, self.configs, self._gpu.title, self._gpu.driver, self._gpu.accelerator)
+    def machine(self) -> tuple[str, ...]:
+        return (*compiler_environment().values(), self.gpu.title, self.gpu.driver, self.gpu.accelerator)
 
-    def start(self, wanted: list[int], cache: Path, log: Path) -> Actor:
+    def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Actor:
         room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
         child = Actor("gpu_baseline")
         try:
-            room = on_gpu(room, self._gpu, self._bytecode, trusted=True)
-            child.start(room, log, gpu_filter(), arguments=(self._gpu.accelerator,))
+            room = on_gpu(room, self.gpu, self.bytecode, trusted=True)
+            child.start(room, log, gpu_filter(), arguments=(self.gpu.accelerator,))
             child.open(
                 {
                     "configs": describe(self.configs, overlay(self.configs, [1] * len(self.configs))),
@@ -43,6 +33,7 @@ class GpuPreparation(Preparation):
                     "task": task_folder(self.task),
                     "prepare": True,
                     "wanted": wanted,
+                    "peaks": peaks,
                 }
             )
         except BaseException:
