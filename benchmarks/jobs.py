@@ -95,11 +95,12 @@ class Sitting:
     def __init__(self, holding: Holding) -> None:
         self.holding = holding
         self._lost = threading.Event()
+        self.gives_way = threading.Event()
         self._over = threading.Event()
         self._told_at = 0.0
 
     def cancelled(self) -> bool:
-        return self._lost.is_set() or stopping.is_set()
+        return self._lost.is_set() or self.gives_way.is_set() or stopping.is_set()
 
     def on_step(self, step: Step) -> None:
         now = time.monotonic()
@@ -133,6 +134,8 @@ class Sitting:
             close_old_connections()
             if not services.evaluation_heartbeat(self.holding):
                 self._lost.set()
+            elif services.gives_way(self.holding.evaluation):
+                self.gives_way.set()
         except Exception:  # the edge of a thread: one missed beat is no reason to give up a judging
             logger.exception("no heartbeat for %s", self.holding.evaluation.code)
 
@@ -171,9 +174,11 @@ def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> 
 
 
 def _put_back(sitting: Sitting) -> None:
-    """Cancelled because the worker stops: the next one goes on. Cancelled otherwise: it is no longer ours."""
+    """Cancelled because the worker stops, or for somebody else: it is taken up again. Else it is no longer ours."""
     if stopping.is_set():
         services.evaluation_release(sitting.holding, "The worker was stopped; the next one takes it up again.")
+    elif sitting.gives_way.is_set():
+        services.evaluation_release(sitting.holding, "It gave way; it is taken up again when nobody wants the device.")
 
 
 def _fail(holding: Holding, error: Exception) -> None:
@@ -199,7 +204,23 @@ def _compile(sitting: Sitting) -> None:
     if build.binary is None and build.exit_code is not None:
         _judge(sitting)  # a failure is kept with the builds, so this gives its verdict at once
     else:
+        _prepare(sitting)
         services.evaluation_built(holding, 0.0 if build.cached else build.seconds)
+
+
+def _prepare(sitting: Sitting) -> None:
+    """The baselines too are compiled ahead, so that a device need not wait for them; a quick check has none."""
+    evaluation = sitting.holding.evaluation
+    if evaluation.is_quick:
+        return
+    site_judge().prepare(
+        spec_of(evaluation.task_version),
+        rules_of(evaluation.ruleset),
+        device=_device(evaluation),
+        on_step=sitting.on_step,
+        cancelled=sitting.cancelled,
+    )
+    _raise_if_stopped(sitting)
 
 
 def _judge(sitting: Sitting) -> None:

@@ -3,6 +3,7 @@
 Below the models, so it names no model. Does NOT write and does NOT know pages.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -26,6 +27,7 @@ from .states import (
 
 User = AbstractBaseUser | AnonymousUser
 EXAMPLES_WAIT_S = 120
+EXPECTING: list[Callable[[Any], bool]] = []  # is a device kind about to be wanted? apps above add whom they know
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,13 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return self.filter(state__in=RUNNING)
 
     def claimable(self, device_kind: Any, now: datetime) -> Self:
-        """What may be taken up: shipped examples give way to everybody who wanted something not long ago."""
+        """What may be taken up: shipped examples give way to all who wanted something not long ago, or are about to."""
         mine = self.filter(device_kind=device_kind)
         since = now - timedelta(seconds=EXAMPLES_WAIT_S)
         wanted = Q(queued__gte=since) | Q(finished__gte=since) | Q(state__in=(State.QUEUED, *RUNNING))
         others = self.model.objects.filter(wanted, device_kind=device_kind, priority__lt=Priority.EXAMPLE)
-        return mine.filter(priority__lt=Priority.EXAMPLE) if others.exists() else mine
+        gives_way = others.exists() or any(expects(device_kind) for expects in EXPECTING)
+        return mine.filter(priority__lt=Priority.EXAMPLE) if gives_way else mine
 
     def in_queue_order(self) -> Self:
         """Class first; within it owners take turns, whoever has fewer at work or further ahead goes first."""

@@ -67,6 +67,7 @@ __all__ = [  # the names of the service layer, those included that live next doo
     "evaluation_requeue",
     "evaluation_step",
     "expire_hopeless",
+    "gives_way",
     "is_auditable",
     "judge_in_full",
     "record_report",
@@ -319,8 +320,16 @@ def evaluation_built(holding: Holding, build_s: float | None = None) -> None:
     _back_to_queue(holding, built=timezone.now(), build_s=build_s)
 
 
+def gives_way(evaluation: Evaluation) -> bool:
+    """It is at work, but would not be taken up now: a shipped example where somebody has come meanwhile."""
+    if evaluation.priority != Priority.EXAMPLE:
+        return False
+    mine = Evaluation.objects.filter(pk=evaluation.pk)
+    return not mine.claimable(evaluation.device_kind, timezone.now()).exists()
+
+
 def evaluation_release(holding: Holding, why: str) -> None:
-    """The worker stops in good order: back into the queue, without counting as an attempt. Raises ClaimLost."""
+    """The worker lets go in good order: back into the queue, without counting as an attempt. Raises ClaimLost."""
     _back_to_queue(holding, reason_text=why)
 
 

@@ -89,6 +89,9 @@ class FakeJudge:
         failed = wish(source.text, "verdict") == "COMPILE_ERROR"
         return Build(None if failed else Path("fake.so"), "the log", 0.1, False, 1 if failed else 0)
 
+    def prepare(self, task, rules, *, device, on_step, cancelled):
+        on_step(Step("compile", "progress", 0, 3, "torch.compile builds its baseline"))
+
     def judge(self, source, task, rules, *, device, quick, on_step, cancelled):
         text = source.text
         if wish(text, "counts"):

@@ -34,6 +34,11 @@ class Judge(Protocol):
         cancelled: Cancelled,
     ) -> Build: ...
 
+    def prepare(
+        self, task: TaskSpec, rules: RuleSet, *, device: str, on_step: StepListener, cancelled: Cancelled
+    ) -> None:
+        """Makes ready of a task's baselines what needs no device; where nothing is missing, at once."""
+
     def judge(
         self,
         source: Source,
@@ -95,6 +100,11 @@ class HarnessJudge:
         return harness.compile_source(
             source, task, rules, self.paths, device=device, on_step=on_step, cancelled=cancelled
         )
+
+    def prepare(
+        self, task: TaskSpec, rules: RuleSet, *, device: str, on_step: StepListener, cancelled: Cancelled
+    ) -> None:
+        harness.prepare_task(task, rules, self.paths, device=device, on_step=on_step, cancelled=cancelled)
 
     def judge(
         self,

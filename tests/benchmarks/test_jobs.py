@@ -11,7 +11,8 @@ from benchmarks.judgings import queue
 from benchmarks.models import Evaluation, Event, Worker
 from benchmarks.operations.worker import stopping
 from benchmarks.services import Holding
-from benchmarks.states import State, WorkerState
+from benchmarks.states import Priority, State, WorkerState
+from tests.fakes import FakeJudge
 
 # threads of their own write heartbeats, so what they see must be committed
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -128,6 +129,43 @@ def test_a_worker_that_is_stopped_gives_its_evaluation_back(submit, worker):
     jobs.judge_next.apply(args=["cpu"]).get()
     stop.join()
     assert (row().state, row().attempt) == (State.QUEUED, 1)
+
+
+def test_an_example_at_work_gives_way_to_somebody_who_comes(submit, worker, settings):
+    settings.KBENCH_HEARTBEAT_S = 0.05
+    submit(text="// seconds: 30\n", priority=Priority.EXAMPLE)
+    jobs.compile_next.apply(args=["cpu"]).get()
+    visitor = threading.Timer(0.5, lambda: (submit(text="// speedup: 3\n"), connection.close()))
+    visitor.start()
+    jobs.judge_next.apply(args=["cpu"]).get()
+    visitor.join()
+    example, person = Evaluation.objects.order_by("pk")
+    assert (example.state, example.attempt, example.claim) == (State.QUEUED, 1, None)
+    assert "gave way" in example.reason_text
+    jobs.compile_next.apply(args=["cpu"]).get()
+    jobs.judge_next.apply(args=["cpu"]).get()
+    person.refresh_from_db()
+    assert (person.state, person.score) == (State.DONE, 3.0)
+
+
+def test_who_is_no_example_gives_way_to_nobody(submit, worker, settings):
+    settings.KBENCH_HEARTBEAT_S = 0.05
+    submit(text="// seconds: 1\n", priority=Priority.AGENT)
+    jobs.compile_next.apply(args=["cpu"]).get()
+    visitor = threading.Timer(0.3, lambda: (submit(), connection.close()))
+    visitor.start()
+    jobs.judge_next.apply(args=["cpu"]).get()
+    visitor.join()
+    assert Evaluation.objects.earliest("pk").verdict == "PASS"
+
+
+@pytest.mark.parametrize(("quick", "prepared"), [(False, 1), (True, 0)])
+def test_the_baselines_of_a_task_are_prepared_before_a_device_is_taken(submit, worker, monkeypatch, quick, prepared):
+    tasks = []
+    monkeypatch.setattr(FakeJudge, "prepare", lambda self, task, rules, **_: tasks.append(task.name))
+    submit(quick=quick)
+    jobs.compile_next.apply(args=["cpu"]).get()
+    assert (len(tasks), row().state, row().built is not None) == (prepared, State.QUEUED, True)
 
 
 def test_a_heartbeat_keeps_a_long_judging_from_the_reaper(submit, worker, settings):

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from benchmarks import services
+from benchmarks import querysets, services
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source, Step
 from benchmarks.judgings.waiting import waiting_text
@@ -104,6 +104,19 @@ def test_examples_wait_until_nobody_has_wanted_anything_for_a_while(submit, clai
     services.evaluation_cancel(person, "Not wanted.")
     Evaluation.objects.filter(pk=person.pk).update(queued=long_ago, finished=long_ago)
     assert claim().evaluation == example
+
+
+def test_examples_wait_for_who_is_about_to_want_something(submit, claim, monkeypatch):
+    expected = [True]
+    monkeypatch.setattr(querysets, "EXPECTING", [lambda kind: kind.slug == "cpu" and expected[0]])
+    example = submit(priority=Priority.EXAMPLE)
+    assert claim() is None
+    expected[0] = False
+    holding = claim()
+    assert holding.evaluation == example
+    assert not services.gives_way(example)
+    expected[0] = True
+    assert services.gives_way(example)
 
 
 def test_owners_take_turns(submit, claim, person):
