@@ -24,4 +24,5 @@ class AgentsConfig(AppConfig):
         import_module("benchmarks.moderation.decisions").ON_BAN.append(
             partial(runs_stop, who="staff, with the account")
         )
+        import_module("benchmarks.querysets").EXPECTING.append(import_module("agents.selectors").is_about_to_want)
         costs.register("agents", import_module("agents.costs").spent_by_method)

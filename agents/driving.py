@@ -7,15 +7,15 @@ down where it stands: its log is complete at every moment. Does NOT decide anyth
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
 
 from benchmarks.catalogue.folders import spec_of
-from benchmarks.harness import HarnessError, TaskSpec
+from benchmarks.harness import Cancelled, HarnessError, TaskSpec, default_rules
 from benchmarks.judgings.judge import site_judge
 from benchmarks.live import events as signals
 from benchmarks.models import TaskVersion
@@ -113,17 +113,41 @@ async def _drive(holding: Holding) -> None:
 async def _search(holding: Holding, desk: Desk, watch: Watch) -> None:
     run = holding.run
     config = RunConfig.from_json(run.config)
-    device = await desk.call(_device_here, run)
+    device, task = await desk.call(_device_here, run), await desk.call(_task_of, run)
     means = engine_settings(device)
-    await drive(
-        DeskLog(holding.log, desk),
-        find_proposer(config, means),
-        find_verifiers(_verifiable(config, device), means),
-        SiteEvaluator(run, desk),
-        SiteLive(run),
-        watch.wishes,
-        task=await desk.call(_task_of, run),
-    )
+    async with _preparing(task, device):
+        await drive(
+            DeskLog(holding.log, desk),
+            find_proposer(config, means),
+            find_verifiers(_verifiable(config, device), means),
+            SiteEvaluator(run, desk),
+            SiteLive(run),
+            watch.wishes,
+            task=task,
+        )
+
+
+@asynccontextmanager
+async def _preparing(task: TaskSpec, device: str) -> AsyncIterator[None]:
+    """Compiles the baselines of the task while the first candidates are made, so that their judging need not wait."""
+    given_up = threading.Event()
+    preparing = asyncio.create_task(asyncio.to_thread(_prepare, task, device, given_up)) if device else None
+    try:
+        yield
+    finally:
+        given_up.set()
+        if preparing is not None:
+            await preparing
+
+
+def _prepare(task: TaskSpec, device: str, given_up: threading.Event) -> None:
+    rules = default_rules(settings.KBENCH_RULESET)
+    try:
+        site_judge().prepare(task, rules, device=device, on_step=lambda _: None, cancelled=given_up.is_set)
+    except Cancelled:
+        return
+    except HarnessError as error:
+        logger.warning("the baselines of %s are left to the judge: %s", task.name, error)
 
 
 def _task_of(run: Run) -> TaskSpec:

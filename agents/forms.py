@@ -15,6 +15,7 @@ from .evolve.budget import Caps
 from .evolve.config import ConfigError, RunConfig
 from .evolve.templates import find_template
 from .proposals import BY_NAME, Choice, User, choices_for, verifiers_for
+from .selectors import judges_of
 from .states import RunState
 
 JUDGINGS_MAX = 5000
@@ -124,6 +125,7 @@ class RunForm(BudgetForm):
                 caps=self.caps(),
                 target=data.get("target"),
                 verifiers=tuple(data["verifiers"]),
+                judgings_at_once=judges_of(self.device_kind),
             )
         except ConfigError as error:
             self.add_error(None, str(error))

@@ -6,14 +6,19 @@ Runs are public: whoever has the address may read one. Does NOT write and does N
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.core.paginator import Page, Paginator
 from django.db.models import Avg, F, Q, QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
+from django.utils import timezone
 
-from benchmarks.models import Evaluation
+from benchmarks.models import DeviceKind, Evaluation, Worker
+from benchmarks.querysets import EXAMPLES_WAIT_S
+from benchmarks.states import WorkerRole
 
 from .evolve.budget import CURRENCIES
 from .evolve.verifiers.matrix import Row
@@ -89,6 +94,19 @@ def runs_of_task(run: Run) -> list[Run]:
 def ahead_of(run: Run) -> int:
     """How many open runs a waiting one stands behind."""
     return Run.objects.filter(state=RunState.WAITING, claim=None, pk__lt=run.pk).count()
+
+
+def is_about_to_want(kind: DeviceKind) -> bool:
+    """Whether a run at work, or one that was started a moment ago, will soon have something to judge there."""
+    since = timezone.now() - timedelta(seconds=EXAMPLES_WAIT_S)
+    soon = Q(state=RunState.RUNNING, heartbeat__gte=since) | Q(state=RunState.WAITING, created__gte=since)
+    return Run.objects.filter(soon, device_kind=kind).exists()
+
+
+def judges_of(kind: DeviceKind) -> int:
+    """How many workers can judge there side by side; one where none is there yet."""
+    since = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
+    return Worker.objects.alive(since).filter(device_kind=kind, role=WorkerRole.JUDGE).count() or 1
 
 
 # --- candidates ----------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ class RunConfig:
     caps: Caps = field(default_factory=lambda: Caps(judgings=40))
     generation_size: int = 4
     concurrency: int = 4  # slots at work at a time; changes nothing but how long it takes
+    judgings_at_once: int = 4  # of those; runs that share a device take turns if each has one
     islands: int = 2
     stagnation: int = 3  # generations without gain after which an island is sent an elite
     plateau: int | None = None  # generations without gain after which the run stops
@@ -38,7 +39,14 @@ class RunConfig:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the proposer, plain JSON
 
     def __post_init__(self) -> None:
-        for name in ("generation_size", "concurrency", "islands", "stagnation", "translate_attempts"):
+        for name in (
+            "generation_size",
+            "concurrency",
+            "judgings_at_once",
+            "islands",
+            "stagnation",
+            "translate_attempts",
+        ):
             _demand(getattr(self, name) >= 1, f"{name} must be at least 1")
         _demand(0 <= self.audit_fraction <= 1, "audit_fraction must be between 0 and 1")
         _demand(self.judging_bound_s > 0, "judging_bound_s must be more than 0")

@@ -59,6 +59,7 @@ class Round:
         self.names = generation.candidates
         self._named, self._built, self._over = (_gate(len(self.names)) for _ in range(3))
         self._room = asyncio.Semaphore(self.book.state.config.concurrency)
+        self._bench = asyncio.Semaphore(self.book.state.config.judgings_at_once)
 
     async def run(self) -> None:
         """Returns when nothing is in flight; raises what a log raises. Cancelled, it leaves no task."""
@@ -103,7 +104,7 @@ class Round:
             await self._built.turn(place)
             await self._reuse(place)
         if self._candidate(place).state in ("proposed", "verified", "judging"):
-            await self._judge(place)
+            await self._await_judging(place)
 
     def _candidate(self, place: int) -> Candidate:
         return self.book.state.archive.candidates[self.names[place]]
@@ -216,6 +217,13 @@ class Round:
         result = self.book.state.archive.candidates[other.id].result
         if result is not None and not result.ours:
             self._finish(candidate, result, Cost(), reused_from=other.id)
+
+    async def _await_judging(self, place: int) -> None:
+        if self._bench.locked():
+            self._say(self._candidate(place), {"phase": "waiting", "text": "for another candidate to be judged"})
+        async with self._bench:
+            if self._may_start(place):
+                await self._judge(place)
 
     async def _judge(self, place: int) -> None:
         candidate = self._candidate(place)

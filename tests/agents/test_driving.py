@@ -13,6 +13,7 @@ from django.db import connections
 from django.utils import timezone
 
 from agents import driving, services
+from agents import selectors as run_selectors
 from agents.desk import Desk
 from agents.evaluator import SiteEvaluator
 from agents.evolve.budget import Caps
@@ -26,7 +27,8 @@ from benchmarks.accounts import quotas
 from benchmarks.catalogue import folders
 from benchmarks.harness import Source
 from benchmarks.judgings import results
-from benchmarks.models import Evaluation, Standing
+from benchmarks.models import DeviceKind, Evaluation, Standing
+from benchmarks.querysets import EXAMPLES_WAIT_S
 from benchmarks.states import Priority, State, Switch
 from tests.evolve import world
 from tests.fakes import report_for
@@ -41,6 +43,22 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def tasks(transactional_db: None, two_operations: Any) -> None:
     cache.clear()
     folders.tasks_sync(two_operations)
+
+
+def test_shipped_examples_wait_for_a_run_at_work_and_for_no_other() -> None:
+    kind = site.version() and DeviceKind.objects.get(slug="cpu")
+    assert not run_selectors.is_about_to_want(kind)
+    run = factories.started()
+    assert run_selectors.is_about_to_want(kind)
+    assert not run_selectors.is_about_to_want(DeviceKind.objects.create(slug="another", device_class="cuda"))
+    long_ago = timezone.now() - timedelta(seconds=EXAMPLES_WAIT_S + 1)
+    Run.objects.filter(pk=run.pk).update(created=long_ago)
+    assert not run_selectors.is_about_to_want(kind)
+    holding = factories.claimed(run)
+    Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING)
+    assert run_selectors.is_about_to_want(kind)
+    Run.objects.filter(pk=holding.run.pk).update(heartbeat=long_ago)
+    assert not run_selectors.is_about_to_want(kind)
 
 
 class Bench(threading.Thread):

@@ -62,6 +62,7 @@ def test_random_reservations_never_pass_a_cap() -> None:
     [
         ("generation_size", 0),
         ("concurrency", 0),
+        ("judgings_at_once", 0),
         ("islands", 0),
         ("audit_fraction", 1.5),
         ("target", -1),

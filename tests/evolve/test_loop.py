@@ -90,6 +90,31 @@ def test_the_number_of_workers_changes_nothing_but_the_time(concurrency: int) ->
     assert [event.type for event in logs[1].read()] != [event.type for event in logs[concurrency].read()]
 
 
+def test_with_one_judging_at_once_no_candidate_is_submitted_before_the_last_one_is_judged() -> None:
+    logs = {}
+    for at_once in (1, 8):
+        logs[at_once] = MemoryLog()
+        choices = config(30, concurrency=8, generation_size=8, judgings_at_once=at_once)
+        run(logs[at_once], choices, proposer=Scripted(), judge=Judge(pause_s=0.002))
+    one, many = (folded(log) for log in logs.values())
+    assert one.archive.sha256() == many.archive.sha256()
+    assert max(running(logs[1])) == 1 < max(running(logs[8]))
+
+
+def running(log: MemoryLog) -> list[int]:
+    """How many are with the judge after each move; what took over another's result was never there."""
+    count, found = 0, [0]
+    for event in log.read():
+        if event.type == "evaluation.submitted":
+            count += 1
+        elif event.type == "evaluation.finished" and not event.payload["reused_from"]:
+            count -= 1
+        else:
+            continue
+        found.append(count)
+    return found
+
+
 def test_another_seed_is_another_run() -> None:
     logs = MemoryLog(), MemoryLog()
     for seed, log in enumerate(logs):

@@ -110,6 +110,7 @@ def simulate(seed: int) -> tuple[RunState, list[Event]]:
         caps=random_caps(rng),
         generation_size=1 + rng.integers(6),
         concurrency=1 + rng.integers(8),
+        judgings_at_once=1 + rng.integers(8),
         islands=1 + rng.integers(3),
         judging_bound_s=20.0,
         seed=seed,
