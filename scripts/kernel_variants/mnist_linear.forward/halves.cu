@@ -4,26 +4,27 @@
 //! split4 -DSPLIT=4
 //! split4_chunk64 -DSPLIT=4 -DCHUNK=64
 //! split4_ring8 -DSPLIT=4 -DCHUNK=64 -DRING=8
+//! split2 -DSPLIT=2 -DCHUNK=64 -DRING=24
 // The linear layer for many terms and many outputs. Variants for scripts/kernel_lab.py, not yet run.
 //
 // Before:   64 rows of 4096 to 4096 in 3xTF32: 60.2 us, cuBLAS 89.3. W is 67 MB, 16 us at 4.2 TB/s; both operands are
 //           cut by every warp that meets them, and blocks of 64 outputs read x as often as W: 134 MB through L2.
 // Now:      long products of `tiles` take `halves`: y^T = W x^T on wgmma, two float16 for each float32. A cluster of
-//           SPLIT blocks has 64 rows and 256 outputs (128 where SPLIT is 4), each block a share of the terms; one
-//           block per multiprocessor. x is cut once per block, into shared memory: all of its 512 terms (SPLIT 4: 256
-//           at a time, the next ones in registers meanwhile). A warpgroup has 64 outputs and waits for nobody: each
-//           thread copies what it will need of W itself, asynchronously and RING steps of 16 terms ahead (96 KB in
-//           flight per multiprocessor), takes CHUNK terms, cuts them in registers and multiplies them as the operand
-//           A. The four neighbouring terms of a 16-byte load serve as the terms 2q, 2q + 1, 2q + 8, 2q + 9 of an
-//           instruction: the order of the terms is free if x has the same.
+//           SPLIT blocks has 64 rows and 32 x SPLIT outputs, each block a share of the terms, one block per
+//           multiprocessor. x is cut once per block, into shared memory: 512 terms at a time with SPLIT 8, which are
+//           all, else 256 with the next ones in registers meanwhile. A warpgroup has 64 outputs and waits for nobody:
+//           each thread copies what it will need of W itself, asynchronously and RING steps of 16 terms ahead (96 KB
+//           in flight per multiprocessor), takes CHUNK terms, cuts them in registers and multiplies them as the
+//           operand A. The four neighbouring terms of a 16-byte load serve as the terms 2q, 2q + 1, 2q + 8, 2q + 9 of
+//           an instruction: the order of the terms is free if x has the same.
 //           FIRST: what is read of W may be replaced first in L2, so that fewer dirty lines are written back
 //           meanwhile.
 // Numerics: a row of W is scaled by a power of two to below 2^15 for each chunk of terms, a row of x for each panel,
 //           and cut into two float16, head and rest; head head + head rest + rest head leaves out 2^-22 of a product.
 //           Tensor cores round sums towards zero: they start at zero in every chunk (6 or 12 additions), and ordinary
 //           additions collect the chunks.
-//           Emulated on a processor with sums cut to 24 bits, 1024 to 5120 terms, nine kinds of input, 33 to 70 rows: at
-//           most 0.03 of the tolerance of an element and 0.08 of that of the whole.
+//           Emulated on a processor with sums cut to 24 bits, 1024 to 5120 terms, nine kinds of input, 33 to 70 rows:
+//           at most 0.05 of the tolerance of an element and 0.08 of that of the whole.
 // Predicts: microseconds in the lab for 64 rows of 4096 to 4096 (shipped 60.2, cuBLAS 89.3); no other public
 //           configuration changes. 4.3 of any call, 19 for W (85 % of the best rate), 1 until the first product lets
 //           the ring go on (x has to come and be cut), 2 for the last chunk, the cluster's barriers and the sum of the
@@ -35,10 +36,12 @@
 //           split4          28  x twice: 100 MB through L2 instead of 84, but any 4 multiprocessors of a GPC will do
 //           split4_chunk64  27
 //           split4_ring8    29  64 KB in flight instead of 96
+//           split2          35  64 outputs: one warpgroup per multiprocessor, so nothing overlaps, and x as often as W;
+//                               but clusters of two fit everywhere
 // Doubt:    16 clusters of 8 (32 of 4) run at once only if every GPC has 16 multiprocessors to give; otherwise the
 //           last one starts when the first has ended, and the call takes some 45.
 // Limits:   as shipped; `halves` wants compute capability 9.0, 16-byte alignment, 1024 terms or more that are a
-//           multiple of SPLIT x CHUNK, outputs that are a multiple of 256 (SPLIT 4: 128), and work for 99 blocks;
+//           multiple of SPLIT x CHUNK, outputs that are a multiple of 32 x SPLIT, and work for 99 blocks;
 //           fewer rows than 64 are filled up with zeros. An infinite input makes its row NaN.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
