@@ -27,6 +27,7 @@ from .states import (
 
 User = AbstractBaseUser | AnonymousUser
 EXAMPLES_WAIT_S = 120
+HEAVY = ("task_version__definition", "task_version__reference_source")  # what no line of a list shows
 EXPECTING: list[Callable[[Any], bool]] = []  # is a device kind about to be wanted? apps above add whom they know
 
 
@@ -50,7 +51,15 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         """Everything a row on a page shows, in one query; the report and the source stay out."""
         return self.select_related(
             "submission__owner", "submission__method", "task_version__task__suite", "device_kind", "ruleset", "worker"
-        ).defer("report", "error_internal", "task_version__definition", "task_version__reference_source")
+        ).defer(
+            "report",
+            "error_internal",
+            "task_version__task__summary",
+            "ruleset__text",
+            "worker__versions",
+            "worker__isolation_text",
+            *HEAVY,
+        )
 
     def readable_by(self, user: User) -> Self:
         """What `user` may open when they have the link; what is hidden, owner and staff alone."""
@@ -64,6 +73,12 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         shown = Q(submission__visibility=Visibility.PUBLIC) & ~Q(submission__moderation=Moderation.HIDDEN)
         return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
 
+    def scored_on(self, board: Any) -> Self:
+        """What was accepted in full on the board of a task version, device kind and rule set."""
+        return self.filter(
+            task_version=board.version, device_kind=board.device, ruleset=board.ruleset, score__isnull=False
+        )
+
     def full(self) -> Self:
         """Without quick checks, which count for nothing."""
         return self.exclude(reason=EvaluationReason.QUICK)
@@ -73,6 +88,10 @@ class EvaluationQuerySet(models.QuerySet[Any]):
 
     def running(self) -> Self:
         return self.filter(state__in=RUNNING)
+
+    def done_since(self, since: datetime, device_kinds: Any) -> Self:
+        """Those that ended with a verdict; naming `device_kinds` leads to where they begin in an index."""
+        return self.filter(state=State.DONE, device_kind__in=device_kinds, finished__gte=since).order_by()
 
     def claimable(self, device_kind: Any, now: datetime) -> Self:
         """What may be taken up: shipped examples give way to all who wanted something not long ago, or are about to."""
@@ -130,6 +149,16 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def lost(self, since: datetime) -> Self:
         """At work by their own account, but not heard of since."""
         return self.running().filter(heartbeat__lt=since)
+
+
+class SubmissionQuerySet(models.QuerySet[Any]):
+    def moderated(self) -> Self:
+        """What staff have taken down; an index holds nothing else."""
+        return self.exclude(moderation=Moderation.OK)
+
+    def not_public(self) -> Self:
+        """What no list shows to everybody; an index holds nothing else."""
+        return self.exclude(visibility=Visibility.PUBLIC)
 
 
 class WorkerQuerySet(models.QuerySet[Any]):

@@ -42,6 +42,17 @@ def active_ruleset() -> RuleSet | None:
     return RuleSet.objects.filter(name=settings.KBENCH_RULESET).first()
 
 
+def page_by_key(
+    ordered: QuerySet[Any], rows: QuerySet[Any], page: int | str, rows_per_page: int = PAGE_ROWS
+) -> Page[Any]:
+    """A page of `ordered` with all that `rows` knows of each, which is not looked up for those of the other pages."""
+    found: Page[Any] = Paginator(ordered.values_list("pk", flat=True), rows_per_page).get_page(page)
+    keys = list(found.object_list)
+    whole = rows.in_bulk(keys)
+    found.object_list = [whole[key] for key in keys if key in whole]
+    return found
+
+
 # --- tasks ---------------------------------------------------------------------------------------------------------
 
 TASK_ORDERS = {
@@ -70,7 +81,7 @@ class TaskFilter:
 
 def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
     """Tasks with `entries`, `best_score` and `best` (the standing that leads on the board, or None)."""
-    rows = Paginator(_with_best(chosen), PAGE_ROWS).get_page(page)
+    rows = page_by_key(_with_best(chosen), _annotated(chosen.device or default_device()), page)
     _attach_best(list(rows))
     return rows
 
@@ -81,18 +92,22 @@ def all_tasks(chosen: TaskFilter) -> list[Any]:
 
 
 def _with_best(chosen: TaskFilter) -> QuerySet[Any]:
-    device = chosen.device or default_device()
+    return _narrowed(_annotated(chosen.device or default_device()), chosen).order_by(*TASK_ORDERS[chosen.sort])
+
+
+def _annotated(device: str) -> QuerySet[Any]:
+    """Listed tasks with `entries`, `best_score` and `best_pk` (the key of the standing that leads) on a device kind."""
     leader = visible_standings(device).filter(task_version__task=OuterRef("pk")).order_by("rank", "verified_at", "pk")
     # Counted by the ranks alone, which an index holds: whatever may not be listed has been taken off its board.
     ranked = Standing.objects.filter(rank__isnull=False, **_of_active_boards(device)).order_by()
     counted = ranked.filter(task_version__task=OuterRef("pk")).values("task_version__task")
     counted = counted.annotate(n=Count("pk")).values("n")
-    tasks = Task.objects.listed().annotate(
+    tasks: QuerySet[Any] = Task.objects.listed().annotate(
         entries=Coalesce(Subquery(counted), 0),
         best_score=Subquery(leader.values("score")[:1]),
         best_pk=Subquery(leader.values("pk")[:1]),
     )
-    return _narrowed(tasks, chosen).order_by(*TASK_ORDERS[chosen.sort])
+    return tasks
 
 
 def _attach_best(tasks: list[Any]) -> None:
@@ -230,10 +245,10 @@ def evaluation_history(evaluation: Evaluation) -> QuerySet[Evaluation]:
 
 def own_evaluations(user: User, codes: Sequence[str], page: int | str = 1) -> Page[Any]:
     """What the account made, its agent runs left out; for a visitor without one, what this browser made (`codes`)."""
-    rows = Evaluation.objects.with_context().order_by("-queued", "-pk")
+    rows = Evaluation.objects.order_by("-queued", "-pk")
     by_hand = rows.exclude(submission__origin=Origin.AGENT)
     mine = by_hand.filter(submission__owner=user) if user.is_authenticated else rows.filter(code__in=codes)
-    return Paginator(mine, PAGE_ROWS).get_page(page)
+    return page_by_key(mine, Evaluation.objects.with_context(), page)
 
 
 def tokens_of(user: User) -> QuerySet[ApiToken]:
@@ -343,5 +358,5 @@ def workers() -> QuerySet[Worker]:
 
 def verdicts_since(age: timedelta) -> list[tuple[str, int]]:
     """How the evaluations of the last while ended, most frequent first."""
-    recent = Evaluation.objects.filter(state=State.DONE, finished__gte=timezone.now() - age).order_by()
+    recent = Evaluation.objects.done_since(timezone.now() - age, DeviceKind.objects.values("pk"))
     return list(recent.values_list("verdict").annotate(n=Count("pk")).order_by("-n"))

@@ -13,14 +13,15 @@ from itertools import accumulate
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
-from django.core.paginator import Page, Paginator
+from django.core.paginator import Page
 from django.db.models import Case, F, Q, QuerySet, When
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from ..harness import Verdict
 from ..models import Evaluation, LedgerEntry, Payer
-from ..querysets import EvaluationQuerySet
+from ..querysets import HEAVY, EvaluationQuerySet
+from ..selectors import page_by_key
 from ..states import RUNNING, EvaluationReason, LedgerKind, State, Visibility
 
 DAY = timedelta(hours=24)
@@ -142,10 +143,9 @@ def take_public_place(payer: Payer) -> None:
 
 def ledger(account: User, page: int | str = 1) -> Page[LedgerEntry]:
     """The lines of an account, newest first."""
-    rows = LedgerEntry.objects.filter(payer__account=account).select_related(
-        "evaluation__submission", "evaluation__task_version__task__suite"
-    )
-    return Paginator(rows.defer("evaluation__report"), LEDGER_ROWS).get_page(page)
+    rows = LedgerEntry.objects.select_related("evaluation__submission", "evaluation__task_version__task__suite")
+    rows = rows.defer("evaluation__report", *(f"evaluation__{name}" for name in HEAVY))
+    return page_by_key(LedgerEntry.objects.filter(payer__account=account), rows, page, LEDGER_ROWS)
 
 
 def settle(evaluation: Evaluation) -> None:

@@ -13,10 +13,10 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Window
 from django.shortcuts import get_object_or_404
 
-from ..harness import LANGUAGES, Verdict
-from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, TaskVersion
+from ..harness import LANGUAGES
+from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, Submission, TaskVersion
 from ..selectors import PAGE_ROWS, visible_standings
-from ..states import MethodKind, Moderation, TaskVersionStatus, Visibility
+from ..states import MethodKind, TaskVersionStatus
 
 RECORDS_MAX = 100
 REVIEWS_MAX = 50
@@ -110,22 +110,21 @@ def board_records(key: BoardKey) -> list[Evaluation]:
 
     Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts.
     """
-    accepted = Evaluation.objects.full().filter(
-        task_version=key.version,
-        device_kind=key.device,
-        ruleset=key.ruleset,
-        verdict=Verdict.PASS,
-        gated=False,
-        submission__visibility=Visibility.PUBLIC,
-        submission__moderation=Moderation.OK,
-    )
-    in_question = _board(key).filter(under_review=True).values("evaluation__submission__blob")
-    sound = accepted.exclude(submission__blob__in=in_question)
+    sound = Evaluation.objects.scored_on(key).filter(gated=False)
+    for unsound in _unsound(key):
+        sound = sound.exclude(submission__in=unsound.order_by().values("pk"))
     earlier = Window(Max("score"), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
     records = sound.annotate(earlier=earlier).filter(Q(earlier=None) | Q(score__gt=F("earlier")))
     latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
     found = Evaluation.objects.with_context().filter(pk__in=latest).order_by("finished", "pk")
     return _without_repeats(list(found))
+
+
+def _unsound(key: BoardKey) -> list[Any]:
+    """Submissions that hold no record, each set of them short; looking each judging's submission up takes longer."""
+    in_question = _board(key).filter(under_review=True).order_by().values("evaluation__submission__blob")
+    submissions = Submission.objects
+    return [submissions.moderated(), submissions.not_public(), submissions.filter(blob__in=in_question)]
 
 
 def _without_repeats(records: list[Evaluation]) -> list[Evaluation]:

@@ -41,6 +41,7 @@ class Standing(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["task_version", "device_kind", "ruleset", "rank"]),
             models.Index(fields=["-verified_at"], name="standing_newest"),
+            models.Index(fields=["verified_at"], condition=Q(under_review=True), name="standing_under_review"),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(

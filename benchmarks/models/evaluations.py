@@ -101,7 +101,13 @@ class Evaluation(models.Model):
         ordering: ClassVar = ["-queued", "-pk"]
         indexes: ClassVar = [
             models.Index(fields=["submission", "-queued"]),
+            models.Index(fields=["submission", "task_version", "device_kind"], name="evaluation_of_submission"),
             models.Index(fields=["task_version", "device_kind", "verdict"]),
+            models.Index(  # who was best when: all that `boards.board_records` asks of what was scored on a board
+                fields=["task_version", "device_kind", "ruleset", "finished", "id", "score", "gated", "submission"],
+                condition=Q(score__isnull=False),
+                name="evaluation_scored",
+            ),
             models.Index(fields=["state", "device_kind", "finished", "verdict"], name="evaluation_ended"),
             models.Index(fields=["device_kind", "claimed"], name="evaluation_claimed"),
             models.Index(fields=["claimed", "device_kind", "priority", "queued"], name="evaluation_waited"),

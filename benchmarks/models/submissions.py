@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from ..querysets import SubmissionQuerySet
 from ..states import MethodKind, Moderation, Origin, Visibility
 from .tasks import TaskVersion
 
@@ -65,9 +66,18 @@ class Submission(models.Model):
     moderation = models.CharField(max_length=12, choices=Moderation, default=Moderation.OK)  # moved by `decisions.py`
     confirmed_at = models.DateTimeField(null=True, blank=True)  # what had put it under review until then is settled
 
+    objects = SubmissionQuerySet.as_manager()
+
     class Meta:
         ordering: ClassVar = ["-created", "-pk"]
-        indexes: ClassVar = [models.Index(fields=["owner", "-created"]), models.Index(fields=["payer", "-created"])]
+        indexes: ClassVar = [
+            models.Index(fields=["owner", "-created"]),
+            models.Index(fields=["payer", "-created"]),
+            models.Index(fields=["moderation"], condition=~Q(moderation=Moderation.OK), name="submission_moderated"),
+            models.Index(
+                fields=["visibility"], condition=~Q(visibility=Visibility.PUBLIC), name="submission_not_public"
+            ),
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(
                 fields=["owner", "client_token"],

@@ -11,6 +11,8 @@ from django.db.models import Case, Count, F, FloatField, Q, QuerySet, Value, Whe
 from django.db.models.functions import Abs, Ln
 
 from ..models import RejudgeBatch, RejudgeItem
+from ..querysets import HEAVY
+from ..selectors import page_by_key
 from ..states import FINISHED, Moderation, State, Visibility
 
 PAGE_ROWS = 50
@@ -48,8 +50,8 @@ def changes(batch: RejudgeBatch, page: int | str = 1) -> Page[Any]:
         output_field=FloatField(),
     )
     other = Case(When(Q(after__state=State.DONE) & ~Q(after__verdict=F("before__verdict")), then=1), default=0)
-    rows = _public(batch).filter(after__state__in=FINISHED).annotate(change=ratio, other_verdict=other)
-    rows = rows.select_related(
+    ended = _public(batch).filter(after__state__in=FINISHED).annotate(change=ratio, other_verdict=other)
+    rows = RejudgeItem.objects.select_related(
         "before__submission__owner",
         "before__submission__method",
         "before__device_kind",
@@ -59,9 +61,16 @@ def changes(batch: RejudgeBatch, page: int | str = 1) -> Page[Any]:
         "after__ruleset",
         "after__device_kind",
         "version__task__suite",
-    ).defer("before__report", "after__report", "version__definition", "version__reference_source")
-    ordered = rows.order_by("-other_verdict", F("change").desc(nulls_last=True), "position")
-    return Paginator(ordered, PAGE_ROWS).get_page(page)
+    ).defer(*_HEAVY)
+    return page_by_key(ended.order_by("-other_verdict", F("change").desc(nulls_last=True), "position"), rows, page)
+
+
+_HEAVY_OF_JUDGING = ("report", "ruleset__text", *HEAVY)
+_HEAVY = (
+    "version__definition",
+    "version__reference_source",
+    *(f"{side}__{name}" for side in ("before", "after") for name in _HEAVY_OF_JUDGING),
+)
 
 
 def _public(batch: RejudgeBatch) -> QuerySet[RejudgeItem]:

@@ -16,13 +16,13 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 
-from ..harness import Verdict
 from ..models import DeviceKind, Evaluation, ModerationAction, RuleSet, Standing, Submission, TaskVersion
+from ..querysets import HEAVY
+from ..selectors import page_by_key
 from ..states import ActionKind, Moderation, TaskVersionStatus, Visibility
 
 PAGE_ROWS = 50
 GROUPS = 20  # of entries with one source, on a page
-HEAVY = ("task_version__definition", "task_version__reference_source")
 LIST_MAX = 200
 
 
@@ -42,14 +42,8 @@ class Board(Protocol):
 
 def invalidated_on(board: Board) -> list[Any]:
     """The latest judging of each submission that staff took off a board, newest first, with its `public_reason`."""
-    gone = Evaluation.objects.full().filter(
-        task_version=board.version,
-        device_kind=board.device,
-        ruleset=board.ruleset,
-        verdict=Verdict.PASS.value,
-        submission__visibility=Visibility.PUBLIC,
-        submission__moderation=Moderation.INVALIDATED,
-    )
+    taken = Submission.objects.moderated().filter(moderation=Moderation.INVALIDATED, visibility=Visibility.PUBLIC)
+    gone = Evaluation.objects.scored_on(board).filter(submission__in=taken.order_by().values("pk"))
     why = _latest(ActionKind.INVALIDATE, OuterRef("submission"))
     rows = gone.with_context().annotate(public_reason=why).order_by("-finished", "-pk")[:LIST_MAX]
     latest = {row.submission_id: row for row in reversed(rows)}
@@ -164,20 +158,18 @@ def taken_down(page: int | str = 1) -> Page[Any]:
     decided = ModerationAction.objects.filter(
         submission=OuterRef("pk"), kind__in=(ActionKind.HIDE, ActionKind.INVALIDATE)
     ).order_by("-pk")
-    rows = Submission.objects.filter(moderation__in=(Moderation.HIDDEN, Moderation.INVALIDATED))
-    rows = (
-        rows.select_related("owner", "task_version__task__suite")
-        .defer(*HEAVY)
-        .annotate(
-            public_reason=Subquery(decided.values("public_reason")[:1]), decided=Subquery(decided.values("created")[:1])
-        )
+    rows = Submission.objects.select_related("owner", "task_version__task__suite").defer(*HEAVY)
+    rows = rows.annotate(
+        public_reason=Subquery(decided.values("public_reason")[:1]), decided=Subquery(decided.values("created")[:1])
     )
-    return Paginator(rows.order_by("-decided", "-pk"), PAGE_ROWS).get_page(page)
+    ordered = Submission.objects.moderated().annotate(decided=Subquery(decided.values("created")[:1]))
+    return page_by_key(ordered.order_by("-decided", "-pk"), rows, page)
 
 
 def submission_for_staff(code: uuid.UUID) -> Submission:
     rows = Submission.objects.select_related("owner", "method", "blob", "task_version__task__suite")
-    return get_object_or_404(rows.exclude(visibility=Visibility.PRIVATE), code=code)
+    found: Submission = get_object_or_404(rows.exclude(visibility=Visibility.PRIVATE), code=code)
+    return found
 
 
 def everything_about(submission: Submission) -> QuerySet[ModerationAction]:

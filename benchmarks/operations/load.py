@@ -179,14 +179,10 @@ def _waits(now: datetime) -> dict[int, list[tuple[datetime, float]]]:
 
 
 def _outcomes(now: datetime) -> dict[int, Outcomes]:
-    done = Evaluation.objects.filter(state=State.DONE, finished__gte=now - OUTCOMES_OF)
+    done = Evaluation.objects.done_since(now - OUTCOMES_OF, DeviceKind.objects.order_by().values("pk"))
     ours = Q(verdict__in=[verdict for verdict in Verdict if verdict.ours])
-    rows = (
-        done.order_by()
-        .values_list("device_kind")
-        .annotate(
-            judged=Count("pk"), accepted=Count("pk", filter=Q(verdict=Verdict.PASS)), ours=Count("pk", filter=ours)
-        )
+    rows = done.values_list("device_kind").annotate(
+        judged=Count("pk"), accepted=Count("pk", filter=Q(verdict=Verdict.PASS)), ours=Count("pk", filter=ours)
     )
     return {kind: Outcomes(judged, accepted, ours) for kind, judged, accepted, ours in rows}
 

@@ -112,7 +112,8 @@ def _evaluations() -> Iterator[Metric]:
                 total.add_metric([slugs[device], str(State(state).value), verdict], count)
     yield total
     since = timezone.now() - STAGES_OF
-    recent = StageResult.objects.filter(evaluation__state=State.DONE, evaluation__finished__gte=since).order_by()
+    ended = Evaluation.objects.done_since(since, list(slugs))
+    recent = StageResult.objects.filter(evaluation__in=ended.values("pk")).order_by()
     stages = SummaryMetricFamily(
         "kbench_stage_seconds", "Stages of what ended within the last hour", labels=["device", "stage"]
     )

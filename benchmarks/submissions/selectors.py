@@ -8,28 +8,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.core.paginator import Page, Paginator
-from django.db.models import Case, OuterRef, Subquery, Value, When
+from django.core.paginator import Page
+from django.db.models import Case, Exists, OuterRef, Subquery, Value, When
 from django.http import Http404
 
 from ..harness import Source, Verdict
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion
-from ..querysets import User
-from ..selectors import PAGE_ROWS, evaluation_for, submission_for, visible_standings
+from ..querysets import HEAVY, User
+from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
 from ..states import Moderation, Origin, Priority, State, Visibility
 
 
 def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: int | str = 1) -> Page[Any]:
     """Submissions with their `newest` evaluation: the reader's own, or what everybody may list."""
-    rows = Submission.objects.select_related("task_version__task__suite")
-    rows = rows.defer("task_version__definition", "task_version__reference_source")
     if mine:
-        rows = rows.filter(owner=user.pk)
+        rows = Submission.objects.filter(owner=user.pk)
     else:
-        rows = rows.filter(visibility=Visibility.PUBLIC).exclude(moderation=Moderation.HIDDEN)
+        rows = Submission.objects.filter(visibility=Visibility.PUBLIC).exclude(moderation=Moderation.HIDDEN)
     newest = Evaluation.objects.filter(submission=OuterRef("pk")).order_by("-queued", "-pk").values("pk")[:1]
     rows = rows.filter(task_version__task=task) if task else rows
-    found: Page[Any] = Paginator(rows.annotate(newest_pk=Subquery(newest)), PAGE_ROWS).get_page(page)
+    whole = (
+        Submission.objects.select_related("task_version__task__suite")
+        .defer(*HEAVY)
+        .annotate(newest_pk=Subquery(newest))
+    )
+    found = page_by_key(rows, whole, page)
     evaluations = Evaluation.objects.defer("report").in_bulk([row.newest_pk for row in found if row.newest_pk])
     for row in found:
         row.newest = evaluations.get(row.newest_pk)
@@ -59,17 +62,12 @@ def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind
 def original_of(user: User, evaluation: Evaluation) -> Evaluation | None:
     """The first judging of exactly this source for somebody else, as far as the reader may see it."""
     submission = evaluation.submission
-    rows = (
-        Evaluation.objects.listable_for(user)
-        .with_context()
-        .filter(
-            task_version=evaluation.task_version_id,
-            submission__in=Submission.objects.filter(blob=submission.blob_id).order_by().values("pk"),
-            submission__created__lt=submission.created,
-        )
-    )
-    others = rows.exclude(submission__owner=submission.owner_id) if submission.owner_id else rows
-    found: Evaluation | None = others.order_by("submission__created", "pk").first()
+    judged = Evaluation.objects.listable_for(user).filter(task_version=evaluation.task_version_id)
+    earlier = Submission.objects.filter(blob=submission.blob_id, created__lt=submission.created)
+    others = earlier.exclude(owner=submission.owner_id) if submission.owner_id else earlier
+    first = others.filter(Exists(judged.filter(submission=OuterRef("pk")))).order_by("created", "pk").values("pk")[:1]
+    rows = Evaluation.objects.with_context().filter(submission=Subquery(first), task_version=evaluation.task_version_id)
+    found: Evaluation | None = rows.order_by("queued", "pk").first()
     return found
 
 
@@ -128,12 +126,12 @@ def _version_before(user: User, evaluation: Evaluation) -> uuid.UUID | None:
     submission = evaluation.submission
     if submission.owner_id is None or submission.origin == Origin.AGENT:
         return None
-    older = _same_board(evaluation).readable_by(user).exclude(submission__origin=Origin.AGENT)
+    judged = _same_board(evaluation).readable_by(user)
     if submission.owner_id != user.pk:
-        older = older.listable_for(user)
-    own = Submission.objects.filter(owner=submission.owner_id, created__lt=submission.created).order_by()
-    older = older.filter(submission__in=own.values("pk"), submission__created__lt=submission.created)
-    code: uuid.UUID | None = older.order_by("-submission__created").values_list("submission__code", flat=True).first()
+        judged = judged.listable_for(user)
+    own = Submission.objects.filter(owner=submission.owner_id, created__lt=submission.created)
+    older = own.exclude(origin=Origin.AGENT).filter(Exists(judged.filter(submission=OuterRef("pk")).order_by()))
+    code: uuid.UUID | None = older.order_by("-created").values_list("code", flat=True).first()
     return code
 
 
