@@ -7,13 +7,17 @@
 //           `tiles`: 64 x 64 results per block from shared memory, filled four steps ahead by asynchronous copies.
 //           The blocks of a cluster share the k of one tile and add up their parts through distributed shared memory,
 //           each a share of the rows: one launch, no scratch, the same order of additions every time.
+//           `shallow`: 64 rows x 32 outputs per block, all of whose terms are asked for at once, 48 KB; the first half
+//           is multiplied while the second arrives, and the results go straight to y.
 // Accuracy: every float is split into two TF32 numbers, x = big + small, and big*big + big*small + small*big are
 //           summed in float32, which leaves out 2^-22 of a product. The tensor cores round their sums towards zero, so
 //           they start at zero again every 32 steps and an ordinary addition collects them.
-// Dispatch: tiles for more than 8 rows and 2^25 products or more, else dots. Vectors of four floats where the depth
-//           is a multiple of 4, single floats elsewhere.
-//           Parts of a tile: two blocks per multiprocessor where k is short, one where it is long (64 x 4096 -> 4096:
-//           60.8 us instead of 71.5, measured with scripts/kernel_lab.py on an H200; to be judged).
+// Dispatch: tiles for more than 8 rows and 2^25 products or more, shallow if they have at most 128 terms, else dots.
+//           Vectors of four floats where the depth is a multiple of 4, single floats elsewhere.
+//           Parts of a tile: two blocks per multiprocessor where k is short, one where it is long.
+// Measured: scripts/kernel_lab.py, H200: 64 rows of 128 to 4096 7.6 us (tiles 11.4, cuBLAS 10.1; two float16 on wgmma
+//           8.4, 16 outputs per block 8.2); 4096 to 4096 60.1 us (two blocks per multiprocessor 71.5, cuBLAS 89.7; two
+//           float16, W from registers, sums over clusters: 57 to 59).
 // Limits:   float32, contiguous.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -257,10 +261,105 @@ void launch_tiles(const Layer& layer, cudaStream_t stream) {
     C10_CUDA_CHECK(cudaLaunchKernelEx(&config, tiles<Width>, layer, parts));
 }
 
+// ---- shallow: many products of few terms --------------------------------------------------------------------------
+
+namespace shallow {
+
+constexpr int kMost = 128, kWide = 32, kGroups = 2;  // terms (what is missing is zero), outputs, groups of copies
+
+bool is_aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+bool suits(const Layer& layer) {
+    if (layer.depth > kMost || layer.depth % 4 != 0 || layer.outputs % 4 != 0) return false;
+    return is_aligned(layer.x) && is_aligned(layer.weights) && is_aligned(layer.biases);
+}
+
+constexpr int kBlockThreads = 256, kPitch = kMost + 16;  // 16 more: eight lanes read 16 bytes each, no bank conflicts
+constexpr int kBytes = (kTile + kWide) * kPitch * int(sizeof(float)), kAcross = kWide / 16;  // tiles of a warp
+
+// Starts to copy one of kGroups shares of the terms, of all rows and then all outputs.
+__device__ void fetch(const Layer& layer, float* shared, int group) {
+    constexpr int kChunks = kMost / 4 / kGroups;
+    const int row = blockIdx.y * kTile, output = blockIdx.x * kWide;
+    const int k = (group * kChunks + threadIdx.x % kChunks) * 4;
+#pragma unroll
+    for (int r = threadIdx.x / kChunks; r < kTile + kWide; r += kBlockThreads / kChunks) {
+        const bool of_x = r < kTile;
+        const int at = of_x ? row + r : output + r - kTile;
+        const bool inside = at < (of_x ? layer.rows : layer.outputs) && k < layer.depth;
+        const float* from = (of_x ? layer.x : layer.weights) + (inside ? int64_t(at) * layer.depth + k : 0);
+        copy_async<4>(shared + r * kPitch + k, from, inside);
+    }
+    __pipeline_commit();
+}
+
+// Adds 32 terms. Those of a 16-byte read are k, k + 4 of one instruction and of the next: any order of terms will do.
+__device__ void add_terms(const float* a, const float* b, float (&totals)[kAcross][4]) {
+    float sums[2][kAcross][4] = {};
+#pragma unroll
+    for (int k = 0; k < 32; k += 16) {
+        const float4 high = *reinterpret_cast<const float4*>(a + k);
+        const float4 low = *reinterpret_cast<const float4*>(a + 8 * kPitch + k);
+        const float left[2][4] = {{high.x, low.x, high.y, low.y}, {high.z, low.z, high.w, low.w}};
+        unsigned big_a[2][4], small_a[2][4], big_b[2][2], small_b[2][2];
+        for (int i = 0; i < 8; ++i) split(left[i / 4][i % 4], big_a[i / 4][i % 4], small_a[i / 4][i % 4]);
+        for (int n = 0; n < kAcross; ++n) {
+            const float4 right = *reinterpret_cast<const float4*>(b + n * 8 * kPitch + k);
+            split(right.x, big_b[0][0], small_b[0][0]);
+            split(right.y, big_b[0][1], small_b[0][1]);
+            split(right.z, big_b[1][0], small_b[1][0]);
+            split(right.w, big_b[1][1], small_b[1][1]);
+            for (int t = 0; t < 2; ++t) mma(sums[t][n], small_a[t], big_b[t]);
+            for (int t = 0; t < 2; ++t) mma(sums[t][n], big_a[t], small_b[t]);
+            for (int t = 0; t < 2; ++t) mma(sums[t][n], big_a[t], big_b[t]);
+        }
+    }
+    for (int i = 0; i < kAcross * 4; ++i) totals[i / 4][i % 4] += sums[0][i / 4][i % 4] + sums[1][i / 4][i % 4];
+}
+
+// 64 rows x kWide outputs; a warp has 16 of the rows and half of the outputs.
+__global__ void __launch_bounds__(kBlockThreads) multiply(Layer layer) {
+    extern __shared__ float shared[];
+    const int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, member = threadIdx.x % 4;
+    for (int g = 0; g < kGroups; ++g) fetch(layer, shared, g);
+    const int row = blockIdx.y * kTile + warp / 2 * 16 + group;
+    const int output = blockIdx.x * kWide + warp % 2 * kAcross * 8 + member * 2;
+    float2 biases[kAcross];
+    for (int n = 0; n < kAcross; ++n)
+        if (output + n * 8 < layer.outputs) biases[n] = *reinterpret_cast<const float2*>(layer.biases + output + n * 8);
+    const float* a = shared + (warp / 2 * 16 + group) * kPitch + member * 4;
+    const float* b = shared + (kTile + warp % 2 * kAcross * 8 + group) * kPitch + member * 4;
+    float totals[kAcross][4] = {};
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+        __pipeline_wait_prior(kGroups - 1 - g);
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < kMost / kGroups; k += 32)
+            add_terms(a + g * kMost / kGroups + k, b + g * kMost / kGroups + k, totals);
+    }
+    for (int i = 0; i < kAcross * 2; ++i) {
+        const int r = row + i % 2 * 8, o = output + i / 2 * 8;
+        if (r >= layer.rows || o >= layer.outputs) continue;
+        const float* sum = totals[i / 2] + i % 2 * 2;
+        *reinterpret_cast<float2*>(layer.y + int64_t(r) * layer.outputs + o) = {sum[0] + biases[i / 2].x,
+                                                                                sum[1] + biases[i / 2].y};
+    }
+}
+
+void launch(const Layer& layer, cudaStream_t stream) {
+    C10_CUDA_CHECK(cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+    const dim3 grid((layer.outputs + kWide - 1) / kWide, (layer.rows + kTile - 1) / kTile);
+    multiply<<<grid, kBlockThreads, kBytes, stream>>>(layer);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace shallow
+
 template <int Width>
 void launch(const Layer& layer, cudaStream_t stream) {
     const bool many = int64_t(layer.rows) * layer.outputs * layer.depth >= 1 << 25;
-    if (layer.rows > 8 && many) launch_tiles<Width>(layer, stream);
+    if (layer.rows > 8 && many && shallow::suits(layer)) shallow::launch(layer, stream);
+    else if (layer.rows > 8 && many) launch_tiles<Width>(layer, stream);
     else if (layer.rows > 1) launch_dots<4, Width>(layer, stream);
     else launch_dots<1, Width>(layer, stream);
 }
