@@ -43,10 +43,20 @@ def active_ruleset() -> RuleSet | None:
 
 
 def page_by_key(
-    ordered: QuerySet[Any], rows: QuerySet[Any], page: int | str, rows_per_page: int = PAGE_ROWS
+    ordered: QuerySet[Any],
+    rows: QuerySet[Any],
+    page: int | str,
+    rows_per_page: int = PAGE_ROWS,
+    count: int | None = None,
 ) -> Page[Any]:
-    """A page of `ordered` with all that `rows` knows of each, which is not looked up for those of the other pages."""
-    found: Page[Any] = Paginator(ordered.values_list("pk", flat=True), rows_per_page).get_page(page)
+    """A page of `ordered` with all that `rows` knows of each, which is not looked up for those of the other pages.
+
+    `count` is that of all rows, where the caller knows it.
+    """
+    paginator: Paginator[Any] = Paginator(ordered.values_list("pk", flat=True), rows_per_page)
+    if count is not None:
+        paginator.count = count
+    found = paginator.get_page(page)
     keys = list(found.object_list)
     whole = rows.in_bulk(keys)
     found.object_list = [whole[key] for key in keys if key in whole]
@@ -81,7 +91,8 @@ class TaskFilter:
 
 def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
     """Tasks with `entries`, `best_score` and `best` (the standing that leads on the board, or None)."""
-    rows = page_by_key(_with_best(chosen), _annotated(chosen.device or default_device()), page)
+    device = chosen.device or default_device()
+    rows = page_by_key(_with_best(chosen), _annotated(device).annotate(best_pk=_of_leader(device, "pk")), page)
     _attach_best(list(rows))
     return rows
 
@@ -96,18 +107,22 @@ def _with_best(chosen: TaskFilter) -> QuerySet[Any]:
 
 
 def _annotated(device: str) -> QuerySet[Any]:
-    """Listed tasks with `entries`, `best_score` and `best_pk` (the key of the standing that leads) on a device kind."""
-    leader = visible_standings(device).filter(task_version__task=OuterRef("pk")).order_by("rank", "verified_at", "pk")
+    """Listed tasks with `entries` and `best_score` on a device kind."""
     # Counted by the ranks alone, which an index holds: whatever may not be listed has been taken off its board.
     ranked = Standing.objects.filter(rank__isnull=False, **_of_active_boards(device)).order_by()
     counted = ranked.filter(task_version__task=OuterRef("pk")).values("task_version__task")
     counted = counted.annotate(n=Count("pk")).values("n")
     tasks: QuerySet[Any] = Task.objects.listed().annotate(
         entries=Coalesce(Subquery(counted), 0),
-        best_score=Subquery(leader.values("score")[:1]),
-        best_pk=Subquery(leader.values("pk")[:1]),
+        best_score=_of_leader(device, "score"),
     )
     return tasks
+
+
+def _of_leader(device: str, column: str) -> Subquery:
+    """Of the standing that leads on the board of a task."""
+    leader = visible_standings(device).filter(task_version__task=OuterRef("pk")).order_by("rank", "verified_at", "pk")
+    return Subquery(leader.values(column)[:1])
 
 
 def _attach_best(tasks: list[Any]) -> None:

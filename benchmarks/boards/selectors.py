@@ -15,7 +15,7 @@ from django.shortcuts import get_object_or_404
 
 from ..harness import LANGUAGES
 from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, Submission, TaskVersion
-from ..selectors import PAGE_ROWS, visible_standings
+from ..selectors import PAGE_ROWS, page_by_key, visible_standings
 from ..states import MethodKind, TaskVersionStatus
 
 RECORDS_MAX = 100
@@ -69,11 +69,9 @@ def board_rows(
     key: BoardKey, page: int | str = 1, chosen: EntryFilter = EVERYTHING, rows_per_page: int = PAGE_ROWS
 ) -> Page[Any]:
     """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations."""
-    ordered = _narrowed(_board(key).ranked(), chosen).with_context().order_by("rank", "verified_at", "pk")
-    paginator = Paginator(ordered, rows_per_page)
-    if not chosen.is_active:
-        paginator.count = _entries(key)
-    rows = paginator.get_page(page)
+    ordered = _narrowed(_board(key).ranked(), chosen).order_by("rank", "verified_at", "pk")
+    count = None if chosen.is_active else _entries(key)
+    rows = page_by_key(ordered, Standing.objects.with_context(), page, rows_per_page, count)
     _attach_group_sizes(key, list(rows))
     _attach_config_figures(list(rows))
     return rows

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from django import forms
+from django.forms.utils import flatatt
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from ..harness import Verdict
 from ..models import DeviceKind, Method, RuleSet, Submission, Task
@@ -86,6 +89,17 @@ class SwitchForm(forms.Form):
         return data
 
 
+class LongSelect(forms.Select):
+    """For a thousand choices: the same list as Django's, without a template for each line of it."""
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        chosen = str(value or "")
+        lines = ((key, " selected" if str(key) == chosen else "", title) for key, title in self.choices)
+        options = format_html_join("\n", '<option value="{}"{}>{}</option>', lines)
+        attributes = flatatt(self.build_attrs(self.attrs, {"name": name, **(attrs or {})}))
+        return format_html("<select{}>{}</select>", attributes, options)
+
+
 class RejudgeForm(forms.Form):
     """Which entries are judged again, and under which rules; its state is the URL."""
 
@@ -98,7 +112,7 @@ class RejudgeForm(forms.Form):
             ("all", "all, ranked or not"),
         ],
     )
-    task = forms.ChoiceField(label="Task", required=False)
+    task = forms.ChoiceField(label="Task", required=False, widget=LongSelect)
     device = forms.ChoiceField(label="Device kind", required=False)
     method = forms.ChoiceField(label="Method", required=False)
     judged_under = forms.ChoiceField(label="Judged under", required=False)
@@ -109,10 +123,11 @@ class RejudgeForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        active = Task.objects.filter(listed=True, versions__status=TaskVersionStatus.ACTIVE).select_related("suite")
+        active = Task.objects.filter(listed=True, versions__status=TaskVersionStatus.ACTIVE)
+        names = active.order_by("suite__slug", "op", "-direction").values_list("suite__slug", "op", "direction")
         rules = list(RuleSet.objects.values_list("name", flat=True))
         choices: dict[str, Iterable[str]] = {
-            "task": [task.path for task in active.order_by("suite__slug", "op", "-direction")],
+            "task": ["/".join(name) for name in names],
             "device": DeviceKind.objects.values_list("slug", flat=True),
             "method": Method.objects.values_list("slug", flat=True),
             "judged_under": rules,

@@ -134,7 +134,8 @@ def identical_sources(page: int | str = 1) -> Page[Any]:
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for pk, *same in unsettled.values_list("pk", *_SAME):
         groups[tuple(same)].append(pk)
-    found = Paginator([groups[same] for same in sorted(groups) if len(groups[same]) > 1], GROUPS).get_page(page)
+    repeated = sorted(same for same, keys in groups.items() if len(keys) > 1)
+    found = Paginator([groups[same] for same in repeated], GROUPS).get_page(page)
     return Page(_copies(list(found)), found.number, found.paginator)
 
 

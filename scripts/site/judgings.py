@@ -183,6 +183,8 @@ class _Reports:
             "worst_config": "batch_size=64",
             "timing_trust": "supervisor",
             "isolation": "bubblewrap",
+            "gated": sort is self._gated,
+            "calls_library": sort is self._calling,
         }
 
 
