@@ -61,6 +61,10 @@ class EvaluationQuerySet(models.QuerySet[Any]):
             *HEAVY,
         )
 
+    def with_holder(self) -> Self:
+        """What a line shows of a judging below a board that is known."""
+        return self.select_related("submission__owner", "submission__method").defer("report", "error_internal")
+
     def readable_by(self, user: User) -> Self:
         """What `user` may open when they have the link; what is hidden, owner and staff alone."""
         shown = ~Q(submission__visibility=Visibility.PRIVATE)

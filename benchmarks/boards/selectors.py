@@ -114,7 +114,7 @@ def board_records(key: BoardKey) -> list[Evaluation]:
     earlier = Window(Max("score"), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
     records = sound.annotate(earlier=earlier).filter(Q(earlier=None) | Q(score__gt=F("earlier")))
     latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
-    found = Evaluation.objects.with_context().filter(pk__in=latest).order_by("finished", "pk")
+    found = Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk")
     return _without_repeats(list(found))
 
 

@@ -45,7 +45,7 @@ def invalidated_on(board: Board) -> list[Any]:
     taken = Submission.objects.moderated().filter(moderation=Moderation.INVALIDATED, visibility=Visibility.PUBLIC)
     gone = Evaluation.objects.scored_on(board).filter(submission__in=taken.order_by().values("pk"))
     why = _latest(ActionKind.INVALIDATE, OuterRef("submission"))
-    rows = gone.with_context().annotate(public_reason=why).order_by("-finished", "-pk")[:LIST_MAX]
+    rows = gone.with_holder().annotate(public_reason=why).order_by("-finished", "-pk")[:LIST_MAX]
     latest = {row.submission_id: row for row in reversed(rows)}
     return list(reversed(latest.values()))
 
