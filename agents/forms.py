@@ -113,6 +113,11 @@ class RunForm(BudgetForm):
         if find_template(self.version.task.name, self._language()) is None:
             self.add_error("proposer", f"There is no template for {self.version.task.name} in {self._language()} yet.")
 
+    def _concurrency(self, choice: Choice) -> int:
+        """A processor that builds does not judge: one more than are judged is enough there, unless a model thinks."""
+        shares = self.device_kind.device_class == "cpu" and not choice.paid
+        return 1 + judges_of(self.device_kind) if shares else RunConfig("").concurrency
+
     def _make_config(self) -> None:
         data = self.cleaned_data
         try:
@@ -125,6 +130,7 @@ class RunForm(BudgetForm):
                 caps=self.caps(),
                 target=data.get("target"),
                 verifiers=tuple(data["verifiers"]),
+                concurrency=self._concurrency(BY_NAME[data["proposer"]]),
                 judgings_at_once=judges_of(self.device_kind),
             )
         except ConfigError as error:

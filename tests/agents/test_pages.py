@@ -75,6 +75,19 @@ def test_a_form_starts_a_run_that_its_browser_may_steer(visitor: Client) -> None
     assert "Pause" not in Client().get(run.get_absolute_url()).content.decode()
 
 
+def test_on_a_processor_a_run_has_as_many_judged_at_once_as_judges_are_there(visitor: Client) -> None:
+    def at_once() -> tuple[int, int]:
+        visitor.post(NEW, FORM)
+        config = Run.objects.latest("pk").config
+        return config["judgings_at_once"], config["concurrency"]
+
+    assert at_once() == (1, 2)
+    first = judgings.worker()
+    first.pk, first.name = None, "another"
+    first.save(force_insert=True)
+    assert at_once() == (2, 3)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
