@@ -1,8 +1,8 @@
-"""Three searches at once on a fresh site: `python -m scripts.bench_first_runs [--minutes 5]`.
+"""Three searches at once on a fresh site: `python -m scripts.bench_first_runs [--minutes 5] [--times 2]`.
 
 From a bare data folder: the whole site with the real judge and its examples, a run on each of three tasks, and what
-each had found when. Prints a table; everything goes to docs/results/first_runs.json. Numbers from a busy machine are
-worth little: the load average stands beside them.
+each had found when; as many times, each on a site of its own. Prints tables; everything goes to
+docs/results/first_runs.json. Numbers from a busy machine are worth little: the load average stands beside them.
 """
 
 import argparse
@@ -29,19 +29,26 @@ FOUND = """
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=5.0)
-    seconds = 60 * parser.parse_args().minutes
+    parser.add_argument("--times", type=int, default=1)
+    chosen = parser.parse_args()
+    measured = []
+    for _ in range(chosen.times):
+        measured.append(measurement(60 * chosen.minutes))
+        OUT.write_text(json.dumps(measured, indent=1) + "\n")
+        print("\n".join(table(measured[-1]["runs"])), flush=True)
+    return 0 if all(run["improved"] for item in measured for run in item["runs"]) else 1
+
+
+def measurement(seconds: float) -> dict[str, Any]:
+    """What three runs have found so long after their start."""
     with tempfile.TemporaryDirectory(prefix="kb-runs-") as folder:
         stack = Stack(Path(folder), settings="kbench_site.settings")
         stack.environment["KBENCH_EXAMPLES"] = "1"
-        stack.up()
         try:
-            runs = watched(stack, seconds)
+            runs = watched(stack.up(), seconds)
+            return {"seconds": seconds, "machine": machine(), "runs": runs}
         finally:
             stack.down()
-    result = {"seconds": seconds, "machine": machine(), "runs": runs}
-    OUT.write_text(json.dumps(result, indent=1) + "\n")
-    print("\n".join(table(runs)))
-    return 0 if all(run["improved"] for run in runs) else 1
 
 
 def watched(stack: Stack, seconds: float) -> list[dict[str, Any]]:
