@@ -20,9 +20,9 @@ measured on this device; a speedup is over the stronger of eager and torch.compi
 GPU_NOTES = """The paper's figures are its authors', from an H100 and one configuration per task; layernorm's and cross
 entropy's rest on a slow baseline.
 
-Reports are of the sources that were judged (`source_sha256`). Five forward kernels were replaced since and not judged
-yet: layernorm, llama_rmsnorm, mnist_linear, resnet_block and unet_conv2d (CUDA). Their rows are of the former ones, and
-in all rows the floor is that of float32 products, which a compensated half-precision kernel may beat.
+Reports are of the sources that are shipped (`source_sha256`), judged on two days. The floor of arithmetic is the better
+of float32 products and half of the rate of half-precision ones. Rows of the first day have that of float32 products
+only: all Triton kernels, linear_relu forward, and backward except linear and linear_relu.
 """
 CPU_NOTES = """Machine: {cpu}, {cores} cores, {threads} of them for kernels and baselines.
 """
