@@ -136,6 +136,21 @@ async def test_a_pause_lets_what_is_in_flight_come_to_its_end() -> None:
     assert folded(log).budget.spent.judgings == sum(judge.judged.values()) == 40
 
 
+async def test_a_pause_submits_none_of_those_that_wait_for_another_to_be_judged() -> None:
+    log = MemoryLog()
+    create(log, RunConfig(TASK.name, caps=Caps(judgings=40), generation_size=8, concurrency=4, judgings_at_once=1))
+    wishes, judge = Wishes(log, "evaluation.submitted", 5, "pause"), Judge(pause_s=0.3)
+    outcome, tasks = await drive_it(log, wishes, judge=judge)
+    waiting = [item for item in folded(log).archive.candidates.values() if item.state == "verified"]
+    assert (outcome.state, tasks) == ("paused", set())
+    assert waiting
+    assert folded(log).budget.leases == {}
+    wishes.count = 1000
+    outcome, _ = await drive_it(log, wishes, judge=judge)
+    assert outcome.reason == "budget"
+    assert folded(log).budget.spent.judgings == sum(judge.judged.values()) == 40
+
+
 def test_a_pause_right_after_a_crash_changes_nothing() -> None:
     whole, config = Recorded(), RunConfig(TASK.name, caps=Caps(judgings=14))
     run(whole, config, proposer=Scripted(Cost(usd=0.01)))
