@@ -141,7 +141,7 @@ async def test_a_pause_submits_none_of_those_that_wait_for_another_to_be_judged(
     create(log, RunConfig(TASK.name, caps=Caps(judgings=40), generation_size=8, concurrency=4, judgings_at_once=1))
     wishes, judge = Wishes(log, "evaluation.submitted", 5, "pause"), Judge(pause_s=0.3)
     outcome, tasks = await drive_it(log, wishes, judge=judge)
-    waiting = [item for item in folded(log).archive.candidates.values() if item.state == "verified"]
+    waiting = [item for item in folded(log).archive.candidates.values() if item.state == "proposed"]
     assert (outcome.state, tasks) == ("paused", set())
     assert waiting
     assert folded(log).budget.leases == {}
