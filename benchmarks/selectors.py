@@ -58,7 +58,7 @@ def page_by_key(
         paginator.count = count
     found = paginator.get_page(page)
     keys = list(found.object_list)
-    whole = rows.in_bulk(keys)
+    whole = {row.pk: row for row in rows.filter(pk__in=keys)}
     found.object_list = [whole[key] for key in keys if key in whole]
     return found
 
