@@ -1,6 +1,8 @@
 """The wizard that judges many again, its progress, and the public page of what has changed."""
 
 import pytest
+from django.forms import Select
+from pytest_django.asserts import assertHTMLEqual
 
 from benchmarks.models import Evaluation, RejudgeBatch, RuleSet, TaskVersion
 from benchmarks.moderation import rejudging
@@ -31,6 +33,15 @@ def test_nothing_is_started_before_it_is_confirmed(as_staff, owner):
     assert "1 entry" in page
     assert "of judging" in page
     assert not RejudgeBatch.objects.exists()
+
+
+def test_what_was_chosen_stays_chosen_and_is_written_as_django_would(as_staff, owner):
+    factories.judged(owner=owner)
+    chosen = "/".join(factories.TASK)
+    form = as_staff.get(WIZARD, {"scope": "boards", "task": chosen}).context["form"]
+    theirs = Select(choices=form.fields["task"].choices).render("task", chosen, {"id": "id_task"})
+    assert "selected" in theirs
+    assertHTMLEqual(str(form["task"]), theirs)
 
 
 def test_a_confirmed_batch_runs(as_staff, owner):
