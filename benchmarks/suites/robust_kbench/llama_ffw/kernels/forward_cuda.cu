@@ -4,19 +4,19 @@
 // need 24 ms; its tensor cores do three products of float16 for one of float32 in a quarter of that.
 // Work:     both operands are first written as images: scaled, cut in halves and laid out in shared memory's order, so
 //           that a step of 64 terms is two bulk copies of 32 KiB and twelve wgmma per warpgroup without a wait between.
-//           The images of the weights cost 1.4 GB of traffic, 0.35 ms. A block computes 128 features x 128 tokens with two
-//           warpgroups; one thread of a third keeps three stages filled. In the first product rows of G and U alternate
-//           in groups of 64, so that a block holds gate and up of the same results and writes silu(gate) * up.
+//           The images of the weights cost 1.4 GB of traffic, 0.35 ms. A block computes 128 features x 128 tokens with
+//           two warpgroups; one thread of a third keeps three stages filled. In the first product rows of G and U
+//           alternate in groups of 64: a block holds gate and up of the same results and writes silu(gate) * up.
 // Numerics: each row is scaled by a power of two to below 2^15 and cut into two float16, head and rest; head head +
 //           head rest + rest head leaves out 2^-22 of a product. A sum in the tensor cores, which round towards zero,
 //           covers 64 terms; those are added up in float32 registers. 0.21 of the tolerance at most (3xTF32: 0.41).
-// Measured: scripts/kernel_lab.py, H200, 4,096 tokens of 4,096 to 14,336: 6.5 ms, 670 TFLOP/s of float16 products (3xTF32 on
-//           mma.sync 24.0, eager 29.3); 256 tokens: 0.92 ms (1.56, 1.99). Weights cut in registers instead of an image:
-//           23.5, since they came as 128 small copies per step.
-// Dispatch: as many tiles as fill whole rounds of the multiprocessors are computed by one block each; the terms of the tiles
-//           that are left are split between blocks, and a last kernel adds their parts in a fixed order.
-// Limits:   float32, contiguous; compute capability 9.0; an infinite input makes its row NaN; 0.8 GB of scratch for the
-//           largest configuration.
+// Measured: scripts/kernel_lab.py, H200, 4,096 tokens of 4,096 to 14,336: 6.5 ms, 670 TFLOP/s of float16 products
+//           (3xTF32 on mma.sync 24.0, eager 29.3); 256 tokens: 0.92 ms (1.56, 1.99). Weights cut in registers, not into
+//           an image: 23.5, since they came as 128 small copies per step.
+// Dispatch: as many tiles as fill whole rounds of the multiprocessors are computed by one block each; the terms of the
+//           tiles that are left are split between blocks, and a last kernel adds their parts in a fixed order.
+// Limits:   float32, contiguous; compute capability 9.0, elsewhere it raises an error; an infinite input makes its row
+//           NaN; 0.8 GB of scratch for the largest configuration.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_fp16.h>
@@ -287,12 +287,14 @@ __global__ void __launch_bounds__(kConsumers) add_parts(const __grid_constant__ 
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-int multiprocessor_count() {
-    int device, count;
+int device_attribute(cudaDeviceAttr attribute) {
+    int device, value;
     C10_CUDA_CHECK(cudaGetDevice(&device));
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-    return count;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
+    return value;
 }
+
+int multiprocessor_count() { return device_attribute(cudaDevAttrMultiProcessorCount); }
 
 int best_splits(int tiles, int steps) {
     const int multiprocessors = multiprocessor_count();
@@ -353,6 +355,7 @@ const float* data(const torch::Tensor& t) { return t.const_data_ptr<float>(); }
 }  // namespace
 
 torch::Tensor forward(torch::Tensor x, torch::Tensor gate_proj, torch::Tensor up_proj, torch::Tensor down_proj) {
+    TORCH_CHECK(device_attribute(cudaDevAttrComputeCapabilityMajor) == 9, "needs compute capability 9.0");
     x = x.contiguous();
     gate_proj = gate_proj.contiguous();
     up_proj = up_proj.contiguous();
