@@ -10,7 +10,7 @@
 //           float2 for an even width and in single floats for an odd one. Rows of all planes are numbered through, so
 //           there is no plane too small to fill a block.
 // Why:      of 376 settings of the template on an H200 (docs/results/sweeps/easy) one step per thread, streaming loads
-//           and no limit of blocks lead, all within the noise; torch.compile writes the same loop.
+//           and no limit of blocks lead, all within the noise.
 // Limits:   float32, contiguous, fewer than 2^31 inputs; an odd last row or column is dropped and a NaN wins, as in
 //           PyTorch.
 #include <c10/cuda/CUDAException.h>
