@@ -1,27 +1,34 @@
 //! staggered
 //! lockstep -DSTAGGER=0
-//! streamed -DRESIDENT=0
-//! prefetched -DPREFETCH=1
-// Residual block with batch norms in evaluation mode: two 3x3 convolutions, and one of 1x1 in the shortcut. Variants for
-// scripts/kernel_lab.py, not yet run.
+//! joined -DJOINED=1
+//! exchanged -DEXCHANGED=1
+// Residual block with batch norms in evaluation mode: two 3x3 convolutions, and one of 1x1 in the shortcut. Variants
+// for scripts/kernel_lab.py, not yet run.
 //
-// Before:   pixels were the operand A, by ldmatrix: of 96 cycles that three products take, shared memory delivered for 80.
-//           32 images of 64 channels 2,373 us, of which the products need 900.
+// Before:   pixels were the operand A, by ldmatrix: of 96 cycles that three products take, shared memory delivered for
+//           80. 32 images of 64 channels 2,373 us, of which the products need 900.
 // Now:      y^T = W x^T. Weights are the operand A, 64 output channels, in registers: they lie in shared memory as the
 //           fragments that threads hold, head and rest, and a thread reads 16 bytes of each. Pixels are the operand B,
 //           8 columns and 16 rows of a tile per warpgroup, where they lie: without a swizzle, 8 channels of a pixel are
 //           16 bytes and 8 pixels 128, so a tap is another start address, whatever its shift. Of 192 cycles for three
 //           products, shared memory delivers for 128. Weights stay there for all tiles if they fit (64 to 64 channels).
-//           A patch holds 16 channels of 18 x 18 pixels, or 33 x 33 for stride 2, whose images keep even and odd columns
-//           apart. One warp fetches, two warpgroups multiply, one a chunk behind the other (STAGGER), so that one stores
-//           while the other multiplies. The first convolution turns its results round in registers (movmatrix) and writes
-//           the image of the second one, 128 bytes at a time.
+//           A patch holds 16 channels of 18 x 18 pixels, or 33 x 33 for stride 2, whose images keep even and odd
+//           columns apart. One warp fetches, two warpgroups multiply, one a chunk behind the other (STAGGER), so that
+//           one stores while the other multiplies. The shortcut of a tile comes into L2 when the tile begins. The first
+//           convolution turns its results round in registers (movmatrix) and writes the image of the second one, 128
+//           bytes at a time. JOINED: a patch comes in 18 copies of 1,152 bytes instead of 72 of 288, as every tile has
+//           its own columns and those around in the image, which is an eighth larger. EXCHANGED: the two distances in
+//           the descriptors of the pixels change places, in case "leading" and "stride" were read wrongly.
 // Numerics: x / 16 = head + rest / 2048, both float16; weights are scaled by a power of two per output channel and cut
 //           into head and rest; w x = head head + rest head + head / 2048 rest, which leaves out 2^-22 of a product.
-//           Tensor cores round sums towards zero, so a sum in them covers 144 terms only (before, 96); those are added up
-//           in float32 registers.
-// Predicted: 32 images of 64 channels, 2,373 us before: staggered 1,550, lockstep 1,700, streamed 1,600, prefetched (the
-//           shortcut of a tile into L2 when it begins) 1,520. 64 to 512 channels, 12.9 ms before: 9.5, all four alike.
+//           Tensor cores round sums towards zero, so a sum in them covers 144 terms only (before, 96); those are added
+//           up in float32 registers. Emulated on a processor (sums cut to 26 bits), all distributions: at most 0.03 of
+//           the tolerance of an element and 0.17 of that of the whole; cut to 24 bits, 0.45 where all inputs are
+//           positive.
+// Predicted: 32 images of 64 channels, 2,373 us before: staggered 1,550, lockstep 1,700, joined 1,570 (less than
+//           staggered if small copies are what it waits for), exchanged wrong. 64 to 512 channels with stride 2, 12.9
+//           ms before: 10.3, all alike. At full speed L2 has to deliver 17 bytes a cycle to a multiprocessor with
+//           stride 1, 31 with stride 2 (shipped, 35 and 42).
 // Dispatch: the same tiles for all sizes, 64 channels of 16 x 16 pixels.
 // Limits:   float32, contiguous; values above 10^6 overflow, those below 10^-5 lose digits; scratch of 1.3 times the
 //           input and the hidden map. Compute capability 9.0 only: elsewhere it raises an error that says so.
@@ -35,22 +42,23 @@
 #ifndef STAGGER
 #define STAGGER 1
 #endif
-#ifndef RESIDENT
-#define RESIDENT 1
+#ifndef JOINED
+#define JOINED 0
 #endif
-#ifndef PREFETCH
-#define PREFETCH 0
+#ifndef EXCHANGED
+#define EXCHANGED 0
 #endif
 
 using Optional = std::optional<torch::Tensor>;
 
 namespace {
 
-constexpr int kTile = 16, kOut = 64, kChunk = 16;  // rows and columns of a tile, its output channels; channels of a patch
+constexpr int kTile = 16, kOut = 64;  // rows and columns of a tile, its output channels
+constexpr int kChunk = 16;            // channels of a patch
 constexpr int kConsumers = 256, kThreads = kConsumers + 128;
-constexpr int kFragment = 128 * 16;       // bytes of 64 x 16 weights
-constexpr int kEven = 17, kPair = 33;     // of 32 columns and the next one: even ones; all
-constexpr float kScale = 1.0f / 16;       // of the image: heads stay finite up to a million
+constexpr int kFragment = 128 * 16;    // bytes of 64 x 16 weights
+constexpr int kEven = 17, kPair = 33;  // of 32 columns and the next one: even ones; all
+constexpr float kScale = 1.0f / 16;    // of the image: heads stay finite up to a million
 
 // ---- instructions ---------------------------------------------------------------------------------------------------
 
@@ -127,23 +135,29 @@ __device__ unsigned shrunk(unsigned pair) {  // two halves / 2048
 
 // ---- layouts --------------------------------------------------------------------------------------------------------
 
-// A feature map in halves, with zeros around: [image][chunk of 16 channels][plane][row][item of 8 channels]. The planes of
-// a chunk are the heads of its first 8 channels and its last, and the rests * 2048 of both. Items are columns in order;
-// for stride 2 there are, for every 32 columns, those and the next one, the even ones first.
+// A feature map in halves, with zeros around: [image][chunk of 16 channels][plane][row][item of 8 channels]. The planes
+// of a chunk are the heads of its first 8 channels and its last, and the rests * 2048 of both. Items are columns in
+// order; for stride 2 there are, for every tile, its 32 columns and the next one, the even ones first. Joined, stride 1
+// too has items for every tile, 18, and the order is [row][tile][plane][item].
 struct Image {
     char* data;
     int chunks, rows, items, margin, stride;  // rows and items with everything around
     __host__ __device__ int64_t plane() const { return int64_t(rows) * items * 16; }  // bytes
+    __device__ int of_tile() const { return stride == 1 ? kTile + 2 : kPair; }         // items
     __device__ char* at(int image, int chunk, int plane_of_chunk, int row, int item) const {
-        return data + ((int64_t(image) * chunks + chunk) * 4 + plane_of_chunk) * plane() +
-               (int64_t(row) * items + item) * 16;
+        char* own = data + (int64_t(image) * chunks + chunk) * 4 * plane();
+        if (!JOINED) return own + plane_of_chunk * plane() + (int64_t(row) * items + item) * 16;
+        const int tile = item / of_tile();
+        return own + (int64_t(row) * items * 4 + (tile * 3 + plane_of_chunk) * of_tile() + item) * 16;
     }
     __device__ int column(int item) const {
-        if (stride == 1) return item;
+        if (stride == 1) return JOINED ? item - item / of_tile() * 2 : item;
         const int place = item % kPair;
         return item / kPair * 32 + (place < kEven ? place * 2 : (place - kEven) * 2 + 1);
     }
-    __device__ int first_item(int tile_column) const { return stride == 1 ? tile_column * kTile : tile_column * kPair; }
+    __device__ int first_item(int tile_column) const {
+        return tile_column * (stride == 1 && !JOINED ? kTile : of_tile());
+    }
 };
 
 __device__ void split(float x, float y, unsigned& head, unsigned& rest) {
@@ -176,13 +190,16 @@ __global__ void __launch_bounds__(256) make_image(const float* x, Image to, int 
     *reinterpret_cast<uint4*>(to.at(image, chunk, 2 + half, row, item)) = rest;
 }
 
-// Zeros around a feature map of stride 1 whose inner part is written by a convolution. A block: a plane.
+// Zeros around a feature map of stride 1 whose inner part is written by a convolution. A warp: a row.
 __global__ void __launch_bounds__(256) clear_margin(Image to, int height, int width) {
-    for (int row = threadIdx.x / 32; row < to.rows; row += 8) {
-        const bool whole = row < to.margin || row >= to.margin + height;
-        const int inner = whole ? 0 : width;
-        uint4* line = reinterpret_cast<uint4*>(to.data + int64_t(blockIdx.x) * to.plane()) + int64_t(row) * to.items;
-        for (int i = threadIdx.x % 32; i < to.items - inner; i += 32) line[i < to.margin ? i : i + inner] = {};
+    const int row = blockIdx.x * 8 + threadIdx.x / 32;
+    if (row >= to.rows) return;
+    const bool outside = row < to.margin || row >= to.margin + height;
+    for (int item = threadIdx.x % 32; item < to.items; item += 32) {
+        const int column = to.column(item);
+        if (!outside && column >= to.margin && column < to.margin + width) continue;
+        for (int plane = 0; plane < 4; ++plane)
+            *reinterpret_cast<uint4*>(to.at(blockIdx.z, blockIdx.y, plane, row, item)) = {};
     }
 }
 
@@ -251,30 +268,36 @@ struct Convolution {
     int stages, resident;  // of the weights in shared memory; whether they stay there
 };
 
-// A patch in shared memory: [plane][row][item]. With one tap it has the pixels in the middle only.
+// A patch in shared memory: [plane][row][item], joined [row][plane][item]. With one tap it has the rows in the middle
+// only, and unless joined the items.
 template <int kStride, int kTaps>
 struct Plan {
     static constexpr int kWide = kTaps == 9 ? 3 : 1, kSpan = kTaps == 9 ? 1 : 8;  // taps in a row; chunks of a sum
     static constexpr int kRows = kTaps == 9 ? (kTile - 1) * kStride + 3 : kTile;
-    static constexpr int kItems = kTaps == 1 ? kTile : kStride == 1 ? kTile + 2 : kPair;
     static constexpr int kFirstRow = kTaps == 1, kRowStep = kTaps == 1 ? kStride : 1;  // of the image
-    static constexpr int kFirstItem = kTaps == 9 ? 0 : kStride == 1 ? 1 : kEven;
-    static constexpr int kRowBytes = kItems * 16, kPlaneBytes = kRows * kRowBytes, kPatchBytes = 4 * kPlaneBytes;
+    static constexpr int kMiddle = kTaps == 9 ? 0 : kStride == 1 ? 1 : kEven;
+    static constexpr int kItems = kTaps == 1 && !JOINED ? kTile : kStride == 1 ? kTile + 2 : kPair;
+    static constexpr int kFirstItem = JOINED ? 0 : kMiddle;
+    static constexpr int kPieces = JOINED ? 1 : 4, kRowBytes = kItems * 64 / kPieces;  // of a patch; of a copy
+    static constexpr int kPlaneBytes = JOINED ? kItems * 16 : kRows * kRowBytes;
+    static constexpr int kPatchBytes = kPieces * kRows * kRowBytes;
     static constexpr int kStageBytes = kWide * 2 * kFragment;  // weights of a row of taps
-    static constexpr int kPatches = kPatchBytes < 32768 ? 4 : 2;
+    static constexpr int kPatches = kPatchBytes < 40000 ? 4 : 2;
     static constexpr int kRoom = (232448 - 1024 - kPatches * kPatchBytes) / kStageBytes;
     static constexpr int kStages = kRoom < 12 ? kRoom : 12;
     static constexpr int kSharedBytes = kStages * kStageBytes + kPatches * kPatchBytes + 128;
     static_assert(kStages >= 3);
     // Bytes from the first pixel of a tile to what a tap multiplies it by.
     static constexpr int shift(int row, int column) {
-        const int item = kStride == 1 ? column : column == 1 ? kEven : column / 2;
+        const int item = kTaps == 1 ? kMiddle - kFirstItem : kStride == 1 ? column : column == 1 ? kEven : column / 2;
         return row * kRowBytes + item * 16;
     }
     // Matrices of 8 pixels x 8 channels without a swizzle: the next 8 channels are a plane on, the next 8 pixels a row.
     __device__ static uint64_t descriptor(unsigned address) {
         constexpr int kNextPixels = kTaps == 9 ? kStride * kRowBytes : kRowBytes;
-        return uint64_t((address & 0x3ffff) >> 4) | uint64_t(kPlaneBytes >> 4) << 16 | uint64_t(kNextPixels >> 4) << 32;
+        constexpr uint64_t kLeading = (EXCHANGED ? kNextPixels : kPlaneBytes) >> 4;
+        constexpr uint64_t kStrideBytes = (EXCHANGED ? kPlaneBytes : kNextPixels) >> 4;
+        return uint64_t((address & 0x3ffff) >> 4) | kLeading << 16 | kStrideBytes << 32;
     }
 };
 
@@ -294,7 +317,7 @@ __device__ void fetch_patch(const Convolution& p, const Place& place, int chunk,
     const int item = p.x.first_item(place.column) + P::kFirstItem;
     if (lane == 0) expect(full, P::kPatchBytes);
     __syncwarp();
-    for (int i = lane; i < 4 * P::kRows; i += 32) {
+    for (int i = lane; i < P::kPieces * P::kRows; i += 32) {
         const char* line = p.x.at(place.image, chunk, i / P::kRows, row + i % P::kRows * P::kRowStep, item);
         copy_bulk(to + i * P::kRowBytes, line, P::kRowBytes, full);
     }
@@ -482,11 +505,15 @@ __device__ void store_floats(const Convolution& p, const float (&sums)[64], cons
     }
 }
 
-// For the next convolution: 8 channels x 8 pixels turned round, so that four threads have an item.
+// For the next convolution: 8 channels x 8 pixels turned round, so that four threads have an item. Joined, the outer
+// columns belong to the tiles beside this one too.
 __device__ void store_halves(const Convolution& p, const float (&sums)[64], const Place& place) {
     const Image& to = p.hidden;
     const int thread = threadIdx.x % 128, lane = thread % 32, chunk = place.out_tile * (kOut / kChunk) + thread / 32;
-    const int row = place.row * kTile, column = place.column * kTile + threadIdx.x / 128 * 8 + lane / 4;
+    const int row = place.row * kTile, column = threadIdx.x / 128 * 8 + lane / 4;
+    const int item = to.first_item(place.column) + column + to.margin;
+    const int beside = column == 0 ? -1 : column == kTile - 1 ? 1 : 0;
+    const bool shared = JOINED && beside != 0 && unsigned(place.column + beside) < unsigned(p.across);
     if (chunk >= to.chunks) return;
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
@@ -494,10 +521,13 @@ __device__ void store_halves(const Convolution& p, const float (&sums)[64], cons
         unsigned head, rest;
         split(sums[2 * i], sums[2 * i + 1], head, rest);
         head = transposed(head), rest = transposed(rest);
-        if (row + j >= p.height || column >= p.width) continue;
-        char* item = to.at(place.image, chunk, h, row + j + to.margin, column + to.margin) + lane % 4 * 4;
-        *reinterpret_cast<unsigned*>(item) = head;
-        *reinterpret_cast<unsigned*>(item + 2 * to.plane()) = rest;
+        if (row + j >= p.height || place.column * kTile + column >= p.width) continue;
+        for (int copy = 0; copy <= shared; ++copy) {
+            const int there = copy == 0 ? item : item + beside * 2;
+            char* at = to.at(place.image, chunk, h, row + j + to.margin, there) + lane % 4 * 4;
+            *reinterpret_cast<unsigned*>(at) = head;
+            *reinterpret_cast<unsigned*>(at + 2 * (JOINED ? to.of_tile() * 16 : to.plane())) = rest;
+        }
     }
 }
 
@@ -533,7 +563,7 @@ __global__ void __launch_bounds__(kThreads, 1) convolve(const __grid_constant__ 
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Place place(p, tile);
         float sums[64];
-        if (PREFETCH && p.shortcut != nullptr) prefetch_shortcut(p, place);
+        if (p.shortcut != nullptr) prefetch_shortcut(p, place);
         sum_tile(p, sums, at, STAGGER && first_team && tile == blockIdx.x);
         finish_tile(p, sums, Results(place));
         if (p.y != nullptr) store_floats(p, sums, Results(place));
@@ -563,7 +593,8 @@ char* address(const torch::Tensor& scratch) { return reinterpret_cast<char*>(scr
 // An image for a 3 x 3 convolution with `stride` and this many results.
 Image image_of(int channels, int out_height, int out_width, int stride) {
     const int down = ceil_div(out_height, kTile), across = ceil_div(out_width, kTile);
-    const int rows = (down * kTile - 1) * stride + 3, items = stride == 1 ? across * kTile + 2 : across * kPair;
+    const int rows = (down * kTile - 1) * stride + 3, joined = JOINED ? across * (kTile + 2) : across * kTile + 2;
+    const int items = stride == 2 ? across * kPair : joined;
     return {nullptr, ceil_div(channels, kChunk), rows, items, 1, stride};
 }
 
@@ -577,8 +608,8 @@ void fill_image(const torch::Tensor& x, const Image& to) {
 }
 
 void clear_hidden(const Image& hidden, int batch, int height, int width) {
-    const int planes = batch * hidden.chunks * 4;
-    clear_margin<<<planes, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(hidden, height, width);
+    const dim3 grid(ceil_div(hidden.rows, 8), hidden.chunks, batch);
+    clear_margin<<<grid, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(hidden, height, width);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -590,7 +621,7 @@ void launch(Convolution p) {
     p.down = ceil_div(p.height, kTile);
     p.out_tiles = ceil_div(p.out, kOut);
     const int tiles = p.batch * p.down * p.across * p.out_tiles, stages = p.x.chunks * P::kWide;
-    p.resident = RESIDENT && p.out_tiles == 1 && stages <= P::kStages;
+    p.resident = p.out_tiles == 1 && stages <= P::kStages;
     p.stages = p.resident ? stages : P::kStages;
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kSharedBytes));
     const int blocks = std::min(tiles, multiprocessor_count());
