@@ -19,7 +19,7 @@
 //           A warpgroup takes units of 16 windows: of the 16 rows of a warp, row r is position r / 4 of window r % 4.
 //           A thread holds two positions of a window and the one 16 lanes further the other two, so pooling costs a
 //           shuffle; and 8 rows of a fragment are 8 neighbouring pixels, so ldmatrix meets no bank twice. A tap is an
-//           offset of these pixels. Weights go to wgmma where they lie, fragments a step or two ahead of their products.
+//           offset of these pixels. Weights go to wgmma where they lie; fragments are loaded a step or two ahead.
 // Tags:     rows: a row of taps (18 products) per sum. wide: head (w_head, w_rest) is one instruction of twice the
 //           columns and rest w_head another sum: 36 products instead of 54, two chains; 32 or 64 registers more.
 //           staged: results go by shared memory, so that a warp stores a row of an output's plane instead of
@@ -37,7 +37,7 @@
 // Dispatch: 9 to 32 input channels (filled up to 32 with zeros), compute capability 9.0, four rows of 480 pixels at
 //           most; the plan with the fewest estimated cycles. Weights of fewer than 32 channels or not aligned to 16
 //           bytes are read by plain loads. Everything else goes the shipped way.
-// Limits:   as shipped; an infinite input spoils its band. Not measured: 9 to 31 channels, for which the shipped way may
+// Limits:   as shipped; an infinite input spoils its band. Not measured: 9 to 31 channels; there the shipped way may
 //           be quicker.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
