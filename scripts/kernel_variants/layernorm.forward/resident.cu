@@ -3,7 +3,7 @@
 //! grid -DSLOTS=0
 //! ordinary -DCOOPERATIVE=0
 //! t256 -DTHREADS=256
-//! stcs -DSTREAMING=1
+//! stcs -DTHREADS=256 -DSTREAMING=1
 //! ahead -DTHREADS=256 -DAHEAD=4
 //! all -DTHREADS=256 -DAHEAD=4 -DSTREAMING=1
 // Layer norm over long rows, each read once, in one launch. Variants for scripts/kernel_lab.py, not yet run.
@@ -22,15 +22,15 @@
 //           tag that it left there. This takes one write and one read through L2.
 // Tags:     copies: asynchronous copies by threads, in the same groups. grid: the barrier of cooperative groups, not
 //           slots. ordinary: no cooperative launch, to see what one costs; not to be shipped, as two launches at
-//           once might wait for each other. t256: 256 threads with 128 floats each. stcs: results are to be evicted
-//           first. ahead: 256 threads that load a quarter of the next row before the exchange. all: the last three.
+//           once might wait for each other. t256: 256 threads with 128 floats each. stcs: 256 too, results are to be
+//           evicted first. ahead: 256 that load a quarter of the next row before the exchange. all: the last three.
 // Predicted: for one row and eight: resident 24 and 80 (launch 3.5, first data 1, 50 MB 13, dirty lines of others 5,
 //           last writes 1; then 8.5 a row, 8 of them for memory), copies 26 and 81, grid 24.5 and 90, ordinary 23
-//           and 79, t256 24.5 and 80, stcs 24 and 79, ahead 24.5 and 78, all 24 and 77.
+//           and 79, t256 24.5 and 80, stcs 24.5 and 79, ahead 24.5 and 78, all 24 and 77.
 // Numerics: statistics are exact for each slice (two passes over registers) and merged by Chan's formula within a
 //           block, those of the slices in double as sums about the first one's mean.
 // Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned;
-//           these fit up to 3.7 million floats on 132 multiprocessors, the former 4.3.
+//           these fit up to 3.2 million floats on 132 multiprocessors, the former 4.3.
 //           Several rows take this way if they fill half of that: an exchange costs as much as reading 2 million floats
 //           again. Others as shipped: clusters for short rows, two kernels for the rest.
 // Limits:   float32, contiguous, compute capability 9.0 and above; at most 256 multiprocessors are used. Cooperative
@@ -159,7 +159,7 @@ int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 constexpr int kBlock = THREADS, kMaxBlocks = 256, kGroups = 8;
 template <typename Pack>
-constexpr int kSlicePacks = sizeof(Pack) == 16 ? 8192 : 28672;  // single floats leave fewer registers
+constexpr int kSlicePacks = sizeof(Pack) == 16 ? 8192 : 24576;  // single floats leave fewer registers
 template <typename Pack>
 constexpr int kHeld = kSlicePacks<Pack> / kBlock;  // packs per thread
 template <typename Pack>
@@ -169,7 +169,7 @@ constexpr int kSharedBias = sizeof(Pack) == 16 ? kHeld<Pack> * 3 / 4 : kHeld<Pac
 template <typename Pack>
 constexpr int kBiasEnd = kHeld<Pack> - kSharedBias<Pack>;  // kept in registers
 template <typename Pack>
-constexpr int kAhead = AHEAD * kHeld<Pack> / 16;
+constexpr int kAhead = sizeof(Pack) == 16 ? AHEAD * kHeld<Pack> / 16 : 0;
 
 // What a block has in shared memory.
 template <typename Pack>
@@ -357,7 +357,7 @@ __global__ void __launch_bounds__(kBlock, 1) normalise_resident(const Pack* x, c
         const bool more = row + 1 < rows;
         if (more && threadIdx.x < 32) prefetch(next, slice.count);
         const Part own = block_statistics<kBlock>(v, slice.count);
-        if (AHEAD && more) load_first(ahead, next, slice.count);
+        if (kAhead<Pack> > 0 && more) load_first(ahead, next, slice.count);
         const float2 all = exchange<Pack>(own, ++tag, shape, eps);
 #pragma unroll
         for (int i = 0; i < kHere; ++i) {
