@@ -3,12 +3,13 @@
 // Bound by memory: x is read once, y is written once; w stays in the caches.
 // Work:     one block of 128 threads per row. The row lives in registers between the sum of squares and the scaling.
 //           All loads of a thread are issued before the first is used; ten or more blocks share a multiprocessor, so
-//           that some load while others reduce or store.
-// Why:      small blocks with plain loads and stores were the fastest of 21 ways measured with scripts/kernel_lab.py on
-//           an H200 (16,384 rows of 4,096: 133.0 us; 256 threads 135.0, 512 threads 133.9; evict-first loads 5 %
-//           slower; bulk copies in a persistent kernel 140.0; torch.compile 130.1). To be judged.
-// Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not aligned.
-//           The number of packs per thread is a template argument, from 1 to 32. Longer rows are read twice.
+//           that some load while others reduce or store. L2 is to evict last what is read, which presumably lets
+//           written lines reach memory earlier and in longer runs.
+// Measured: scripts/kernel_lab.py, H200, 16,384 rows of 4,096: 128.6 us; with plain loads 131.6 (the best of 21 ways
+//           before), evict-first loads 135.9, evict-first stores 132.9; bulk copies in a persistent kernel 140. 512
+//           threads take 127.9, but 74 instead of 66.4 for rows of 2,048. torch.compile 127 to 130.
+// Dispatch: rows whose length is a multiple of 4 move as float4, others as float, because their starts are not
+//           aligned. The number of packs per thread is a template argument, from 1 to 32. Longer rows are read twice.
 // Limits:   float32, contiguous; many rows are needed to fill the device, a single row uses one block.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -29,6 +30,25 @@ __device__ float4 scaled(float4 v, float scale, float4 w) {
 
 __device__ float warp_sum(float v) {
     for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffff, v, offset);
+    return v;
+}
+
+// A load of what L2 is to evict last.
+__device__ uint64_t evict_last() {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+__device__ float load(const float* p) {
+    float v;
+    asm volatile("ld.global.nc.L2::cache_hint.f32 %0, [%1], %2;" : "=f"(v) : "l"(p), "l"(evict_last()));
+    return v;
+}
+__device__ float4 load(const float4* p) {
+    float4 v;
+    asm volatile("ld.global.nc.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(p), "l"(evict_last()));
     return v;
 }
 
@@ -56,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
         const int at = threadIdx.x + i * kThreads;
-        row[i] = at < packs ? in[at] : Pack{};
+        row[i] = at < packs ? load(in + at) : Pack{};
     }
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) sum += square_sum(row[i]);

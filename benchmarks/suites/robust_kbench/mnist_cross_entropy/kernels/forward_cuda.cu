@@ -2,13 +2,15 @@
 //
 // Bound by launches for small batches, by reading the scores once for large ones. Eager writes the whole table of
 // log-probabilities only to pick one entry per row.
-// Work:     a group of 4 or 32 lanes takes a row and holds it in registers, so it is read once and every load is under
-//           way before the first value is used. The target's score is picked out of the registers: reading
+// Work:     a group of 4, 8 or 32 lanes takes a row and holds it in registers, so it is read once and every load is
+//           under way before the first value is used. The target's score is picked out of the registers: reading
 //           p[target] would be a load that waits for another load. Blocks leave the sum of their rows' losses.
-// Dispatch: the lanes per row and the values per lane grow with the number of classes, so that up to 1024 classes stay
-//           in registers; longer rows are swept three times. Up to 64 short rows or 8 long ones fit one block, which
-//           then writes the result itself. Else a second kernel adds up the blocks; it is launched while the first one
-//           runs and waits on the device for its end, which hides most of its start.
+// Dispatch: the lanes per row and the values per lane grow with the number of classes, so that up to 1024 classes
+//           stay in registers; longer rows are swept three times. Up to 64 short rows or 8 long ones fit one block,
+//           which then writes the result itself. Else a second kernel adds up the blocks; it is launched while the
+//           first one runs and waits on the device for its end, which hides most of its start.
+// Measured: scripts/kernel_lab.py, H200: 4,096 rows of 100 classes 6.5 us (32 lanes to a row 6.9; one launch of a
+//           cluster of sixteen blocks 8.0; eager 19.6).
 // Limits:   float32 scores, contiguous; int64 targets that are valid class numbers.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -133,6 +135,7 @@ torch::Tensor forward(torch::Tensor predictions, torch::Tensor targets) {
     TORCH_CHECK(predictions.numel() > 0, "no scores");
     const int64_t classes = predictions.size(1);
     if (classes <= 16) return mean_loss<4, 4, true>(predictions, targets);
+    if (classes <= 104) return mean_loss<8, 13, true>(predictions, targets);
     if (classes <= 128) return mean_loss<32, 4, true>(predictions, targets);
     if (classes <= 1024) return mean_loss<32, 32, true>(predictions, targets);
     return mean_loss<32, 16, false>(predictions, targets);

@@ -2,26 +2,40 @@
 //
 // Bound by its launch for small shapes, by reading W once for few rows; for 64 rows of 4096 x 4096 the float32 units
 // (67 TFLOPS) would need twice as long as the memory, so large products run on the tensor cores.
-// Work:     `dots`: a warp sums a tile of 4 outputs and up to 4 rows along k, straight from global memory into
+// dots:     few products. A warp sums a tile of 4 outputs and up to 4 rows along k, straight from global memory into
 //           registers, then adds up its lanes with one shuffle per value; several warps may share a tile's k.
-//           `tiles`: 64 x 64 results per block from shared memory, filled four steps ahead by asynchronous copies.
-//           The blocks of a cluster share the k of one tile and add up their parts through distributed shared memory,
-//           each a share of the rows: one launch, no scratch, the same order of additions every time.
-//           `shallow`: 64 rows x 32 outputs per block, all of whose terms are asked for at once, 48 KB; the first half
-//           is multiplied while the second arrives, and the results go straight to y.
-// Accuracy: every float is split into two TF32 numbers, x = big + small, and big*big + big*small + small*big are
-//           summed in float32, which leaves out 2^-22 of a product. The tensor cores round their sums towards zero, so
-//           they start at zero again every 32 steps and an ordinary addition collects them.
-// Dispatch: tiles for more than 8 rows and 2^25 products or more, shallow if they have at most 128 terms, else dots.
-//           Vectors of four floats where the depth is a multiple of 4, single floats elsewhere.
-//           Parts of a tile: two blocks per multiprocessor where k is short, one where it is long.
+// tiles:    64 x 64 results per block from shared memory, filled four steps ahead by asynchronous copies. The blocks
+//           of a cluster share the k of one tile and add up their parts through distributed shared memory, each a
+//           share of the rows: one launch, no scratch, the same order of additions every time.
+// shallow:  few terms. 64 rows x 32 outputs per block, all of whose terms are asked for at once, 48 KB; the first
+//           half is multiplied while the second arrives, and the results go straight to y.
+// halves:   many terms. y^T = W x^T on wgmma, two float16 for each float32. A block has 64 rows, 128 outputs and a
+//           quarter of the terms, one block per multiprocessor. x is cut once per block, into shared memory, 256
+//           terms at a time with the next ones in registers meanwhile. A warpgroup has 64 outputs and waits for
+//           nobody: each thread copies what it will need of W itself, asynchronously and 12 steps of 16 terms ahead
+//           (96 KB in flight per multiprocessor), takes 64 terms, cuts them in registers and multiplies them as the
+//           operand A. The four neighbouring terms of a 16-byte load serve as the terms 2q, 2q + 1, 2q + 8, 2q + 9 of
+//           an instruction: the order of the terms is free if x has the same. Blocks leave their sums in scratch (4
+//           MB, which stay in L2), and a second kernel, started early, adds them up in a fixed order.
+// Numerics: tiles and shallow split every float into two TF32 numbers, x = big + small, and big*big + big*small +
+//           small*big are summed in float32, which leaves out 2^-22 of a product. The tensor cores round their sums
+//           towards zero, so they start at zero again every 32 steps and an ordinary addition collects them. halves
+//           does so every 64 terms; a row of W is scaled by a power of two to below 2^15 for each chunk of terms, a
+//           row of x for each panel, and cut into two float16, head and rest, with the same three products.
+// Dispatch: for more than 8 rows and 2^25 products or more: shallow for at most 128 terms; halves for 1024 or more, a
+//           multiple of 256, outputs that are a multiple of 128, tiles for three quarters of the multiprocessors and
+//           compute capability 9.0; tiles otherwise. All else takes dots. Vectors of four floats where the depth is a
+//           multiple of 4, single floats elsewhere. Parts of a tile: two blocks per multiprocessor where k is short,
+//           one where it is long.
 // Measured: scripts/kernel_lab.py, H200: 64 rows of 128 to 4096 7.6 us (tiles 11.4, cuBLAS 10.1; two float16 on wgmma
-//           8.4, 16 outputs per block 8.2); 4096 to 4096 60.1 us (two blocks per multiprocessor 71.5, cuBLAS 89.7; two
-//           float16, W from registers, sums over clusters: 57 to 59).
-// Limits:   float32, contiguous.
+//           8.4, 16 outputs per block 8.2); 4096 to 4096 38.2 us (tiles 60.7, cuBLAS 90.3; shares of an eighth 39.3,
+//           chunks of 32 terms 40, sums over clusters instead of scratch 50 to 59: clusters of four and eight leave
+//           multiprocessors without work).
+// Limits:   float32, contiguous. In halves an infinite input makes its row NaN.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cooperative_groups.h>
+#include <cuda_fp16.h>
 #include <cuda_pipeline.h>
 #include <torch/extension.h>
 
@@ -34,6 +48,11 @@ struct Layer {
     float* y;
     int rows, outputs, depth;
 };
+
+bool is_aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+bool all_aligned(const Layer& layer) {
+    return is_aligned(layer.x) && is_aligned(layer.weights) && is_aligned(layer.biases);
+}
 
 // Sets y[row][output] from its dot product, if there is such a place.
 __device__ void finish(const Layer& layer, int row, int output, float dot) {
@@ -267,10 +286,8 @@ namespace shallow {
 
 constexpr int kMost = 128, kWide = 32, kGroups = 2;  // terms (what is missing is zero), outputs, groups of copies
 
-bool is_aligned(const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 bool suits(const Layer& layer) {
-    if (layer.depth > kMost || layer.depth % 4 != 0 || layer.outputs % 4 != 0) return false;
-    return is_aligned(layer.x) && is_aligned(layer.weights) && is_aligned(layer.biases);
+    return layer.depth <= kMost && layer.depth % 4 == 0 && layer.outputs % 4 == 0 && all_aligned(layer);
 }
 
 constexpr int kBlockThreads = 256, kPitch = kMost + 16;  // 16 more: eight lanes read 16 bytes each, no bank conflicts
@@ -355,10 +372,324 @@ void launch(const Layer& layer, cudaStream_t stream) {
 
 }  // namespace shallow
 
+// ---- halves: many products of many terms --------------------------------------------------------------------------
+
+namespace halves {
+
+constexpr int kSplit = 4, kChunk = 64, kRing = 12;  // blocks to a tile; terms of a sum; steps of W under way
+constexpr int kGroups = 2, kOutputs = kGroups * 64, kBlockThreads = kGroups * 128;
+constexpr int kImages = 2, kPanel = 512 / kImages;  // terms of x in halves at a time
+constexpr int kHalfBytes = kPanel * kTile * 2, kImageBytes = 2 * kHalfBytes;
+constexpr int kSteps = kChunk / 16, kStepBytes = kBlockThreads * 32;  // of W, 16 terms
+constexpr int kBytes = 1024 + kImages * kImageBytes + kRing * kStepBytes;
+constexpr int kPitch = kOutputs + 4;  // of the sums of a row: no bank conflicts
+
+// ---- instructions
+
+__device__ unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
+// Where it stands: of plain loads the compiler leaves some for later, and their latency adds up.
+__device__ float4 load_now(const float* p, bool inside) {
+    float4 v;
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.f32 %0, 0f00000000;\nmov.f32 %1, %0;\nmov.f32 %2, %0;\n"
+        "mov.f32 %3, %0;\n@p ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];\n}"
+        : "=&f"(v.x), "=&f"(v.y), "=&f"(v.z), "=&f"(v.w)
+        : "l"(p), "r"(int(inside)));
+    return v;
+}
+__device__ void copy_once(void* to, const float* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
+template <int Pending>  // __pipeline_wait_prior counts to 8 only
+__device__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+__device__ void prefetch(const float* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+// What this thread wrote to shared memory may be read by wgmma after the next barrier.
+__device__ void show_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+#define OF_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define OF_16(d, i) OF_4(d, i), OF_4(d, i + 4), OF_4(d, i + 8), OF_4(d, i + 12)
+
+// d = a b, or d += a b, for 64 outputs, 16 terms and 64 rows; a thread's share of the results is d.
+__device__ void multiply_async(float (&d)[32], const unsigned (&a)[4], uint64_t b, bool add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+        " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
+        : OF_16(d, 0), OF_16(d, 16)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
+}
+__device__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+template <int Count>
+__device__ void end_products(float (&d)[Count]) {
+    asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(d[i])::"memory");  // not to be read before
+}
+
+// ---- numbers
+
+__device__ uint64_t descriptor(unsigned address) {
+    return uint64_t((address & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+}
+
+struct Scale {
+    float factor, inverse;  // powers of two
+};
+
+__device__ float largest(float top, float4 v) {
+    return fmaxf(fmaxf(fmaxf(top, fabsf(v.x)), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+}
+
+// What brings a row that `Lanes` lanes met the largest of to below 2^15.
+template <int Lanes>
+__device__ Scale scale_of(float top) {
+#pragma unroll
+    for (int step = 1; step < Lanes; step *= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, step));
+    const unsigned exponent = min(268 - (__float_as_uint(top) >> 23), 253u);
+    return {__uint_as_float(exponent << 23), __uint_as_float((254 - exponent) << 23)};
+}
+
+__device__ void cut(float x, float y, unsigned& head, unsigned& rest) {
+    const __half2 h = __floats2half2_rn(x, y);
+    const float2 f = __half22float2(h);
+    const __half2 r = __floats2half2_rn(x - f.x, y - f.y);
+    head = reinterpret_cast<const unsigned&>(h);
+    rest = reinterpret_cast<const unsigned&>(r);
+}
+
+// ---- x
+
+// A thread's share of 64 rows of a panel. Half a warp has a row, so that neighbouring rows are written at once, which
+// the swizzle keeps in different banks; of each 64 terms a lane has four.
+constexpr int kPairs = 32 / (kBlockThreads / 32), kBlocks = kPanel / 64;
+using Panel = float4[kPairs][kBlocks];
+
+__device__ int panel_row(int pair) { return pair * (kBlockThreads / 16) + threadIdx.x / 16; }
+
+// `terms` are left from (row, k) on; what is missing is zero.
+__device__ void load_panel(Panel& v, const Layer& layer, int row, int k, int terms) {
+    const int first = threadIdx.x % 16 * 4;
+#pragma unroll
+    for (int i = 0; i < kPairs * kBlocks; ++i) {
+        const int r = row + panel_row(i / kBlocks), c = first + i % kBlocks * 64;
+        v[i / kBlocks][i % kBlocks] = load_now(layer.x + int64_t(r) * layer.depth + k + c, r < layer.rows && c < terms);
+    }
+}
+
+// x in halves: [head, rest][block of 64 terms][row][term], rows of 128 bytes in the swizzle of 128 bytes. Of 16 terms,
+// 4q + 2h + e lies in place 8h + 2q + e.
+__device__ void cut_panel(const Panel& v, char* image, float* inverses) {
+    const int step = threadIdx.x / 4 % 4, quarter = threadIdx.x % 4;
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair) {
+        const int row = panel_row(pair);
+        float top = 0;
+#pragma unroll
+        for (int block = 0; block < kBlocks; ++block) top = largest(top, v[pair][block]);
+        const Scale scale = scale_of<16>(top);
+        if (threadIdx.x % 16 == 0) inverses[row] = scale.inverse;
+#pragma unroll
+        for (int block = 0; block < kBlocks; ++block) {
+            const float4 f = v[pair][block];
+            unsigned head[2], rest[2];
+            cut(f.x * scale.factor, f.y * scale.factor, head[0], rest[0]);
+            cut(f.z * scale.factor, f.w * scale.factor, head[1], rest[1]);
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                char* to = image + block * kTile * 128 + row * 128 + (((step * 2 + h) ^ (row & 7)) << 4) + quarter * 4;
+                *reinterpret_cast<unsigned*>(to) = head[h];
+                *reinterpret_cast<unsigned*>(to + kHalfBytes) = rest[h];
+            }
+        }
+    }
+}
+
+// ---- W
+
+// A thread's share of its warpgroup's 64 rows of W: of two, eight apart, every fourth group of four terms. It passes
+// through shared memory that no other thread touches, kRing steps ahead.
+struct Stream {
+    const float* from;
+    char* ring;
+    int64_t below;  // floats to the second row
+    int steps;
+
+    __device__ char* slot(int step) const { return ring + step % kRing * kStepBytes; }
+    __device__ void fetch(int step) const {
+        if (step < steps) {
+            copy_once(slot(step), from + step * 16);
+            copy_once(slot(step) + kBlockThreads * 16, from + below + step * 16);
+        }
+        __pipeline_commit();
+    }
+};
+
+// Adds the products of kChunk terms from `step` on, with x where it lies in halves; a chunk's sums start at zero.
+__device__ void add_chunk(const Stream& w, int step, unsigned x, const float* inverses, float (&totals)[32]) {
+    float4 v[2][kSteps];
+    float top[2] = {}, sums[32];
+    wait_for_copies<kRing - kSteps>();
+#pragma unroll
+    for (int i = 0; i < 2 * kSteps; ++i) {
+        v[i % 2][i / 2] = *reinterpret_cast<const float4*>(w.slot(step + i / 2) + i % 2 * kBlockThreads * 16);
+        top[i % 2] = largest(top[i % 2], v[i % 2][i / 2]);
+    }
+    const Scale scales[2] = {scale_of<4>(top[0]), scale_of<4>(top[1])};
+    for (int i = 0; i < kSteps; ++i) w.fetch(step + i + kRing);
+    unsigned head[kSteps][4], rest[kSteps][4];
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const float factor = scales[r].factor;
+            cut(v[r][s].x * factor, v[r][s].y * factor, head[s][r], rest[s][r]);
+            cut(v[r][s].z * factor, v[r][s].w * factor, head[s][r + 2], rest[s][r + 2]);
+        }
+        const int at = (step + s) % (kPanel / 16);
+        const uint64_t b = descriptor(x + at / 4 * kTile * 128 + at % 4 * 32);
+        begin_products();
+        multiply_async(sums, rest[s], b, s > 0);
+        multiply_async(sums, head[s], b + (kHalfBytes >> 4), true);
+        multiply_async(sums, head[s], b, true);
+    }
+    end_products(sums);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const float2 f = *reinterpret_cast<const float2*>(inverses + i * 8 + threadIdx.x % 4 * 2);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            totals[i * 4 + r * 2] += sums[i * 4 + r * 2] * (f.x * scales[r].inverse);
+            totals[i * 4 + r * 2 + 1] += sums[i * 4 + r * 2 + 1] * (f.y * scales[r].inverse);
+        }
+    }
+}
+
+// ---- work
+
+__device__ int own_output() { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4; }
+
+// Sums the terms of this block, panel by panel.
+__device__ void sum_terms(const Layer& layer, const Stream& w, int row, int first, char* images, float (&totals)[32]) {
+    __shared__ __align__(16) float inverses[kImages][kTile];
+    constexpr int kPanelSteps = kPanel / 16;
+    Panel x;
+    const auto load = [&](int step) { load_panel(x, layer, row, first + step * 16, (w.steps - step) * 16); };
+    const auto put = [&](int step) {
+        const int image = step / kPanelSteps % kImages;
+        cut_panel(x, images + image * kImageBytes, inverses[image]);
+        show_writes();
+        __syncthreads();  // all of the panel is there
+    };
+    load(0);  // first, as the first product needs all of it
+    for (int step = 0; step < kRing; ++step) w.fetch(step);
+    put(0);
+    for (int panel = 0; panel < w.steps; panel += kPanelSteps) {
+        const int image = panel / kPanelSteps % kImages, next = panel + kPanelSteps;
+        if (next < w.steps) load(next);
+        for (int step = panel; step < min(next, w.steps); step += kSteps)
+            add_chunk(w, step, shared_address(images + image * kImageBytes), inverses[image], totals);
+        if (next < w.steps) put(next);
+    }
+    __syncthreads();
+}
+
+// Puts a block's 64 x kOutputs sums in order.
+__device__ void publish(const float (&totals)[32], float* shared) {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        const int row = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+        shared[row * kPitch + own_output() + i / 2 % 2 * 8] = totals[i];
+    }
+}
+
+// A tile is 64 rows x kOutputs outputs, and each of its kSplit blocks has a share of the terms.
+__global__ void __launch_bounds__(kBlockThreads, 1) multiply(Layer layer, float* parts) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ char raw[];
+    cudaTriggerProgrammaticLaunchCompletion();
+    char* const images = raw + (1024 - shared_address(raw) % 1024) % 1024;
+    const int part = blockIdx.x % kSplit, tile = blockIdx.x / kSplit, output_tiles = layer.outputs / kOutputs;
+    const int row = tile / output_tiles * kTile, output = tile % output_tiles * kOutputs, terms = layer.depth / kSplit;
+    const float* own = layer.weights + int64_t(output + own_output()) * layer.depth + part * terms;
+    char* const ring = images + kImages * kImageBytes + threadIdx.x * 16;
+    const Stream w = {own + threadIdx.x % 4 * 4, ring, int64_t(layer.depth) * 8, terms / 16};
+    if (threadIdx.x < kOutputs / 8) prefetch(layer.biases + output + threadIdx.x * 8);
+    float totals[32] = {};
+    sum_terms(layer, w, row, part * terms, images, totals);
+    float* const sums = reinterpret_cast<float*>(images);
+    publish(totals, sums);
+    __syncthreads();
+    const int padded = (layer.rows + kTile - 1) / kTile * kTile;
+    float* to = parts + (int64_t(part) * padded + row) * layer.outputs + output;
+    for (int i = threadIdx.x; i < kTile * kOutputs / 4; i += kBlockThreads) {
+        const int r = i / (kOutputs / 4), c = i % (kOutputs / 4) * 4;
+        const float4 sum = *reinterpret_cast<const float4*>(sums + r * kPitch + c);
+        *reinterpret_cast<float4*>(to + int64_t(r) * layer.outputs + c) = sum;
+    }
+#endif
+}
+
+// y = the sum of the parts and the bias, four results per thread.
+__global__ void __launch_bounds__(256) add_parts(Layer layer, const float* parts) {
+    const int i = blockIdx.x * 256 + threadIdx.x, vectors = layer.outputs / 4;
+    const int padded = (layer.rows + kTile - 1) / kTile * kTile;
+    const int64_t at = int64_t(i) * 4, stride = int64_t(padded) * layer.outputs;
+    const bool inside = i < layer.rows * vectors;
+    float4 sum = inside ? *reinterpret_cast<const float4*>(layer.biases + i % vectors * 4) : float4{}, added[kSplit];
+    cudaGridDependencySynchronize();
+    if (!inside) return;
+#pragma unroll
+    for (int p = 0; p < kSplit; ++p) added[p] = *reinterpret_cast<const float4*>(parts + p * stride + at);
+#pragma unroll
+    for (int p = 0; p < kSplit; ++p)
+        sum = {sum.x + added[p].x, sum.y + added[p].y, sum.z + added[p].z, sum.w + added[p].w};
+    *reinterpret_cast<float4*>(layer.y + at) = sum;
+}
+
+int blocks_for(const Layer& layer) { return (layer.rows + kTile - 1) / kTile * (layer.outputs / kOutputs) * kSplit; }
+
+bool has_wgmma() {
+    int device, major;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    return major == 9;
+}
+
+bool suits(const Layer& layer) {
+    if (layer.depth < 1024 || layer.depth % (kSplit * kChunk) != 0 || layer.outputs % kOutputs != 0) return false;
+    return has_wgmma() && all_aligned(layer) && blocks_for(layer) * 4 >= kProcessors * 3;
+}
+
+void launch(const Layer& layer, cudaStream_t stream) {
+    C10_CUDA_CHECK(cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
+    const int padded = (layer.rows + kTile - 1) / kTile * kTile;
+    auto parts = torch::empty({int64_t(kSplit) * padded * layer.outputs},
+                              torch::TensorOptions().dtype(torch::kFloat32).device(torch::kCUDA));
+    multiply<<<blocks_for(layer), kBlockThreads, kBytes, stream>>>(layer, parts.mutable_data_ptr<float>());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = (layer.rows * layer.outputs / 4 + 255) / 256;
+    config.blockDim = 256;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    C10_CUDA_CHECK(cudaLaunchKernelEx(&config, add_parts, layer, parts.const_data_ptr<float>()));
+}
+
+}  // namespace halves
+
 template <int Width>
 void launch(const Layer& layer, cudaStream_t stream) {
     const bool many = int64_t(layer.rows) * layer.outputs * layer.depth >= 1 << 25;
     if (layer.rows > 8 && many && shallow::suits(layer)) shallow::launch(layer, stream);
+    else if (layer.rows > 8 && many && halves::suits(layer)) halves::launch(layer, stream);
     else if (layer.rows > 8 && many) launch_tiles<Width>(layer, stream);
     else if (layer.rows > 1) launch_dots<4, Width>(layer, stream);
     else launch_dots<1, Width>(layer, stream);
