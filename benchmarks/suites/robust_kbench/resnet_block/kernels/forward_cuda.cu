@@ -2,23 +2,33 @@
 //
 // Bound by arithmetic with many channels, with 64 also by passes over feature maps of hundreds of megabytes.
 // Work:     the products run on the tensor cores as float16 with compensation (see numerics). One kernel writes the
-//           input as an image in halves, channels last in chunks of 32, zeros around, head and rest apart; the first
+//           input as an image in halves, channels in chunks of 16, zeros around, head and rest apart; the first
 //           convolution writes its results in the same form, so no pass lies between the convolutions. Another
 //           prepares the weights in the order in which they are used. Norm, shortcut and relu happen in registers.
-//           A convolution is one persistent kernel with a block per multiprocessor: a warp copies patches of the image
-//           (one for all nine taps) and weights (tap by tap, up to six stages) into shared memory; two warpgroups
-//           multiply 128 or 256 pixels by 128 or 64 channels. Pixels come from shared memory by ldmatrix, shifted by
-//           the tap, weights go to wgmma where they lie. Rows of 64 bytes are swizzled, so banks do not conflict.
+//           A convolution is one persistent kernel with a block per multiprocessor and computes y^T = W x^T: weights
+//           are the operand A, 64 output channels, in registers; they lie in shared memory as the fragments that
+//           threads hold, and stay there for all tiles if they fit (64 to 64 channels). Pixels are the operand B, 8
+//           columns and 16 rows of a tile for each of two warpgroups, where they lie: without a swizzle, 8 channels of
+//           a pixel are 16 bytes and 8 pixels 128, so a tap is another start address. Of 192 cycles for three products
+//           shared memory delivers for 128. A warp fetches for both. The image holds the rows of each tile's patch in
+//           one piece, so a patch of 16 channels comes in 18 copies of 1,152 bytes (33 of 2,112 for stride 2); columns
+//           that tiles share are there twice. The first convolution turns its results round in registers (movmatrix).
 // Numerics: x / 16 = head + rest / 2048, both float16; weights are scaled by a power of two per output channel and cut
-//           in the same way; w x = head head + rest head + head rest, which leaves out 2^-22 of a product, as against
-//           2^-24 of float32. Tensor cores round sums towards zero, so a sum in them covers 96 terms only; those are
-//           added up in float32 registers. Error at most 0.10 of what the task allows on all its configurations.
-// Measured: scripts/kernel_lab.py, H200: 32 images of 64 channels 2,397 us (eager 6,873), 256 to 512 channels 18.0 ms
-//           (90.1). Loads of the shortcut that each wait behind a store: 3,190; pixels of the next tap loaded ahead:
-//           2,667, as registers spill.
-// Dispatch: 128 channels per tile if there are more than 64; tall tiles where there are enough for all multiprocessors.
-// Limits:   float32, contiguous; values above 10^6 overflow, those below 10^-5 lose digits; scratch of 1.3 times the
-//           input and the hidden map. Compute capability 9.0 only: elsewhere it raises an error that says so.
+//           into head and rest; w x = head head + rest head + head / 2048 rest, which leaves out 2^-22 of a product,
+//           as against 2^-24 of float32. Tensor cores round sums towards zero, so a sum in them covers 144 terms only
+//           (with 1x1, 128); those are added up in float32 registers. Error at most 0.16 of what the task allows on
+//           all its configurations, inputs "mixed" and "outliers"; emulated with sums of 26 bits on small ones, inputs
+//           of every kind, 0.16 too.
+// Measured: scripts/kernel_lab.py, H200, 32 images, us: shipped before (pixels by ldmatrix), patches in 72 copies of
+//           288 bytes, in 18 of 1,152, eager. 64 to 64 channels 2,368, 1,633, 1,973, 6,861; 128 to 64 3,606, 3,286,
+//           2,999, 10,543; 256 to 64 5,445, 5,722, 4,674, 16,419; 64 to 128 2,222, 1,624, 1,440, 5,156; 64 to 512
+//           13,294, 12,563, 9,640, 63,635; 256 to 512 17,955, 22,540, 13,856, 89,865. One warpgroup a chunk behind the
+//           other is alike. With 18 copies each address in the hidden map took a division then, 64 a tile and thread,
+//           hence the 1,973; now none does. Predicted, not measured: 1,650, 2,700, 4,370, 1,300, 9,050, 13,270.
+// Dispatch: the same tiles for all sizes, 64 channels of 16 x 16 pixels.
+// Limits:   float32, contiguous; values above 10^6 overflow, those below 10^-5 lose digits; scratch of 1.14 times the
+//           input and the hidden map, more if their sides are small. Compute capability 9.0 only: elsewhere it raises
+//           an error that says so.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_fp16.h>
@@ -30,11 +40,13 @@ using Optional = std::optional<torch::Tensor>;
 
 namespace {
 
-constexpr int kIn = 32, kWide = 16;  // channels of a chunk; pixels of a tile beside each other
+constexpr int kTile = 16, kOut = 64;  // rows and columns of a tile, its output channels
+constexpr int kChunk = 16;            // channels of a patch
 constexpr int kConsumers = 256, kThreads = kConsumers + 128;
-constexpr float kScale = 1.0f / 16;  // of the image: heads stay finite up to a million
+constexpr int kFragment = 128 * 16;   // bytes of 64 x 16 weights
+constexpr float kScale = 1.0f / 16;   // of the image: heads stay finite up to a million
 
-// ---- shared memory and its barriers ---------------------------------------------------------------------------------
+// ---- instructions ---------------------------------------------------------------------------------------------------
 
 __device__ unsigned shared_address(const void* p) { return unsigned(__cvta_generic_to_shared(p)); }
 __device__ void wait_for(unsigned barrier, unsigned parity) {
@@ -47,6 +59,7 @@ __device__ void wait_for(unsigned barrier, unsigned parity) {
 __device__ void begin_barrier(unsigned barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
+__device__ void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ void arrive(unsigned barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -58,13 +71,14 @@ __device__ void copy_bulk(unsigned to, const void* from, int bytes, unsigned bar
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
 }
-
-// ---- matrix products ------------------------------------------------------------------------------------------------
+__device__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
+__device__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
+__device__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 #define OF_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define OF_16(d, i) OF_4(d, i), OF_4(d, i + 4), OF_4(d, i + 8), OF_4(d, i + 12)
 
-// d = a b, or d += a b, for 64 pixels and 128 or 64 channels; a thread's share of the results is d.
+// d = a b, or d += a b, for 64 channels and 128 pixels; a thread's share of the results is d.
 __device__ void multiply_async(float (&d)[64], const unsigned (&a)[4], uint64_t b, bool add) {
     asm volatile(
         "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
@@ -77,43 +91,61 @@ __device__ void multiply_async(float (&d)[64], const unsigned (&a)[4], uint64_t 
         : OF_16(d, 0), OF_16(d, 16), OF_16(d, 32), OF_16(d, 48)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
 }
-
-__device__ void multiply_async(float (&d)[32], const unsigned (&a)[4], uint64_t b, bool add) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
-        " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"
-        : OF_16(d, 0), OF_16(d, 16)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
+__device__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kLeft>
+__device__ void wait_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
+__device__ void hold(float& value) { asm volatile("" : "+f"(value)::"memory"); }  // not to be read before
 
-// Rows of 64 bytes in the swizzle of 64 bytes.
-__device__ uint64_t descriptor(unsigned address) {
-    return uint64_t((address & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(512 >> 4) << 32 | uint64_t(2) << 62;
-}
-
-__device__ void load_fragment(unsigned (&a)[4], unsigned address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+__device__ void load_words(unsigned (&a)[4], unsigned from) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-                 : "r"(address)
+                 : "r"(from)
                  : "memory");
+}
+// 8 x 8 halves of a warp, a pair of a row in each thread, turned round.
+__device__ unsigned transposed(unsigned pair) {
+    unsigned turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+    return turned;
+}
+__device__ unsigned shrunk(unsigned pair) {  // two halves / 2048
+    const __half2 small = __hmul2(reinterpret_cast<const __half2&>(pair), __floats2half2_rn(1.0f / 2048, 1.0f / 2048));
+    return reinterpret_cast<const unsigned&>(small);
 }
 
 // ---- layouts --------------------------------------------------------------------------------------------------------
 
-// A feature map in halves, with zeros around: [image][chunk of 32 channels][head, rest * 2048][row][column][channel].
+// Columns that a tile reads, with those around it; how many of them are even if the stride is 2.
+__host__ __device__ constexpr int items_of(int stride) { return (kTile - 1) * stride + 3; }
+constexpr int kEven = kTile + 1;
+
+// A feature map in halves, zeros around, one wide: [image][chunk of 16 channels][row][tile][plane][item]. An item is 8
+// channels of a pixel, 16 bytes; the planes are the heads of a chunk's first 8 channels and its last, and the rests *
+// 2048 of both. A tile has its own columns and those around, which the tiles beside it have too; with stride 2 the even
+// ones come first.
 struct Image {
     char* data;
-    int chunks, rows, columns, margin;  // rows and columns with everything around
-    __host__ __device__ int64_t plane() const { return int64_t(rows) * columns * 64; }  // bytes
-    __device__ char* at(int image, int chunk, int rest, int row, int column) const {
-        return data + ((int64_t(image) * chunks + chunk) * 2 + rest) * plane() + (int64_t(row) * columns + column) * 64;
+    int chunks, rows, tiles, stride;  // rows with those around; tiles beside each other
+    __host__ __device__ int row_items() const { return tiles * items_of(stride); }
+    __host__ __device__ int64_t bytes() const { return int64_t(chunks) * rows * row_items() * 64; }  // of one image
+    __device__ char* at(int image, int chunk, int row, int tile) const {
+        return data + (((int64_t(image) * chunks + chunk) * rows + row) * tiles + tile) * items_of(stride) * 64;
+    }
+    // of the feature map, where an item of a row comes from
+    __device__ int column(int place) const {
+        const int tile = place / items_of(stride), item = place % items_of(stride);
+        const int inner = stride == 1 ? item : item < kEven ? item * 2 : (item - kEven) * 2 + 1;
+        return tile * kTile * stride + inner - 1;
+    }
+    // where the four planes of an item begin
+    __device__ char* item(int image, int chunk, int row, int place) const {
+        const int items = items_of(stride);
+        return at(image, chunk, row, place / items) + place % items * 16;
     }
 };
-
-__device__ int swizzled(int chunk16, int row) { return (chunk16 ^ (row >> 1 & 3)) * 16; }
 
 __device__ void split(float x, float y, unsigned& head, unsigned& rest) {
     const __half2 h = __floats2half2_rn(x * kScale, y * kScale);
@@ -123,14 +155,13 @@ __device__ void split(float x, float y, unsigned& head, unsigned& rest) {
     rest = reinterpret_cast<const unsigned&>(r);
 }
 
-// One warp: 8 columns of a row, all of a chunk's channels.
+// A thread: an item.
 __global__ void __launch_bounds__(256) make_image(const float* x, Image to, int channels, int height, int width) {
-    const int lane = threadIdx.x % 32, column = (blockIdx.x * 8 + threadIdx.x / 32) * 8 + lane % 8, part = lane / 8;
-    const int row = blockIdx.y, chunk = blockIdx.z % to.chunks, image = blockIdx.z / to.chunks;
-    if (column >= to.columns) return;
-    const int y = row - to.margin, x0 = column - to.margin;
+    const int thread = blockIdx.x * 256 + threadIdx.x, row = thread / to.row_items(), place = thread % to.row_items();
+    if (row >= to.rows) return;
+    const int first = blockIdx.y * 8, image = blockIdx.z;
+    const int y = row - 1, x0 = to.column(place);
     const bool inside = unsigned(y) < unsigned(height) && unsigned(x0) < unsigned(width);
-    const int first = chunk * kIn + part * 8;
     const float* from = x + ((int64_t(image) * channels + first) * height + y) * width + x0;
     float v[8];
 #pragma unroll
@@ -141,19 +172,21 @@ __global__ void __launch_bounds__(256) make_image(const float* x, Image to, int 
     split(v[2], v[3], head.y, rest.y);
     split(v[4], v[5], head.z, rest.z);
     split(v[6], v[7], head.w, rest.w);
-    const int place = swizzled(part, column);
-    *reinterpret_cast<uint4*>(to.at(image, chunk, 0, row, column) + place) = head;
-    *reinterpret_cast<uint4*>(to.at(image, chunk, 1, row, column) + place) = rest;
+    const int plane = items_of(to.stride) * 16;
+    char* at = to.item(image, blockIdx.y / 2, row, place) + blockIdx.y % 2 * plane;
+    *reinterpret_cast<uint4*>(at) = head;
+    *reinterpret_cast<uint4*>(at + 2 * plane) = rest;
 }
 
-// Zeros around a feature map whose inner part is written by a convolution.
+// Zeros around a feature map of stride 1 whose inner part is written by a convolution. A warp: a row.
 __global__ void __launch_bounds__(256) clear_margin(Image to, int height, int width) {
-    const int row = blockIdx.y;
-    const bool whole = row < to.margin || row >= to.margin + height;
-    char* line = to.data + int64_t(blockIdx.z) * to.plane() + int64_t(row) * to.columns * 64;
-    for (int i = threadIdx.x; i < to.columns * 4; i += 256) {
-        const int column = i / 4;
-        if (whole || column < to.margin || column >= to.margin + width) reinterpret_cast<uint4*>(line)[i] = {};
+    const int row = blockIdx.x * 8 + threadIdx.x / 32;
+    if (row >= to.rows) return;
+    const bool outside = unsigned(row - 1) >= unsigned(height);
+    for (int place = threadIdx.x % 32; place < to.row_items(); place += 32) {
+        if (!outside && unsigned(to.column(place)) < unsigned(width)) continue;
+        char* at = to.item(blockIdx.z, blockIdx.y, row, place);
+        for (int plane = 0; plane < 4; ++plane) *reinterpret_cast<uint4*>(at + plane * items_of(1) * 16) = {};
     }
 }
 
@@ -174,25 +207,29 @@ __device__ float largest(const float* values, int count) {
     return top;
 }
 
-// Weights of one output channel: [tile of kN][chunk][tap][head, rest, weight / 2048][channel of the tile][32], each
-// channel scaled by a power of two. The factor and the offset of its results take that back and apply the norm.
+// Where a weight lies in the fragments of its 64 x 16, in bytes: [warp][lane][register][half].
+__device__ int fragment_offset(int row, int k) {
+    const int lane = row % 8 * 4 + k % 8 / 2, word = row % 16 / 8 + k / 8 * 2;
+    return row / 16 * 512 + lane * 16 + word * 4 + k % 2 * 2;
+}
+
+// Weights of one output channel: [tile of 64][chunk][tap][head, rest][fragment], each channel scaled by a power of two.
+// The factor and the offset of its results take that back and apply the norm.
 __global__ void __launch_bounds__(256)
-    make_weights(const float* w, char* to, float2* finish, Norm norm, int out, int in, int taps, int tile) {
-    const int channel = blockIdx.x, chunks = (in + kIn - 1) / kIn, terms = in * taps;
+    make_weights(const float* w, char* to, float2* finish, Norm norm, int out, int in, int taps) {
+    const int channel = blockIdx.x, chunks = (in + kChunk - 1) / kChunk, terms = in * taps;
     const float* from = w + int64_t(channel) * terms;
     const bool exists = channel < out;
     const float top = largest(from, exists ? terms : 0);
     const float scale = exp2f(float(top > 0 ? max(-100, min(100, 13 - ilogbf(top))) : 0));
-    const int row = channel % tile;
-    char* base = to + int64_t(channel / tile) * chunks * taps * 3 * tile * 64 + row * 64;
-    for (int i = threadIdx.x; i < chunks * taps * kIn; i += 256) {
-        const int c = i % kIn, tap = i / kIn % taps, chunk = i / kIn / taps;
-        const float v = exists && chunk * kIn + c < in ? from[(chunk * kIn + c) * taps + tap] * scale : 0.0f;
+    char* base = to + int64_t(channel / kOut) * chunks * taps * 2 * kFragment;
+    for (int i = threadIdx.x; i < chunks * taps * kChunk; i += 256) {
+        const int c = i % kChunk, tap = i / kChunk % taps, chunk = i / kChunk / taps;
+        const float v = exists && chunk * kChunk + c < in ? from[(chunk * kChunk + c) * taps + tap] * scale : 0.0f;
         const __half head = __float2half_rn(v);
-        char* at = base + (int64_t(chunk) * taps + tap) * 3 * tile * 64 + swizzled(c / 8, row) + c % 8 * 2;
+        char* at = base + (int64_t(chunk) * taps + tap) * 2 * kFragment + fragment_offset(channel % kOut, c);
         *reinterpret_cast<__half*>(at) = head;
-        *reinterpret_cast<__half*>(at + tile * 64) = __float2half_rn(v - __half2float(head));
-        *reinterpret_cast<__half*>(at + 2 * tile * 64) = __float2half_rn(v / 2048);
+        *reinterpret_cast<__half*>(at + kFragment) = __float2half_rn(v - __half2float(head));
     }
     if (threadIdx.x != 0 || !exists) return;
     float factor = 1, offset = norm.bias != nullptr ? norm.bias[channel] : 0.0f;
@@ -213,248 +250,308 @@ struct Convolution {
     float* y;               // results as floats, or null:
     Image hidden;           // results for the next convolution
     int out, height, width, batch;  // of the results
-    int taps, relu;                 // 9, or 1 in the middle
+    int relu;
     int across, down, out_tiles;
+    int stages, resident;  // of the weights in shared memory; whether they stay there
 };
 
-template <int kStride, int kN, int kBlocks>  // kBlocks times 64 pixels per warpgroup
+// A patch in shared memory: [row][plane][item], rows as in the image. With one tap it has those in the middle only.
+template <int kStride, int kTaps>
 struct Plan {
-    static constexpr int kHigh = kBlocks * 8;
-    static constexpr int kPatchRows = (kHigh - 1) * kStride + 3, kPatchColumns = (kWide - 1) * kStride + 3;
-    static constexpr int kRowBytes = kPatchColumns * 64, kHalfBytes = (kPatchRows * kRowBytes + 127) / 128 * 128;
-    static constexpr int kPatchBytes = 2 * kHalfBytes, kWeightBytes = 3 * kN * 64;
-    static constexpr int kRoom = (232448 - 2048 - 2 * kPatchBytes) / kWeightBytes, kStages = kRoom < 6 ? kRoom : 6;
-    static constexpr int kSharedBytes = kStages * kWeightBytes + 2 * kPatchBytes + 1024;
-    static_assert(kStages >= 2 && kN * kBlocks <= 128);
+    static constexpr int kWide = kTaps == 9 ? 3 : 1, kSpan = kTaps == 9 ? 1 : 8;  // taps in a row; chunks of a sum
+    static constexpr int kRows = kTaps == 9 ? items_of(kStride) : kTile;
+    static constexpr int kFirstRow = kTaps == 1, kRowStep = kTaps == 1 ? kStride : 1;  // of the image
+    static constexpr int kPlaneBytes = items_of(kStride) * 16, kRowBytes = 4 * kPlaneBytes;
+    static constexpr int kPatchBytes = kRows * kRowBytes;
+    static constexpr int kStageBytes = kWide * 2 * kFragment;  // weights of a row of taps
+    static constexpr int kPatches = kPatchBytes < 40000 ? 4 : 2;
+    static constexpr int kRoom = (232448 - 1024 - kPatches * kPatchBytes) / kStageBytes;
+    static constexpr int kStages = kRoom < 12 ? kRoom : 12;
+    static constexpr int kSharedBytes = kStages * kStageBytes + kPatches * kPatchBytes + 128;
+    static_assert(kStages >= 3);
+    // Bytes from the first pixel of a patch to what a tap multiplies.
+    static constexpr int shift(int row, int column) {
+        const int inner = kTaps == 1 ? 1 : column;
+        return row * kRowBytes + (kStride == 1 ? inner : inner == 1 ? kEven : inner / 2) * 16;
+    }
+    // Matrices of 8 pixels x 8 channels without a swizzle: the next 8 channels are a plane on, the next 8 pixels a row.
+    __device__ static uint64_t descriptor(unsigned address) {
+        constexpr uint64_t kNextChannels = kPlaneBytes >> 4;
+        constexpr uint64_t kNextPixels = (kTaps == 9 ? kStride * kRowBytes : kRowBytes) >> 4;
+        return uint64_t((address & 0x3ffff) >> 4) | kNextChannels << 16 | kNextPixels << 32;
+    }
 };
 
-struct Place {  // of a tile
+struct Place {  // of a tile; rows and columns count tiles
     int image, row, column, out_tile;
-    __device__ Place(const Convolution& p, int tile, int high) : out_tile(tile % p.out_tiles) {
+    __device__ Place(const Convolution& p, int tile) : out_tile(tile % p.out_tiles) {
         const int rest = tile / p.out_tiles;
-        column = rest % p.across * kWide;
-        row = rest / p.across % p.down * high;
+        column = rest % p.across;
+        row = rest / p.across % p.down;
         image = rest / p.across / p.down;
     }
 };
+
+template <class P, int kStride>
+__device__ void fetch_patch(const Convolution& p, const Place& place, int chunk, unsigned to, unsigned full) {
+    const int lane = threadIdx.x % 32, first = place.row * kTile * kStride + P::kFirstRow;
+    if (lane == 0) expect(full, P::kPatchBytes);
+    __syncwarp();
+    for (int row = lane; row < P::kRows; row += 32) {
+        const char* line = p.x.at(place.image, chunk, first + row * P::kRowStep, place.column);
+        copy_bulk(to + row * P::kRowBytes, line, P::kRowBytes, full);
+    }
+}
 
 template <class P, int kStride>
 __device__ void produce(const Convolution& p, unsigned weights, unsigned patches, unsigned barriers, int tiles) {
     const int lane = threadIdx.x % 32;
     unsigned stage = 0, stage_turn = 0, patch = 0, patch_turn = 0;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const Place place(p, tile, P::kHigh);
-        const char* from = p.weights + int64_t(place.out_tile) * p.x.chunks * p.taps * P::kWeightBytes;
+        const Place place(p, tile);
+        const char* from = p.weights + int64_t(place.out_tile) * p.x.chunks * P::kWide * P::kStageBytes;
         for (int chunk = 0; chunk < p.x.chunks; ++chunk) {
-            const unsigned full = barriers + patch * 8, to = patches + patch * P::kPatchBytes;
-            wait_for(full + 16, (patch_turn & 1) ^ 1);
-            if (lane == 0) expect(full, 2 * P::kPatchRows * P::kRowBytes);
-            __syncwarp();
-            for (int i = lane; i < 2 * P::kPatchRows; i += 32) {
-                const int rest = i / P::kPatchRows, row = i % P::kPatchRows;
-                const char* line = p.x.at(place.image, chunk, rest, place.row * kStride + row, place.column * kStride);
-                copy_bulk(to + rest * P::kHalfBytes + row * P::kRowBytes, line, P::kRowBytes, full);
-            }
-            if (++patch == 2) patch = 0, ++patch_turn;
-            for (int tap = 0; tap < p.taps; ++tap) {
-                const unsigned filled = barriers + 32 + stage * 8;
+            const unsigned full = barriers + patch * 8;
+            wait_for(full + P::kPatches * 8, (patch_turn & 1) ^ 1);
+            fetch_patch<P, kStride>(p, place, chunk, patches + patch * P::kPatchBytes, full);
+            if (++patch == P::kPatches) patch = 0, ++patch_turn;
+            if (p.resident && tile != blockIdx.x) continue;
+            for (int row = 0; row < P::kWide; ++row, from += P::kStageBytes) {
+                const unsigned filled = barriers + 2 * P::kPatches * 8 + stage * 8;
                 wait_for(filled + P::kStages * 8, (stage_turn & 1) ^ 1);
                 if (lane == 0) {
-                    expect(filled, P::kWeightBytes);
-                    copy_bulk(weights + stage * P::kWeightBytes, from, P::kWeightBytes, filled);
+                    expect(filled, P::kStageBytes);
+                    copy_bulk(weights + stage * P::kStageBytes, from, P::kStageBytes, filled);
                 }
-                from += P::kWeightBytes;
-                if (++stage == P::kStages) stage = 0, ++stage_turn;
+                if (++stage == p.stages) stage = 0, ++stage_turn;
             }
         }
     }
 }
 
-// What a consumer has reached; it goes on from tile to tile.
+struct Weights {  // a thread's share of 64 x 16
+    unsigned head[4], rest[4], small[4];
+};
+
+__device__ void load_weights(Weights& w, unsigned stage, int tap) {
+    const unsigned from = stage + tap * 2 * kFragment + threadIdx.x % 128 * 16;
+    load_words(w.head, from);
+    load_words(w.rest, from + kFragment);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w.small[i] = shrunk(w.head[i]);
+}
+
+// What a warpgroup has reached; it goes on from tile to tile.
+template <class P>
 struct Progress {
+    unsigned weights, patches, barriers;  // addresses
     unsigned stage, stage_turn, patch, patch_turn;
+    __device__ unsigned wait_weights() const {
+        wait_for(barriers + (2 * P::kPatches + stage) * 8, stage_turn & 1);
+        return weights + stage * P::kStageBytes;
+    }
+    __device__ unsigned wait_patch() const {
+        wait_for(barriers + patch * 8, patch_turn & 1);
+        return patches + patch * P::kPatchBytes;
+    }
+    __device__ void leave_weights(const Convolution& p) {
+        __syncwarp();
+        if (!p.resident && threadIdx.x % 32 == 0) arrive(barriers + (2 * P::kPatches + P::kStages + stage) * 8);
+        if (++stage == p.stages) stage = 0, stage_turn += !p.resident;
+    }
+    __device__ void leave_patch() {
+        if (threadIdx.x % 32 == 0) arrive(barriers + (P::kPatches + patch) * 8);
+        if (++patch == P::kPatches) patch = 0, ++patch_turn;
+    }
 };
 
-// The products of one tap and 32 channels, added to a part or beginning it anew.
-template <class P, int kStride, int kN, int kBlocks>
-__device__ void multiply_tap(float (&part)[kBlocks][kN / 2], unsigned patch, unsigned weights, int tap_row,
-                             int tap_column, bool anew) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x % kConsumers / 32;
-    const int column = (lane % 16) * kStride + tap_column;
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-        unsigned head[kBlocks][4], rest[kBlocks][4];
-#pragma unroll
-        for (int b = 0; b < kBlocks; ++b) {
-            // a warp has 16 pixels, one row of the tile; the columns of an image decide about its swizzle
-            const int row = ((warp / 4 * kBlocks + b) * 4 + warp % 4) * kStride + tap_row;
-            const unsigned from = patch + row * P::kRowBytes + column * 64 + swizzled(k * 2 + lane / 16, column);
-            load_fragment(head[b], from);
-            load_fragment(rest[b], from + P::kHalfBytes);
-        }
-        const uint64_t w_head = descriptor(weights + k * 32), w_rest = descriptor(weights + kN * 64 + k * 32),
-                       w_small = descriptor(weights + 2 * kN * 64 + k * 32);
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#pragma unroll
-        for (int b = 0; b < kBlocks; ++b) {
-            multiply_async(part[b], rest[b], w_small, k > 0 || !anew);
-            multiply_async(part[b], head[b], w_rest, true);
-            multiply_async(part[b], head[b], w_head, true);
-        }
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        if (k == 0) asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-    }
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-#pragma unroll
-    for (int i = 0; i < kBlocks * kN / 2; ++i)
-        asm volatile("" : "+f"(part[i / (kN / 2)][i % (kN / 2)])::"memory");  // not to be read before
+// The products of 16 channels and one tap, added to a part or beginning it anew.
+template <class P>
+__device__ void multiply_tap(float (&part)[64], const Weights& w, uint64_t pixels, bool add) {
+    constexpr int kRests = 2 * P::kPlaneBytes / 16;
+    begin_products();
+    multiply_async(part, w.small, pixels + kRests, add);
+    multiply_async(part, w.rest, pixels, true);
+    multiply_async(part, w.head, pixels, true);
+    end_products();
 }
 
-// Tensor cores round sums towards zero, so they add up a row of taps only; the parts are added in float32.
-template <class P, int kStride, int kN, int kBlocks>
-__device__ void sum_tile(const Convolution& p, float (&sums)[kBlocks][kN / 2], unsigned weights, unsigned patches,
-                         unsigned barriers, Progress& at) {
-    const int lane = threadIdx.x % 32;
-    float part[kBlocks][kN / 2];
+// Tensor cores round sums towards zero, so they add up one chunk (with one tap, eight); parts are added in float32.
+// The weights of a tap are loaded while the tap before it is multiplied.
+template <class P>
+__device__ void sum_tile(const Convolution& p, float (&sums)[64], Progress<P>& at) {
+    float part[64];
+    Weights w[3];
 #pragma unroll
-    for (int i = 0; i < kBlocks * kN / 2; ++i) sums[i / (kN / 2)][i % (kN / 2)] = part[i / (kN / 2)][i % (kN / 2)] = 0;
+    for (int i = 0; i < 64; ++i) sums[i] = part[i] = 0;
+    unsigned stage = at.wait_weights();
+    load_weights(w[0], stage, 0);
     for (int chunk = 0; chunk < p.x.chunks; ++chunk) {
-        wait_for(barriers + at.patch * 8, at.patch_turn & 1);
-        const unsigned patch = patches + at.patch * P::kPatchBytes;
-        for (int tap = 0; tap < p.taps; ++tap) {
-            const unsigned filled = barriers + 32 + at.stage * 8, stage = weights + at.stage * P::kWeightBytes;
-            const int tap_row = p.taps == 1 ? 1 : tap / 3, tap_column = p.taps == 1 ? 1 : tap % 3;
-            wait_for(filled, at.stage_turn & 1);
-            multiply_tap<P, kStride, kN>(part, patch, stage, tap_row, tap_column, p.taps == 1 || tap_column == 0);
-            __syncwarp();
-            if (lane == 0) arrive(filled + P::kStages * 8);
-            if (++at.stage == P::kStages) at.stage = 0, ++at.stage_turn;
-            if (tap_column < 2 && p.taps > 1) continue;
+        const uint64_t pixels = P::descriptor(at.wait_patch() + threadIdx.x / 128 * 128);
+        const bool last = chunk + 1 == p.x.chunks;
 #pragma unroll
-            for (int i = 0; i < kBlocks * kN / 2; ++i)
-                sums[i / (kN / 2)][i % (kN / 2)] += part[i / (kN / 2)][i % (kN / 2)];
+        for (int tap = 0; tap < P::kWide * P::kWide; ++tap) {
+            const int row = tap / P::kWide, column = tap % P::kWide;
+            multiply_tap<P>(part, w[column], pixels + P::shift(row, column) / 16, tap > 0 || chunk % P::kSpan > 0);
+            wait_products<P::kWide == 1 ? 0 : 1>();
+            if (column + 1 < P::kWide) {
+                load_weights(w[column + 1], stage, column + 1);
+                continue;
+            }
+            at.leave_weights(p);
+            if (last && row + 1 == P::kWide) break;
+            stage = at.wait_weights();
+            load_weights(w[0], stage, 0);
         }
-        if (lane == 0) arrive(barriers + 16 + at.patch * 8);
-        if (++at.patch == 2) at.patch = 0, ++at.patch_turn;
+        wait_products<0>();
+#pragma unroll
+        for (int i = 0; i < 64; ++i) hold(part[i]);
+        at.leave_patch();
+        if (!last && (chunk + 1) % P::kSpan > 0) continue;
+#pragma unroll
+        for (int i = 0; i < 64; ++i) sums[i] += part[i];
     }
 }
 
-// Where the thread's results e (two of them) of block b lie; i counts pairs of channels.
-template <int kBlocks>
-struct Pixel {
-    int row, column;
-    __device__ Pixel(const Place& place, int b, int e) {
-        const int thread = threadIdx.x % kConsumers, warp = thread / 32;
-        row = place.row + (warp / 4 * kBlocks + b) * 4 + warp % 4;
-        column = place.column + thread % 32 / 4 + e * 8;
+// Where the results of a thread lie: 4 j + 2 h + e is channel + 8 h of the pixel in row + j and column + e.
+struct Results {
+    int image, channel, row, column;
+    __device__ explicit Results(const Place& place) : image(place.image) {
+        const int thread = threadIdx.x % 128, lane = thread % 32;
+        channel = place.out_tile * kOut + thread / 32 * 16 + lane / 4;
+        row = place.row * kTile;
+        column = place.column * kTile + threadIdx.x / 128 * 8 + lane % 4 * 2;
     }
-    __device__ bool inside(const Convolution& p) const { return row < p.height && column < p.width; }
-    __device__ int64_t at(const Convolution& p, int image, int channel) const {
-        return ((int64_t(image) * p.out + channel) * p.height + row) * p.width + column;
+    __device__ int64_t at(const Convolution& p, int j, int h) const {
+        return ((int64_t(image) * p.out + channel + 8 * h) * p.height + row + j) * p.width + column;
+    }
+    // how many of the two pixels exist
+    __device__ int count(const Convolution& p, int j, int h) const {
+        return channel + 8 * h < p.out && row + j < p.height ? max(0, min(2, p.width - column)) : 0;
     }
 };
 
-__device__ int first_channel(const Place& place, int tile_channels, int i) {
-    return place.out_tile * tile_channels + i * 8 + threadIdx.x % 4 * 2;
+__device__ void prefetch_shortcut(const Convolution& p, const Place& place) {
+    for (int i = threadIdx.x; i < kOut * kTile; i += kConsumers) {
+        const int row = place.row * kTile + i % kTile, channel = place.out_tile * kOut + i / kTile;
+        if (row >= p.height || channel >= p.out) continue;
+        prefetch(p.shortcut + ((int64_t(place.image) * p.out + channel) * p.height + row) * p.width +
+                 place.column * kTile);
+    }
+}
+
+__device__ float2 load_pair(const float* from, int count, bool aligned) {
+    if (count == 2 && aligned) return __ldcs(reinterpret_cast<const float2*>(from));
+    return {count > 0 ? __ldcs(from) : 0.0f, count > 1 ? __ldcs(from + 1) : 0.0f};
 }
 
 // All loads come before the first store of a tile: behind one, each would wait for memory.
-template <int kN, int kBlocks>
-__device__ void add_shortcut(const Convolution& p, float (&sums)[kBlocks][kN / 2], const Place& place) {
+__device__ void add_shortcut(const Convolution& p, float (&sums)[64], const Results& at) {
+    float2 values[32];
+    const bool aligned = p.width % 2 == 0;
 #pragma unroll
-    for (int i = 0; i < kN / 2; ++i) {
-        if (i % (16 / kBlocks) == 0) __syncwarp();  // 16 at once: more would not fit the registers
-        const int channel = first_channel(place, kN, i / 4) + i % 2;
+    for (int i = 0; i < 32; ++i)
+        values[i] = load_pair(p.shortcut + at.at(p, i / 2, i % 2), at.count(p, i / 2, i % 2), aligned);
 #pragma unroll
-        for (int b = 0; b < kBlocks; ++b) {
-            const Pixel<kBlocks> pixel(place, b, i / 2 % 2);
-            if (channel < p.out && pixel.inside(p))
-                sums[b][i] += __ldcs(p.shortcut + pixel.at(p, place.image, channel));
-        }
-    }
+    for (int i = 0; i < 32; ++i) sums[2 * i] += values[i].x, sums[2 * i + 1] += values[i].y;
 }
 
-template <int kN, int kBlocks>
-__device__ void finish_tile(const Convolution& p, float (&sums)[kBlocks][kN / 2], const Place& place) {
+__device__ void finish_tile(const Convolution& p, float (&sums)[64], const Results& at) {
+    float2 finish[2];
 #pragma unroll
-    for (int i = 0; i < kN / 2; ++i) {
-        const int channel = first_channel(place, kN, i / 4) + i % 2;
-        const float2 finish = channel < p.out ? __ldg(p.finish + channel) : float2{};
+    for (int h = 0; h < 2; ++h)
+        finish[h] = at.channel + 8 * h < p.out ? __ldg(p.finish + at.channel + 8 * h) : float2{};
 #pragma unroll
-        for (int b = 0; b < kBlocks; ++b) sums[b][i] = sums[b][i] * finish.x + finish.y;
-    }
-    if (p.shortcut != nullptr) add_shortcut<kN>(p, sums, place);
+    for (int i = 0; i < 64; ++i) sums[i] = sums[i] * finish[i / 2 % 2].x + finish[i / 2 % 2].y;
+    if (p.shortcut != nullptr) add_shortcut(p, sums, at);
     if (!p.relu) return;
 #pragma unroll
-    for (int i = 0; i < kBlocks * kN / 2; ++i)
-        sums[i / (kN / 2)][i % (kN / 2)] = fmaxf(sums[i / (kN / 2)][i % (kN / 2)], 0.0f);
+    for (int i = 0; i < 64; ++i) sums[i] = fmaxf(sums[i], 0.0f);
 }
 
-// Two channels of a pixel, for the next convolution.
-__device__ void store_halves(const Image& to, int image, int channel, int row, int column, float v, float next) {
-    unsigned head, rest;
-    split(v, next, head, rest);
-    char* pixel = to.at(image, channel / kIn, 0, row + to.margin, column + to.margin) +
-                  swizzled(channel % kIn / 8, column + to.margin) + channel % 8 * 2;
-    *reinterpret_cast<unsigned*>(pixel) = head;
-    *reinterpret_cast<unsigned*>(pixel + to.plane()) = rest;
-}
-
-template <int kN, int kBlocks>
-__device__ void store_tile(const Convolution& p, const float (&sums)[kBlocks][kN / 2], const Place& place) {
+__device__ void store_floats(const Convolution& p, const float (&sums)[64], const Results& at) {
+    const bool aligned = p.width % 2 == 0;
 #pragma unroll
-    for (int i = 0; i < kN / 2; i += 2) {
-        const int channel = first_channel(place, kN, i / 4);
-#pragma unroll
-        for (int b = 0; b < kBlocks; ++b) {
-            const Pixel<kBlocks> pixel(place, b, i / 2 % 2);
-            if (!pixel.inside(p)) continue;
-            if (p.y == nullptr) {
-                if (channel / kIn < p.hidden.chunks)
-                    store_halves(p.hidden, place.image, channel, pixel.row, pixel.column, sums[b][i], sums[b][i + 1]);
-                continue;
-            }
-            if (channel < p.out) p.y[pixel.at(p, place.image, channel)] = sums[b][i];
-            if (channel + 1 < p.out) p.y[pixel.at(p, place.image, channel + 1)] = sums[b][i + 1];
+    for (int i = 0; i < 32; ++i) {
+        const int count = at.count(p, i / 2, i % 2);
+        float* to = p.y + at.at(p, i / 2, i % 2);
+        if (count == 2 && aligned) {
+            *reinterpret_cast<float2*>(to) = {sums[2 * i], sums[2 * i + 1]};
+            continue;
         }
+        if (count > 0) to[0] = sums[2 * i];
+        if (count > 1) to[1] = sums[2 * i + 1];
+    }
+}
+
+// For the next convolution: 8 channels x 8 pixels turned round, so that four threads have an item. The outer columns
+// belong to the tiles beside this one too.
+__device__ void store_halves(const Convolution& p, const float (&sums)[64], const Place& place) {
+    constexpr int kPlane = items_of(1) * 16, kBeside = 4 * kPlane - kTile * 16;  // bytes; to the same column there
+    const int thread = threadIdx.x % 128, lane = thread % 32, chunk = place.out_tile * (kOut / kChunk) + thread / 32;
+    const int row = place.row * kTile, column = threadIdx.x / 128 * 8 + lane / 4;
+    const int side = column == 0 ? -1 : column == kTile - 1 ? 1 : 0, beside = side * kBeside;
+    const bool inside = place.column * kTile + column < p.width;
+    const bool shared = side != 0 && unsigned(place.column + side) < unsigned(p.across);
+    const int64_t next_row = int64_t(p.across) * 4 * kPlane;
+    if (chunk >= p.hidden.chunks) return;
+    char* own = p.hidden.at(place.image, chunk, row + 1, place.column) + (column + 1) * 16 + lane % 4 * 4;
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        const int j = i / 2, h = i % 2;
+        unsigned head, rest;
+        split(sums[2 * i], sums[2 * i + 1], head, rest);
+        head = transposed(head), rest = transposed(rest);
+        if (row + j >= p.height || !inside) continue;
+        char* at = own + j * next_row + h * kPlane;
+        *reinterpret_cast<unsigned*>(at) = head;
+        *reinterpret_cast<unsigned*>(at + 2 * kPlane) = rest;
+        if (!shared) continue;
+        *reinterpret_cast<unsigned*>(at + beside) = head;
+        *reinterpret_cast<unsigned*>(at + beside + 2 * kPlane) = rest;
     }
 }
 
 // Two warpgroups compute a tile together, one warp of a third fetches for them.
-template <int kStride, int kN, int kBlocks>
+template <int kStride, int kTaps>
 __global__ void __launch_bounds__(kThreads, 1) convolve(const __grid_constant__ Convolution p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    using P = Plan<kStride, kN, kBlocks>;
+    using P = Plan<kStride, kTaps>;
     extern __shared__ char raw[];
-    __shared__ __align__(8) uint64_t barrier_room[4 + 2 * 6];
-    const unsigned weights = (shared_address(raw) + 1023) / 1024 * 1024;
-    const unsigned patches = weights + P::kStages * P::kWeightBytes;
+    __shared__ __align__(8) uint64_t barrier_room[2 * (P::kPatches + P::kStages)];
+    const unsigned weights = (shared_address(raw) + 127) / 128 * 128;
+    const unsigned patches = weights + P::kStages * P::kStageBytes;
     const unsigned barriers = shared_address(barrier_room);  // patches full, empty, weights full, empty
     const int tiles = p.batch * p.down * p.across * p.out_tiles;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 4 + 2 * P::kStages; ++i) {
-            const bool empty = i < 4 ? i >= 2 : i - 4 >= P::kStages;
+        for (int i = 0; i < 2 * (P::kPatches + P::kStages); ++i) {
+            const int of_patches = i < 2 * P::kPatches, of_weights = i - 2 * P::kPatches;
+            const bool empty = of_patches ? i >= P::kPatches : of_weights >= P::kStages;
             begin_barrier(barriers + i * 8, empty ? kConsumers / 32 : 1);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        show_barriers();
     }
     __syncthreads();
     if (threadIdx.x >= kConsumers) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        give_registers();
         if (threadIdx.x < kConsumers + 32) produce<P, kStride>(p, weights, patches, barriers, tiles);
         return;
     }
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    Progress at{};
+    take_registers();
+    Progress<P> at{weights, patches, barriers};
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const Place place(p, tile, P::kHigh);
-        float sums[kBlocks][kN / 2];
-        sum_tile<P, kStride, kN>(p, sums, weights, patches, barriers, at);
-        finish_tile<kN>(p, sums, place);
-        store_tile<kN>(p, sums, place);
+        const Place place(p, tile);
+        float sums[64];
+        if (p.shortcut != nullptr) prefetch_shortcut(p, place);
+        sum_tile(p, sums, at);
+        finish_tile(p, sums, Results(place));
+        if (p.y != nullptr) store_floats(p, sums, Results(place));
+        else store_halves(p, sums, place);
     }
 #endif
 }
+
+// ---- host -----------------------------------------------------------------------------------------------------------
 
 int multiprocessor_count() {
     int device, count;
@@ -472,52 +569,55 @@ torch::Tensor scratch(int64_t bytes, const torch::Tensor& like) {
 }
 char* address(const torch::Tensor& scratch) { return reinterpret_cast<char*>(scratch.mutable_data_ptr<float>()); }
 
-// An image for a 3 x 3 convolution with `stride` and this many results, whose tiles may be of 16 x 16 pixels.
-Image image_of(int channels, int out_height, int out_width, int stride, int margin) {
-    const int rows = (ceil_div(out_height, 16) * 16 - 1) * stride + 3;
-    const int columns = (ceil_div(out_width, 16) * 16 - 1) * stride + 3;
-    return {nullptr, ceil_div(channels, kIn), rows, columns, margin};
+// An image for a 3 x 3 convolution with `stride` and this many results.
+Image image_of(int channels, int out_height, int out_width, int stride) {
+    const int down = ceil_div(out_height, kTile), across = ceil_div(out_width, kTile);
+    return {nullptr, ceil_div(channels, kChunk), (down * kTile - 1) * stride + 3, across, stride};
 }
 
-int64_t bytes_of(const Image& image, int batch) { return int64_t(batch) * image.chunks * 2 * image.plane(); }
-
 void fill_image(const torch::Tensor& x, const Image& to) {
-    const dim3 grid(ceil_div(to.columns, 64), to.rows, unsigned(x.size(0) * to.chunks));
+    const dim3 grid(ceil_div(to.rows * to.row_items(), 256), to.chunks * 2, unsigned(x.size(0)));
     make_image<<<grid, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(data(x), to, int(x.size(1)), int(x.size(2)),
                                                                     int(x.size(3)));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-template <int kStride, int kN, int kBlocks>
+void clear_hidden(const Image& hidden, int batch, int height, int width) {
+    const dim3 grid(ceil_div(hidden.rows, 8), hidden.chunks, batch);
+    clear_margin<<<grid, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(hidden, height, width);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+template <int kStride, int kTaps>
 void launch(Convolution p) {
-    using P = Plan<kStride, kN, kBlocks>;
-    const auto kernel = convolve<kStride, kN, kBlocks>;
-    p.across = ceil_div(p.width, kWide);
-    p.down = ceil_div(p.height, P::kHigh);
-    p.out_tiles = ceil_div(p.out, kN);
-    const int tiles = p.batch * p.down * p.across * p.out_tiles;
+    using P = Plan<kStride, kTaps>;
+    const auto kernel = convolve<kStride, kTaps>;
+    p.across = ceil_div(p.width, kTile);
+    p.down = ceil_div(p.height, kTile);
+    p.out_tiles = ceil_div(p.out, kOut);
+    const int tiles = p.batch * p.down * p.across * p.out_tiles, stages = p.x.chunks * P::kWide;
+    p.resident = p.out_tiles == 1 && stages <= P::kStages;
+    p.stages = p.resident ? stages : P::kStages;
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kSharedBytes));
     const int blocks = std::min(tiles, multiprocessor_count());
     kernel<<<blocks, kThreads, P::kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// Prepares the weights, (out, in, taps), and convolves. Small tiles where tall ones would leave processors idle.
+// Prepares the weights, (out, in, taps), and convolves.
 void convolve_with(const torch::Tensor& w, const Norm& norm, Convolution p, int stride) {
-    const int in = int(w.size(1)), tile = p.out <= 64 ? 64 : 128, padded = ceil_div(p.out, tile) * tile;
-    p.taps = int(w.numel() / p.out / in);
-    auto weights = scratch(int64_t(padded) * p.x.chunks * p.taps * 3 * 64, w), finish = scratch(int64_t(padded) * 8, w);
+    const int in = int(w.size(1)), padded = ceil_div(p.out, kOut) * kOut, taps = int(w.numel() / p.out / in);
+    auto weights = scratch(int64_t(padded / kOut) * p.x.chunks * taps * 2 * kFragment, w);
+    auto finish = scratch(int64_t(padded) * 8, w);
     p.weights = address(weights);
     p.finish = reinterpret_cast<const float2*>(address(finish));
     make_weights<<<padded, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        data(w), address(weights), reinterpret_cast<float2*>(address(finish)), norm, p.out, in, p.taps, tile);
+        data(w), address(weights), reinterpret_cast<float2*>(address(finish)), norm, p.out, in, taps);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    const int tall = p.batch * ceil_div(p.width, 16) * ceil_div(p.height, 16);
-    if (stride == 1 && tile == 128) launch<1, 128, 1>(p);
-    else if (stride == 1 && tall >= multiprocessor_count()) launch<1, 64, 2>(p);
-    else if (stride == 1) launch<1, 64, 1>(p);
-    else if (tile == 128) launch<2, 128, 1>(p);
-    else launch<2, 64, 1>(p);
+    if (stride == 1 && taps == 9) launch<1, 9>(p);
+    else if (stride == 1) launch<1, 1>(p);
+    else if (taps == 9) launch<2, 9>(p);
+    else launch<2, 1>(p);
 }
 
 // Raises where wgmma is missing, which belongs to this one architecture.
@@ -526,12 +626,6 @@ void check_device() {
     C10_CUDA_CHECK(cudaGetDevice(&device));
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     TORCH_CHECK(major == 9, "this kernel needs a GPU of compute capability 9.0 (Hopper), here it is ", major, ".x");
-}
-
-void clear_hidden(const Image& hidden, int batch, int height, int width) {
-    const dim3 grid(1, hidden.rows, unsigned(batch * hidden.chunks * 2));
-    clear_margin<<<grid, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(hidden, height, width);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace
@@ -549,9 +643,9 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor conv1_weight, Optional conv
     auto y = torch::empty({batch, out, height, width}, x.options()), shortcut = x;
     Convolution p{};
     p.out = out, p.height = height, p.width = width, p.batch = batch, p.relu = 1;
-    p.x = image_of(int(x.size(1)), height, width, int(stride), 1);
-    p.hidden = image_of(out, height, width, 1, 1);
-    auto room = scratch(bytes_of(p.x, batch), x), hidden_room = scratch(bytes_of(p.hidden, batch), x);
+    p.x = image_of(int(x.size(1)), height, width, int(stride));
+    p.hidden = image_of(out, height, width, 1);
+    auto room = scratch(batch * p.x.bytes(), x), hidden_room = scratch(batch * p.hidden.bytes(), x);
     p.x.data = address(room), p.hidden.data = address(hidden_room);
     fill_image(x, p.x);
     clear_hidden(p.hidden, batch, height, width);
