@@ -23,8 +23,9 @@
 //           288 bytes, in 18 of 1,152, eager. 64 to 64 channels 2,368, 1,633, 1,973, 6,861; 128 to 64 3,606, 3,286,
 //           2,999, 10,543; 256 to 64 5,445, 5,722, 4,674, 16,419; 64 to 128 2,222, 1,624, 1,440, 5,156; 64 to 512
 //           13,294, 12,563, 9,640, 63,635; 256 to 512 17,955, 22,540, 13,856, 89,865. One warpgroup a chunk behind the
-//           other is alike. With 18 copies each address in the hidden map took a division then, 64 a tile and thread,
-//           hence the 1,973; now none does. Predicted, not measured: 1,650, 2,700, 4,370, 1,300, 9,050, 13,270.
+//           other is alike. With 18 copies each address in the hidden map took a division then, 64 a tile, which is
+//           probably why 64 to 64 was slower; now none does. Predicted, not measured: 1,690, 2,710, 4,390, 1,300,
+//           9,070, 13,290.
 // Dispatch: the same tiles for all sizes, 64 channels of 16 x 16 pixels.
 // Limits:   float32, contiguous; values above 10^6 overflow, those below 10^-5 lose digits; scratch of 1.14 times the
 //           input and the hidden map, more if their sides are small. Compute capability 9.0 only: elsewhere it raises
