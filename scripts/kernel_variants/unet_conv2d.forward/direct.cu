@@ -89,18 +89,18 @@ __device__ void copy_bulk(unsigned to, const void* from, int bytes, unsigned bar
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
 }
-// A float, or 0; loads keep their order with waiting.
-__device__ float load_if(bool there, const float* from) {
+// A float, or 0 if i is not below the end. Not moved behind what the thread waits for next.
+__device__ float load_below(int i, int end, const float* from) {
     float value;
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nmov.f32 %0, 0f00000000;\n"
+        "{\n.reg .pred p;\nsetp.lt.s32 p, %2, %3;\nmov.f32 %0, 0f00000000;\n"
 #if LINES
         "@p ld.global.nc.L2::128B.f32 %0, [%1];\n}"
 #else
         "@p ld.global.nc.f32 %0, [%1];\n}"
 #endif
         : "=&f"(value)
-        : "l"(from), "r"(int(there)));
+        : "l"(from), "r"(i), "r"(end));
     return value;
 }
 // What this thread has stored may be read by the tensor cores.
@@ -296,7 +296,7 @@ __device__ void load_item(float (&v)[8], const Convolution& p, const Place& plac
     const int first = chunk * kChunk + item.half * 8, area = p.in_height * p.in_width;
     const float* from = p.x + (int64_t(place.image) * p.in + first) * area + y * p.in_width + x;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] = load_if(inside && first + i < p.in, from + i * area);
+    for (int i = 0; i < 8; ++i) v[i] = load_below(i, inside ? p.in - first : 0, from + i * area);
 }
 
 __device__ void split(float x, float y, unsigned& head, unsigned& rest) {
