@@ -4,28 +4,28 @@
 // Work:     the products run on the tensor cores as float16 with compensation (see numerics). One kernel writes the
 //           input as an image in halves, channels in chunks of 16, zeros around, head and rest apart; the first
 //           convolution writes its results in the same form, so no pass lies between the convolutions. Another
-//           prepares the weights in the order in which they are used. Norm, shortcut and relu happen in registers.
-//           A convolution is one persistent kernel with a block per multiprocessor and computes y^T = W x^T: weights
+//           prepares the weights in the order in which they are used. Norm, shortcut and relu happen in registers. A
+//           convolution is one persistent kernel with a block per multiprocessor and computes y^T = W x^T: weights
 //           are the operand A, 64 output channels, in registers; they lie in shared memory as the fragments that
 //           threads hold, and stay there for all tiles if they fit (64 to 64 channels). Pixels are the operand B, 8
-//           columns and 16 rows of a tile for each of two warpgroups, where they lie: without a swizzle, 8 channels of
-//           a pixel are 16 bytes and 8 pixels 128, so a tap is another start address. Of 192 cycles for three products
-//           shared memory delivers for 128. A warp fetches for both. The image holds the rows of each tile's patch in
-//           one piece, so a patch of 16 channels comes in 18 copies of 1,152 bytes (33 of 2,112 for stride 2); columns
-//           that tiles share are there twice. The first convolution turns its results round in registers (movmatrix).
-// Numerics: x / 16 = head + rest / 2048, both float16; weights are scaled by a power of two per output channel and cut
-//           into head and rest; w x = head head + rest head + head / 2048 rest, which leaves out 2^-22 of a product,
-//           as against 2^-24 of float32. Tensor cores round sums towards zero, so a sum in them covers 144 terms only
-//           (with 1x1, 128); those are added up in float32 registers. Error at most 0.16 of what the task allows on
-//           all its configurations, inputs "mixed" and "outliers"; emulated with sums of 26 bits on small ones, inputs
-//           of every kind, 0.16 too.
-// Measured: scripts/kernel_lab.py, H200, 32 images, us: shipped before (pixels by ldmatrix), patches in 72 copies of
-//           288 bytes, in 18 of 1,152, eager. 64 to 64 channels 2,368, 1,633, 1,973, 6,861; 128 to 64 3,606, 3,286,
-//           2,999, 10,543; 256 to 64 5,445, 5,722, 4,674, 16,419; 64 to 128 2,222, 1,624, 1,440, 5,156; 64 to 512
-//           13,294, 12,563, 9,640, 63,635; 256 to 512 17,955, 22,540, 13,856, 89,865. One warpgroup a chunk behind the
-//           other is alike. With 18 copies each address in the hidden map took a division then, 64 a tile, which is
-//           probably why 64 to 64 was slower; now none does. Predicted, not measured: 1,690, 2,710, 4,390, 1,300,
-//           9,070, 13,290.
+//           columns and 16 rows of a tile for each of two warpgroups, where they lie: without a swizzle, 8 channels
+//           of a pixel are 16 bytes and 8 pixels 128, so a tap is another start address. Of 192 cycles for three
+//           products shared memory delivers for 128. A warp fetches for both. The image holds the rows of each tile's
+//           patch in one piece, so a patch of 16 channels comes in 18 copies of 1,152 bytes (33 of 2,112 for stride
+//           2); columns that tiles share are there twice. The first convolution turns its results round in registers
+//           (movmatrix).
+// Numerics: x / 16 = head + rest / 2048, both float16; weights are scaled by a power of two per output channel and
+//           cut into head and rest; w x = head head + rest head + head / 2048 rest, which leaves out 2^-22 of a
+//           product, as against 2^-24 of float32. Tensor cores round sums towards zero, so a sum in them covers 144
+//           terms only (with 1x1, 128); those are added up in float32 registers. Error at most 0.16 of what the task
+//           allows on all its configurations, inputs "mixed" and "outliers"; emulated with sums of 26 bits on small
+//           ones, inputs of every kind, 0.16 too.
+// Measured: scripts/kernel_lab.py, H200, 32 images, us, now; with pixels as operand A, by ldmatrix; eager: 64 to 64
+//           channels 1,610, 2,368, 6,861; 128 to 64 2,681, 3,606, 10,543; 256 to 64 4,366, 5,445, 16,419; 64 to 128
+//           1,290, 2,222, 5,156; 64 to 512 9,256, 13,294, 63,635; 256 to 512 13,620, 17,955, 89,865. Patches in 72
+//           copies of 288 bytes were quick only while weights stay in shared memory (64 to 64 1,633, 256 to 512
+//           22,540). A division for each address in the hidden map cost a fifth. One warpgroup a chunk behind the
+//           other: alike.
 // Dispatch: the same tiles for all sizes, 64 channels of 16 x 16 pixels.
 // Limits:   float32, contiguous; values above 10^6 overflow, those below 10^-5 lose digits; scratch of 1.14 times the
 //           input and the hidden map, more if their sides are small. Compute capability 9.0 only: elsewhere it raises
