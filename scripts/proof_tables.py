@@ -20,10 +20,9 @@ measured on this device; a speedup is over the stronger of eager and torch.compi
 GPU_NOTES = """The paper's figures are its authors', from an H100 and one configuration per task; layernorm's and cross
 entropy's rest on a slow baseline.
 
-Reports are of the sources that are shipped (`source_sha256`), judged on two days. Since then llama_ffw has got a line
-that refuses other GPUs than Hopper's, and mnist_pool has lost half a comment. The floor of arithmetic is the better of
-float32 products and half of the rate of half-precision ones. Rows of the first day have that of float32 products only:
-all Triton kernels, linear_relu forward, and backward except linear and linear_relu.
+Reports are of the sources that are shipped (`source_sha256`), judged on three days. The floor of arithmetic is the
+better of float32 products and half of the rate of half-precision ones. Rows of the first day have that of float32
+products only: all Triton kernels, linear_relu forward, and backward except linear, linear_relu and the norms.
 """
 CPU_NOTES = """Machine: {cpu}, {cores} cores, {threads} of them for kernels and baselines.
 """
