@@ -261,8 +261,8 @@ __global__ void __launch_bounds__(256)
 // ---- the convolution ------------------------------------------------------------------------------------------------
 
 struct Convolution {
-    Image x;             // without data if the convolution is direct:
-    const float* input;  // what it reads itself, or null
+    Image x;                      // without data if the convolution is direct:
+    const float* input;           // what it reads itself, or null
     int in, in_height, in_width;  // of the input
     const char* weights;
     const float2* finish;   // factor and offset per output channel
