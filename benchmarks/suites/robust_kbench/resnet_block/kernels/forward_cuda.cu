@@ -13,19 +13,21 @@
 //           products shared memory delivers for 128. A warp fetches for both. The image holds the rows of each tile's
 //           patch in one piece, so a patch of 16 channels comes in 18 copies of 1,152 bytes (33 of 2,112 for stride
 //           2); columns that tiles share are there twice. The first convolution turns its results round in registers
-//           (movmatrix).
+//           (movmatrix). With stride 1 and at most 64 output channels no image of the input is made: two warpgroups
+//           read the floats themselves, cut them in registers and store them as the same patches for the two that
+//           multiply, in turn; so does the 1x1 convolution in the shortcut.
 // Numerics: x / 16 = head + rest / 2048, both float16; weights are scaled by a power of two per output channel and
 //           cut into head and rest; w x = head head + rest head + head / 2048 rest, which leaves out 2^-22 of a
 //           product, as against 2^-24 of float32. Tensor cores round sums towards zero, so a sum in them covers 144
 //           terms only (with 1x1, 128); those are added up in float32 registers. Error at most 0.16 of what the task
 //           allows on all its configurations, inputs "mixed" and "outliers"; emulated with sums of 26 bits on small
 //           ones, inputs of every kind, 0.16 too.
-// Measured: scripts/kernel_lab.py, H200, 32 images, us, now; with pixels as operand A, by ldmatrix; eager: 64 to 64
-//           channels 1,610, 2,368, 6,861; 128 to 64 2,681, 3,606, 10,543; 256 to 64 4,366, 5,445, 16,419; 64 to 128
-//           1,290, 2,222, 5,156; 64 to 512 9,256, 13,294, 63,635; 256 to 512 13,620, 17,955, 89,865. Patches in 72
-//           copies of 288 bytes were quick only while weights stay in shared memory (64 to 64 1,633, 256 to 512
-//           22,540). A division for each address in the hidden map cost a fifth. One warpgroup a chunk behind the
-//           other: alike.
+// Measured: scripts/kernel_lab.py, H200, 32 images, us, all by way of an image; with pixels as operand A, by
+//           ldmatrix; eager: 64 to 64 channels 1,610, 2,368, 6,861; 128 to 64 2,681, 3,606, 10,543; 256 to 64 4,366,
+//           5,445, 16,419; 64 to 128 1,290, 2,222, 5,156; 64 to 512 9,256, 13,294, 63,635; 256 to 512 13,620, 17,955,
+//           89,865. Patches in 72 copies of 288 bytes were quick only while weights stay in shared memory (64 to 64
+//           1,633, 256 to 512 22,540). A division for each address in the hidden map cost a fifth. One warpgroup a
+//           chunk behind the other: alike. How long each configuration takes now: docs/results/h200-kernels.md.
 // Dispatch: the same tiles for all sizes, 64 channels of 16 x 16 pixels.
 // Limits:   float32, contiguous; values above 10^6 overflow, those below 10^-5 lose digits; scratch of 1.14 times the
 //           input and the hidden map, more if their sides are small. Compute capability 9.0 only: elsewhere it raises
@@ -43,7 +45,7 @@ namespace {
 
 constexpr int kTile = 16, kOut = 64;  // rows and columns of a tile, its output channels
 constexpr int kChunk = 16;            // channels of a patch
-constexpr int kConsumers = 256, kThreads = kConsumers + 128;
+constexpr int kTeam = 128, kConsumers = 2 * kTeam;
 constexpr int kFragment = 128 * 16;   // bytes of 64 x 16 weights
 constexpr float kScale = 1.0f / 16;   // of the image: heads stay finite up to a million
 
@@ -72,8 +74,26 @@ __device__ void copy_bulk(unsigned to, const void* from, int bytes, unsigned bar
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
 }
-__device__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
-__device__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
+// A float, or 0 if i is not below the end; L2 fetches 128 bytes. Not moved behind what the thread waits for next.
+__device__ float load_below(int i, int end, const float* from) {
+    float value;
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.lt.s32 p, %2, %3;\nmov.f32 %0, 0f00000000;\n"
+        "@p ld.global.nc.L2::128B.f32 %0, [%1];\n}"
+        : "=&f"(value)
+        : "l"(from), "r"(i), "r"(end));
+    return value;
+}
+// What this thread has stored may be read by the tensor cores.
+__device__ void show_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+template <int kCount>
+__device__ void give_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
 __device__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 #define OF_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -104,6 +124,10 @@ __device__ void load_words(unsigned (&a)[4], unsigned from) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                  : "r"(from)
+                 : "memory");
+}
+__device__ void store_words(unsigned to, const unsigned (&a)[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
                  : "memory");
 }
 // 8 x 8 halves of a warp, a pair of a row in each thread, turned round.
@@ -244,7 +268,9 @@ __global__ void __launch_bounds__(256)
 // ---- the convolution ------------------------------------------------------------------------------------------------
 
 struct Convolution {
-    Image x;
+    Image x;                      // without data if the convolution is direct:
+    const float* input;           // what it reads itself, or null
+    int in, in_height, in_width;  // of the input
     const char* weights;
     const float2* finish;   // factor and offset per output channel
     const float* shortcut;  // added before relu, or null
@@ -257,8 +283,14 @@ struct Convolution {
 };
 
 // A patch in shared memory: [row][plane][item], rows as in the image. With one tap it has those in the middle only.
-template <int kStride, int kTaps>
+// Direct, two teams fill every other patch from the input.
+template <int kStride, int kTaps, bool kFromInput>
 struct Plan {
+    static constexpr bool kDirect = kFromInput;
+    static constexpr int kThreads = kConsumers + (kDirect ? 2 : 1) * kTeam;
+    static constexpr int kBatch = kTaps == 9 ? 2 : 3;  // items that a thread of them reads at once
+    static constexpr int kProducerRegisters = kDirect ? 40 + 8 * kBatch : 40;
+    static constexpr int kConsumerRegisters = kDirect ? 256 - kProducerRegisters : 232;
     static constexpr int kWide = kTaps == 9 ? 3 : 1, kSpan = kTaps == 9 ? 1 : 8;  // taps in a row; chunks of a sum
     static constexpr int kRows = kTaps == 9 ? items_of(kStride) : kTile;
     static constexpr int kFirstRow = kTaps == 1, kRowStep = kTaps == 1 ? kStride : 1;  // of the image
@@ -269,7 +301,12 @@ struct Plan {
     static constexpr int kRoom = (232448 - 1024 - kPatches * kPatchBytes) / kStageBytes;
     static constexpr int kStages = kRoom < 12 ? kRoom : 12;
     static constexpr int kSharedBytes = kStages * kStageBytes + kPatches * kPatchBytes + 128;
-    static_assert(kStages >= 3);
+    static constexpr int kItems = 2 * kRows * items_of(kStride);  // of a patch
+    static_assert(kStages >= 3 && kPatches % 2 == 0);  // a patch always belongs to the same team
+    // Where the item of a column lies in its row, in bytes.
+    __device__ static int place(int column) {
+        return (kStride == 1 ? column : column / 2 + column % 2 * kEven) * 16;
+    }
     // Bytes from the first pixel of a patch to what a tap multiplies.
     static constexpr int shift(int row, int column) {
         const int inner = kTaps == 1 ? 1 : column;
@@ -329,6 +366,83 @@ __device__ void produce(const Convolution& p, unsigned weights, unsigned patches
         }
     }
 }
+
+// ---- from the input -------------------------------------------------------------------------------------------------
+
+template <class P, int kStride>
+struct Item {  // of a patch: 8 channels of a pixel
+    static constexpr int kColumns = items_of(kStride);
+    int row, column, half;
+    __device__ explicit Item(int index)
+        : row(index / kColumns % P::kRows), column(index % kColumns), half(index / (kColumns * P::kRows)) {}
+};
+
+template <class P, int kStride>
+__device__ void load_item(float (&v)[8], const Convolution& p, const Place& place, int chunk, int index) {
+    const Item<P, kStride> item(index);
+    const int y = place.row * kTile * kStride + P::kFirstRow + item.row * P::kRowStep - 1;
+    const int x = place.column * kTile * kStride + item.column - 1;
+    const bool inside = index < P::kItems && unsigned(y) < unsigned(p.in_height) && unsigned(x) < unsigned(p.in_width);
+    const int first = chunk * kChunk + item.half * 8, area = p.in_height * p.in_width;
+    const float* from = p.input + (int64_t(place.image) * p.in + first) * area + y * p.in_width + x;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = load_below(i, inside ? p.in - first : 0, from + i * area);
+}
+
+template <class P, int kStride>
+__device__ void store_item(unsigned patch, const float (&v)[8], int index) {
+    if (index >= P::kItems) return;
+    const Item<P, kStride> item(index);
+    unsigned head[4], rest[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) split(v[2 * i], v[2 * i + 1], head[i], rest[i]);
+    const unsigned to = patch + item.row * P::kRowBytes + item.half * P::kPlaneBytes + P::place(item.column);
+    store_words(to, head);
+    store_words(to + 2 * P::kPlaneBytes, rest);
+}
+
+// Weights of the n-th chunk of a block, by one thread; not again if they stay.
+template <class P>
+__device__ void fetch_weights(const Convolution& p, int out_tile, int number, unsigned weights, unsigned barriers) {
+    if (p.resident && number >= p.x.chunks) return;
+    const int64_t chunk = int64_t(out_tile) * p.x.chunks + number % p.x.chunks;
+    const char* from = p.weights + chunk * P::kWide * P::kStageBytes;
+    for (int row = 0; row < P::kWide; ++row, from += P::kStageBytes) {
+        const unsigned all = number * P::kWide + row, stage = all % p.stages;
+        const unsigned filled = barriers + (2 * P::kPatches + stage) * 8;
+        wait_for(filled + P::kStages * 8, (all / p.stages & 1) ^ 1);
+        expect(filled, P::kStageBytes);
+        copy_bulk(weights + stage * P::kStageBytes, from, P::kStageBytes, filled);
+    }
+}
+
+// Two teams bring every other chunk; the first loads of a chunk are under way before its patch is free.
+template <class P, int kStride>
+__device__ void produce_direct(const Convolution& p, unsigned weights, unsigned patches, unsigned barriers, int tiles) {
+    const int thread = threadIdx.x % kTeam;
+    for (int number = (threadIdx.x - kConsumers) / kTeam;; number += 2) {
+        const int tile = blockIdx.x + number / p.x.chunks * gridDim.x;
+        if (tile >= tiles) return;
+        const Place place(p, tile);
+        const unsigned which = number % P::kPatches, full = barriers + which * 8;
+        for (int first = thread; first - thread < P::kItems; first += kTeam * P::kBatch) {
+            float v[P::kBatch][8];
+#pragma unroll
+            for (int b = 0; b < P::kBatch; ++b)
+                load_item<P, kStride>(v[b], p, place, number % p.x.chunks, first + b * kTeam);
+            if (first == thread) wait_for(full + P::kPatches * 8, (number / P::kPatches & 1) ^ 1);
+            if (first == 0) fetch_weights<P>(p, place.out_tile, number, weights, barriers);
+#pragma unroll
+            for (int b = 0; b < P::kBatch; ++b)
+                store_item<P, kStride>(patches + which * P::kPatchBytes, v[b], first + b * kTeam);
+        }
+        show_stores();
+        __syncwarp();
+        if (thread % 32 == 0) arrive(full);
+    }
+}
+
+// ---- products -------------------------------------------------------------------------------------------------------
 
 struct Weights {  // a thread's share of 64 x 16
     unsigned head[4], rest[4], small[4];
@@ -513,11 +627,10 @@ __device__ void store_halves(const Convolution& p, const float (&sums)[64], cons
     }
 }
 
-// Two warpgroups compute a tile together, one warp of a third fetches for them.
-template <int kStride, int kTaps>
-__global__ void __launch_bounds__(kThreads, 1) convolve(const __grid_constant__ Convolution p) {
+// Two warpgroups compute a tile together; one warp of a third fetches for them, or two more, direct, all of them.
+template <class P, int kStride>
+__global__ void __launch_bounds__(P::kThreads, 1) convolve(const __grid_constant__ Convolution p) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    using P = Plan<kStride, kTaps>;
     extern __shared__ char raw[];
     __shared__ __align__(8) uint64_t barrier_room[2 * (P::kPatches + P::kStages)];
     const unsigned weights = (shared_address(raw) + 127) / 128 * 128;
@@ -528,17 +641,18 @@ __global__ void __launch_bounds__(kThreads, 1) convolve(const __grid_constant__ 
         for (int i = 0; i < 2 * (P::kPatches + P::kStages); ++i) {
             const int of_patches = i < 2 * P::kPatches, of_weights = i - 2 * P::kPatches;
             const bool empty = of_patches ? i >= P::kPatches : of_weights >= P::kStages;
-            begin_barrier(barriers + i * 8, empty ? kConsumers / 32 : 1);
+            begin_barrier(barriers + i * 8, empty ? kConsumers / 32 : of_patches && P::kDirect ? kTeam / 32 : 1);
         }
         show_barriers();
     }
     __syncthreads();
     if (threadIdx.x >= kConsumers) {
-        give_registers();
-        if (threadIdx.x < kConsumers + 32) produce<P, kStride>(p, weights, patches, barriers, tiles);
+        give_registers<P::kProducerRegisters>();
+        if constexpr (P::kDirect) produce_direct<P, kStride>(p, weights, patches, barriers, tiles);
+        else if (threadIdx.x < kConsumers + 32) produce<P, kStride>(p, weights, patches, barriers, tiles);
         return;
     }
-    take_registers();
+    take_registers<P::kConsumerRegisters>();
     Progress<P> at{weights, patches, barriers};
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const Place place(p, tile);
@@ -589,10 +703,10 @@ void clear_hidden(const Image& hidden, int batch, int height, int width) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-template <int kStride, int kTaps>
+template <int kStride, int kTaps, bool kDirect>
 void launch(Convolution p) {
-    using P = Plan<kStride, kTaps>;
-    const auto kernel = convolve<kStride, kTaps>;
+    using P = Plan<kStride, kTaps, kDirect>;
+    const auto kernel = convolve<P, kStride>;
     p.across = ceil_div(p.width, kTile);
     p.down = ceil_div(p.height, kTile);
     p.out_tiles = ceil_div(p.out, kOut);
@@ -601,8 +715,16 @@ void launch(Convolution p) {
     p.stages = p.resident ? stages : P::kStages;
     C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, P::kSharedBytes));
     const int blocks = std::min(tiles, multiprocessor_count());
-    kernel<<<blocks, kThreads, P::kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
+    kernel<<<blocks, P::kThreads, P::kSharedBytes, c10::cuda::getCurrentCUDAStream()>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+template <bool kDirect>
+void launch(const Convolution& p, int stride, int taps) {
+    if (stride == 1 && taps == 9) launch<1, 9, kDirect>(p);
+    else if (stride == 1) launch<1, 1, kDirect>(p);
+    else if (taps == 9) launch<2, 9, kDirect>(p);
+    else launch<2, 1, kDirect>(p);
 }
 
 // Prepares the weights, (out, in, taps), and convolves.
@@ -615,10 +737,8 @@ void convolve_with(const torch::Tensor& w, const Norm& norm, Convolution p, int 
     make_weights<<<padded, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(
         data(w), address(weights), reinterpret_cast<float2*>(address(finish)), norm, p.out, in, taps);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    if (stride == 1 && taps == 9) launch<1, 9>(p);
-    else if (stride == 1) launch<1, 1>(p);
-    else if (taps == 9) launch<2, 9>(p);
-    else launch<2, 1>(p);
+    if (p.input != nullptr) launch<true>(p, stride, taps);
+    else launch<false>(p, stride, taps);
 }
 
 // Raises where wgmma is missing, which belongs to this one architecture.
@@ -646,9 +766,12 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor conv1_weight, Optional conv
     p.out = out, p.height = height, p.width = width, p.batch = batch, p.relu = 1;
     p.x = image_of(int(x.size(1)), height, width, int(stride));
     p.hidden = image_of(out, height, width, 1);
-    auto room = scratch(batch * p.x.bytes(), x), hidden_room = scratch(batch * p.hidden.bytes(), x);
+    p.in = int(x.size(1)), p.in_height = int(x.size(2)), p.in_width = int(x.size(3));
+    const bool direct = stride == 1 && out <= kOut;  // more of them would cut every pixel more than once
+    auto room = scratch(direct ? 0 : batch * p.x.bytes(), x), hidden_room = scratch(batch * p.hidden.bytes(), x);
     p.x.data = address(room), p.hidden.data = address(hidden_room);
-    fill_image(x, p.x);
+    if (direct) p.input = data(x);
+    else fill_image(x, p.x);
     clear_hidden(p.hidden, batch, height, width);
     const Norm norm1{data(bn1_weight), data(bn1_bias), data(bn1_mean), data(bn1_var), data(conv1_bias), float(eps)};
     const Norm norm2{data(bn2_weight), data(bn2_bias), data(bn2_mean), data(bn2_var), data(conv2_bias), float(eps)};
@@ -661,7 +784,7 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor conv1_weight, Optional conv
         s.y = shortcut.mutable_data_ptr<float>(), s.relu = 0;
         convolve_with(downsample_weight->contiguous(), norm, s, int(stride));
     }
-    p.x = p.hidden;
+    p.x = p.hidden, p.input = nullptr;
     p.y = y.mutable_data_ptr<float>();
     p.shortcut = data(shortcut);
     convolve_with(conv2_weight.contiguous(), norm2, p, 1);
