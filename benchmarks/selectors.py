@@ -253,9 +253,10 @@ def standing_of(evaluation: Evaluation) -> Standing | None:
     return evaluation.standings.first()
 
 
-def evaluation_history(evaluation: Evaluation) -> QuerySet[Evaluation]:
-    """Every judging of the same submission, newest first."""
-    return Evaluation.objects.with_context().filter(submission=evaluation.submission_id).order_by("-queued", "-pk")
+def evaluation_history(evaluation: Evaluation) -> list[Evaluation]:
+    """Every judging of the same submission, newest first; this one as it was read before, so that a page agrees."""
+    rows = Evaluation.objects.with_context().filter(submission=evaluation.submission_id).order_by("-queued", "-pk")
+    return [evaluation if row.pk == evaluation.pk else row for row in rows]
 
 
 def own_evaluations(user: User, codes: Sequence[str], page: int | str = 1) -> Page[Any]:

@@ -7,10 +7,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.html import escape
 
-from benchmarks import services
+from benchmarks import selectors, services
 from benchmarks.harness import VERDICT_TEXTS, Step, Verdict
 from benchmarks.models import Evaluation
-from benchmarks.states import Switch, WorkerRole
+from benchmarks.states import State, Switch, WorkerRole
 
 from . import factories
 
@@ -150,6 +150,12 @@ def test_judging_again_adds_a_line_to_the_history(visitor: Client) -> None:
     html = page(visitor, evaluation)
     assert again.get_absolute_url() in html
     assert "Judged again" in html
+
+
+def test_the_history_agrees_with_the_page_when_a_judging_ends_meanwhile() -> None:
+    evaluation = factories.judged()
+    evaluation.state = State.TIMING  # as the page read it a moment before
+    assert [row.state for row in selectors.evaluation_history(evaluation)] == [State.TIMING]
 
 
 def test_the_page_keeps_its_number_of_queries(visitor: Client, django_assert_num_queries: Any) -> None:
