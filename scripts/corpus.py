@@ -2,7 +2,7 @@
 
 A case is a folder `TASK/NAME` with one `kernel.*` and a `case.toml`. Lines `#include "parts/FILE"` and
 `from parts.NAME import *` are replaced by that file of `tests/corpus/parts`, so that a kernel stands alone when it is
-judged. Not covered: judging (`tests/harness/test_corpus.py`, `scripts/gpu_corpus.py`).
+judged. Not covered: judging (`tests/harness/test_corpus.py`, `scripts/redteam.py`, `scripts/gpu_corpus.py`).
 """
 
 import re
@@ -51,6 +51,12 @@ CLASSES = {  # of attacks
     "E47": "hostile data",
     "E49": "work at load",
     "E50": "patched shell",
+    "E51": "undone freeze",
+    "E53": "bypassed shell",
+    "E55": "late result",
+    "E56": "exhausted machine",
+    "E57": "death at an odd moment",
+    "E58": "hostile build",
 }
 _PART = re.compile(r'^#include "parts/([\w.]+)"$|^from parts\.(\w+) import \*$', re.MULTILINE)
 
@@ -65,8 +71,10 @@ class Case:
     expect: tuple[str, ...]
     language: str = "cpp"
     device: str = "cpu"  # the class: cpu or cuda
-    kind: str = ""  # of GPU cases: attack, failure or honest
+    kind: str = ""  # attack, failure or honest
     exploit: str = ""  # of an attack: its class, such as E17
+    control: str = ""  # of an attack: the honest case beside it with the same arithmetic
+    in_tests: bool = True  # judged by the test suite as well; `make redteam` judges all
     reason_contains: str = ""
     max_speedup: float = float("inf")
     flags: tuple[str, ...] = ()
