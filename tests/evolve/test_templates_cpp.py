@@ -115,9 +115,8 @@ def test_idle_genes_rest() -> None:
 
 
 @pytest.mark.sandbox
-def test_the_judge_accepts_a_rendered_kernel(pytestconfig: pytest.Config) -> None:
+def test_the_judge_accepts_a_rendered_kernel(paths: Paths) -> None:
     task = find_task(default_suites(), "mnist_pool/forward")
     template = template_for(task)
-    paths = Paths(Path(pytestconfig.cache.mkdir("kbench")))
     source = Source(template.render(template.default, task), "cpp")
     assert judge(source, task, default_rules(), paths, quick=True).verdict in (Verdict.PASS, Verdict.NOISY)

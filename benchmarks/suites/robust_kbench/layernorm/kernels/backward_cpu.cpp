@@ -15,7 +15,12 @@
 namespace {
 
 constexpr int64_t kBlock = 4096;
+// Wider vectors than the processor has would be kept in memory.
+#ifdef __AVX512F__
 constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 struct Sums {

@@ -15,8 +15,14 @@
 namespace {
 
 constexpr int64_t kBlock = 4096;
+constexpr int64_t kLine = 16;  // floats of a line of the cache
 constexpr int64_t kAhead = 1024;  // floats: the next page, where a processor's own prefetching stops
+// Wider vectors than the processor has would be kept in memory.
+#ifdef __AVX512F__
 constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 struct Moments {
@@ -43,7 +49,7 @@ double block_sum(const float* ahead, int64_t size, VectorAt vector_at, ScalarAt 
     Lanes a{}, b{}, c{}, d{};
     int64_t i = 0;
     for (; i + 4 * kLanes <= size; i += 4 * kLanes) {
-        for (int part = 0; part < 4; ++part) __builtin_prefetch(ahead + i + part * kLanes);
+        for (int64_t next = i; next < i + 4 * kLanes; next += kLine) __builtin_prefetch(ahead + next);
         a += vector_at(i);
         b += vector_at(i + kLanes);
         c += vector_at(i + 2 * kLanes);
@@ -87,10 +93,11 @@ void normalise_row(const float* x, const float* weight, const float* bias, float
     at::parallel_for(0, size, 8 * kBlock, [=](int64_t begin, int64_t end) {
         const auto load = [](const float* from) { return *reinterpret_cast<const Lanes*>(from); };
         int64_t i = begin;
-        for (; i + kLanes <= end; i += kLanes) {
+        for (; i + kLine <= end; i += kLine) {
             for (const float* next : {x, weight, bias, static_cast<const float*>(y)})
                 __builtin_prefetch(next + i + kAhead);
-            *reinterpret_cast<Lanes*>(y + i) = (load(x + i) - mean) * scale * load(weight + i) + load(bias + i);
+            for (int64_t k = i; k < i + kLine; k += kLanes)
+                *reinterpret_cast<Lanes*>(y + k) = (load(x + k) - mean) * scale * load(weight + k) + load(bias + k);
         }
         for (; i < end; ++i) y[i] = (x[i] - mean) * scale * weight[i] + bias[i];
     });

@@ -1,13 +1,14 @@
 // Gated feed-forward layer: down(silu(x gate^T) * (x up^T)).
 //
 // Bound by the arithmetic of three matrix products for many rows, by reading the weights for few.
-// Work:     sixteen rows of x lie in one vector, so x is transposed once (it is far smaller than the weights), and the
-//           weights are used as they lie: a tile of 12 outputs x 32 rows is summed in 24 vector registers while every
-//           weight is broadcast. Such a tile comes out transposed as well, which is how the down projection wants its
-//           input: silu and the product are applied while the tile is in the cache, and only y is turned back.
-// Dispatch: blocks of 12 outputs are shared out between the threads; all rows pass by while the weights of a block are
-//           in the cache and the next block is fetched. Up to seven rows, or what is left of them, would leave lanes
-//           idle: these are dot products along the rows of the weights, 4 rows x 4 outputs at a time.
+// Work:     sixteen rows of x (eight without AVX-512) lie in one vector, so x is transposed once (it is far smaller
+//           than the weights), and the weights are used as they lie: a tile of 12 outputs x 32 rows (6 x 16) is summed
+//           in 24 vector registers (12) while every weight is broadcast. Such a tile comes out transposed as well,
+//           which is how the down projection wants its input: silu and the product are applied while the tile is in the
+//           cache, and only y is turned back.
+// Dispatch: blocks of outputs are shared out between the threads; all rows pass by while the weights of a block are in
+//           the cache and the next block is fetched. A few rows, or what is left of them, would leave lanes idle: these
+//           are dot products along the rows of the weights, 4 rows x 4 outputs (4 x 2) at a time.
 // Limits:   float32, contiguous; scratch for the transposed rows and for rows x up features. No blocking along the
 //           summed axis: several thousand features would want it.
 #include <torch/extension.h>
@@ -17,7 +18,13 @@
 
 namespace {
 
+// A tile of kOutputs x 2 vectors is summed in registers, of which AVX-512 has 32 and others sixteen.
+#ifdef __AVX512F__
 constexpr int kLanes = 16, kOutputs = 12, kFewRows = 7;
+#else
+constexpr int kLanes = 8, kOutputs = 6, kFewRows = 3;
+#endif
+constexpr int kColumns = kLanes / 4;  // of a tile of dot products, which has four rows
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Bits __attribute__((vector_size(kLanes * sizeof(int32_t))));
 
@@ -49,7 +56,8 @@ void tile(const float* w, const float* panel, float* out, int64_t depth) {
         for (int v = 0; v < Vectors; ++v) store(out + o * width + v * kLanes, sum[o][v]);
 }
 
-// The rows as panels [rows / 32][features][32], a last one of sixteen if rows / 16 is odd; rows beyond are zero.
+// The rows as panels [rows / 2 kLanes][features][2 kLanes], a last one of kLanes if rows / kLanes is odd; rows beyond
+// are zero.
 void transpose(const float* x, float* panels, int64_t rows, int64_t padded, int64_t features) {
     for (int64_t first = 0; first < padded; first += 2 * kLanes, panels += 2 * kLanes * features) {
         const int64_t width = std::min<int64_t>(2 * kLanes, padded - first);
@@ -99,8 +107,8 @@ void many_rows(const Layer& layer, const float* x, float* y, int64_t rows) {
     });
 }
 
-// Adds neighbouring groups of G lanes of a and of b and interleaves the sums; four levels turn sixteen vectors into
-// the vector of their sixteen totals.
+// Adds neighbouring groups of G lanes of a and of b and interleaves the sums; log2(kLanes) levels turn as many
+// vectors as there are lanes into the vector of their totals.
 template <int G, int... I>
 Lanes folded(Lanes a, Lanes b, std::integer_sequence<int, I...>) {
     constexpr Bits low = {(I / (2 * G) * 2 * G + I % G + (I % (2 * G) < G ? 0 : kLanes))...};
@@ -115,32 +123,38 @@ Lanes totals(const Lanes* v) {
                          std::make_integer_sequence<int, kLanes>{});
 }
 
+template <int... I>
+constexpr Bits places(std::integer_sequence<int, I...>) {
+    return Bits{I...};
+}
+
 // The Rows x N dot products of rows of x with rows of w.
 template <int Rows, int N>
 void dots(const float* x, const float* w, float* y, int64_t depth, int64_t outputs) {
-    Lanes sum[16] = {};
+    Lanes sum[kLanes] = {};
     const auto add = [&](int64_t k, Bits keep) {
         for (int n = 0; n < N; ++n) {
             const Lanes right = (Lanes)((Bits)load(w + n * depth + k) & keep);
-            for (int r = 0; r < Rows; ++r) sum[4 * r + n] += load(x + r * depth + k) * right;
+            for (int r = 0; r < Rows; ++r) sum[kColumns * r + n] += load(x + r * depth + k) * right;
         }
     };
     int64_t k = 0;
     for (; k + kLanes <= depth; k += kLanes) add(k, Bits{} - 1);
-    // What is left is done on the last sixteen entries, those that were counted already set to zero.
-    constexpr Bits places = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    if (k < depth) add(depth - kLanes, places >= int32_t(k - (depth - kLanes)));
-    const Lanes sums = totals<8, 16>(sum);
+    // What is left is done on the last kLanes entries, those that were counted already set to zero.
+    constexpr Bits kPlaces = places(std::make_integer_sequence<int, kLanes>{});
+    if (k < depth) add(depth - kLanes, kPlaces >= int32_t(k - depth + kLanes));
+    const Lanes sums = totals<kLanes / 2, kLanes>(sum);
     for (int r = 0; r < Rows; ++r)
-        for (int n = 0; n < N; ++n) y[r * outputs + n] = sums[4 * r + n];
+        for (int n = 0; n < N; ++n) y[r * outputs + n] = sums[kColumns * r + n];
 }
 
 template <int Rows>
 void product(const float* x, const float* w, float* y, int64_t depth, int64_t outputs) {
-    at::parallel_for(0, outputs / 4, 16, [=](int64_t begin, int64_t end) {
-        for (int64_t o = 4 * begin; o < 4 * end; o += 4) dots<Rows, 4>(x, w + o * depth, y + o, depth, outputs);
+    constexpr int n = kColumns;
+    at::parallel_for(0, outputs / n, 64 / n, [=](int64_t begin, int64_t end) {
+        for (int64_t o = n * begin; o < n * end; o += n) dots<Rows, n>(x, w + o * depth, y + o, depth, outputs);
     });
-    for (int64_t o = outputs / 4 * 4; o < outputs; ++o) dots<Rows, 1>(x, w + o * depth, y + o, depth, outputs);
+    for (int64_t o = outputs / n * n; o < outputs; ++o) dots<Rows, 1>(x, w + o * depth, y + o, depth, outputs);
 }
 
 void few_rows(const Layer& layer, const float* x, float* y, int64_t rows) {
@@ -164,7 +178,7 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor gate_proj, torch::Tensor up
                 "all arguments must be contiguous");
     const Layer layer{gate_proj.const_data_ptr<float>(), up_proj.const_data_ptr<float>(),
                       down_proj.const_data_ptr<float>(), gate_proj.size(1), gate_proj.size(0)};
-    TORCH_CHECK(std::min(layer.features, layer.hidden) >= kLanes, "at least sixteen features");
+    TORCH_CHECK(std::min(layer.features, layer.hidden) >= kLanes, "fewer features than lanes");
     auto y = torch::empty_like(x);
     const int64_t rows = x.numel() / layer.features, rest = rows % kLanes <= kFewRows ? rows % kLanes : 0;
     const float* px = x.const_data_ptr<float>();

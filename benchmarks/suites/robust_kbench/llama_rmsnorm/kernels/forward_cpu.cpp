@@ -9,7 +9,12 @@
 
 namespace {
 
+// Wider vectors than the processor has would be kept in memory.
+#ifdef __AVX512F__
 constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 Lanes square(const float* x) {

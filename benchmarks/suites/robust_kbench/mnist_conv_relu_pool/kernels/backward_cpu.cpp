@@ -15,7 +15,13 @@
 
 namespace {
 
-constexpr int kLanes = 16, kTaps = 9;
+// Wider vectors than the processor has would be kept in memory.
+#ifdef __AVX512F__
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
+constexpr int kTaps = 9;
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Places __attribute__((vector_size(kLanes * sizeof(int32_t))));
 
@@ -33,8 +39,8 @@ struct Shape {
 Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 Lanes& at_lanes(float* where) { return *reinterpret_cast<Lanes*>(where); }
 
-// Weights in two orders, padded with zeros: [output block][input][tap][16 outputs] and
-// [output][input block][tap][16 inputs].
+// Weights in two orders, padded with zeros: [output block][input][tap][kLanes outputs] and
+// [output][input block][tap][kLanes inputs].
 struct Weights {
     std::vector<float> by_output, by_input;
     Weights(const float* weights, const Shape& s)
@@ -52,10 +58,10 @@ struct Weights {
 
 // What one thread needs for an image, and its share of the sums.
 struct Scratch {
-    std::vector<float> x, grad_x;       // [input block][position][16 inputs]
+    std::vector<float> x, grad_x;       // [input block][position][kLanes inputs]
     std::vector<float> gradient;        // [output][window]
     std::vector<int32_t> place;         // [output][window]: where in the image the window's maximum has its patch
-    std::vector<float> grad_w, grad_b;  // [output][input block][tap][16 inputs], [output]
+    std::vector<float> grad_w, grad_b;  // [output][input block][tap][kLanes inputs], [output]
     explicit Scratch(const Shape& s)
         : x(s.input_blocks() * s.area() * kLanes),
           grad_x(x.size()),
@@ -65,7 +71,7 @@ struct Scratch {
           grad_b(s.outputs) {}
 };
 
-// The convolution at the four positions of the window at `x`, for sixteen outputs.
+// The convolution at the four positions of the window at `x`, for kLanes outputs.
 void window_values(const float* x, const float* w, const Shape& s, Lanes (&value)[4]) {
     for (Lanes& v : value) v = Lanes{};
     for (int64_t i = 0; i < s.inputs; ++i)
@@ -79,7 +85,7 @@ void window_values(const float* x, const float* w, const Shape& s, Lanes (&value
         }
 }
 
-// One window of sixteen outputs: the place of the first maximum, and the gradient if the relu is open there.
+// One window of kLanes outputs: the place of the first maximum, and the gradient if the relu is open there.
 void find_place(const Lanes (&value)[4], int64_t window, int64_t at, int64_t block, const float* bias,
                 const float* grad_output, const Shape& s, Scratch& scratch) {
     const int32_t shifts[4] = {0, 1, int32_t(s.width), int32_t(s.width) + 1};
@@ -109,7 +115,7 @@ void find_places(const float* x, const Weights& w, const float* bias, const floa
         }
 }
 
-// Follows the places of output o for sixteen inputs.
+// Follows the places of output o for kLanes inputs.
 void follow_places(int64_t o, int64_t block, const Weights& w, const Shape& s, Scratch& scratch) {
     const int64_t entry = (o * s.input_blocks() + block) * kTaps * kLanes;
     const float *gradient = scratch.gradient.data() + o * s.windows(),

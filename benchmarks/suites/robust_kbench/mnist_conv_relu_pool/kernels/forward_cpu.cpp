@@ -15,7 +15,13 @@
 
 namespace {
 
-constexpr int kLanes = 16, kTaps = 9;
+// Wider vectors than the processor has would be kept in memory.
+#ifdef __AVX512F__
+constexpr int kLanes = 16, kPooled = 2;  // results side by side: their sums stay in registers
+#else
+constexpr int kLanes = 8, kPooled = 1;
+#endif
+constexpr int kTaps = 9;
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 struct Shape {
@@ -27,7 +33,7 @@ struct Shape {
 Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
 
-// Weights as [block of 16 outputs][channel][tap][output in block], zero where there is no such output.
+// Weights as [block of kLanes outputs][channel][tap][output in block], zero where there is no such output.
 std::vector<float> packed(const float* weights, const Shape& s) {
     const int64_t taps = s.channels * kTaps;
     std::vector<float> result((s.outputs + kLanes - 1) / kLanes * taps * kLanes, 0.0f);
@@ -37,7 +43,7 @@ std::vector<float> packed(const float* weights, const Shape& s) {
     return result;
 }
 
-// Columns / 2 pooled results, whose windows start at x, for Blocks * 16 outputs.
+// Columns / 2 pooled results, whose windows start at x, for Blocks * kLanes outputs.
 template <int Columns, int Blocks>
 void tile(const float* x, const float* w, const Shape& s, Lanes (*pooled)[Columns / 2]) {
     Lanes sum[Blocks][2][Columns] = {};
@@ -66,14 +72,15 @@ void finish(const float* x, const float* w, const float* bias, float* y, int64_t
             y[o * plane + p] = std::max(0.0f, pooled[o / kLanes][p][o % kLanes] + bias[o]);
 }
 
-// One image for `outputs` <= 16 * Blocks output channels.
+// One image for `outputs` <= kLanes * Blocks output channels.
 template <int Blocks>
 void image(const float* x, const float* w, const float* bias, float* y, int64_t outputs, const Shape& s) {
     for (int64_t r = 0; r < s.pooled_height(); ++r) {
         const float* row = x + 2 * r * s.width;
         float* out = y + r * s.pooled_width();
         int64_t c = 0;
-        for (; c + 2 <= s.pooled_width(); c += 2) finish<4, Blocks>(row + 2 * c, w, bias, out + c, outputs, s);
+        for (; c + kPooled <= s.pooled_width(); c += kPooled)
+            finish<2 * kPooled, Blocks>(row + 2 * c, w, bias, out + c, outputs, s);
         if (c < s.pooled_width()) finish<2, Blocks>(row + 2 * c, w, bias, out + c, outputs, s);
     }
 }

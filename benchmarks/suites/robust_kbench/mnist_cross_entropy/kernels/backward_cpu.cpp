@@ -11,14 +11,24 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace {
 
+// Wider vectors than the processor has would be kept in memory.
+#ifdef __AVX512F__
 constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Whole __attribute__((vector_size(kLanes * sizeof(int32_t)), may_alias));
 
-constexpr Whole kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+template <int... I>
+constexpr Whole counted(std::integer_sequence<int, I...>) {
+    return Whole{I...};
+}
+constexpr Whole kLane = counted(std::make_integer_sequence<int, kLanes>{});
 constexpr float kLowest = std::numeric_limits<float>::lowest();  // its exponential is nothing beside any other
 
 Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
@@ -27,7 +37,7 @@ Lanes sum(Lanes a, Lanes b) { return a + b; }
 // All lanes combined into one.
 template <typename Combine>
 float across(Lanes v, Combine combine) {
-    for (const int step : {8, 4, 2, 1}) v = combine(v, __builtin_shuffle(v, kLane ^ step));
+    for (int step = kLanes / 2; step > 0; step /= 2) v = combine(v, __builtin_shuffle(v, kLane ^ step));
     return v[0];
 }
 
@@ -48,7 +58,7 @@ Lanes exponential(Lanes x) {
     return p * (Lanes)(((Whole)shifted + 127) << 23);
 }
 
-// The sixteen values at `from`, of which `count` are wanted; nothing at `end` or beyond is touched.
+// The values at `from`, of which `count` are wanted; nothing at `end` or beyond is touched.
 Lanes load(const float* from, int64_t count, const float* end) {
     Lanes v{};
     if (from + kLanes <= end) v = *reinterpret_cast<const Lanes*>(from);

@@ -2,25 +2,35 @@
 //
 // Bound by the exponentials, and for small batches by the calls around them: eager makes the whole table of
 // log-probabilities only to pick one entry per row.
-// Work:     two sweeps over a row in the cache, sixteen classes at a time: the maximum, which is taken off first so that
-//           no logit is too large, then the exponentials and their sum. What the last vector of a row holds of the next
-//           one is blended away, so a row of ten classes costs one vector and no loop. A logarithm takes as long as
-//           sixty exponentials: the sums of many rows are multiplied, and the logarithm of the product is taken.
-//           The row sums are float, everything across rows is double.
+// Work:     two sweeps over a row in the cache, sixteen classes at a time: the maximum, which is taken off first so
+//           that no logit is too large, then the exponentials and their sum. What the last vector of a row holds of the
+//           next one is blended away, so a row of ten classes costs one vector and no loop. A logarithm takes as long
+//           as sixty exponentials: the sums of many rows are multiplied, and the logarithm of the product is taken. The
+//           row sums are float, everything across rows is double.
 // Dispatch: rows are shared out between the threads, at least 8192 exponentials each.
 // Limits:   float32 logits, contiguous; int64 targets that are valid class numbers.
 #include <torch/extension.h>
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace {
 
+// Wider vectors than the processor has would be kept in memory.
+#ifdef __AVX512F__
 constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Whole __attribute__((vector_size(kLanes * sizeof(int32_t)), may_alias));
 
-constexpr Whole kLane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+template <int... I>
+constexpr Whole counted(std::integer_sequence<int, I...>) {
+    return Whole{I...};
+}
+constexpr Whole kLane = counted(std::make_integer_sequence<int, kLanes>{});
 constexpr float kLowest = std::numeric_limits<float>::lowest();  // its exponential is nothing beside any other
 
 Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
@@ -29,7 +39,7 @@ Lanes sum(Lanes a, Lanes b) { return a + b; }
 // All lanes combined into one.
 template <typename Combine>
 float across(Lanes v, Combine combine) {
-    for (const int step : {8, 4, 2, 1}) v = combine(v, __builtin_shuffle(v, kLane ^ step));
+    for (int step = kLanes / 2; step > 0; step /= 2) v = combine(v, __builtin_shuffle(v, kLane ^ step));
     return v[0];
 }
 
@@ -50,7 +60,7 @@ Lanes exponential(Lanes x) {
     return p * (Lanes)(((Whole)shifted + 127) << 23);
 }
 
-// The sixteen values at `from`, of which `count` are wanted; nothing at `end` or beyond is touched.
+// The values at `from`, of which `count` are wanted; nothing at `end` or beyond is touched.
 Lanes load(const float* from, int64_t count, const float* end) {
     Lanes v{};
     if (from + kLanes <= end) v = *reinterpret_cast<const Lanes*>(from);

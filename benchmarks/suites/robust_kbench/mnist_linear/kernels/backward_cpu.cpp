@@ -2,12 +2,13 @@
 //
 // Bound by arithmetic for large batches, by reading and writing the weights for small ones.
 // Work:     both products have a right factor whose rows are contiguous, so one routine serves them: up to 12 rows x 32
-//           columns are summed in 24 vector registers, the left factor being broadcast with whatever strides it has,
-//           so g is never transposed. The right factor is packed into strips of 32 columns, as many at a time as fit
-//           the second-level cache, unless so few rows use it that it is better read where it lies.
+//           columns (6 x 16 without AVX-512) are summed in registers, the left factor being broadcast with whatever
+//           strides it has, so g is never transposed. The right factor is packed into strips of as many columns, as
+//           many at a time as fit the second-level cache, unless so few rows use it that it is better read where it
+//           lies.
 // Dispatch: strips are shared out between the threads. Rows are divided evenly among the tiles, so that none is left
-//           over; the last columns are covered by a strip of 32 or 16 that overlaps its neighbour.
-// Limits:   float32, contiguous; at least 32 input features. No blocking along the summed axis: a batch of many
+//           over; the last columns are covered by a strip of two vectors or one that overlaps its neighbour.
+// Limits:   float32, contiguous; at least a strip of input features. No blocking along the summed axis: a batch of many
 //           thousands would want it.
 #include <torch/extension.h>
 
@@ -16,7 +17,13 @@
 
 namespace {
 
-constexpr int kLanes = 16, kRows = 12, kStrip = 2 * kLanes, kPacked = 65536;
+// AVX-512 has 32 registers of sixteen floats; what is written for others has sixteen registers of eight.
+#ifdef __AVX512F__
+constexpr int kLanes = 16, kRows = 12;
+#else
+constexpr int kLanes = 8, kRows = 6;
+#endif
+constexpr int kStrip = 2 * kLanes, kPacked = 65536;
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 // out = a b, with a of rows x depth (any strides) and b of depth x columns (contiguous rows).

@@ -4,13 +4,14 @@
 // Bound by arithmetic for large batches, by reading and writing the weights for small ones.
 // Work:     the layer is computed again, transposed, only to learn its signs: W x^T, turned in place into gh^T, the
 //           only scratch beside x^T. All three products then have a right factor whose rows are contiguous, so one
-//           routine serves them: up to 12 rows x 32 columns are summed in 24 vector registers, the left factor being
-//           broadcast with whatever strides it has. The right factor is packed into strips of 32 columns, as many at a
-//           time as fit the second-level cache, unless so few rows use it that it is better read where it lies.
+//           routine serves them: up to 12 rows x 32 columns (6 x 16 without AVX-512) are summed in registers, the left
+//           factor being broadcast with whatever strides it has. The right factor is packed into strips of as many
+//           columns, as many at a time as fit the second-level cache, unless so few rows use it that it is better read
+//           where it lies.
 // Dispatch: strips are shared out between the threads. Rows are divided evenly among the tiles, so that none is left
-//           over; the last columns are covered by a strip of 32 or 16 that overlaps its neighbour.
-// Limits:   float32, contiguous; at least 32 input features. A batch is padded to sixteen for the layer. No blocking
-//           along the summed axis: a batch or layer of many thousands would want it.
+//           over; the last columns are covered by a strip of two vectors or one that overlaps its neighbour.
+// Limits:   float32, contiguous; at least a strip of input features. A batch is padded to whole vectors for the layer.
+//           No blocking along the summed axis: a batch or layer of many thousands would want it.
 #include <torch/extension.h>
 
 #include <array>
@@ -18,10 +19,20 @@
 
 namespace {
 
-constexpr int kLanes = 16, kRows = 12, kStrip = 2 * kLanes, kPacked = 65536;
+// AVX-512 has 32 registers of sixteen floats; what is written for others has sixteen registers of eight.
+#ifdef __AVX512F__
+constexpr int kLanes = 16, kRows = 12;
+#else
+constexpr int kLanes = 8, kRows = 6;
+#endif
+constexpr int kStrip = 2 * kLanes, kPacked = 65536;
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Bits __attribute__((vector_size(kLanes * sizeof(int32_t))));
-constexpr Bits kPlaces = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+template <int... I>
+constexpr Bits counted(std::integer_sequence<int, I...>) {
+    return Bits{I...};
+}
+constexpr Bits kPlaces = counted(std::make_integer_sequence<int, kLanes>{});
 
 // out = a b, with a of rows x depth (any strides) and b of depth x columns (contiguous rows).
 struct Product {
@@ -100,7 +111,7 @@ void run(const Product& p) {
     });
 }
 
-// Exchanges the off-diagonal quarters of every 2 G x 2 G square; four levels transpose sixteen vectors.
+// Exchanges the off-diagonal quarters of every 2 G x 2 G square; all levels transpose a square of vectors.
 template <int G>
 void exchange(Lanes* v) {
     const Bits low = (kPlaces & G) != 0 ? kPlaces + (kLanes - G) : kPlaces, high = low + G;
@@ -112,17 +123,20 @@ void exchange(Lanes* v) {
     }
 }
 
-// x as [inputs][padded], zero beyond its rows; squares of sixteen, the last ones overlapping.
+template <int G = 1>
+void exchange_all(Lanes* v) {
+    exchange<G>(v);
+    if constexpr (2 * G < kLanes) exchange_all<2 * G>(v);
+}
+
+// x as [inputs][padded], zero beyond its rows; squares of kLanes, the last ones overlapping.
 void transpose(const float* x, float* out, int64_t rows, int64_t padded, int64_t inputs) {
     for (int64_t r = 0; r < padded; r += kLanes)
         for (int64_t next = 0; next < inputs; next += kLanes) {
             const int64_t k = std::min(next, inputs - kLanes);
             Lanes v[kLanes];
             for (int i = 0; i < kLanes; ++i) v[i] = r + i < rows ? load(x + (r + i) * inputs + k) : Lanes{};
-            exchange<1>(v);
-            exchange<2>(v);
-            exchange<4>(v);
-            exchange<8>(v);
+            exchange_all(v);
             for (int i = 0; i < kLanes; ++i) store(out + (k + i) * padded + r, v[i]);
         }
 }

@@ -1,24 +1,35 @@
 // Linear layer and relu: y = max(0, x W^T + b).
 //
 // Bound by arithmetic for many rows, by reading the weights for few.
-// Work:     sixteen rows of x lie in one vector, so x is transposed once, and the weights are used as they lie: a tile
-//           of 12 outputs x 32 rows is summed in 24 vector registers while every weight is broadcast (14 loads feed 24
-//           multiply-adds). The summed axis goes in blocks of 512, so that 32 rows of a block stay in the cache; the
-//           sums so far are kept transposed, and the last block turns them back and adds bias and relu.
-// Dispatch: blocks of 12 outputs are shared out between the threads; all rows pass by while the weights of a block are
-//           in the cache and the next ones are fetched. Up to eight rows would leave lanes idle: these are dot products
-//           along the rows of the weights, 4 rows x 4 outputs at a time.
-// Limits:   float32, contiguous; at least sixteen features; scratch of the size of x and of y.
+// Work:     sixteen rows of x (eight without AVX-512) lie in one vector, so x is transposed once, and the weights are
+//           used as they lie: a tile of 12 outputs x 32 rows (6 x 16) is summed in registers while every weight is
+//           broadcast (14 loads feed 24 multiply-adds). The summed axis goes in blocks of 512, so that the rows of a
+//           panel stay in the cache; the sums so far are kept transposed, and the last block turns them back and adds
+//           bias and relu.
+// Dispatch: blocks of outputs are shared out between the threads; all rows pass by while the weights of a block are in
+//           the cache and the next ones are fetched. Up to eight rows would leave lanes idle: these are dot products
+//           along the rows of the weights, 4 rows x 4 outputs (4 x 2) at a time.
+// Limits:   float32, contiguous; at least a vector of features; scratch of the size of x and of y.
 #include <torch/extension.h>
 
 #include <utility>
 
 namespace {
 
-constexpr int kLanes = 16, kOutputs = 12, kFewRows = 8, kBlock = 512;
+// AVX-512 has 32 registers of sixteen floats; what is written for others has sixteen registers of eight.
+#ifdef __AVX512F__
+constexpr int kLanes = 16, kOutputs = 12;
+#else
+constexpr int kLanes = 8, kOutputs = 6;
+#endif
+constexpr int kFewRows = 8, kBlock = 512, kColumns = kLanes / 4;  // a tile of dot products has four rows
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Bits __attribute__((vector_size(kLanes * sizeof(int32_t))));
-constexpr Bits kPlaces = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+template <int... I>
+constexpr Bits counted(std::integer_sequence<int, I...>) {
+    return Bits{I...};
+}
+constexpr Bits kPlaces = counted(std::make_integer_sequence<int, kLanes>{});
 
 struct Layer {
     const float *x, *weights, *biases;
@@ -29,7 +40,7 @@ struct Layer {
 Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 void store(float* to, Lanes value) { *reinterpret_cast<Lanes*>(to) = value; }
 
-// Exchanges the off-diagonal quarters of every 2 G x 2 G square; four levels transpose sixteen vectors.
+// Exchanges the off-diagonal quarters of every 2 G x 2 G square; all levels transpose a square of vectors.
 template <int G>
 void exchange(Lanes* v) {
     const Bits upper = (kPlaces & G) != 0, low = upper ? kPlaces + (kLanes - G) : kPlaces, high = low + G;
@@ -41,14 +52,13 @@ void exchange(Lanes* v) {
     }
 }
 
+template <int G = 1>
 void transpose(Lanes* v) {
-    exchange<1>(v);
-    exchange<2>(v);
-    exchange<4>(v);
-    exchange<8>(v);
+    exchange<G>(v);
+    if constexpr (2 * G < kLanes) transpose<2 * G>(v);
 }
 
-// Sixteen features from k of up to sixteen rows to panel[feature * width + row]; rows beyond are zero.
+// kLanes features from k of up to kLanes rows to panel[feature * width + row]; rows beyond are zero.
 void pack(const float* x, float* panel, int64_t rows, int64_t depth, int64_t width) {
     Lanes v[kLanes];
     for (int r = 0; r < kLanes; ++r) v[r] = r < rows ? load(x + r * depth) : Lanes{};
@@ -72,7 +82,7 @@ void tile(const float* w, const float* panel, float* out, int64_t count, int64_t
     for (int i = 0; i < kOutputs * Vectors; ++i) store(out + i * kLanes, sum[i / Vectors][i % Vectors]);
 }
 
-// Calls work(tile function, first row, width) for every panel of 32 rows, and for a last one of sixteen.
+// Calls work(tile function, first row, width) for every panel of 2 kLanes rows, and for a last one of kLanes.
 template <typename Work>
 void each_panel(int64_t padded, const Work& work) {
     int64_t r = 0;
@@ -80,7 +90,7 @@ void each_panel(int64_t padded, const Work& work) {
     if (r < padded) work(tile<1>, r, kLanes);
 }
 
-// Features [begin, end) of all rows, as panels [feature][width]. The last sixteen may have been packed before.
+// Features [begin, end) of all rows, as panels [feature][width]. The last ones may have been packed before.
 void pack_block(const Layer& layer, float* panels, int64_t padded, int64_t begin, int64_t end) {
     each_panel(padded, [&](auto*, int64_t first, int64_t width) {
         for (int64_t r = first; r < first + width; r += kLanes)
@@ -121,8 +131,8 @@ void many_rows(const Layer& layer) {
     }
 }
 
-// Adds neighbouring groups of G lanes of a and of b and interleaves the sums; four levels turn sixteen vectors into
-// the vector of their sixteen totals.
+// Adds neighbouring groups of G lanes of a and of b and interleaves the sums; all levels turn kLanes vectors into
+// the vector of their totals.
 template <int G>
 Lanes folded(Lanes a, Lanes b) {
     const Bits low = kPlaces / (2 * G) * (2 * G) + kPlaces % G + ((kPlaces & G) != 0 & kLanes);
@@ -139,21 +149,21 @@ Lanes totals(const Lanes* v) {
 template <int Rows, int N>
 void dots(const Layer& layer, int64_t row, int64_t o) {
     const float *x = layer.x + row * layer.depth, *w = layer.weights + o * layer.depth;
-    Lanes sum[16] = {};
+    Lanes sum[kLanes] = {};
     const auto add = [&](int64_t k, Bits keep) {
         for (int n = 0; n < N; ++n) {
             const Lanes right = (Lanes)((Bits)load(w + n * layer.depth + k) & keep);
-            for (int r = 0; r < Rows; ++r) sum[4 * r + n] += load(x + r * layer.depth + k) * right;
+            for (int r = 0; r < Rows; ++r) sum[kColumns * r + n] += load(x + r * layer.depth + k) * right;
         }
     };
     int64_t k = 0;
     for (; k + kLanes <= layer.depth; k += kLanes) add(k, Bits{} - 1);
-    // What is left is done on the last sixteen entries, those that were counted already set to zero.
+    // What is left is done on the last kLanes entries, those that were counted already set to zero.
     if (k < layer.depth) add(layer.depth - kLanes, kPlaces >= int32_t(k - (layer.depth - kLanes)));
-    const Lanes sums = totals<8, 16>(sum);
+    const Lanes sums = totals<kLanes / 2, kLanes>(sum);
     for (int r = 0; r < Rows; ++r)
         for (int n = 0; n < N; ++n)
-            layer.y[(row + r) * layer.outputs + o + n] = std::max(0.0f, sums[4 * r + n] + layer.biases[o + n]);
+            layer.y[(row + r) * layer.outputs + o + n] = std::max(0.0f, sums[kColumns * r + n] + layer.biases[o + n]);
 }
 
 // N outputs of all rows.
@@ -167,10 +177,11 @@ void column(const Layer& layer, int64_t o) {
 }
 
 void few_rows(const Layer& layer) {
-    at::parallel_for(0, layer.outputs / 4, 4, [&](int64_t begin, int64_t end) {
-        for (int64_t o = 4 * begin; o < 4 * end; o += 4) column<4>(layer, o);
+    constexpr int n = kColumns;
+    at::parallel_for(0, layer.outputs / n, 16 / n, [&](int64_t begin, int64_t end) {
+        for (int64_t o = n * begin; o < n * end; o += n) column<n>(layer, o);
     });
-    for (int64_t o = layer.outputs / 4 * 4; o < layer.outputs; ++o) column<1>(layer, o);
+    for (int64_t o = layer.outputs / n * n; o < layer.outputs; ++o) column<1>(layer, o);
 }
 
 }  // namespace
@@ -180,7 +191,7 @@ torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor bias
     auto y = torch::empty({x.size(0), weights.size(0)}, x.options());
     const Layer layer{x.const_data_ptr<float>(), weights.const_data_ptr<float>(), biases.const_data_ptr<float>(),
                       y.mutable_data_ptr<float>(), x.size(0), weights.size(1), weights.size(0)};
-    TORCH_CHECK(layer.depth >= kLanes, "at least sixteen features");
+    TORCH_CHECK(layer.depth >= kLanes, "at least ", kLanes, " features");
     if (layer.rows <= kFewRows || layer.outputs < kOutputs) few_rows(layer);
     else many_rows(layer);
     return y;

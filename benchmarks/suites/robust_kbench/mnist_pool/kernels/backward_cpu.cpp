@@ -5,9 +5,9 @@
 //           scattered into. Even and odd columns are taken apart and put together by shuffles, and every choice is a
 //           blend: which of four random numbers is the largest is nothing that a processor could predict. Among equal
 //           values the first in reading order wins, as in PyTorch.
-// Dispatch: the widest vector of 16, 8 or 4 windows that fits into a row; the last one of a row ends with the row and
-//           does some windows twice. Rows of fewer windows go one by one. Planes (batch x channels) are shared out
-//           between the threads, at least 32768 inputs each.
+// Dispatch: the widest vector of 16 (with AVX-512), 8 or 4 windows that fits into a row; the last one of a row ends
+//           with the row and does some windows twice. Rows of fewer windows go one by one. Planes (batch x channels)
+//           are shared out between the threads, at least 32768 inputs each.
 // Limits:   float32, contiguous; an odd last row or column took part in no window and gets zero.
 #include <torch/extension.h>
 
@@ -67,8 +67,10 @@ void spread_one_by_one(const Rows& rows, int64_t windows) {
 }
 
 void spread_row(const Rows& rows, int64_t windows) {
-    if (windows >= 16) Vector<16>::spread_row(rows, windows);
-    else if (windows >= 8) Vector<8>::spread_row(rows, windows);
+#ifdef __AVX512F__
+    if (windows >= 16) return Vector<16>::spread_row(rows, windows);
+#endif
+    if (windows >= 8) Vector<8>::spread_row(rows, windows);
     else if (windows >= 4) Vector<4>::spread_row(rows, windows);
     else spread_one_by_one(rows, windows);
 }

@@ -5,23 +5,34 @@
 // Work:     one output row takes two input rows. The even and the odd columns are the two halves of a pair of vectors,
 //           so sixteen maxima need four loads, two shuffles and three comparisons.
 // Dispatch: planes (batch x channels) are shared out between the threads, at least 32768 inputs each. Rows shorter
-//           than sixteen results are done one by one.
+//           than a vector of results are done one by one.
 // Limits:   float32, contiguous; an odd last row or column is dropped, as in PyTorch.
 #include <torch/extension.h>
 
+#include <utility>
+
 namespace {
 
+// Wider vectors than the processor has would be kept in memory.
+#ifdef __AVX512F__
 constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Order __attribute__((vector_size(kLanes * sizeof(float))));
 
-constexpr Order kEven = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+template <int... I>
+constexpr Order even(std::integer_sequence<int, I...>) {
+    return Order{(2 * I)...};
+}
+constexpr Order kEven = even(std::make_integer_sequence<int, kLanes>{});
 constexpr Order kOdd = kEven + 1;
 
 Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
 
-// The maxima of sixteen columns pairs that start at `top` and, one row below, at `low`.
-Lanes sixteen(const float* top, const float* low) {
+// The maxima of kLanes pairs of columns that start at `top` and, one row below, at `low`.
+Lanes maxima(const float* top, const float* low) {
     const auto load = [](const float* from) { return *reinterpret_cast<const Lanes*>(from); };
     const Lanes left = larger(load(top), load(low)), right = larger(load(top + kLanes), load(low + kLanes));
     return larger(__builtin_shuffle(left, right, kEven), __builtin_shuffle(left, right, kOdd));
@@ -29,7 +40,7 @@ Lanes sixteen(const float* top, const float* low) {
 
 void pool_row(const float* top, const float* low, float* y, int64_t width) {
     int64_t c = 0;
-    for (; c + kLanes <= width; c += kLanes) *reinterpret_cast<Lanes*>(y + c) = sixteen(top + 2 * c, low + 2 * c);
+    for (; c + kLanes <= width; c += kLanes) *reinterpret_cast<Lanes*>(y + c) = maxima(top + 2 * c, low + 2 * c);
     for (; c < width; ++c) y[c] = std::max(std::max(top[2 * c], low[2 * c]), std::max(top[2 * c + 1], low[2 * c + 1]));
 }
 

@@ -6,8 +6,8 @@
 //           and shift, shortcut and relu are added where the convolution writes its results, so no pass over the
 //           feature maps is left but the convolutions. In these, tiles lie in the lanes of vectors: thirty-two tiles at
 //           a time are transformed for all input channels; for each of the 16 places in a tile a matrix product runs
-//           over the input channels, its block of up to 13 outputs x 32 tiles in registers; what it leaves in the
-//           first-level cache is transformed back and written.
+//           over the input channels, its block of up to 13 outputs x 32 tiles (6 x 16 without AVX-512) in registers;
+//           what it leaves in the first-level cache is transformed back and written.
 // Dispatch: stride 2, the 1 x 1 convolution and small images have tiles of one result, and one product over input
 //           channels x taps. Groups of 32 tiles are shared out between the threads.
 // Limits:   float32, contiguous; scratch for a padded copy of the input of a convolution, with the columns of one phase
@@ -24,12 +24,22 @@
 
 namespace {
 
-constexpr int kLanes = 16, kTiles = 2 * kLanes, kTaps = 9, kMostRows = 13;
+// AVX-512 has 32 registers of sixteen floats; what is written for others has sixteen registers of eight.
+#ifdef __AVX512F__
+constexpr int kLanes = 16, kMostRows = 13;
+#else
+constexpr int kLanes = 8, kMostRows = 6;
+#endif
+constexpr int kTiles = 2 * kLanes, kTaps = 9;
 constexpr int kPitch = kTiles + kLanes;  // of the tiles of a group: a vector may begin at the last one
 constexpr int64_t kFewTiles = 32;        // per image: fewer do not repay the transform of the weights
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Order __attribute__((vector_size(kLanes * sizeof(int32_t))));
-constexpr Order kLower = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}, kUpper = kLower + 8;
+template <int... I>
+constexpr Order interleaved(std::integer_sequence<int, I...>) {
+    return Order{(I / 2 + I % 2 * kLanes)...};
+}
+constexpr Order kLower = interleaved(std::make_integer_sequence<int, kLanes>{}), kUpper = kLower + kLanes / 2;
 
 Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 void store(float* to, Lanes v) { *reinterpret_cast<Lanes*>(to) = v; }
@@ -93,9 +103,9 @@ void transform_weights(const Lanes* g, int apart, Lanes* to) {
     to[0] = g[0], to[1] = even + odd, to[2] = even - odd, to[3] = g[2 * apart];
 }
 
-// Sixteen vectors of sixteen. Each round is a perfect shuffle of all 256 values; four of them swap rows and columns.
+// A square of vectors. Each round is a perfect shuffle of all values; log2(kLanes) of them swap rows and columns.
 void transpose(Lanes (&m)[kLanes]) {
-    for (int round = 0; round < 4; ++round) {
+    for (int rest = kLanes; rest > 1; rest /= 2) {
         Lanes next[kLanes];
         for (int i = 0; i < kLanes / 2; ++i) {
             next[2 * i] = __builtin_shuffle(m[i], m[i + kLanes / 2], kLower);
@@ -105,7 +115,7 @@ void transpose(Lanes (&m)[kLanes]) {
     }
 }
 
-// Up to sixteen rows of `size` values, each times its factor, become `size` vectors, a row in each lane.
+// Up to kLanes rows of `size` values, each times its factor, become `size` vectors, a row in each lane.
 void columns_of(const float* from, const float* factor, int64_t rows, int64_t size, float* to) {
     for (int64_t k = 0; k < size; k += kLanes) {
         const int64_t first = std::max<int64_t>(0, std::min(k, size - kLanes)), count = std::min<int64_t>(kLanes, size);
@@ -120,7 +130,7 @@ void columns_of(const float* from, const float* factor, int64_t rows, int64_t si
     }
 }
 
-// The weights times the factors as [panel][product][depth][row of the panel], with room for sixteen rows.
+// The weights times the factors as [panel][product][depth][row of the panel], with room for kLanes rows.
 void pack_weights(const float* weights, const float* factor, float* to, int64_t panel, const Shape& s) {
     const int64_t first = panel * s.panel_rows(), rows = std::min(s.panel_rows(), s.outputs - first);
     const int64_t size = s.inputs * s.taps();
@@ -138,7 +148,7 @@ void pack_weights(const float* weights, const float* factor, float* to, int64_t 
     }
 }
 
-// Tiles side by side, at most sixteen; `at` is the place of the first one in its group.
+// Tiles side by side, at most kLanes; `at` is the place of the first one in its group.
 struct Run {
     int64_t row, column, length, at;
 };
@@ -187,7 +197,7 @@ void gather(const float* image, const std::vector<Run>& runs, float* to, const S
         }
 }
 
-// Rows x (Vectors * 16) block of a product.
+// Rows x (Vectors * kLanes) block of a product.
 template <int Rows, int Vectors>
 void product(const float* weights, const float* tiles, int64_t depth, float* result) {
     Lanes sum[Rows][Vectors] = {};

@@ -4,11 +4,12 @@
 // multiplications per pair of channels instead of 36. The transforms only add and halve, so float32 keeps its accuracy.
 // Work:     tiles lie in the lanes of vectors. Thirty-two tiles at a time are transformed for all input channels; for
 //           each of the 16 places in a tile a matrix product, of the transformed weights with these, runs over the
-//           input channels, its block of up to 13 outputs x 32 tiles in registers; what it leaves in the first-level
-//           cache is transformed back and written. Weights lie in the order in which the product reads them.
+//           input channels, its block of up to 13 outputs x 32 tiles (6 x 16 without AVX-512) in registers; what it
+//           leaves in the first-level cache is transformed back and written. Weights lie in the order in which the
+//           product reads them.
 // Dispatch: other strides have tiles of one result, and one product over input channels x taps. So have inputs in which
-//           a few values dwarf all others: through the tile they would round the results of their neighbours. Groups
-//           of 32 tiles are shared out between the threads.
+//           a few values dwarf all others: through the tile they would round the results of their neighbours. Groups of
+//           32 tiles are shared out between the threads.
 // Limits:   float32, contiguous; scratch for a padded copy of x, with the columns of one phase side by side, and for
 //           the transformed weights, some twice the weights. Rows of few tiles leave lanes of the transforms empty.
 #include <torch/extension.h>
@@ -21,12 +22,22 @@
 
 namespace {
 
-constexpr int kLanes = 16, kTiles = 2 * kLanes, kTaps = 9, kMostRows = 13;
+// AVX-512 has 32 registers of sixteen floats; what is written for others has sixteen registers of eight.
+#ifdef __AVX512F__
+constexpr int kLanes = 16, kMostRows = 13;
+#else
+constexpr int kLanes = 8, kMostRows = 6;
+#endif
+constexpr int kTiles = 2 * kLanes, kTaps = 9;
 constexpr int kPitch = kTiles + kLanes;  // of the tiles of a group: a vector may begin at the last one
 constexpr double kMostPeak = 8;  // errors are then below a tenth of what the task allows
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Order __attribute__((vector_size(kLanes * sizeof(int32_t))));
-constexpr Order kLower = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}, kUpper = kLower + 8;
+template <int... I>
+constexpr Order interleaved(std::integer_sequence<int, I...>) {
+    return Order{(I / 2 + I % 2 * kLanes)...};
+}
+constexpr Order kLower = interleaved(std::make_integer_sequence<int, kLanes>{}), kUpper = kLower + kLanes / 2;
 
 Lanes load(const float* from) { return *reinterpret_cast<const Lanes*>(from); }
 void store(float* to, Lanes v) { *reinterpret_cast<Lanes*>(to) = v; }
@@ -107,9 +118,9 @@ void transform_weights(const Lanes* g, int apart, Lanes* to) {
     to[0] = g[0], to[1] = even + odd, to[2] = even - odd, to[3] = g[2 * apart];
 }
 
-// Sixteen vectors of sixteen. Each round is a perfect shuffle of all 256 values; four of them swap rows and columns.
+// A square of vectors. Each round is a perfect shuffle of all values; log2(kLanes) of them swap rows and columns.
 void transpose(Lanes (&m)[kLanes]) {
-    for (int round = 0; round < 4; ++round) {
+    for (int rest = kLanes; rest > 1; rest /= 2) {
         Lanes next[kLanes];
         for (int i = 0; i < kLanes / 2; ++i) {
             next[2 * i] = __builtin_shuffle(m[i], m[i + kLanes / 2], kLower);
@@ -119,7 +130,7 @@ void transpose(Lanes (&m)[kLanes]) {
     }
 }
 
-// Up to sixteen rows of `size` values become `size` vectors, a row in each lane.
+// Up to kLanes rows of `size` values become `size` vectors, a row in each lane.
 void columns_of(const float* from, int64_t rows, int64_t size, float* to) {
     for (int64_t k = 0; k < size; k += kLanes) {
         const int64_t first = std::max<int64_t>(0, std::min(k, size - kLanes)), count = std::min<int64_t>(kLanes, size);
@@ -133,7 +144,7 @@ void columns_of(const float* from, int64_t rows, int64_t size, float* to) {
     }
 }
 
-// The weights as [panel][product][depth][row of the panel], with room for sixteen rows.
+// The weights as [panel][product][depth][row of the panel], with room for kLanes rows.
 void pack_weights(const float* weights, float* to, int64_t panel, const Shape& s) {
     const int64_t first = panel * s.panel_rows(), rows = std::min(s.panel_rows(), s.outputs - first);
     const int64_t size = s.inputs * kTaps;
@@ -151,7 +162,7 @@ void pack_weights(const float* weights, float* to, int64_t panel, const Shape& s
     }
 }
 
-// Tiles side by side, at most sixteen; `at` is the place of the first one in its group.
+// Tiles side by side, at most kLanes; `at` is the place of the first one in its group.
 struct Run {
     int64_t row, column, length, at;
 };
@@ -200,7 +211,7 @@ void gather(const float* image, const std::vector<Run>& runs, float* to, const S
         }
 }
 
-// Rows x (Vectors * 16) block of a product.
+// Rows x (Vectors * kLanes) block of a product.
 template <int Rows, int Vectors>
 void product(const float* weights, const float* tiles, int64_t depth, float* result) {
     Lanes sum[Rows][Vectors] = {};

@@ -1,19 +1,25 @@
 // Linear layer at every position of a feature map: y = x W^T + b over the last axis.
 //
 // Bound by arithmetic: there are many rows (batch x 256 positions) and few features.
-// Work:     the weights are transposed once into panels of 32 outputs, [panel][input][output], which pays because every
-//           row uses them. A tile of 12 rows x 32 outputs is then summed in 24 vector registers that start out holding
-//           the bias: x is only broadcast (14 loads feed 24 multiply-adds), and no sum is taken across a vector.
+// Work:     the weights are transposed once into panels of two vectors, [panel][input][output], which pays because
+//           every row uses them. A tile of 12 rows x 32 outputs (6 x 16 without AVX-512) is then summed in registers
+//           that start out holding the bias: x is only broadcast, and no sum is taken across a vector.
 // Dispatch: rows are shared out between the threads, in chunks of 96 that stay in the cache while the panels pass by.
 //           The last rows and the last outputs are covered by tiles that overlap their neighbours, so that every store
-//           is a whole vector; an odd number of vectors leaves one panel of sixteen.
+//           is a whole vector; an odd number of vectors leaves one panel half as wide.
 // Limits:   float32, contiguous; at least twelve rows and sixteen outputs; scratch of the size of the weights. No
 //           blocking along the summed axis: several hundred input features would want it.
 #include <torch/extension.h>
 
 namespace {
 
-constexpr int kLanes = 16, kRows = 12, kChunk = 8 * kRows;
+// AVX-512 has 32 registers of sixteen floats; what is written for others has sixteen registers of eight.
+#ifdef __AVX512F__
+constexpr int kLanes = 16, kRows = 12;
+#else
+constexpr int kLanes = 8, kRows = 6;
+#endif
+constexpr int kChunk = 96;  // a multiple of kRows
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 struct Layer {
