@@ -50,8 +50,8 @@ def test_a_cuda_file_is_judged_on_the_gpu_audited_and_ranked_there(visitor: Any,
     expect(page.locator(".badge", has_text="audited")).to_be_visible()
     page.get_by_role("link", name="rank 1").click()
     expect(page.get_by_text("3.25×").first).to_be_visible()
-    page.get_by_role("link", name="CPU", exact=True).click()
-    page.wait_for_url("**/cpu/")
+    page.get_by_role("link", name="CPU with AVX2").click()
+    page.wait_for_url("**/cpu-avx2/")
     expect(page.get_by_text("3.25×")).to_have_count(0)
     assert visitor.complaints == []
 

@@ -19,11 +19,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="session")
-def paths(pytestconfig: pytest.Config) -> Paths:
-    return Paths(Path(pytestconfig.cache.mkdir("kbench")))
-
-
 def objection(case: Case, paths: Paths) -> str:
     return judge_case(case, rules=default_rules(), paths=paths, device="cuda:0", quick=True).objection
 

@@ -1,11 +1,20 @@
 """What the referee's clock says of claimed times."""
 
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from benchmarks.harness import default_rules
+from benchmarks.harness import Paths, default_rules, default_suites, find_task
 from benchmarks.harness.contestants import CallResult
+from benchmarks.harness.faults import Fault
 from benchmarks.harness.gpu import bounds
+from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.judging import CANDIDATE, Ledger
 from benchmarks.harness.protocol import Status
+from benchmarks.harness.report import ConfigResult
+from benchmarks.harness.tracks import GpuTrack
 
 RULES = default_rules().gpu
 
@@ -17,6 +26,7 @@ def calls(
         CallResult(
             Status.OK,
             wall_us=wall_us + number % 3,
+            resume_us=0.0,
             tail_us=170.0,
             event_us=event_us,
             flush_us=flush_us,
@@ -62,3 +72,73 @@ def test_a_call_that_did_not_end_has_no_bound() -> None:
 def test_slow_flushes_before_many_calls_mean_that_something_is_running() -> None:
     assert not bounds.busy(calls(5.0, 410.0), 90.0, RULES)
     assert bounds.busy(calls(5.0, 410.0) + calls(5.0, 410.0, flush_us=400.0, count=4), 90.0, RULES)
+
+
+def test_each_call_is_charged_with_what_nothing_explains() -> None:
+    mixed = calls(50.0, 453.7, count=5) + calls(50.0, 953.7, count=4)
+    charges = bounds.charges_us(mixed, [NULL], NULL, RULES)
+    assert charges[:5] == [0.0] * 5
+    assert all(500.0 - bounds.slack_us(mixed, NULL, RULES) - 3 < charge < 500.0 for charge in charges[5:])
+
+
+def test_an_honest_contestant_is_charged_nothing() -> None:
+    assert set(bounds.charges_us(calls(50.0, 453.7), [NULL], NULL, RULES)) == {0.0}
+
+
+def ledger_of(*launches: list[CallResult]) -> Ledger:
+    found = Ledger(find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")[0])
+    for number, launch in enumerate(launches):
+        for result in launch:
+            found.launches.append(number)
+            for who in (CANDIDATE, ("baseline", 0)):
+                found.note_time(who, result if who == CANDIDATE else calls(60.0, 463.7, count=1)[0])
+    return found
+
+
+def bounded(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigResult:
+    track = GpuTrack(
+        Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", ()), default_rules(), Paths(tmp_path)
+    )
+    monkeypatch.setattr(track, "_opened", lambda: SimpleNamespace(machine={"flush_us": 90.0}))
+    judging = SimpleNamespace(ledgers=[ledger], null_calls=NULL)
+    return track._bounded(judging, 0, ConfigResult("c", "single"))
+
+
+def test_every_launch_holds_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly nothing is claimed in one launch and the truth in the other: pooled, the median would be honest."""
+    honest, lying = calls(500.0, 903.7, count=9), calls(5.0, 903.7, count=8)
+    assert bounds.excess_us(honest + lying, [NULL]) == pytest.approx(0.0, abs=3.0)
+    with pytest.raises(Fault, match="longer than the time they claim"):
+        bounded(ledger_of(honest, lying), tmp_path, monkeypatch)
+
+
+def test_a_few_late_calls_are_charged_and_are_no_tampering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = ledger_of(calls(50.0, 453.7), calls(50.0, 453.7) + calls(50.0, 953.7, count=3))
+    assert bounded(ledger, tmp_path, monkeypatch).excess_us == pytest.approx(0.0, abs=3.0)
+    times = ledger.times_us[CANDIDATE]
+    assert times[:18] == [50.0] * 18
+    assert min(times[18:]) > 500.0
+
+
+class Crew:
+    def __init__(self) -> None:
+        self.ended = False
+
+    def end_candidates(self) -> None:
+        self.ended = True
+
+
+@pytest.mark.parametrize(("rate_afterwards", "is_accused"), [(4000.0, True), (3000.0, False)])
+def test_a_slow_gpu_is_the_submissions_fault_only_if_it_ends_with_its_processes(
+    rate_afterwards: float, is_accused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew = Crew()
+    track = GpuTrack(
+        Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", ()), default_rules(), Paths(tmp_path)
+    )
+    track._before = [{"copy_gb_per_s": 4000.0, "gemm_tflops": 50.0}]
+    now = {"copy_gb_per_s": rate_afterwards, "gemm_tflops": 50.0}
+    monkeypatch.setattr(track, "_opened", lambda: SimpleNamespace(crew=crew, canary=lambda: now))
+    with pytest.raises(Fault, match="left running") if is_accused else nullcontext():
+        track._accuse_of_what_is_left_running(0.25)
+    assert crew.ended

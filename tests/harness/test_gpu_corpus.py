@@ -24,7 +24,7 @@ NEVER = math.inf
 def report(verdict: Verdict, reason: str = "because", speedup: float = 0.5) -> Report:
     passed = verdict is Verdict.PASS
     score = Score(speedup, (speedup, speedup), speedup, None, "c", "bounded") if passed else None
-    return Report("t", "s", "cuda", "gpu", "rk-1", verdict, reason, "0" * 64, score)
+    return Report("t", "s", "cuda", "gpu", "rk-2", verdict, reason, "0" * 64, score)
 
 
 def judged(case: Case, verdict: Verdict, reason: str = "because", speedup: float = 0.5) -> Outcome:

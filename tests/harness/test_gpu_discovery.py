@@ -1,10 +1,13 @@
 """GPUs as nvidia-smi tells of them, and what NVIDIA's tools print."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.harness import SupervisorError
 from benchmarks.harness.errors import AuditBroken
 from benchmarks.harness.gpu import audit, discovery
+from benchmarks.harness.outbox import Answer
 
 LINE = "0, GPU-12, NVIDIA H200, 580.159.04, 143771, 00000000:00:06.0, 9.0"
 NCU = """==PROF== Connected to process 7
@@ -38,12 +41,68 @@ def test_an_unknown_unit_is_our_own_fault() -> None:
         list(audit.parse_ncu(NCU.replace('"us"', '"furlong"')))
 
 
+ROW = '"0","7","rows","139.07","268.4","512"\n'
+HEAD = '"ID","Process ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum","dram__bytes_write.sum"\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NCU + HEAD,  # a second table
+        NCU + '"2","7","rows","1"\n',
+        NCU + ROW.replace("139.07", "nan"),
+        NCU + ROW.replace("139.07", "-1"),
+        NCU + ROW.replace("139.07", "1e99999999"),
+        NCU + ROW.replace("139.07", "1" * 5000),
+        NCU + ROW.replace("139.07", "١٢"),
+        NCU + '"unterminated',
+        NCU + '"' + "x" * 200_000 + '"\n',
+        HEAD,
+        '"ID","Kernel Name"\n"",""\n"0","rows"\n',
+        HEAD.replace("dram__bytes_write.sum", "Kernel Name"),
+    ],
+)
+def test_a_report_that_a_profiler_does_not_write_is_not_believed(text: str) -> None:
+    with pytest.raises(AuditBroken):
+        list(audit.parse_ncu(text))
+
+
+def test_names_of_kernels_are_short_and_printable() -> None:
+    [(name, *_)] = audit.parse_ncu(HEAD + NCU.splitlines()[2] + "\n" + ROW.replace("rows", "a\x1b[31m" + "b" * 5000))
+    assert len(name) == 200
+    assert name.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "error"),
+    [
+        (b"", 1, SupervisorError),
+        (b"", 139, AuditBroken),
+        (b"", None, SupervisorError),
+        (NCU.encode(), 137, AuditBroken),  # whoever ends the tool has not been looked at
+        (NCU.encode(), None, AuditBroken),
+        (b"==ERROR== ERR_NVGPUCTRPERM", 1, SupervisorError),
+        (b"x" * (5 << 20), 0, AuditBroken),
+    ],
+)
+def test_a_report_counts_only_if_its_tool_came_to_its_end(text: bytes, code: int | None, error: type) -> None:
+    with Answer(audit._REPORT_BYTES) as answer:
+        Path(answer.path).write_bytes(text)
+        with pytest.raises(error):
+            audit._report("ncu", answer, code, {0}, "the log")
+    with Answer(100) as answer:
+        Path(answer.path).write_bytes(b"whole")
+        assert audit._report("ncu", answer, 0, {0}, "") == "whole"
+
+
 def test_the_sanitizer_s_summary_is_read() -> None:
     lines = ("COMPUTE-SANITIZER", "Invalid __global__ write of size 4 bytes", "ERROR SUMMARY: 3 errors")
     text = "".join(f"========= {line}\n" for line in lines)
     assert audit.parse_sanitizer(text) == {"errors": 3, "first": "Invalid __global__ write of size 4 bytes"}
     with pytest.raises(SupervisorError, match="nothing that is understood"):
         audit.parse_sanitizer("it crashed")
+    with pytest.raises(AuditBroken, match="more than one end"):
+        audit.parse_sanitizer("========= ERROR SUMMARY: 0 errors\n" + text)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ def rules() -> RuleSet:
         rules.gpu,
         flush_bytes=1 << 20,
         spare_bytes=1 << 20,
+        burst_calls=8,
+        burst_bytes=1 << 20,
         slack_us=1e6,
         spread_max_us=1e9,
         contention=1e6,

@@ -1,5 +1,6 @@
 """Pages with a GPU beside the CPU: the switch, boards apart, starter code, what a report says of device and audit."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,22 +39,31 @@ def html(client: Client, url: str, **query: Any) -> str:
     return response.content.decode()
 
 
+REPLAY = {
+    "bursts": {"batch_size=64": {"calls": 64, "kernel": {"single_us": 2.817, "burst_us": 2.98}}},
+    "records": [
+        {"config": "batch_size=64", "nodes": [{"kernel": "_Z<b>fused"}, {"kind": "memset"}], "count": 3, "calls": 64},
+        {"config": "batch_size=4096", "nodes": [{"kernel": "_Zother"}], "count": 1, "calls": 1},
+    ],
+}
+
+
 def board_url(device: str) -> str:
     return reverse("leaderboard", args=[*factories.TASK, device])
 
 
 def test_without_a_gpu_there_is_nothing_to_switch(visitor: Client) -> None:
-    for url in ("/tasks/", TASK_URL, "/leaderboards/", board_url("cpu")):
+    for url in ("/tasks/", TASK_URL, "/leaderboards/", board_url("cpu-avx2")):
         assert 'aria-label="Device kind"' not in html(visitor, url)
 
 
 def test_boards_are_apart_and_lead_to_each_other(visitor: Client) -> None:
     factories.judged(factories.passing(1.5))
     factories.judged_on_gpu(factories.passing_on_gpu(3.0))
-    cpu, gpu = html(visitor, board_url("cpu")), html(visitor, board_url("nvidia-h200"))
+    cpu, gpu = html(visitor, board_url("cpu-avx2")), html(visitor, board_url("nvidia-h200"))
     assert ("1.50×" in cpu, "3.00×" in cpu) == (True, False)
     assert ("1.50×" in gpu, "3.00×" in gpu) == (False, True)
-    assert board_url("cpu") in gpu
+    assert board_url("cpu-avx2") in gpu
     assert board_url("nvidia-h200") in cpu
 
 
@@ -68,14 +78,14 @@ def test_the_task_list_follows_the_switch(visitor: Client) -> None:
     factories.judged(factories.passing(1.5))
     factories.judged_on_gpu(factories.passing_on_gpu(3.0))
     assert "3.00×" in html(visitor, "/tasks/", device="nvidia-h200")
-    assert "1.50×" in html(visitor, "/tasks/", device="cpu")
+    assert "1.50×" in html(visitor, "/tasks/", device="cpu-avx2")
     assert html(visitor, "/tasks/", device="abacus")
 
 
 def test_the_list_of_boards_follows_the_switch(visitor: Client) -> None:
     factories.judged_on_gpu(factories.passing_on_gpu(3.0))
     assert "3.00×" in html(visitor, "/leaderboards/", device="nvidia-h200")
-    assert "3.00×" not in html(visitor, "/leaderboards/", device="cpu")
+    assert "3.00×" not in html(visitor, "/leaderboards/", device="cpu-avx2")
 
 
 def test_a_task_shows_configurations_entries_and_starters_of_the_device(visitor: Client) -> None:
@@ -170,7 +180,7 @@ def test_a_cuda_source_without_a_gpu_is_refused_with_the_reason_and_kept(visitor
 
 def test_a_device_that_does_not_run_the_language_is_refused(visitor: Client) -> None:
     factories.gpu_kind()
-    assert b"cpu does not run cuda" in post(visitor, device="cpu").content
+    assert b"cpu-avx2 does not run cuda" in post(visitor, device="cpu-avx2").content
 
 
 def test_the_suffix_of_a_file_says_its_language(visitor: Client) -> None:
@@ -201,3 +211,32 @@ def test_a_figure_in_an_unexpected_form_stands_as_it_is() -> None:
 
 def test_a_cpu_has_no_device_of_its_own() -> None:
     assert record({"cores": 2}).device == []
+
+
+def test_a_replayed_entry_says_so_with_its_record(visitor: Client) -> None:
+    report = factories.passing_on_gpu(3.0, "replayed")
+    evaluation = factories.judged_on_gpu(
+        replace(report, environment={**report.environment, "replay": REPLAY}), text=factories.SOURCE
+    )
+    page = html(visitor, evaluation.get_absolute_url())
+    assert "replayed</span>" in page
+    assert "_Z&lt;b&gt;fused, memset and 1 more; 2.817 µs alone, 2.98 µs in a row of 64" in page
+    assert "Recorded call of batch_size=4096" in page
+
+
+def test_why_nothing_was_replayed_is_told(visitor: Client) -> None:
+    report = factories.passing_on_gpu()
+    told = {**report.environment, "not_replayed": "node 0 is 'an allocation <i>'"}
+    page = html(visitor, factories.judged_on_gpu(replace(report, environment=told)).get_absolute_url())
+    assert "node 0 is &#x27;an allocation &lt;i&gt;&#x27;" in page
+
+
+def test_a_board_shows_replayed_times_first_in_a_tie_and_alone(visitor: Client, owner: Any, stranger: Any) -> None:
+    factories.judged_on_gpu(factories.passing_on_gpu(3.0, "audited"), owner=owner)
+    second = factories.SOURCE + "// replayed\n"
+    factories.judged_on_gpu(factories.passing_on_gpu(3.0, "replayed"), owner=stranger, text=second)
+    page = html(visitor, board_url("nvidia-h200"))
+    assert page.index("replayed</span>") < page.index("audited</span>")
+    alone = html(visitor, board_url("nvidia-h200"), timing="replayed")
+    assert ("replayed</span>" in alone, "audited</span>" in alone) == (True, False)
+    assert 'name="timing"' not in html(visitor, board_url("cpu-avx2"))

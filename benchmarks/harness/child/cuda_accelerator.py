@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .accelerator import Arena
+from .driver import ROOM_BYTES
 
 _PINNED, _FILE_DESCRIPTOR, _DEVICE = 1, 1, 1
 _READ, _READ_WRITE = 1, 3
@@ -81,13 +82,13 @@ class CudaAccelerator:
         arena.data.zero_()
         return arena
 
-    def adopt(self, fd: int, size_bytes: int, *, writable: bool) -> Arena:
+    def adopt(self, fd: int, size_bytes: int, *, writable: bool, at: int = 0) -> Arena:
         handle = ctypes.c_uint64()
         self._call(
             "cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), ctypes.c_int(_FILE_DESCRIPTOR)
         )
         os.close(fd)  # whoever has it could map the memory again
-        return Arena(self._mapped(handle, _rounded(size_bytes), writable=writable), -1)
+        return Arena(self._mapped(handle, _rounded(size_bytes), writable=writable, at=at), -1)
 
     def timer(self) -> "CudaTimer":
         return CudaTimer()
@@ -135,9 +136,10 @@ class CudaAccelerator:
         self._call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), ctypes.c_int(0))
         self._call("cuMemPoolSetAttribute", pool, ctypes.c_int(_RELEASE_THRESHOLD), ctypes.byref(_u64(_NEVER)))
 
-    def _mapped(self, handle: ctypes.c_uint64, size_bytes: int, *, writable: bool) -> torch.Tensor:
+    def _mapped(self, handle: ctypes.c_uint64, size_bytes: int, *, writable: bool, at: int = 0) -> torch.Tensor:
         address, size = ctypes.c_uint64(), ctypes.c_size_t(size_bytes)
-        self._call("cuMemAddressReserve", ctypes.byref(address), size, ctypes.c_size_t(0), _u64(0), _u64(0))
+        room = ctypes.c_size_t(-(-size_bytes // ROOM_BYTES) * ROOM_BYTES) if at else size
+        self._call("cuMemAddressReserve", ctypes.byref(address), room, ctypes.c_size_t(0), _u64(at), _u64(0))
         self._call("cuMemMap", address, size, ctypes.c_size_t(0), handle, _u64(0))
         access = _Access(_Location(_DEVICE, 0), _READ_WRITE if writable else _READ)
         self._call("cuMemSetAccess", address, size, ctypes.byref(access), ctypes.c_size_t(1))

@@ -1,9 +1,10 @@
 """One call of a submission per configuration, for a profiler or a memory checker that watches from outside.
 
-    python -c "... main()" '{"binary": ..., "direction": ..., "configs": [...], "flush_bytes": ...}'
+    python -c "... main()" PLAN
 
-Inputs are drawn here and the cache is flushed before the call that is watched, as in a judging. Not covered: whether
-results are right and how long a call takes, which the one who watches says.
+PLAN is a file with `binary`, `direction`, `configs` and `flush_bytes`; `apart.py` comes first. Inputs are drawn here
+and the cache is flushed before the call that is watched, as in a judging. Not covered: whether results are right and
+how long a call takes, which the one who watches says.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The trusted process that runs a task as torch eager and as torch.compile on a GPU, through the candidate's shell.
+"""The trusted process that runs a task as torch eager and as torch.compile on a GPU, in the same way as the candidate.
 
 Also compiles the baselines ahead of a judging and measures what this GPU can do at most. Its results are
 copied to shared memory only in calls whose results are compared, which are not timed.
@@ -16,6 +16,7 @@ from ..protocol import Link
 from .accelerator import Accelerator, exact_arithmetic
 from .baseline import compiled_copy
 from .check import load_reference
+from .gpu_replayer import Replayer
 from .gpu_shell import Call, Server, open_calls, receive_memory, start_device
 from .gpu_warm import drawn_tensors
 from .inputs import call_arguments
@@ -34,6 +35,9 @@ def main(arguments: Sequence[str]) -> None:
     import_module("torch._inductor.compile_fx")  # what torch.compile needs takes seconds to import
     link.send(awake=True)
     message = link.receive()
+    if message["prepare"] and message["peaks"]:  # they count for every task: no reference is loaded beside them
+        link.send(peaks=measure_peaks(device))
+        return
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
         _prepare(message, eager, device, link)
@@ -46,6 +50,8 @@ def main(arguments: Sequence[str]) -> None:
     ]
     link.send(loaded=True)
     functions: list[list[Function | None]] = [[eager] * len(calls), compiled, [_nothing(call) for call in calls]]
+    if "replay" in (order := link.receive()):
+        Replayer(functions, calls, link, order["flush_bytes"]).serve()
     Server(functions, calls, memory.outputs, device, link, trusted=True).serve(message["control"])
 
 
@@ -68,8 +74,6 @@ def _prepare(message: dict[str, Any], eager: Function, device: Accelerator, link
         problem = _try_compile(eager, message["configs"][number], device)
         link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
     link.send(prepared=True)
-    if message["peaks"]:
-        link.send(peaks=measure_peaks(device))
 
 
 def _try_compile(eager: Function, config: dict[str, Any], device: Accelerator) -> str | None:

@@ -1,7 +1,8 @@
 """The process that holds a GPU submission. It sees inputs and its own shared memory, never a reference.
 
-The device is awake and the system call filter in force before a byte of the submission is mapped. Not covered: any
-decision, and compiling Triton kernels, which `gpu_warm.py` has done before.
+The device is awake and the system call filter in force before a byte of the submission is mapped. It records its calls
+first and serves calls only if they cannot be replayed. Not covered: any decision, and compiling Triton kernels, which
+`gpu_warm.py` has done before.
 """
 
 import base64
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from .accelerator import exact_arithmetic
 from .enter import install_filter
+from .gpu_recorder import Recorder
 from .gpu_shell import Server, open_calls, receive_memory, start_device
 from .modules import ENTRY, load_functions
 from .shell import connect
@@ -23,7 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     device = start_device(arguments[1])
     link.send(awake=True)
     message = link.receive()
-    memory = receive_memory(link, device)
+    memory = receive_memory(link, device, inputs_at=message["inputs_at"], outputs_at=message["outputs_at"])
     calls = open_calls(message, memory)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     wake_triton(message["binary"])
@@ -32,6 +34,8 @@ def main(arguments: Sequence[str]) -> None:
             install_filter(base64.b64decode(message["filter"]))
         functions = load_functions(message["binary"], message, link, device.device.type)
         if functions is not None:
+            agreed = (memory.inputs.base, memory.outputs.base) == (message["inputs_at"], message["outputs_at"])
+            Recorder(functions, calls, memory.outputs, device, link, agreed=agreed).serve()
             Server([functions], calls, memory.outputs, device, link).serve(message["control"])
 
 

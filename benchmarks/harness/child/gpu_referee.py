@@ -146,6 +146,39 @@ class Referee:
             "throttle": self._device.state()["throttle"],
         }
 
+    def stage(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
+        """Everything as it has to be before a replayed call: fresh inputs, poison where its results will lie."""
+        self._write_inputs(config)
+        desk, results = self._desks[who], self._configs[config]["results"]
+        for one_call in places:
+            for place, item in zip(one_call, results, strict=True):
+                desk.arena.bytes_of(item, place).fill_(_POISON)
+        self._device.synchronize()
+        return {"staged": True}
+
+    def collect(self, who: str, config: int, places: list[int]) -> dict[str, Any]:
+        """Takes copies of the results of a replayed call."""
+        desk, results = self._desks[who], self._configs[config]["results"]
+        desk.snapshot = [desk.arena.view(item, at).clone() for item, at in zip(results, places, strict=True)]
+        return {"throttle": self._device.state()["throttle"]}
+
+    def compare_all(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
+        """Compares the results of a burst: call after call with the reference for its own input set."""
+        for number, one_call in enumerate(places):
+            self.collect(who, config, one_call)
+            found = self.compare(who, config, number)
+            self._references.pop(number, None)
+            if not found["ok"] or not found["intact"]:
+                return {"ok": False, "reason": found["reason"] or "the inputs were changed"}
+        return {"ok": True, "reason": ""}
+
+    def share_scratch(self, source: str, to: list[str]) -> dict[str, Any]:
+        """What the recorder left in its memory, for the executors of all launches."""
+        for name in to:
+            self._desks[name].arena.data.copy_(self._desks[source].arena.data)
+        self._device.synchronize()
+        return {"shared": True}
+
     def compare(self, who: str, config: int, number: int) -> dict[str, Any]:
         """Compares the snapshot of the last call of `who` with the reference for input set `number`."""
         found = [
@@ -201,7 +234,7 @@ class Referee:
 
     def _write_inputs(self, config: int) -> None:
         data = self._configs[config]
-        for offsets, values in zip(data["input_offsets"], self._values, strict=True):
+        for offsets, values in zip(data["input_offsets"], self._values, strict=False):  # a burst has more sets
             for place, value in zip(tensors_of(data, self._inputs, offsets), values, strict=True):
                 place.copy_(value)
 

@@ -35,12 +35,12 @@ class Memory:
     outputs: Arena
 
 
-def receive_memory(link: Link, device: Accelerator) -> Memory:
-    """Adopts the two arenas whose descriptors come with the next message."""
+def receive_memory(link: Link, device: Accelerator, *, inputs_at: int = 0, outputs_at: int = 0) -> Memory:
+    """Adopts the two arenas whose descriptors come with the next message, at the addresses if they are free."""
     sizes, (inputs_fd, outputs_fd) = link.receive_descriptors()
     return Memory(
-        inputs=device.adopt(inputs_fd, sizes["input_bytes"], writable=False),
-        outputs=device.adopt(outputs_fd, sizes["output_bytes"], writable=True),
+        inputs=device.adopt(inputs_fd, sizes["input_bytes"], writable=False, at=inputs_at),
+        outputs=device.adopt(outputs_fd, sizes["output_bytes"], writable=True, at=outputs_at),
     )
 
 
@@ -55,6 +55,37 @@ def open_calls(message: dict[str, Any], memory: Memory) -> tuple[Call, ...]:
         )
         for config in message["configs"]
     )
+
+
+class WrongForm(ValueError):
+    """Results that do not have the form that the task asks for."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def results_in_form(results: Any, outputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """What a call returned, as the task asks for it; one number may have the shape () or (1,). Raises WrongForm."""
+    if type(results) is not tuple:
+        results = tuple(results) if isinstance(results, list) else (results,)
+    if len(results) != len(outputs):
+        raise WrongForm(Status.WRONG_COUNT, f"{len(results)} results where the task asks for {len(outputs)}")
+    return tuple(_in_form(number, *pair) for number, pair in enumerate(zip(results, outputs, strict=True)))
+
+
+def _in_form(number: int, result: Any, output: torch.Tensor) -> torch.Tensor:
+    if type(result) is not torch.Tensor:
+        raise WrongForm(Status.WRONG_TYPE, f"result {number} is a {type(result).__name__}, not a tensor")
+    if result.shape == (1,) and output.shape == ():
+        result = result.view(())
+    if result.shape != output.shape:
+        shapes = f"{tuple(result.shape)}, the task asks for {tuple(output.shape)}"
+        raise WrongForm(Status.WRONG_SHAPE, f"result {number} has shape {shapes}")
+    if result.dtype != output.dtype or result.device != output.device:
+        found = f"{result.dtype} on {result.device}, the task asks for {output.dtype} on {output.device}"
+        raise WrongForm(Status.WRONG_DTYPE, f"result {number} is {found}")
+    return result
 
 
 def start_device(name: str) -> Accelerator:
@@ -112,8 +143,6 @@ class Server:
             self._timer.start()
             results = function(*arguments)  # type: ignore[misc]
             self._timer.stop()
-            if type(results) is not tuple:
-                results = tuple(results) if isinstance(results, list) else (results,)
             status = self._hand_over(results, outputs)
             self._synchronize()
             self._words[Word.EVENT_NS] = int(self._timer.elapsed_us() * 1e3)
@@ -122,11 +151,13 @@ class Server:
             return Status.RAISED
         return status
 
-    def _hand_over(self, results: tuple[Any, ...], outputs: Sequence[torch.Tensor]) -> Status:
+    def _hand_over(self, returned: Any, outputs: Sequence[torch.Tensor]) -> Status:
         """Tells where each result lies; copies those that lie elsewhere, which the timer then includes."""
-        status = self._form_of(results, outputs)
-        if status is not Status.OK:
-            return status
+        try:
+            results = results_in_form(returned, outputs)
+        except WrongForm as error:
+            self._link.send(text=str(error))
+            return error.status
         if self._trusted and not self._words[Word.COMPARED]:
             return Status.OK
         copied = 0
@@ -140,22 +171,4 @@ class Server:
             self._timer.stop()
         self._words[Word.COPIED] = copied
         self._kept = results
-        return Status.OK
-
-    def _form_of(self, results: tuple[Any, ...], outputs: Sequence[torch.Tensor]) -> Status:
-        if len(results) != len(outputs):
-            self._link.send(text=f"{len(results)} results where the task asks for {len(outputs)}")
-            return Status.WRONG_COUNT
-        for number, (result, output) in enumerate(zip(results, outputs, strict=True)):
-            if type(result) is not torch.Tensor:
-                self._link.send(text=f"result {number} is a {type(result).__name__}, not a tensor")
-                return Status.WRONG_TYPE
-            if result.shape != output.shape:
-                shapes = f"{tuple(result.shape)}, the task asks for {tuple(output.shape)}"
-                self._link.send(text=f"result {number} has shape {shapes}")
-                return Status.WRONG_SHAPE
-            if result.dtype != output.dtype or result.device != output.device:
-                found = f"{result.dtype} on {result.device}, the task asks for {output.dtype} on {output.device}"
-                self._link.send(text=f"result {number} is {found}")
-                return Status.WRONG_DTYPE
         return Status.OK

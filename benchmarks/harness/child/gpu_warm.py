@@ -1,11 +1,14 @@
-"""Runs a Triton submission once per configuration, so that its kernels lie compiled in a cache.
+"""Runs a Triton submission once per configuration, and hands over the kernels that it has compiled then.
 
 It may start compilers, which the judged process may not, and it is timed by nobody. Its inputs are drawn here, from
-seeds that are used nowhere else. Not covered: whether the results are right.
+seeds that are used nowhere else. The cache lies in its own memory and leaves as an archive through a descriptor. Not
+covered: whether the results are right.
 """
 
 import os
+import tarfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,7 +37,14 @@ def main(arguments: Sequence[str]) -> None:
     except Exception as error:  # noqa: BLE001 - process edge: whatever the submission raised is the answer
         link.send(call_error=f"{type(error).__name__}: {error}"[:4000])
         return
+    hand_over(Path(os.environ["TRITON_CACHE_DIR"]), message["answer"])
     link.send(warmed=True)
+
+
+def hand_over(cache: Path, answer: int) -> None:
+    with os.fdopen(answer, "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
+        for path in sorted(cache.rglob("*")):
+            archive.add(path, arcname=str(path.relative_to(cache)), recursive=False)
 
 
 def run_once(function: Function, config: dict[str, Any], device: Accelerator) -> None:

@@ -2,12 +2,17 @@
 
 Nsight Compute watches one call per configuration: the sum of what its kernels take is held against the time that the
 submission was credited with, and what they read from memory against what there is to read. Compute Sanitizer checks
-the memory accesses of the smallest configuration. Not covered: results, which the judging has compared.
+the memory accesses of the smallest configuration. A tool's report leaves through a descriptor that the submission's
+process does not have, counts only if the tool came to its end, and is read as strictly as anything that a stranger
+could have written. Not covered: results, which the judging has compared, and code of the host that changes the tool's
+own library, which lies in the process that is looked at.
 """
 
 import csv
 import io
 import json
+import math
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +23,8 @@ from typing import Any
 from ..errors import AuditBroken, HarnessError, SupervisorError
 from ..isolation import Child, Room, child_code, inside, python_argv, spawn
 from ..memory import describe, overlay
+from ..outbox import Answer, NotTaken
+from ..protocol import clean_text
 from ..report import ConfigResult
 from ..rules import GpuRules
 from ..source import CancelCheck
@@ -28,9 +35,13 @@ from .discovery import Gpu
 _TIME, _READ, _WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
 _SCALES = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
 _POLL_S = 0.1
-_LOG_BYTES = 1 << 20
+_REPORT_BYTES = 4 << 20
 _SHOWN_KERNELS = 12
+_SHOWN_CHARS = 200  # of a kernel's name
 _ERROR_EXIT = 99
+_NO_COUNTERS = "ERR_NVGPUCTRPERM"
+_NUMBER = re.compile(r"[0-9][0-9,]{0,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
+_SUMMARY = re.compile(r"ERROR SUMMARY: ([0-9]{1,15}) errors?\b")
 _CODES_OF_SIGNALS = {number + base for number in (4, 6, 7, 8, 11) for base in (0, 128)}
 _LARGE_BYTES = 256 << 20  # inputs of this size cannot be in any cache
 
@@ -88,7 +99,7 @@ class Auditor:
     def _profile(self, config: Config, result: ConfigResult) -> Watched:
         if result.kernel_us is None:
             raise SupervisorError(f"{config.key} was never timed")
-        output = self._run(config, "ncu", _ncu_argv(), "ncu.csv")
+        output = self._run(config, "ncu", _ncu_argv(), {0})
         rows = list(parse_ncu(output))
         return Watched(
             config=config.key,
@@ -102,13 +113,16 @@ class Auditor:
         )
 
     def _sanitize(self, config: Config) -> dict[str, Any]:
-        output = self._run(config, "compute-sanitizer", _sanitizer_argv(), "sanitizer.log")
+        output = self._run(config, "compute-sanitizer", _sanitizer_argv(), {0, _ERROR_EXIT})
         return {"config": config.key, **parse_sanitizer(output)}
 
-    def _run(self, config: Config, tool: str, argv: Sequence[str], output: str) -> str:
-        """What the tool wrote about one call. Raises SupervisorError if it did not do its work."""
+    def _run(self, config: Config, tool: str, argv: Sequence[str], ends: set[int]) -> str:
+        """What the tool wrote about one call until it ended with one of `ends`.
+
+        Raises SupervisorError if it did not do its work, AuditBroken if the submission's process kept it from that.
+        """
         folder = self.scratch / f"{tool}-{time.monotonic_ns()}"
-        (folder / "out").mkdir(parents=True)
+        folder.mkdir(parents=True)
         plan = {
             "configs": describe([config], overlay([config], [1])),
             "direction": self.task.direction,
@@ -117,17 +131,12 @@ class Auditor:
             "flush_bytes": self.rules.flush_bytes,
         }
         (folder / "plan.json").write_text(json.dumps(plan))
-        command = [
-            *argv,
-            inside(folder / "out", "out") + f"/{output}",
-            *python_argv("gpu_audit", inside(folder / "plan.json", "plan.json")),
-        ]
-        child = spawn(command, self._room(folder), folder / "log", filter_program=gpu_filter())
-        code = self._await(child)
-        written = folder / "out" / output
-        if not written.exists():
-            raise _broken(tool, code, child.log_tail(2000))
-        return written.read_text(errors="replace")[-_LOG_BYTES:]
+        with Answer(_REPORT_BYTES) as answer:
+            watched = python_argv("apart", str(answer.fd), "gpu_audit", inside(folder / "plan.json", "plan.json"))
+            command = [*argv, answer.path, *watched]
+            child = spawn(command, self._room(folder), folder / "log", fds=(answer.fd,), filter_program=gpu_filter())
+            code = self._await(child)
+            return _report(tool, answer, code, ends, child.log_tail(2000))
 
     def _await(self, child: Child) -> int | None:
         deadline = time.monotonic() + self.timeout_s
@@ -147,13 +156,26 @@ class Auditor:
                 self.binary: f"/kbench/job/{self.binary.name}",
                 folder / "plan.json": "/kbench/plan.json",
             },
-            writable={folder / "out": "/kbench/out"},
             environment=environment,
             devices=self.gpu.nodes,
             memory_bytes=None,
             file_bytes=1 << 30,
             scratch_bytes=1 << 30,
         )
+
+
+def _report(tool: str, answer: Answer, code: int | None, ends: set[int], log: str) -> str:
+    if answer.empty:
+        raise _broken(tool, code, log)
+    try:
+        text = answer.read().decode(errors="replace")
+    except NotTaken as error:
+        raise AuditBroken(f"the report of {tool} cannot be read: {error}") from error
+    if code in ends:
+        return text
+    if _NO_COUNTERS in text:
+        raise SupervisorError(f"{tool} may not read the GPU's counters here: {text[-500:]}")
+    raise AuditBroken(f"{tool} had begun its report and did not come to its end (exit code {code})")
 
 
 def _broken(tool: str, code: int | None, log: str) -> HarnessError:
@@ -172,33 +194,45 @@ def tool_folders() -> dict[Path, str]:
 
 
 def parse_ncu(text: str) -> Iterator[tuple[str, float, float, float]]:
-    """Name, time in microseconds, bytes read and bytes written of each kernel, from `--csv --page raw`."""
-    lines = [line for line in text.splitlines() if line.startswith('"')]
-    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))
-    for row in rows[1:]:  # the first one holds the units
-        yield (
-            row["Kernel Name"],
-            _scaled(row[_TIME], rows[0][_TIME]),
-            _scaled(row[_READ], rows[0][_READ]),
-            _scaled(row[_WRITTEN], rows[0][_WRITTEN]),
-        )
+    """Name, time in microseconds, bytes read and bytes written of each kernel, from `--csv --page raw`.
+
+    Raises AuditBroken for anything but one table.
+    """
+    lines = [line for line in text.split("\n") if line.startswith('"')]
+    if not lines:
+        return
+    try:
+        head, units, *rows = csv.reader(io.StringIO("\n".join(lines)), strict=True)
+    except (csv.Error, ValueError) as error:
+        raise AuditBroken("the profiler's report is no table") from error
+    if not {"Kernel Name", _TIME, _READ, _WRITTEN} <= set(head) or len(set(head)) < len(head):
+        raise AuditBroken("the profiler's report lacks what was asked for")
+    if head in rows or any(len(row) != len(head) for row in (units, *rows)):
+        raise AuditBroken("the profiler's report is not one table")
+    place = {name: head.index(name) for name in head}
+    for row in rows:
+        time_us, read, written = (_scaled(row[place[name]], units[place[name]]) for name in (_TIME, _READ, _WRITTEN))
+        yield clean_text(row[place["Kernel Name"]])[:_SHOWN_CHARS], time_us, read, written
 
 
 def parse_sanitizer(text: str) -> dict[str, Any]:
     """The number of errors and the first of them, from compute-sanitizer's log."""
-    lines = [line.strip("= ").strip() for line in text.splitlines() if line.startswith("=====")]
-    summary = next((line for line in lines if line.startswith("ERROR SUMMARY")), "")
-    words = summary.removeprefix("ERROR SUMMARY:").split()
-    if not words or not words[0].isdigit():
+    lines = [line.strip("= ").strip() for line in text.split("\n") if line.startswith("=====")]
+    summaries = [found for line in lines if (found := _SUMMARY.match(line))]
+    if not summaries:
         raise SupervisorError(f"compute-sanitizer said nothing that is understood: {text[-500:]}")
+    if len(summaries) > 1:
+        raise AuditBroken("the report of compute-sanitizer has more than one end")
     first = next((line for line in lines if line.startswith(("Invalid", "Program hit", "Misaligned"))), "")
-    return {"errors": int(words[0]), "first": first}
+    return {"errors": int(summaries[0][1]), "first": clean_text(first)[:_SHOWN_CHARS]}
 
 
 def _scaled(value: str, unit: str) -> float:
     if unit not in _SCALES:
         raise SupervisorError(f"Nsight Compute speaks of an unknown unit {unit!r}")
-    return float(value.replace(",", "")) * _SCALES[unit]
+    if not _NUMBER.fullmatch(value) or not math.isfinite(number := float(value.replace(",", ""))):
+        raise AuditBroken(f"the profiler's report holds {clean_text(value)[:_SHOWN_CHARS]!r} where a number belongs")
+    return number * _SCALES[unit]
 
 
 def _chosen(configs: Sequence[Config], results: Mapping[str, ConfigResult]) -> list[Config]:

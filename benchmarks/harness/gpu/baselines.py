@@ -24,7 +24,7 @@ class GpuPreparation(Preparation):
         room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
         child = Actor("gpu_baseline")
         try:
-            room = on_gpu(room, self.gpu, self.bytecode, trusted=True)
+            room = on_gpu(room, self.gpu, self.bytecode)
             child.start(room, log, gpu_filter(), arguments=(self.gpu.accelerator,))
             child.open(
                 {

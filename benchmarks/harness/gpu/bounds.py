@@ -49,6 +49,16 @@ def slack_us(seen: Sequence[CallResult], null: Sequence[CallResult], rules: GpuR
     return rules.slack_us + rules.slack_fraction * claimed + spread_us(null)
 
 
+def charges_us(
+    seen: Sequence[CallResult], trusted: Sequence[Sequence[CallResult]], null: Sequence[CallResult], rules: GpuRules
+) -> list[float]:
+    """What each call is charged beside its claim: time that the referee saw, and that neither it nor noise explains."""
+    usual_us = max(_median(_beyond_claim_us(calls)) for calls in trusted)
+    claims_us = np.array([item.event_us or 0.0 for item in seen])
+    allowed_us = rules.slack_us + rules.slack_fraction * claims_us + spread_us(null)
+    return [float(us) for us in np.maximum(0.0, _beyond_claim_us(seen) - usual_us - allowed_us)]
+
+
 def busy(seen: Sequence[CallResult], usual_us: float, rules: GpuRules) -> bool:
     """Whether flushing the cache took too long before many of the calls: something else was running on the GPU.
 

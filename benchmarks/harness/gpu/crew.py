@@ -6,7 +6,6 @@ worker keeps the next crew ready while it has nothing to do, so that a judging b
 Every crew serves one session and is killed with it. Not covered: what the processes do (`session.py`).
 """
 
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,13 +16,15 @@ from ..baselines import baseline_room
 from ..contestants import Actor
 from ..errors import ChildSurvived, SupervisorError
 from ..faults import Stuck
-from ..isolation import Room, child_code, inside
+from ..isolation import Room, child_code, inside, isolation_in_force
+from ..outbox import Answer, Bounds, discard, unpack_into
 from ..rules import RuleSet
 from ..seccomp import gpu_program, supported
 from ..session import Referee
 from .discovery import Gpu
 
-_FOLDERS = ("task", "job", "triton")
+KERNELS = Bounds(files=20_000, total_bytes=256 << 20, depth=4)  # of one submission, compiled by Triton
+_FOLDERS = ("task", "job", "triton", "code")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,9 @@ class Crew:
             path.mkdir()
         self.baselines = [Actor("gpu_baseline") for _ in launches]
         self.candidates = [Actor("gpu_candidate") for _ in launches]
+        # a stand-in for a GPU has no device code to launch
+        on_a_gpu = order.gpu.accelerator == "cuda"
+        self.executors = [Actor("gpu_executor") for _ in launches if on_a_gpu]
         self._referee: Referee | None = None
         try:
             self._start()
@@ -73,23 +77,33 @@ class Crew:
         """A path below the crew's folder as its children see it."""
         return inside(self.folder / name, name)
 
-    def actor(self, module: str, room: Room, log: str) -> Actor:
+    def actor(self, module: str, room: Room, log: str, *, fds: tuple[int, ...] = ()) -> Actor:
         """One more process in the same place."""
         actor = Actor(module)
-        actor.start(room, self.folder / log, gpu_filter(), arguments=(self.order.gpu.accelerator,))
+        actor.start(room, self.folder / log, gpu_filter(), fds, (self.order.gpu.accelerator,))
         return actor
+
+    def keep_kernels(self, answer: Answer) -> None:
+        """What a warming process left of its cache becomes what candidates see. Raises NotTaken."""
+        place = self.folder / "triton"
+        for item in place.iterdir():  # without the strong sandbox the process has written there itself
+            discard(item)
+        unpack_into(answer.read(), place, KERNELS)
 
     def kill(self) -> None:
         """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""
         ours = [_ended(actor.kill) for actor in (*self.baselines, self._referee) if actor is not None]
+        theirs = [_ended(actor.kill) for actor in self.executors]
         try:
             self.end_candidates()
         finally:
             for candidate in self.candidates:
                 candidate.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            discard(self.folder)
         if not all(ours):
             raise ChildSurvived("a trusted process on the GPU survived SIGKILL")
+        if not all(theirs):  # it was launching the submission's kernels
+            raise Stuck
 
     def end_candidates(self) -> None:
         """Whatever they left on the GPU goes with them. Raises Stuck if it does not."""
@@ -101,7 +115,7 @@ class Crew:
             raise Stuck
 
     def alive(self) -> bool:
-        return all(actor.child.exit_code() is None for actor in (*self.baselines, *self.candidates))
+        return all(actor.child.exit_code() is None for actor in (*self.baselines, *self.candidates, *self.executors))
 
     def _start(self) -> None:
         filter_program, arguments = gpu_filter(), (self.order.gpu.accelerator,)
@@ -115,36 +129,42 @@ class Crew:
         )
         for number, actor in enumerate(self.candidates):
             actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=arguments)
+        for number, actor in enumerate(self.executors):
+            actor.start(self._executor_room(), self.folder / f"executor{number}.log", filter_program)
+
+    def _executor_room(self) -> Room:
+        """Device code and records, never a library of the submission."""
+        return self._on_gpu(Room(read_only={**child_code(), self.folder / "code": "/kbench/code"}))
 
     def _referee_room(self) -> Room:
-        return self._on_gpu(Room(read_only={**child_code(), self.folder / "task": "/kbench/task"}), trusted=True)
+        return self._on_gpu(Room(read_only={**child_code(), self.folder / "task": "/kbench/task"}))
 
-    def _on_gpu(self, room: Room, *, trusted: bool = False) -> Room:
-        return on_gpu(room, self.order.gpu, self.order.bytecode, trusted=trusted)
+    def _on_gpu(self, room: Room) -> Room:
+        return on_gpu(room, self.order.gpu, self.order.bytecode)
 
     def _baseline_room(self, number: int) -> Room:
-        return self._on_gpu(baseline_room(self.folder / "task", self.caches[number], self.order.rules), trusted=True)
+        return self._on_gpu(baseline_room(self.folder / "task", self.caches[number], self.order.rules))
 
     def candidate_room(self, *, warming: bool = False) -> Room:
-        """Where a submission runs: it sees itself, and a cache of its kernels that it may fill only while `warming`."""
+        """Where a submission runs: it sees itself, and its compiled kernels where it compiles them while `warming`."""
         limits, threads = self.order.rules.limits, str(self.order.threads)
-        cache = {self.folder / "triton": "/kbench/triton"}
+        kernels = self.folder / "triton"
+        place = "/tmp/triton" if isolation_in_force().strong else str(kernels)  # noqa: S108 - its own tmpfs
         room = Room(
             read_only={
                 **child_code(),
                 self.order.pool: "/kbench/pool.so",
                 self.folder / "job": "/kbench/job",
-                **({} if warming else cache),
+                **({} if warming else {kernels: place}),
             },
-            writable=cache if warming else {},
             environment={
                 "OMP_NUM_THREADS": threads,
                 "MKL_NUM_THREADS": threads,
-                "TRITON_CACHE_DIR": self.inside("triton"),
+                "TRITON_CACHE_DIR": place,
                 "USER": "kbench",
             },
-            file_bytes=limits.file_bytes,
-            scratch_bytes=limits.scratch_bytes,
+            file_bytes=2 * KERNELS.total_bytes if warming else limits.file_bytes,
+            scratch_bytes=2 * KERNELS.total_bytes if warming else limits.scratch_bytes,
             cpu_s=int(2 * limits.judging_s * self.order.threads),
         )
         return self._on_gpu(room)
@@ -158,17 +178,13 @@ def _ended(kill: Callable[[], None]) -> bool:
     return True
 
 
-def on_gpu(room: Room, gpu: Gpu, bytecode: Path | None, *, trusted: bool) -> Room:
-    """`room` with a GPU in it, and with compiled Python files, to which only processes without a submission may add."""
+def on_gpu(room: Room, gpu: Gpu, bytecode: Path | None) -> Room:
+    """`room` with a GPU in it, and with compiled Python files."""
     room = replace(room, devices=gpu.nodes, memory_bytes=None, environment={**room.environment, **gpu.environment()})
     if bytecode is None:
         return room
-    place = {bytecode: "/kbench/bytecode"}
     environment = {**room.environment, "KBENCH_BYTECODE": inside(bytecode, "bytecode")}
-    if not trusted:
-        return replace(room, read_only={**room.read_only, **place}, environment=environment)
-    environment |= {"KBENCH_BYTECODE_WRITE": "1"}
-    return replace(room, writable={**room.writable, **place}, environment=environment)
+    return replace(room, read_only={**room.read_only, bytecode: "/kbench/bytecode"}, environment=environment)
 
 
 class Standby:

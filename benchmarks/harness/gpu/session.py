@@ -19,20 +19,25 @@ from ..errors import RefereeError, SupervisorError
 from ..faults import Fault, load_fault
 from ..isolation import inside
 from ..memory import describe, overlay
+from ..outbox import Answer, NotTaken, TooMuch, log_end
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
 from ..seccomp import candidate_program, supported
-from ..session import NOTHING, REFEREE_TIMEOUT_S, Comparison, Session, Setting
-from .crew import STANDBY, Crew, Order
+from ..session import EAGER, NOTHING, REFEREE_TIMEOUT_S, Comparison, Session, Setting
+from ..spec import Config
+from .crew import KERNELS, STANDBY, Crew, Order
 from .discovery import Gpu
+from .record import NotReplayable
+from .replay import INPUTS_AT, OUTPUTS_AT, Replay, Shared, close, functions_of
 
 PYTHON_SUFFIXES = (".py", ".model")  # Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
 _RESERVED_CALLS = 8
+_OFFSETS_MAX = 5000
+_LOG_BYTES = 64 * 1024
 _NO_MEMORY = re.compile("out of memory|ALLOC_FAILED", re.IGNORECASE)
-_TRITON_CACHE_MAX_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,18 @@ class GpuSession(Session[Actor]):
 
     def __init__(self, setting: GpuSetting) -> None:
         super().__init__(setting)
-        self._layout = overlay(setting.configs, self._sets)
+        rules = setting.gpu_rules
+        pairs = zip(setting.configs, self._sets, strict=True)
+        recorded = [max(sets, _burst_sets(config, rules, len(setting.configs))) for config, sets in pairs]
+        self._layout = overlay(setting.configs, recorded)
         self._described = describe(setting.configs, self._layout)
         self._step = 0
-        spare = min(setting.gpu_rules.spare_bytes, setting.gpu.memory_bytes // _SPARE_FRACTION)
-        self._arena_bytes = 3 * self._layout.output_bytes + spare
+        spare = min(rules.spare_bytes, setting.gpu.memory_bytes // _SPARE_FRACTION)
+        most = max(sets * _result_bytes(config) for config, sets in zip(setting.configs, recorded, strict=True))
+        self._arena_bytes = 3 * self._layout.output_bytes + 2 * most + spare
         self.machine: dict[str, Any] = {}
+        self.replay: Replay | None = None
+        self.not_replayed = ""  # why, if the calls are not replayed
 
     def show(self, config: int, *, decoys: bool = False) -> None:
         """The referee writes the inputs of a call itself, right before it."""
@@ -88,15 +99,81 @@ class GpuSession(Session[Actor]):
         for candidate in crew.candidates:
             self._await_candidate(candidate, "awake")
             candidate.open(self._candidate_message(crew))
-        self._share_memory()
+        with memory_is_theirs():
+            shared = self._share_memory()
+            for candidate in crew.candidates:
+                self._await_candidate(candidate, "loaded")
+            for baseline in crew.baselines:
+                self._await_baseline(baseline, "loaded")
+            self._begin_replay(crew, shared)
+            if self.replay is None:
+                self._serve(crew)
+        waited_s = round(opened_s - crew.started_s, 1)
+        self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s}
+
+    def _begin_replay(self, crew: Crew, shared: Shared) -> None:
+        setting = self.setting
+        replay = Replay(
+            crew=crew,
+            referee=self._referee,
+            configs=setting.configs,
+            layout=self._layout,
+            timeout_s=setting.rules.limits.call_s,
+            flush_bytes=setting.gpu_rules.flush_bytes,
+            draw=self.draw,
+            before_hidden=self._cut_log,
+        )
+        wanted = functions_of(setting.prepared.problems)
+        try:
+            replay.begin(shared, self.fill, wanted, setting.binary)
+        except NotReplayable as error:
+            self.not_replayed = str(error)
+            return
+        self.replay = replay
+        self._casts = list(zip(crew.baselines, crew.executors, strict=True))
+
+    def _cut_log(self) -> None:
+        """What the submission prints from here on could tell of hidden configurations: nobody sees it."""
+        log = self.setting.scratch / self.crew.log.name
+        printed = log_end(log, _LOG_BYTES)
+        log.unlink()
+        log.write_bytes(printed)
+
+    def _serve(self, crew: Crew) -> None:
+        """The other way: the candidates time their calls themselves, and the referee's clock bounds what they say."""
+        for executor in crew.executors:
+            executor.child.kill()
+        for actor in (*crew.candidates, *crew.baselines):
+            actor.link.send(serve=True)
         for candidate in crew.candidates:
             self._await_candidate(candidate)
             candidate.child.freeze()
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
-        waited_s = round(opened_s - crew.started_s, 1)
-        self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s}
+
+    def burst(self, config: int, function: int | None, count: int) -> float:
+        """Time per call of `count` calls on as many input sets, of the candidate (None) or a baseline. Raises Fault."""
+        replay = self._replaying
+        if function is not None:
+            return replay.burst_us(f"baseline{self.launch}", config, count, function)
+        who = f"candidate{self.launch}"
+        us = replay.burst_us(who, config, count, EAGER)
+        places = replay.places_of(config, count)
+        found = self._referee.ask("compare_all", who=who, config=config, places=places)
+        if not found["ok"]:
+            raise Fault(Verdict.INCORRECT_VALUE, f"of {count} calls one behind the other: {found['reason']}")
+        return us
+
+    def draw(self, config: int, count: int) -> None:
+        """Fresh values for `count` input sets."""
+        self._referee.ask("fill", config=config, seeds=[self._seed() for _ in range(count)], distribution=None)
+
+    @property
+    def _replaying(self) -> Replay:
+        if self.replay is None:
+            raise SupervisorError("nothing is replayed in this session")
+        return self.replay
 
     def _furnish(self, crew: Crew) -> None:
         """Puts into the crew's folders what this session is about."""
@@ -105,7 +182,7 @@ class GpuSession(Session[Actor]):
         copy = shutil.copytree if setting.binary.is_dir() else shutil.copy
         copy(setting.binary, crew.folder / "job" / setting.binary.name)
         for cache in crew.caches:
-            shutil.copytree(setting.prepared.cache, cache, dirs_exist_ok=True)
+            shutil.copytree(setting.prepared.cache, cache, symlinks=True, dirs_exist_ok=True)
 
     def _common(self) -> dict[str, Any]:
         return {"configs": self._described, "direction": self.setting.task.direction}
@@ -137,10 +214,12 @@ class GpuSession(Session[Actor]):
             "binary": f"{crew.inside('job')}/{self.setting.binary.name}",
             "pool": inside(self.setting.pool, "pool.so"),
             "slot_bytes": self._layout.output_bytes,
-            "filter": base64.b64encode(candidate_program() if supported() else b"").decode(),
+            "inputs_at": INPUTS_AT,
+            "outputs_at": OUTPUTS_AT,
+            "filter": base64.b64encode(candidate_program(gpu=True) if supported() else b"").decode(),
         }
 
-    def _share_memory(self) -> None:
+    def _share_memory(self) -> Shared:
         """Hands every contestant the inputs and an arena of its own."""
         try:
             sizes, fds = self._referee.link.receive_descriptors(REFEREE_TIMEOUT_S)
@@ -151,23 +230,29 @@ class GpuSession(Session[Actor]):
         for actor, arena, size in zip(everybody, arenas, sizes["output_bytes"], strict=True):
             message = {"input_bytes": sizes["input_bytes"], "output_bytes": size}
             actor.link.send_descriptors([inputs_fd, arena], **message)
-        for fd in fds:
-            os.close(fd)
+        self._stack.callback(close, fds)
+        return Shared(inputs_fd, arenas[1::2], sizes["input_bytes"], sizes["output_bytes"][1])
 
     def _warm(self, crew: Crew) -> None:
         """Fills a cache with the kernels of a Triton submission, compiled where programs may be started."""
-        warm = crew.actor("gpu_warm", crew.candidate_room(warming=True), "warm.log")
-        self._stack.callback(warm.kill)
-        try:
-            self._await_candidate(warm, "awake")
-            warm.open({**self._common(), "binary": f"{crew.inside('job')}/{self.setting.binary.name}"})
-            self._await_warm(warm)
-        except Fault as fault:
-            raise Fault(fault.verdict, f"{fault.reason}{_last_words(warm)}") from fault
-        finally:
-            warm.child.kill()
-        if sum(path.lstat().st_size for path in (crew.folder / "triton").rglob("*")) > _TRITON_CACHE_MAX_BYTES:
-            raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow")
+        with Answer(2 * KERNELS.total_bytes) as answer:
+            warm = crew.actor("gpu_warm", crew.candidate_room(warming=True), "warm.log", fds=(answer.fd,))
+            self._stack.callback(warm.kill)
+            try:
+                self._await_candidate(warm, "awake")
+                binary = f"{crew.inside('job')}/{self.setting.binary.name}"
+                warm.open({**self._common(), "binary": binary, "answer": answer.fd})
+                self._await_warm(warm)
+            except Fault as fault:
+                raise Fault(fault.verdict, f"{fault.reason}{_last_words(warm)}") from fault
+            finally:
+                warm.child.kill()
+            try:
+                crew.keep_kernels(answer)
+            except TooMuch:
+                raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow") from None
+            except NotTaken as error:
+                raise Fault(Verdict.TAMPERING, f"it left something else than compiled kernels: {error}") from None
 
     def _await_warm(self, warm: Actor) -> None:
         timeout_s = self.setting.rules.compile.timeout_s
@@ -199,6 +284,8 @@ class GpuSession(Session[Actor]):
             return super().call_baseline(config, choice, function, compared=compared)
 
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
+        if self.replay is not None:
+            return self.replay.call(f"{who}{self.launch}", config, choice, function, compared=compared)
         actor = self.candidate if who == "candidate" else self.baseline
         self._step += 1
         timeout_s = self._timeout_s(who)
@@ -231,6 +318,17 @@ class GpuSession(Session[Actor]):
             except ProtocolError as error:
                 raise self._referee.failed(error) from error
         raise SupervisorError("the referee did not come back from a call")
+
+
+def _burst_sets(config: Config, rules: GpuRules, configs: int) -> int:
+    """How many input sets a burst may have; a message that tells everybody where all of them lie is limited too."""
+    size_bytes = sum(item.nbytes for item in config.tensors) + _result_bytes(config)
+    told = _OFFSETS_MAX // (configs * max(1, len(config.tensors)))
+    return max(1, min(rules.burst_calls, told, rules.burst_bytes // max(1, size_bytes)))
+
+
+def _result_bytes(config: Config) -> int:
+    return sum(item.nbytes for item in config.results)
 
 
 @contextmanager

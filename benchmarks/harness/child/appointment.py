@@ -1,0 +1,131 @@
+"""The clock of replayed calls: they may begin at a time that was fixed before, and a trusted kernel stamps their end.
+
+The host picks a time on the GPU's own clock, a kernel of one thread waits for it on the stream, the launches follow,
+and a kernel behind them writes that clock to a drawn place in memory of the host. No start lies in memory that the
+launched code could change. A second stamp is launched only after the first was seen. Both are read again when the
+stream is idle: a stamp that the launched code wrote early is another one by then. CUDA's events are not used,
+since device code can forge them. Not covered: what the times mean (`gpu/replay.py`).
+"""
+
+import ctypes
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .driver import Driver, DriverError, pointer, size_t, u64
+from .launches import Lanes, Program
+
+_STAMPS = 1 << 20
+_CALIBRATIONS = 15
+_LEAD_US, _LEAD_PER_LAUNCH_US = 260, 10
+_POLLS_PER_LOOK = 4096
+_NOT_READY = 600
+_TIMEOUT_S = 60.0
+_MAPPED = 2
+
+
+class Tampered(Exception):
+    """A stamp was not what the trusted kernel wrote."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of one appointment, in microseconds since it, what an empty one takes still in them."""
+
+    first_us: float  # the stamp behind the launches
+    late_us: float  # the stamp that was launched when the first one had been seen
+    host_us: float  # when the host saw the first stamp, by its own clock
+    is_late: bool  # the launches were not all queued in time, so the times are worth nothing
+
+
+class Clock:
+    def __init__(self, driver: Driver, flush_bytes: int) -> None:
+        self._driver = driver
+        self.lanes = Lanes(driver)
+        self._flush_bytes = flush_bytes
+        self._flush = driver.allocate(flush_bytes)
+        module, host, place = pointer(), pointer(), u64()
+        code = Path(__file__).with_name("appointment.ptx").read_bytes()
+        driver.call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(code))
+        self._wait, self._stamp = (self._function(module, name) for name in (b"kbench_wait", b"kbench_stamp"))
+        driver.call("cuMemHostAlloc", ctypes.byref(host), size_t(_STAMPS * 8), ctypes.c_uint(_MAPPED))
+        driver.call("cuMemHostGetDevicePointer_v2", ctypes.byref(place), host, ctypes.c_uint(0))
+        self._stamps = (ctypes.c_uint64 * _STAMPS).from_address(int(host.value or 0))
+        self._stamps_at = place.value
+
+    def keep(self, programs: Sequence[Program], patience: int = 1) -> Times:
+        """Launches `programs` at an appointment, one behind the other, with a cold cache.
+
+        `patience` moves the appointment further away. Raises DriverError, Tampered.
+        """
+        driver, stream = self._driver, self.lanes.first
+        driver.call("cuCtxResetPersistingL2Cache")
+        ahead_ns = self._host_ahead_ns()
+        arrived, first, second = self._draw(), self._draw(), self._draw()
+        launches = sum(len(program.steps) for program in programs)
+        begin_ns = _now_ns() - ahead_ns + 1000 * patience * (_LEAD_US + _LEAD_PER_LAUNCH_US * launches)
+        driver.call("cuMemsetD8Async", self._flush, ctypes.c_ubyte(1), size_t(self._flush_bytes), stream)
+        self._launch(self._wait, begin_ns, self._stamps_at + 8 * arrived)
+        for program in programs:
+            program.launch()
+        self._launch(self._stamp, self._stamps_at + 8 * first)
+        queued_ns = _now_ns() - ahead_ns
+        seen_first = self._await(first)
+        seen_ns = _now_ns() - ahead_ns
+        self._launch(self._stamp, self._stamps_at + 8 * second)
+        seen_second = self._await(second)
+        driver.call("cuStreamSynchronize", stream)
+        if (self._stamps[first], self._stamps[second]) != (seen_first, seen_second):
+            raise Tampered("the stamp at the end of a call was written before the call had ended")
+        return Times(
+            first_us=(seen_first - begin_ns) / 1e3,
+            late_us=(seen_second - begin_ns) / 1e3,
+            host_us=(seen_ns - begin_ns) / 1e3,
+            is_late=self._stamps[arrived] >= begin_ns or queued_ns >= begin_ns,
+        )
+
+    def _host_ahead_ns(self) -> int:
+        """By how much the host's clock is ahead of the GPU's; they drift, so this goes before every call."""
+        found = []
+        for _ in range(_CALIBRATIONS):
+            place = self._draw()
+            self._launch(self._stamp, self._stamps_at + 8 * place)
+            stamp = self._await(place)
+            found.append(_now_ns() - stamp)
+        return sorted(found)[_CALIBRATIONS // 2]
+
+    def _draw(self) -> int:
+        place = secrets.randbelow(_STAMPS)
+        self._stamps[place] = 0
+        return place
+
+    def _await(self, place: int) -> int:
+        """The stamp at `place` as soon as it is there."""
+        stamps, deadline = self._stamps, time.monotonic() + _TIMEOUT_S
+        while True:
+            for _ in range(_POLLS_PER_LOOK):
+                if stamp := stamps[place]:
+                    return int(stamp)
+            code = self._driver.library.cuStreamQuery(self.lanes.first)
+            if code not in (0, _NOT_READY):
+                self._driver.check("the call", code)
+            if time.monotonic() > deadline:
+                raise DriverError("the call: no end")
+
+    def _function(self, module: pointer, name: bytes) -> pointer:
+        found = pointer()
+        self._driver.call("cuModuleGetFunction", ctypes.byref(found), module, ctypes.c_char_p(name))
+        return found
+
+    def _launch(self, function: pointer, *words: int) -> None:
+        values = [u64(word) for word in words]
+        places = (pointer * len(values))(*(ctypes.addressof(value) for value in values))
+        one, none = ctypes.c_uint(1), pointer(None)
+        stream = self.lanes.first
+        self._driver.call("cuLaunchKernel", function, *(one,) * 6, ctypes.c_uint(0), stream, places, none)
+
+
+def _now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)

@@ -1,0 +1,101 @@
+"""Replays the baselines by the clock that replayed submissions have: captured here, launched node by node, no gaps.
+
+Their code is ours, so they are launched in the process that holds their libraries. Memory that a captured call gave
+back is used again by the next one, since calls run one after the other. Not covered: what is compared (the referee).
+"""
+
+import gc
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..protocol import Link
+from .appointment import Clock
+from .capture import Capture, NotCaptured
+from .driver import Driver, DriverError, pointer
+from .gpu_shell import Call, results_in_form
+from .launches import Program, program
+from .shell import Function
+
+_KINDS = {torch.float32: "<f4", torch.int64: "<i8"}
+
+
+class _Place:
+    """Where a result of a captured call lies, in the form that torch takes over without a copy."""
+
+    def __init__(self, result: torch.Tensor) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": tuple(result.shape),
+            "strides": tuple(step * result.element_size() for step in result.stride()),
+            "typestr": _KINDS[result.dtype],
+            "data": (result.data_ptr(), False),
+            "version": 3,
+        }
+
+
+class Replayer:
+    """`functions[f][c]` is function f for configuration c."""
+
+    def __init__(
+        self, functions: Sequence[Sequence[Function | None]], calls: Sequence[Call], link: Link, flush_bytes: int
+    ) -> None:
+        self._functions, self._calls, self._link = functions, calls, link
+        self._driver = Driver()
+        self._clock = Clock(self._driver, flush_bytes)
+        self._capture = Capture(self._driver)
+        self._pool = torch.cuda.MemPool()
+        self._programs: dict[tuple[int, int], list[tuple[Program, list[_Place]]]] = {}
+
+    def serve(self) -> None:
+        """Returns when it is told to serve calls in the other way."""
+        while True:
+            request = self._link.receive()
+            if "serve" in request:
+                return
+            if "capture" in request:
+                self._link.send(**self._captured(request["capture"], request["functions"], request["sets"]))
+            else:
+                self._link.send(**self._run(**request))
+
+    def _captured(self, config: int, functions: Sequence[int], sets: int) -> dict[str, Any]:
+        try:
+            for function in functions:
+                self._programs[function, config] = self._calls_of(function, config, sets)
+        except (NotCaptured, DriverError, RuntimeError) as error:  # torch has no memory left, for example
+            return {"not_captured": f"{('eager', 'torch.compile')[function]}: {error}"[:600]}
+        finally:
+            gc.collect()
+        return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
+
+    def _calls_of(self, number: int, config: int, sets: int) -> list[tuple[Program, list[_Place]]]:
+        function, call = self._functions[number][config], self._calls[config]
+        if function is None:
+            raise NotCaptured("there is none")
+        found = []
+        with torch.cuda.use_mem_pool(self._pool):
+            self._capture.run(function, call.sets[0])  # makes what is made only once, and takes the memory
+            for arguments in call.sets[:sets]:
+                nodes, results = self._capture.record(function, arguments)
+                places = [_Place(item) for item in results_in_form(results, call.outputs)]
+                found.append((program(self._driver, self._clock.lanes, nodes, _own_function), places))
+                del results
+        return found
+
+    def _run(self, *, config: int, sets: Sequence[int], function: int, compared: bool, patience: int) -> dict[str, Any]:
+        chosen = [self._programs[function, config][number] for number in sets]
+        times = self._clock.keep([item for item, _ in chosen], patience)
+        if compared:
+            for place, output in zip(chosen[0][1], self._calls[config].outputs, strict=True):
+                output.copy_(torch.as_tensor(place, device=output.device))
+            torch.cuda.synchronize()
+        return {
+            "first_us": times.first_us,
+            "late_us": times.late_us,
+            "host_us": times.host_us,
+            "is_late": times.is_late,
+        }
+
+
+def _own_function(node: dict[str, Any]) -> pointer:
+    return pointer(node["function"])

@@ -1,0 +1,53 @@
+"""Bursts: replayed calls one behind the other under one appointment, each on inputs of its own, all of them compared.
+
+A lie about the end of a call would be as large for one call as for a burst of many, so it does not pay there.
+What a configuration is credited with is the larger of the median of single calls and of bursts, for baselines too.
+"""
+
+import math
+from statistics import median
+from typing import Any
+
+from ..judging import CANDIDATE, Contender, Judging, Ledger
+from .session import GpuSession
+
+
+def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
+    """Measures bursts of every visible configuration and credits them in the ledgers; what a report says of it.
+
+    Raises Fault if results in a burst are wrong.
+    """
+    rules, replay = session.setting.gpu_rules, session.replay
+    if replay is None:
+        return {}
+    found = {}
+    for number, ledger in enumerate(judging.ledgers):
+        if ledger.config.hidden or CANDIDATE not in ledger.times_us:
+            continue
+        single_us = median(ledger.times_us[CANDIDATE])
+        count = min(replay.most_in_a_burst(number), math.ceil(rules.burst_us / single_us))
+        if count > 1:
+            found[ledger.config.key] = _credited(session, number, ledger, count)
+    return {"replay": {"bursts": found, "records": replay.records, "nothing_us": replay.nothing_us, **replay.gaps_us()}}
+
+
+def _credited(session: GpuSession, number: int, ledger: Ledger, count: int) -> dict[str, Any]:
+    launches, turns = session.setting.rules.time.launches, session.setting.gpu_rules.bursts
+    bursts_us: dict[Contender, list[float]] = {who: [] for who in ledger.times_us}
+    for launch in range(launches):
+        session.turn(launch)
+        for _ in range(turns):
+            session.draw(number, count)
+            for who, times in bursts_us.items():
+                times.append(session.burst(number, None if who == CANDIDATE else who[1], count))
+    shown: dict[str, Any] = {"calls": count}
+    for who, times in bursts_us.items():
+        single_us, burst_us = median(ledger.times_us[who]), median(times)
+        more_us = max(0.0, burst_us - single_us)
+        ledger.times_us[who] = [time + more_us for time in ledger.times_us[who]]
+        shown[_name(who)] = {"single_us": round(single_us, 3), "burst_us": round(burst_us, 3)}
+    return shown
+
+
+def _name(who: Contender) -> str:
+    return "kernel" if who == CANDIDATE else ("eager", "compile")[who[1]]

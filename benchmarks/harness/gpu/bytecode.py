@@ -1,0 +1,42 @@
+"""torch's Python files, compiled once per data folder where torch was installed without its compiled ones.
+
+Each process of a judging would compile them anew, for seconds. They are compiled by Python's own tool, which runs none
+of them: a process that holds a stranger's file, be it only a reference, could leave others something else to run.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..isolation import bytecode_missing
+from ..locks import file_lock
+from ..source import Paths
+from ..toolchain import digest, torch_folder
+
+
+def bytecode_folder(paths: Paths) -> Path | None:
+    """What children may read and nobody may write; None where torch has its own."""
+    if not bytecode_missing():
+        return None
+    sources = [torch_folder(), *_triton_folder()]
+    folder = paths.bytecode / digest(sys.version, *(f"{path} {path.stat().st_mtime_ns}" for path in sources))[:24]
+    with file_lock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            _compile(sources, folder)
+    return folder
+
+
+def _triton_folder() -> list[Path]:
+    spec = find_spec("triton")
+    return [Path(spec.origin).parent] if spec is not None and spec.origin is not None else []
+
+
+def _compile(sources: list[Path], folder: Path) -> None:
+    """A file that cannot be compiled is one that nobody imports."""
+    made = Path(tempfile.mkdtemp(prefix="bytecode-", dir=folder.parent))
+    command = [sys.executable, "-m", "compileall", "-qq", "-j", "0", *map(str, sources)]
+    subprocess.run(command, env={**os.environ, "PYTHONPYCACHEPREFIX": str(made)}, capture_output=True, check=False)
+    made.rename(folder)

@@ -1,0 +1,85 @@
+"""Takes the device code out of what was built: the fat binaries of a compiled extension, the cubins of Triton's cache.
+
+An executor loads these and no line of host code. All files are hostile: bounds are checked, no link is followed.
+Not covered: what the code does.
+"""
+
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from .record import NotReplayable
+
+_SECTION = b".nv_fatbin"
+_ELF_HEADER, _SECTION_HEADER = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ")
+_FATBIN = struct.Struct("<IHHQ")
+_MAGIC = 0xBA55ED50
+_ALIGNMENT_BYTES = 8
+_IMAGES_MAX, _FILE_MAX_BYTES, _ALL_MAX_BYTES = 1024, 64 << 20, 256 << 20
+
+
+def device_code(binary: Path, cache: Path) -> list[bytes]:
+    """Every image that a build and the cache of its compiled kernels hold. Raises NotReplayable."""
+    files = [binary] if binary.is_file() else sorted(binary.glob("*.so")) if binary.is_dir() else []
+    images = [image for path in files if path.suffix == ".so" for image in fat_binaries(_read(path))]
+    images += [_read(path) for path in sorted(_below(cache)) if path.suffix == ".cubin"]
+    images = list(dict.fromkeys(images))
+    if not images:
+        raise NotReplayable("it has no device code of its own")
+    if len(images) > _IMAGES_MAX or sum(map(len, images)) > _ALL_MAX_BYTES:
+        raise NotReplayable("it has more device code than is replayed")
+    return images
+
+
+def fat_binaries(data: bytes) -> Iterator[bytes]:
+    """The fat binaries of a shared library for x86-64 or AArch64, as nvcc put them there."""
+    for offset, size in _sections(data):
+        yield from _fat_binaries(data[offset : offset + size])
+
+
+def _fat_binaries(section: bytes) -> Iterator[bytes]:
+    at = 0
+    while at + _FATBIN.size <= len(section):
+        magic, _, header_bytes, body_bytes = _FATBIN.unpack_from(section, at)
+        end = at + header_bytes + body_bytes
+        if magic != _MAGIC or end > len(section) or end <= at:
+            return
+        yield section[at:end]
+        at = -(-end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+
+
+def _sections(data: bytes) -> Iterator[tuple[int, int]]:
+    """Offset and size of the sections called `.nv_fatbin`."""
+    try:
+        header = _ELF_HEADER.unpack_from(data)
+        if header[0][:6] != b"\x7fELF\x02\x01":
+            return
+        table, entry_bytes, count, names_at = header[6], header[11], header[12], header[13]
+        if entry_bytes != _SECTION_HEADER.size or names_at >= count:
+            return
+        entries = [_SECTION_HEADER.unpack_from(data, table + entry_bytes * number) for number in range(count)]
+    except struct.error:
+        return
+    names = data[entries[names_at][4] : entries[names_at][4] + entries[names_at][5]]
+    for entry in entries:
+        if names[entry[0] : entry[0] + len(_SECTION) + 1] == _SECTION + b"\0" and entry[4] + entry[5] <= len(data):
+            yield entry[4], entry[5]
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for top, _, names in os.walk(folder, followlinks=False):
+        yield from (Path(top) / name for name in names)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotReplayable(f"{path.name[:80]!a} cannot be read") from error
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _FILE_MAX_BYTES:
+            raise NotReplayable(f"{path.name[:80]!a} is no file of device code")
+        return file.read(_FILE_MAX_BYTES)

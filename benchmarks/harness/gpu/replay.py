@@ -1,0 +1,354 @@
+"""The part of a GPU session in which nobody claims a time: the submission's calls are recorded once, then replayed.
+
+The candidate writes down one call for each input set of each configuration. Executors, one for each launch, hold its
+device code alone and launch what was written down; the baselines do the same with captures of their own. When every
+configuration has been replayed on fresh values with right results the candidate processes are ended, and only then the
+judging begins. Otherwise `NotReplayable` says why, and the session goes on in the other way.
+Not covered: what a record may say (`record.py`) and the clock itself (`child/appointment.py`).
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from ..contestants import Actor, CallResult
+from ..errors import RefereeError, SupervisorError
+from ..faults import Fault, death
+from ..isolation import inside
+from ..memory import Layout
+from ..protocol import ProtocolError, Status
+from ..report import Verdict
+from ..session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, Referee
+from ..spec import Config
+from .crew import Crew
+from .device_code import device_code
+from .record import NODES_MAX, RECORD_MAX_CHARACTERS, Call, Memory, NotReplayable, Span, read_record, summary
+
+INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
+_TRIES = 5
+_NULL_CALLS = 25
+_BASELINE_SETS = 16  # that a baseline captures
+_LEAST_US = 0.05
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The memory that recorder and executors map at the same addresses."""
+
+    inputs_fd: int
+    outputs_fds: Sequence[int]  # of each launch
+    input_bytes: int
+    output_bytes: int
+
+    @property
+    def memory(self) -> Memory:
+        return Memory(Span(INPUTS_AT, self.input_bytes), Span(OUTPUTS_AT, self.output_bytes))
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """What an executor or a baseline measured, in microseconds, less what an appointment with nothing takes."""
+
+    first_us: float
+    late_us: float
+    host_us: float
+
+    @property
+    def credited_us(self) -> float:
+        return max(_LEAST_US, self.first_us)
+
+    @property
+    def behind_us(self) -> float:
+        """How much longer than after nothing the late stamp took, from when the host had seen the first one.
+
+        Near zero; large if work went on behind the first stamp.
+        """
+        return max(0.0, self.late_us - self.host_us)
+
+
+@dataclass
+class Replay:
+    """Recorded calls and everybody who replays them. Made by `begin`."""
+
+    crew: Crew
+    referee: Referee
+    configs: Sequence[Config]
+    layout: Layout
+    timeout_s: float
+    flush_bytes: int
+    draw: Callable[[int, int], None]  # fresh values for so many input sets of a configuration
+    before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
+    calls: list[tuple[Call, ...]] = field(default_factory=list)
+    seen: list[tuple[str, Stamps]] = field(default_factory=list)
+    _baseline_nodes: dict[int, list[int]] = field(default_factory=dict)  # of each configuration, by function
+    _nothing: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    def begin(self, shared: Shared, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], binary: Any) -> None:
+        """Records, loads, and replays everything once. `wanted` are the baselines' functions of each configuration.
+
+        Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
+        """
+        self._record(shared.memory, fill)
+        self._write_code(binary)
+        self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])
+        self._open_executors(shared)
+        self._capture_and_try(fill, wanted)
+        self.crew.end_candidates()
+        for launch in self._launches:
+            for who in (f"candidate{launch}", f"baseline{launch}"):
+                self._nothing[who] = self._measure_nothing(who)
+
+    def call(self, who: str, config: int, choice: int, function: int, *, compared: bool) -> CallResult:
+        """One call as a contestant makes it in the other way. `who` has the launch's number."""
+        if function == NOTHING:
+            answer = self._ask(who, 0, [], function)
+            return CallResult(Status.OK, wall_us=float(answer["first_us"]), resume_us=0.0, event_us=None)
+        places = self._places(who, config, [choice])
+        answer = self._timed(who, config, [choice], function, compared=compared)
+        if "error" in answer:
+            return CallResult(Status.RAISED, error="a CUDA error", text=str(answer["error"]))
+        if "gone" in answer:
+            return self._actor(who).broken(self.timeout_s)
+        taken = self.referee.ask("collect", who=who, config=config, places=places[0])
+        stamps = self._stamps(who, answer)
+        self.seen.append((who, stamps))
+        return CallResult(
+            Status.OK,
+            wall_us=float(answer["host_us"]),
+            resume_us=0.0,
+            event_us=stamps.credited_us,
+            throttled=tuple(taken["throttle"]),
+        )
+
+    def burst_us(self, who: str, config: int, count: int, function: int) -> float:
+        """Time per call of `count` calls one behind the other, each on inputs of its own. Raises Fault.
+
+        A baseline makes fewer calls: nobody doubts it, and what a stream can hold is limited.
+        """
+        if who.startswith("baseline"):
+            count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self._baseline_nodes[config][function]))
+        answer = self._timed(who, config, list(range(count)), function, compared=False)
+        if "error" in answer:
+            raise Fault(Verdict.RUNTIME_ERROR, f"calls one behind the other: {answer['error']}")
+        if "gone" in answer:
+            raise Fault(Verdict.TIMEOUT, f"calls one behind the other gave no answer within {self.timeout_s:g} s")
+        stamps = self._stamps(who, answer)
+        return (stamps.credited_us + stamps.behind_us) / count
+
+    def places_of(self, config: int, count: int) -> list[list[int]]:
+        return [list(call.places) for call in self.calls[config][:count]]
+
+    def most_in_a_burst(self, config: int) -> int:
+        """As many calls as there are input sets, and as a stream can hold."""
+        return max(1, min(len(self.calls[config]), NODES_MAX // len(self.calls[config][0].nodes)))
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What a report says of the record: nodes of every configuration that is not hidden."""
+        return [
+            {"config": config.key, **summary(calls)}
+            for config, calls in zip(self.configs, self.calls, strict=True)
+            if not config.hidden
+        ]
+
+    def gaps_us(self) -> dict[str, float]:
+        """How far stamps and host disagree, over all single calls: medians and the largest."""
+        late = sorted(stamps.behind_us for _, stamps in self.seen)
+        host = sorted(stamps.host_us - stamps.first_us for _, stamps in self.seen)
+        if not late:
+            return {}
+        high = int(0.99 * (len(late) - 1))
+        return {
+            "behind_p50_us": round(late[len(late) // 2], 2),
+            "behind_p99_us": round(late[high], 2),
+            "host_p50_us": round(host[len(host) // 2], 2),
+            "host_p99_us": round(host[high], 2),
+        }
+
+    @property
+    def nothing_us(self) -> dict[str, float]:
+        return {who: round(values[0], 2) for who, values in self._nothing.items()}
+
+    @property
+    def _launches(self) -> range:
+        return range(len(self.crew.executors))
+
+    def _record(self, memory: Memory, fill: Callable[[int], int]) -> None:
+        """Every configuration is called once before any is captured, so that what is made only once stays."""
+        candidate = self.crew.candidates[0]
+        is_hidden = False
+        for number, config in enumerate(self.configs):
+            if config.hidden and not is_hidden:
+                self.before_hidden()
+            is_hidden = is_hidden or config.hidden
+            fill(number)
+            self.referee.ask("stage", who="candidate0", config=number, places=[])
+            self._ask_recorder(candidate, config, "warmed", warm=number)
+        for number, config in enumerate(self.configs):
+            text = self._ask_recorder(candidate, config, "recorded", record=number)
+            sizes = [item.nbytes for item in config.results]
+            try:
+                self.calls.append(read_record(text, memory, sizes, len(self.layout.inputs[number])))
+            except NotReplayable as error:
+                raise _not_replayable(config, str(error)) from error
+
+    def _ask_recorder(self, candidate: Actor, config: Config, word: str, **request: int) -> str:
+        """The pieces that came before `word`, in one."""
+        deadline, length = time.monotonic() + 3 * self.timeout_s, 0
+        pieces: list[str] = []
+        candidate.link.send(**request)
+        while True:
+            try:
+                message = candidate.receive(max(0.01, deadline - time.monotonic()))
+            except TimeoutError:
+                reason = f"a call that was to be recorded gave no answer within {3 * self.timeout_s:g} s"
+                raise Fault(Verdict.TIMEOUT, f"{reason} ({_shown(config)})") from None
+            except ProtocolError:
+                raise death("while its calls were recorded", candidate.child.wait(1.0)) from None
+            if message.get(word):
+                return "".join(pieces)
+            if "not_recorded" in message:
+                raise _not_replayable(config, str(message["not_recorded"])[:600])
+            pieces.append(str(message.get("piece", "")))
+            length += len(pieces[-1])
+            if length > RECORD_MAX_CHARACTERS or not pieces[-1]:
+                raise _not_replayable(config, "the record is too long or empty")
+
+    def _write_code(self, binary: Any) -> None:
+        folder = self.crew.folder / "code"
+        for number, image in enumerate(device_code(binary, self.crew.folder / "triton")):
+            (folder / f"{number:04}.bin").write_bytes(image)
+        records = [[list(call.nodes) for call in calls] for calls in self.calls]
+        (folder / "records.json").write_text(json.dumps(records))
+
+    def _open_executors(self, shared: Shared) -> None:
+        for executor, outputs_fd in zip(self.crew.executors, shared.outputs_fds, strict=True):
+            executor.open(
+                {
+                    "code": inside(self.crew.folder / "code", "code"),
+                    "inputs_at": INPUTS_AT,
+                    "outputs_at": OUTPUTS_AT,
+                    "flush_bytes": self.flush_bytes,
+                }
+            )
+            sizes = {"input_bytes": shared.input_bytes, "output_bytes": shared.output_bytes}
+            executor.link.send_descriptors([shared.inputs_fd, outputs_fd], **sizes)
+        for executor in self.crew.executors:
+            message: dict[str, Any] = {}
+            while not message.get("serving"):
+                try:
+                    message = executor.receive(REFEREE_TIMEOUT_S)
+                except (TimeoutError, ProtocolError) as error:
+                    raise NotReplayable("its device code cannot be loaded") from error
+                if "not_replayable" in message:
+                    why, number = str(message["not_replayable"])[:600], message.get("config")
+                    raise NotReplayable(why) if number is None else _not_replayable(self.configs[number], why)
+
+    def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
+        """On fresh values: the baselines capture, and every launch of the submission is replayed and compared."""
+        for baseline in self.crew.baselines:
+            baseline.link.send(replay=True, flush_bytes=self.flush_bytes)
+        for number, config in enumerate(self.configs):
+            choice = fill(number)
+            self.referee.ask("stage", who="baseline0", config=number, places=[])
+            for baseline in self.crew.baselines:
+                baseline.link.send(capture=number, functions=list(wanted[number]), sets=_BASELINE_SETS)
+            for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
+                if "not_captured" in answer:
+                    raise _not_replayable(config, f"its baseline: {answer['not_captured']}")
+                self._baseline_nodes[number] = answer.get("nodes", [])
+                if "nodes" not in answer:
+                    raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
+            for launch in self._launches:
+                self._try(f"candidate{launch}", number, choice)
+
+    def _try(self, who: str, number: int, choice: int) -> None:
+        config = self.configs[number]
+        answer = self._timed(who, number, [choice], EAGER, compared=True)
+        if "error" in answer or "gone" in answer:
+            what = answer.get("error", "no answer")
+            raise _not_replayable(config, f"launched by another process it fails ({what})")
+        self.referee.ask("collect", who=who, config=number, places=self._places(who, number, [choice])[0])
+        if not self.referee.ask("compare", who=who, config=number, number=choice)["ok"]:
+            reason = "replayed on fresh values its results are wrong: something that they need is not in the record"
+            raise _not_replayable(config, reason)
+
+    def _measure_nothing(self, who: str) -> tuple[float, float, float]:
+        answers = [self._ask(who, 0, [], EAGER) for _ in range(_NULL_CALLS)]
+        kept = [answer for answer in answers if not answer.get("is_late")]
+        if len(kept) < _NULL_CALLS // 2:
+            raise SupervisorError(f"an appointment with nothing fails: {answers[-1]}")
+        first, late, host = (median(answer[name] for answer in kept) for name in ("first_us", "late_us", "host_us"))
+        return first, late, host
+
+    def _timed(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> dict[str, Any]:
+        """An appointment that was kept: one whose launches come too late is made again, on other values.
+
+        What was launched too late has run all the same, and device code remembers.
+        """
+        places = self._places(who, config, sets)
+        for number in range(_TRIES):
+            if number > 0 and who.startswith("candidate"):
+                self.draw(config, max(sets) + 1)
+            self.referee.ask("stage", who=who, config=config, places=places)
+            answer = self._ask(who, config, sets, function, compared=compared, patience=1 << number)
+            if "tampered" in answer:
+                raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
+            if not answer.get("is_late"):
+                return answer
+        raise Fault(Verdict.NOISY, "the host is too busy: launches come too late for their appointment")
+
+    def _ask(
+        self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, patience: int = 1
+    ) -> dict[str, Any]:
+        actor, theirs = self._actor(who), who.startswith("candidate")
+        request: dict[str, Any] = {"config": config, "sets": list(sets), "patience": patience}
+        try:
+            actor.link.send(**request, **({} if theirs else {"function": function, "compared": compared}))
+            return actor.receive(self.timeout_s if theirs else REFEREE_TIMEOUT_S)
+        except (TimeoutError, ProtocolError, OSError) as error:
+            if theirs:
+                return {"gone": True}
+            raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
+
+    def _receive(self, actor: Actor) -> dict[str, Any]:
+        try:
+            return actor.receive(REFEREE_TIMEOUT_S)
+        except (TimeoutError, ProtocolError) as error:
+            raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
+
+    def _stamps(self, who: str, answer: dict[str, Any]) -> Stamps:
+        first, late, host = self._nothing[who]
+        return Stamps(answer["first_us"] - first, answer["late_us"] - late, answer["host_us"] - host)
+
+    def _actor(self, who: str) -> Actor:
+        cast = self.crew.executors if who.startswith("candidate") else self.crew.baselines
+        return cast[int(who.removeprefix("candidate").removeprefix("baseline"))]
+
+    def _places(self, who: str, config: int, sets: Sequence[int]) -> list[list[int]]:
+        if who.startswith("candidate"):
+            return [list(self.calls[config][number].places) for number in sets]
+        return [list(self.layout.outputs[config])]
+
+
+def functions_of(problems: Sequence[str | None]) -> list[list[int]]:
+    """Which baselines each configuration has: torch.compile only where it could be built."""
+    return [[EAGER] if problem else [EAGER, COMPILE] for problem in problems]
+
+
+def close(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _not_replayable(config: Config, why: str) -> NotReplayable:
+    """Of a hidden configuration nothing is told that the submission could have chosen, or that shows its sizes."""
+    return NotReplayable(f"{_shown(config)}: {'it cannot be replayed there' if config.hidden else why}")
+
+
+def _shown(config: Config) -> str:
+    return "a hidden configuration" if config.hidden else config.key

@@ -1,0 +1,272 @@
+"""The clock of replayed calls on a driver that is a fake, and the session's part of it with processes that are.
+
+What only a GPU shows was judged on one: `docs/results/h200/replay.md`.
+"""
+
+import ctypes
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.harness import default_suites, find_task
+from benchmarks.harness.child.appointment import Clock, Tampered
+from benchmarks.harness.child.driver import Driver, DriverError
+from benchmarks.harness.faults import Fault
+from benchmarks.harness.gpu.record import Call, NotReplayable
+from benchmarks.harness.gpu.replay import Replay
+from benchmarks.harness.gpu.session import GpuSession
+from benchmarks.harness.memory import overlay
+from benchmarks.harness.protocol import ProtocolError, Status
+from benchmarks.harness.report import Verdict
+from benchmarks.harness.session import NOTHING
+
+STAMP, WAIT = 2, 1
+
+
+class FakeGpu:
+    """Runs what is launched at once; the GPU's clock is the host's, less a thousand seconds."""
+
+    behind_ns = 10**12
+
+    def __init__(self, *, forges: bool = False, breaks: bool = False) -> None:
+        self.forges, self.breaks = forges, breaks
+        self.room = (ctypes.c_uint64 * (1 << 20))()
+        self.working = False  # a submission's kernel was launched
+        self.left: list[tuple[int, int]] = []  # stamps that come only when all is over
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *_: 0
+
+    def now_ns(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - self.behind_ns
+
+    def cuModuleGetFunction(self, place: Any, _: Any, name: Any) -> int:
+        place._obj.value = WAIT if b"wait" in name.value else STAMP
+        return 0
+
+    def cuMemHostAlloc(self, place: Any, *_: Any) -> int:
+        place._obj.value = ctypes.addressof(self.room)
+        return 0
+
+    def cuMemHostGetDevicePointer_v2(self, place: Any, host: Any, _: Any) -> int:
+        place._obj.value = host.value
+        return 0
+
+    def cuStreamQuery(self, _: Any) -> int:
+        return 700 if self.breaks else 600
+
+    def cuGetErrorName(self, _: Any, place: Any) -> int:
+        place._obj.value = b"CUDA_ERROR_ILLEGAL_ADDRESS"
+        return 0
+
+    def cuLaunchKernel(self, function: Any, *arguments: Any) -> int:
+        places = arguments[-2]
+        words = [ctypes.c_uint64.from_address(places[i]).value for i in range(len(places))]
+        if function.value == WAIT:
+            ctypes.c_uint64.from_address(words[1]).value = self.now_ns()
+            while self.now_ns() < words[0]:
+                pass
+            return 0
+        if self.working and self.breaks:
+            return 0
+        ctypes.c_uint64.from_address(words[0]).value = self.now_ns()
+        if self.working and self.forges:
+            self.left.append((words[0], 50_000))
+            self.working = False
+        return 0
+
+    def cuStreamSynchronize(self, _: Any) -> int:
+        for place, later_ns in self.left:
+            ctypes.c_uint64.from_address(place).value += later_ns
+        return 0
+
+
+class Work:
+    """In the place of a program: takes 300 µs of the fake GPU's time."""
+
+    steps = (None,)
+
+    def __init__(self, gpu: FakeGpu, seconds: float = 300e-6) -> None:
+        self.gpu, self.seconds = gpu, seconds
+
+    def launch(self) -> None:
+        self.gpu.working = True
+        until = time.perf_counter() + self.seconds
+        while time.perf_counter() < until:
+            pass
+
+
+def test_the_time_of_a_call_is_from_the_appointment_to_the_stamp() -> None:
+    gpu = FakeGpu()
+    times = Clock(Driver(gpu), 1 << 20).keep([])
+    assert 0 <= times.first_us <= times.late_us < 5_000
+    assert abs(times.host_us - times.first_us) < 2_000
+
+
+def test_launches_that_are_queued_after_the_appointment_are_late() -> None:
+    """This fake runs a launch at once, so whatever comes behind the waiting kernel is queued too late."""
+    gpu = FakeGpu()
+    assert Clock(Driver(gpu), 1 << 20).keep([Work(gpu)]).is_late  # type: ignore[list-item]
+
+
+def test_a_stamp_that_changes_before_the_end_is_tampering() -> None:
+    gpu = FakeGpu(forges=True)
+    with pytest.raises(Tampered):
+        Clock(Driver(gpu), 1 << 20).keep([Work(gpu)])  # type: ignore[list-item]
+
+
+def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
+    gpu = FakeGpu(breaks=True)
+    with pytest.raises(DriverError, match="ILLEGAL_ADDRESS"):
+        Clock(Driver(gpu), 1 << 20).keep([Work(gpu)])  # type: ignore[list-item]
+
+
+ANSWER = {"first_us": 12.0, "late_us": 20.0, "host_us": 12.5, "is_late": False}
+
+
+class FakeActor:
+    """A process that gives the answers of a list, or ends."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+        self.link = SimpleNamespace(send=lambda **message: self.asked.append(message))
+        self.child = SimpleNamespace(wait=lambda _: -11, log_tail=lambda _: "")
+
+    def receive(self, _: float) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def broken(self, _: float) -> str:
+        return "broken"
+
+
+class FakeReferee:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def ask(self, request: str, **_: Any) -> dict[str, Any]:
+        self.asked.append(request)
+        return {"throttle": [], "ok": True}
+
+
+def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None = None) -> Replay:
+    config = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")[0]
+    drawn: list[tuple[int, int]] = []
+    crew: Any = SimpleNamespace(
+        executors=[executor], baselines=[FakeActor(ANSWER, ANSWER)], candidates=[candidate], folder=Path()
+    )
+    made = Replay(
+        crew, FakeReferee(), [config], overlay([config], [8]), 1.0, 1, lambda *what: drawn.append(what), lambda: None
+    )  # type: ignore[arg-type]
+    made.calls = [tuple(Call(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
+    made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 10.0, 2.5))
+    made._baseline_nodes = {0: [1, 1]}
+    made.drawn = drawn  # type: ignore[attr-defined]
+    return made
+
+
+def test_what_an_empty_appointment_takes_is_not_the_calls() -> None:
+    replay = replay_of(executor=FakeActor(ANSWER))
+    result = replay.call("candidate0", 0, 3, 0, compared=True)
+    assert (result.status, result.event_us, result.time_us) == (Status.OK, 10.0, 10.0)
+    assert replay.referee.asked == ["stage", "collect"]  # type: ignore[attr-defined]
+
+
+def test_a_late_call_is_repeated_on_other_values_with_more_time() -> None:
+    executor = FakeActor({**ANSWER, "is_late": True}, ANSWER)
+    replay = replay_of(executor=executor)
+    replay.call("candidate0", 0, 3, 0, compared=True)
+    assert replay.drawn == [(0, 4)]  # type: ignore[attr-defined]
+    assert [item["patience"] for item in executor.asked] == [1, 2]
+
+
+def test_a_host_that_is_always_late_is_noise() -> None:
+    replay = replay_of(executor=FakeActor(*[{**ANSWER, "is_late": True}] * 9))
+    with pytest.raises(Fault) as caught:
+        replay.call("candidate0", 0, 3, 0, compared=True)
+    assert caught.value.verdict is Verdict.NOISY
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [({"tampered": "a stamp"}, Verdict.TAMPERING), ({"error": "x"}, None), (TimeoutError(), None)],
+)
+def test_what_goes_wrong_in_an_executor_is_the_submissions(answer: Any, verdict: Verdict | None) -> None:
+    replay = replay_of(executor=FakeActor(answer))
+    if verdict is not None:
+        with pytest.raises(Fault) as caught:
+            replay.call("candidate0", 0, 0, 0, compared=True)
+        assert caught.value.verdict is verdict
+        return
+    result = replay.call("candidate0", 0, 0, 0, compared=True)
+    assert result == "broken" or result.status is Status.RAISED
+
+
+def test_work_behind_the_first_stamp_counts_in_a_burst() -> None:
+    """The host saw the first stamp after 10 µs, the second came 300 µs later than after nothing."""
+    replay = replay_of(executor=FakeActor({**ANSWER, "late_us": 320.0}))
+    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10.0 + 300.0) / 4)
+
+
+def test_a_baseline_answers_for_calls_of_nothing() -> None:
+    assert replay_of().call("baseline0", 0, 0, NOTHING, compared=False).wall_us == 12.0
+
+
+@pytest.mark.parametrize(
+    "answers", [[{"piece": ""}], [{"piece": "x" * (1 << 20)}] * 20, [{"not_recorded": "it waits"}]]
+)
+def test_a_recorder_that_talks_without_end_or_gives_up_is_not_replayed(answers: list[Any]) -> None:
+    replay = replay_of(candidate=FakeActor(*answers))
+    with pytest.raises(NotReplayable):
+        replay._ask_recorder(replay.crew.candidates[0], replay.configs[0], "recorded", record=0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"), [(TimeoutError(), Verdict.TIMEOUT), (ProtocolError("gone"), Verdict.RUNTIME_ERROR)]
+)
+def test_a_recorder_that_dies_or_hangs_has_its_verdict(answer: Exception, verdict: Verdict) -> None:
+    replay = replay_of(candidate=FakeActor(answer))
+    with pytest.raises(Fault) as caught:
+        replay._ask_recorder(replay.crew.candidates[0], replay.configs[0], "warmed", warm=0)
+    assert caught.value.verdict is verdict
+
+
+def test_nothing_is_told_of_a_hidden_configuration() -> None:
+    """Neither its name nor a text that the submission chose while it met it."""
+    hidden = next(
+        item for item in find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda") if item.hidden
+    )
+    replay = replay_of(candidate=FakeActor({"not_recorded": "RuntimeError: sizes 77 and 99"}))
+    with pytest.raises(NotReplayable) as caught:
+        replay._ask_recorder(replay.crew.candidates[0], hidden, "recorded", record=0)
+    assert str(caught.value) == "a hidden configuration: it cannot be replayed there"
+
+
+def test_what_is_printed_is_seen_up_to_the_first_hidden_configuration(tmp_path: Path) -> None:
+    configs = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")
+    shown, hidden = (next(item for item in configs if item.hidden is is_hidden) for is_hidden in (False, True))
+    printed, log = tmp_path / "printed", tmp_path / "candidate0.log"
+    printed.write_text("64 by 128")
+    log.hardlink_to(printed)  # as a session links the log of its crew
+    session: Any = SimpleNamespace(setting=SimpleNamespace(scratch=tmp_path), crew=SimpleNamespace(log=log))
+    candidate = FakeActor({"warmed": True}, {"warmed": True}, {"not_recorded": "no"})
+    replay = replay_of(candidate=candidate)
+    replay.configs, asked = [shown, hidden], []
+
+    def cut() -> None:
+        asked.extend(candidate.asked)
+        GpuSession._cut_log(session)
+        printed.write_text("64 by 128, 77 by 99")
+
+    replay.before_hidden = cut
+    with pytest.raises(NotReplayable):
+        replay._record(None, lambda _: 0)  # type: ignore[arg-type]
+    assert asked == [{"warm": 0}]
+    assert log.read_text() == "64 by 128"
