@@ -20,10 +20,17 @@ from .errors import (
 from .faults import DEVICE_STUCK
 from .foreign import FORMS as FOREIGN_FORMS
 from .foreign import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
-from .isolation import Isolation, clean_text, isolation_in_force
+from .gxx import machine_fingerprint
+from .identity import object_key, source_key
+from .isolation import Isolation, Room, child_code, demand_isolation, inside, isolation_in_force, spawn
 from .judge import audit, compile_source, judge, prepare_task, remove_scratch
+from .outbox import NotTaken, TooMuch, read_file
+from .processor import KINDS as PROCESSOR_KINDS
+from .processor import processor
+from .protocol import clean_text
 from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
 from .rules import RuleSet, load_rules
+from .seccomp import candidate_program
 from .selfcheck import self_test
 from .shelf import Shelf
 from .source import LANGUAGES, PYTHON, Paths, Source, Step, StepListener, device_class, device_classes
@@ -31,13 +38,15 @@ from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_
 from .spec_json import spec_from_json, spec_to_json
 from .starter import starter_code
 from .static_checks import StaticCheck, check_source
-from .tracks import Device, devices_here, keep_ready, versions_on
+from .tracks import CPU, Device, devices_here, keep_ready, versions_on
 
 __all__ = [
+    "CPU",
     "DEVICE_STUCK",
     "FOREIGN_FORMS",
     "LANGUAGES",
     "ONE_SHAPE",
+    "PROCESSOR_KINDS",
     "PYTHON",
     "VERDICT_TEXTS",
     "Build",
@@ -52,10 +61,12 @@ __all__ = [
     "HarnessError",
     "Isolation",
     "IsolationError",
+    "NotTaken",
     "Paths",
     "RefereeError",
     "Report",
     "Result",
+    "Room",
     "RuleSet",
     "RuleSetError",
     "Score",
@@ -69,29 +80,40 @@ __all__ = [
     "TaskError",
     "TaskSpec",
     "TensorArgument",
+    "TooMuch",
     "UsageError",
     "ValueArgument",
     "Verdict",
     "VerdictText",
     "audit",
+    "candidate_program",
     "check_source",
+    "child_code",
     "clean_text",
     "compile_source",
     "default_rules",
     "default_suites",
+    "demand_isolation",
     "device_class",
     "device_classes",
     "devices_here",
     "examine",
     "find_task",
+    "inside",
     "isolation_in_force",
     "judge",
     "keep_ready",
     "load_rules",
     "load_suite",
+    "machine_fingerprint",
+    "object_key",
     "prepare_task",
+    "processor",
+    "read_file",
     "remove_scratch",
     "self_test",
+    "source_key",
+    "spawn",
     "spec_from_json",
     "spec_to_json",
     "starter_code",
@@ -104,6 +126,6 @@ def default_suites() -> Path:
     return Path(__file__).parents[1] / "suites"
 
 
-def default_rules(name: str = "rk-1") -> RuleSet:
+def default_rules(name: str = "rk-2") -> RuleSet:
     """A rule set that comes with kbench. Raises RuleSetError."""
     return load_rules(Path(__file__).parents[1] / "rules" / f"{name}.toml")

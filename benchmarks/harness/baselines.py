@@ -7,8 +7,6 @@ there. Peaks belong to the machine, whatever the task; they are measured while n
 
 import hashlib
 import json
-import shutil
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +22,7 @@ from .isolation import STEADY_HEAP, Room, child_code, inside
 from .locks import file_lock, watched_file_lock
 from .machine import Cores, Peaks
 from .memory import SharedMemory, describe, lay_out
+from .outbox import Bounds, NotTaken, discard, scratch_folder, take_folder
 from .protocol import ProtocolError
 from .rules import RuleSet
 from .seccomp import builder_program, supported
@@ -33,6 +32,7 @@ from .spec import Config, TaskSpec
 MachineLock = Callable[[StepListener, CancelCheck], AbstractContextManager[None]]
 LEFT_OUT = "left out of a quick check"
 _FORM = "3"  # of what is kept; another one is prepared anew
+_CACHE = Bounds(files=20_000, total_bytes=2 << 30, depth=12)  # of what torch.compile keeps of one task
 _OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
 _LOOK_S = 0.5
 
@@ -93,7 +93,7 @@ class Preparation(ABC):
 
     @abstractmethod
     def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Actor:
-        """A child that compiles the configurations `wanted` into `cache` and then measures the peaks, if asked to."""
+        """A child that compiles the configurations `wanted` into `cache`, or measures the `peaks` and nothing else."""
 
     @property
     @abstractmethod
@@ -120,10 +120,12 @@ class Preparation(ABC):
         """What this machine keeps of the task, compiled first if it keeps nothing."""
         folder = self._folder(paths)
         if not self.is_ready(paths):
-            shutil.rmtree(folder, ignore_errors=True)
-            (folder / "cache").mkdir(parents=True)
-            with tempfile.TemporaryDirectory(prefix="prepare-", dir=paths.scratch) as scratch:
-                self._compile(folder / "cache", Path(scratch) / "log")
+            discard(folder)
+            folder.mkdir(parents=True)
+            with scratch_folder("prepare-", paths.scratch) as scratch:
+                (scratch / "cache").mkdir()
+                self._compile(scratch / "cache", scratch / "log")
+                _taken(scratch / "cache", folder / "cache")
             problems = [self.problems[number] for number in range(len(self.configs))]
             _write(folder / "ready.json", {"problems": problems})
         return PreparedBaseline(folder / "cache", tuple(json.loads((folder / "ready.json").read_text())["problems"]))
@@ -155,14 +157,14 @@ class Preparation(ABC):
                 self._follow(child)
 
     def _measured(self, paths: Paths) -> Peaks:
-        with tempfile.TemporaryDirectory(prefix="peaks-", dir=paths.scratch) as scratch:
-            cache = Path(scratch) / "cache"
-            cache.mkdir()
-            with self._child(cache, Path(scratch) / "log", wanted=[], peaks=True) as child:
-                message: dict[str, Any] = {}
-                while not message.get("peaks"):
-                    message = self._receive(child, _OWN_TIME_S)
-                return Peaks.from_json(message["peaks"])
+        with ExitStack() as stack:
+            scratch = stack.enter_context(scratch_folder("peaks-", paths.scratch))
+            (scratch / "cache").mkdir()
+            child = stack.enter_context(self._child(scratch / "cache", scratch / "log", wanted=[], peaks=True))
+            message: dict[str, Any] = {}
+            while not message.get("peaks"):
+                message = self._receive(child, _OWN_TIME_S)
+            return Peaks.from_json(message["peaks"])
 
     @contextmanager
     def _child(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Iterator[Actor]:
@@ -239,6 +241,14 @@ class CpuPreparation(Preparation):
         return child
 
 
+def _taken(cache: Path, target: Path) -> None:
+    """What a child compiled, where no child can write. References of other suites are strangers' code."""
+    try:
+        take_folder(cache, target, _CACHE)
+    except NotTaken as error:
+        raise RefereeError(f"the reference left more beside its compiled baselines than files: {error}") from error
+
+
 def _write(file: Path, data: dict[str, Any]) -> None:
     """In one step: what is there is whole."""
     partial = file.with_suffix(".partial")
@@ -252,4 +262,6 @@ def _digest(*parts: str) -> str:
 
 def own_copy(prepared: PreparedBaseline, scratch: Path) -> Path:
     """A copy of the prepared cache for one judging: torch takes locks in it."""
-    return Path(shutil.copytree(prepared.cache, scratch / f"cache-{time.monotonic_ns()}"))
+    copy = scratch / f"cache-{time.monotonic_ns()}"
+    _taken(prepared.cache, copy)
+    return copy

@@ -17,11 +17,13 @@ from pathlib import Path
 from . import gxx, nvcc
 from .gxx import Gxx
 from .nvcc import Nvcc
+from .protocol import clean_text
 from .python_module import PythonModule
+from .report import clean_log
 from .rules import RuleSet
 from .shelf import Shelf, pack, unpack
 from .source import PYTHON, CancelCheck, Paths, Source, device_class, never_cancelled
-from .toolchain import KernelResources, Toolchain, Workshop, digest
+from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest
 from .triton_source import TritonSource
 
 _RECORD = "build.json"  # written last: a folder without one is no build
@@ -38,6 +40,10 @@ class Build:
     exit_code: int | None  # None: it ran out of time
     problem: str = ""  # what is wrong beside what the compiler says
     resources: tuple[KernelResources, ...] = ()  # of each kernel, where the compiler tells
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log", clean_log(self.log))  # it quotes the source
+        object.__setattr__(self, "problem", clean_text(self.problem))
 
 
 def build(
@@ -96,9 +102,9 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain, folder: Path)
     seconds = time.monotonic() - started
     made = shop.folder / toolchain.binary
     if outcome.exit_code != 0:
-        return Build(None, outcome.log, seconds, cached=False, exit_code=outcome.exit_code)
+        return Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem)
     if _size_bytes(made) > shop.rules.compile.binary_max_bytes:
-        return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem="the compiled file is too large")
+        return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem=TOO_LARGE)
     _move(made, folder)
     return Build(folder / made.name, outcome.log, seconds, False, 0, resources=outcome.resources)
 

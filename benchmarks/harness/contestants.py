@@ -1,8 +1,9 @@
 """One contestant: a frozen child that is woken for one call at a time, and the supervisor's clock around that call.
 
 The inputs of a call lie ready in several sets; which one counts is said at GO, so nothing can be computed ahead but
-within the time from waking to GO, which is measured as well (`resume_us`). The results are sampled at DONE and again
-when every thread has stopped: what changed in between was written too late.
+within the time from waking to GO, which is measured as well (`resume_us`). The time ends when a sample of the results
+has been read out of the contestant's memory. When every thread has stopped the sample is read again, what changed in
+between was written too late, and the results are copied: the same for everybody, and no part of the time.
 Not covered: what the results are worth (the referee says) and what a time means (`scoring.py`).
 """
 
@@ -10,20 +11,20 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .errors import ChildSurvived, SupervisorError
 from .isolation import Child, Room, python_argv, spawn
-from .memory import ControlPage, Layout, OutputMemory
+from .memory import ControlPage, Layout, OutputMemory, Sample
 from .protocol import Link, ProtocolError, Status, Word, make_links
 from .spec import Config
 
 _POLLS_PER_LOOK = 4096
-_SAMPLES = 64
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class CallResult:
     flush_us: float | None = None  # GPU: how long flushing the cache took before the call
     gate_us: float = 0.0  # GPU: how long the referee kept it occupied after GO
     copied: bool = False  # GPU: a result was copied within the timed window
-    foreign: bool = False  # GPU: a result is said to lie outside of the shared memory
+    foreign: bool = False  # a result is said to lie where there is no memory, or on a GPU outside the shared memory
+    woke_us: float = 0.0  # processor time that the process has used while it was frozen before this call
     throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
 
     @property
@@ -139,35 +141,52 @@ class Contestant(Actor):
     def start(
         self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = (), arguments: Sequence[str] = ()
     ) -> None:
-        super().start(room, log, filter_program, (*fds, self._inputs_fd, self.outputs.fd), arguments)
+        super().start(room, log, filter_program, (*fds, self._inputs_fd), arguments)
 
     def open(self, message: dict[str, Any]) -> None:
-        super().open({**message, "inputs": self._inputs_fd, "outputs": self.outputs.fd})
+        super().open({**message, "inputs": self._inputs_fd})
 
-    def call(self, config: int, choice: int, *, function: int = 0, timeout_s: float) -> CallResult:
-        """Runs one call on input set `choice` and leaves the child frozen, or dead."""
+    def call(
+        self, config: int, choice: int, *, function: int = 0, timeout_s: float, compared: bool = True
+    ) -> CallResult:
+        """Runs one call on input set `choice` and leaves the child frozen, or dead; copies its results if `compared`.
+
+        Raises NotStopped, and PermissionError where the memory of a child cannot be read.
+        """
         self._step += 1
-        words = self.control.words
-        self.outputs.poison(config)
-        places = self.outputs.places(config, _SAMPLES, self._draw)
+        words, pid = self.control.words, self.child.pid or 0
+        sample = Sample(self.outputs.results(config), self._draw)
         words[Word.FUNCTION], words[Word.CONFIG], words[Word.CHOICE] = function, config, 0
         words[Word.STEP] = self._step
         resumed_ns = _now_ns()
-        self.child.resume()
+        woke_ns = self.child.resume()
         if not self._await(Word.READY, timeout_s):
             return self.broken(timeout_s)
         early = words[Word.DONE] == self._step
         words[Word.CHOICE] = choice
         started_ns = _now_ns()
         words[Word.GO] = self._step
-        arrived = self._await(Word.DONE, timeout_s)
-        ended_ns = _now_ns()
-        if not arrived:
+        if not self._await(Word.DONE, timeout_s):
             return self.broken(timeout_s)
-        sampled = self.outputs.sample(places)
+        status, places = words[Word.STATUS], self._places(config)  # read once: the page is not ours alone
+        at_done = sample.read(pid, places)
+        ended_ns = _now_ns()
         self.child.freeze()
-        late = not np.array_equal(sampled, self.outputs.sample(places))
-        return self._ended((ended_ns - started_ns) / 1e3, (started_ns - resumed_ns) / 1e3, early=early, late=late)
+        result = CallResult(
+            status=None,
+            wall_us=(ended_ns - started_ns) / 1e3,
+            resume_us=(started_ns - resumed_ns) / 1e3,
+            woke_us=woke_ns / 1e3,
+            early=early,
+        )
+        if status != Status.OK:
+            return self._refused(result, status)
+        frozen = sample.read(pid, places)
+        copied = not compared or self.outputs.copy(config, pid, places)
+        if self.child.exit_code() is not None:
+            return self.broken(timeout_s)
+        foreign = at_done is None or frozen is None or not copied
+        return replace(result, status=Status.OK, foreign=foreign, late=at_done != frozen)
 
     def close(self) -> None:
         super().close()
@@ -184,21 +203,18 @@ class Contestant(Actor):
             if time.monotonic() > deadline or self.child.exit_code() is not None:
                 return words[word] == step
 
-    def _ended(self, wall_us: float, resume_us: float, *, early: bool, late: bool) -> CallResult:
+    def _places(self, config: int) -> NDArray[np.uint64]:
+        """Where the contestant says that the results lie, as addresses of its own."""
+        count = len(self.outputs.results(config))
+        return self.control.numbers[Word.PLACES : Word.PLACES + count].copy()
+
+    def _refused(self, result: CallResult, status: int) -> CallResult:
         try:
-            status = Status(self.control.words[Word.STATUS])
+            known = Status(status)
         except ValueError:
-            return CallResult(None, text="the process answered with an unknown status")
-        message = {} if status is Status.OK else self.pending_message()
-        return CallResult(
-            status=status,
-            wall_us=wall_us,
-            resume_us=resume_us,
-            text=str(message.get("text", "")),
-            error=str(message.get("error", "")),
-            early=early,
-            late=late,
-        )
+            return replace(result, text="the process answered with an unknown status")
+        message = self.pending_message()
+        return replace(result, status=known, text=str(message.get("text", "")), error=str(message.get("error", "")))
 
 
 def _now_ns() -> int:

@@ -7,6 +7,7 @@
     ├── IsolationError        this machine cannot give the isolation that was demanded; refuse to judge
     ├── SupervisorError       our own machinery failed; the evaluation ends as INTERNAL_ERROR and is retried
     │   ├── RefereeError      the trusted referee or baseline process died or answered nonsense
+    │   ├── NotStopped        a process does not stop though it was told to; a submission's is its own fault
     │   └── ChildSurvived     a process does not end though it was killed: the driver or the kernel holds it
     ├── AuditBroken           the submission's process ended before the audit had seen it; its entry waits for a person
     └── Cancelled             the caller's `cancelled()` said yes; nothing is reported
@@ -41,6 +42,10 @@ class SupervisorError(HarnessError):
 
 class RefereeError(SupervisorError):
     """The trusted referee or baseline process died or answered nonsense."""
+
+
+class NotStopped(SupervisorError):
+    """A process does not stop though it was told to."""
 
 
 class ChildSurvived(SupervisorError):

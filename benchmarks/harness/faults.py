@@ -16,6 +16,7 @@ _OUT_OF_MEMORY = re.compile(
     r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE
 )
 _NEW_TRITON_KERNEL = re.compile(r"Read-only file system: '/kbench/triton/")
+_WOKEN_US = 1000.0  # on its way to sleep a thread uses some microseconds; they are added to the time of the call
 _SIGNAL_WORDS = {
     signal.SIGSEGV: "it read or wrote memory that is not its own (writing into an input counts)",
     signal.SIGABRT: "it called abort, or an exception was thrown where none may leave",
@@ -61,8 +62,10 @@ def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
     if "timeout_s" in message:
         return Fault(Verdict.TIMEOUT, f"loading the module took more than {message['timeout_s']:g} s")
     if "missing" in message:
-        names = ", ".join(str(name) for name in message.get("exported", [])) or "nothing"
-        return Fault(Verdict.REJECTED, f"the module does not export {message['missing']!r}; it exports {names}")
+        exported = message.get("exported")
+        names = ", ".join(str(name) for name in exported[:20]) if isinstance(exported, list) else ""
+        wanted = str(message["missing"])[:100]
+        return Fault(Verdict.REJECTED, f"the module does not export {wanted!r}; it exports {names[:1000] or 'nothing'}")
     if "load_error" in message:
         text = str(message["load_error"])
         verdict = Verdict.COMPILE_ERROR if "undefined symbol" in text else Verdict.RUNTIME_ERROR
@@ -88,6 +91,9 @@ def _suspicious(result: CallResult) -> Fault | None:
         return Fault(Verdict.TAMPERING, "the process claims that a call took no time")
     if result.foreign:
         return Fault(Verdict.TAMPERING, "the process named places for its results that are not its own")
+    if result.woke_us > _WOKEN_US:
+        reason = f"the process worked for {result.woke_us:.0f} µs while it was stopped between the calls"
+        return Fault(Verdict.TAMPERING, reason)
     if result.late:
         return Fault(Verdict.TAMPERING, "results were still being written after the call had been reported done")
     return None
@@ -130,7 +136,9 @@ def _raised(result: CallResult) -> Fault:
         return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than it may have: {first_line(text)}")
     if result.error == "TypeError" and "incompatible function arguments" in text:
         return Fault(Verdict.REJECTED, f"the function does not take the arguments of the task: {_signature(text)}")
-    return Fault(Verdict.RUNTIME_ERROR, f"the kernel raised {result.error or 'an error'}: {first_line(text)}")
+    return Fault(
+        Verdict.RUNTIME_ERROR, f"the kernel raised {first_line(result.error, 100) or 'an error'}: {first_line(text)}"
+    )
 
 
 def _signature(text: str) -> str:

@@ -50,7 +50,7 @@ class Gxx:
 
     def compile(self, source: Source, shop: Workshop) -> Outcome:
         headers = prepare_headers(shop.rules, shop.paths)
-        (shop.folder / f"{MODULE}.cpp").write_text(source.text)
+        shop.give({f"{MODULE}.cpp": source.text})
         tiers = [headers, None] if headers else [None]
         return fallback(
             [functools.partial(_attempt, shop, tier) for tier in tiers],
@@ -60,7 +60,7 @@ class Gxx:
 
 def environment() -> dict[str, str]:
     """What a C++ build depends on beside source and flags."""
-    return {"compiler": host_compiler_version(), "torch": version("torch"), "machine": _machine()}
+    return {"compiler": host_compiler_version(), "torch": version("torch"), "machine": machine_fingerprint()}
 
 
 def prepare_headers(rules: RuleSet, paths: Paths) -> Path | None:
@@ -75,13 +75,18 @@ def prepare_headers(rules: RuleSet, paths: Paths) -> Path | None:
 def _precompile(rules: RuleSet, paths: Paths, folder: Path) -> None:
     work = Path(tempfile.mkdtemp(prefix="headers-", dir=paths.scratch)) / "work"
     try:
-        work.mkdir()
-        (work / "kbench.h").write_text('#include "torch/extension.h"\n')
-        use = ["-x", "c++-header", "kbench.h", "-o", "kbench.h.gch"]
+        made = work / "made"
+        made.mkdir(parents=True)
+        text = '#include "torch/extension.h"\n'
+        (made / "kbench.h").write_text(text)
         shop = Workshop(work, rules, paths)
-        room = replace(shop.room(packages()), file_bytes=2 << 30)
-        shop.run([host_compiler(), *_flags(rules), *_includes(thin=True), *use], room)
-        work.rename(folder)
+        shop.give({"kbench.h": text})
+        header = f"{shop.scratch}/kbench.h.gch"
+        use = ["-x", "c++-header", "kbench.h", "-o", header]
+        room = replace(shop.room(packages()), file_bytes=2 << 30, scratch_bytes=2 << 30)
+        step = [host_compiler(), *_flags(rules), *_includes(thin=True), *use]
+        shop.make([step], header, room, made / "kbench.h.gch")
+        made.rename(folder)
     finally:
         shutil.rmtree(work.parent)
 
@@ -93,11 +98,12 @@ def _attempt(shop: Workshop, headers: Path | None) -> Outcome:
     if headers:
         room = replace(room, read_only={**room.read_only, headers: "/kbench/precompiled"})
     flags = [*_flags(shop.rules), *_includes(thin=headers is not None)]
+    place, binary = shop.scratch, f"{MODULE}.so"
     steps = [
-        [host_compiler(), *use, *flags, "-c", f"{MODULE}.cpp", "-o", "a.o"],
-        [host_compiler(), "-shared", "a.o", "-o", f"{MODULE}.so", *_linking()],
+        [host_compiler(), *use, *flags, "-c", f"{MODULE}.cpp", "-o", f"{place}/a.o"],
+        [host_compiler(), "-shared", f"{place}/a.o", "-o", f"{place}/{binary}", *_linking()],
     ]
-    return shop.run_all(steps, room)
+    return shop.make(steps, f"{place}/{binary}", room, shop.folder / binary)
 
 
 def _flags(rules: RuleSet) -> list[str]:
@@ -113,7 +119,7 @@ def _linking() -> list[str]:
 
 
 @functools.cache
-def _machine() -> str:
+def machine_fingerprint() -> str:
     """The processor as the compiler's -march=native sees it."""
     try:
         info = Path("/proc/cpuinfo").read_text()

@@ -14,13 +14,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from . import seccomp
-from .errors import ChildSurvived, IsolationError, SupervisorError
+from .errors import ChildSurvived, IsolationError
+from .freezer import Freezer, signal_quietly, state_of, threads_of
+from .outbox import log_end
+from .protocol import clean_text
 
 CHILD_FOLDER = Path(__file__).parent / "child"
 _PROTOCOL = Path(__file__).parent / "protocol.py"
@@ -28,10 +32,7 @@ _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
 _SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
-_BYTECODE = (
-    "sys.pycache_prefix = os.environ.get('KBENCH_BYTECODE', sys.pycache_prefix); "
-    "sys.dont_write_bytecode = 'KBENCH_BYTECODE_WRITE' not in os.environ"
-)
+_BYTECODE = "sys.pycache_prefix = os.environ.get('KBENCH_BYTECODE', sys.pycache_prefix); sys.dont_write_bytecode = True"
 
 
 @dataclass(frozen=True)
@@ -132,23 +133,22 @@ class Child:
             return None
         return self.exit_code()
 
-    def resume(self) -> None:
-        if self.pid is not None:
-            _signal_quietly(self.pid, signal.SIGCONT)
+    @functools.cached_property
+    def _freezer(self) -> Freezer | None:
+        return None if self.pid is None else Freezer(self.pid)
 
-    def freeze(self, deadline_s: float = 2.0) -> None:
-        """Returns when every thread of the child has stopped. A dead child is frozen too."""
-        if self.pid is None:
-            return
-        _signal_quietly(self.pid, signal.SIGSTOP)
-        until = time.monotonic() + deadline_s
-        while not _all_stopped(self.pid):
-            if time.monotonic() > until:
-                raise SupervisorError("a child did not stop when told to")
+    def resume(self) -> int:
+        """Lets the child run; the processor time in ns that it has used since it was frozen."""
+        return 0 if self._freezer is None else self._freezer.resume()
+
+    def freeze(self) -> None:
+        """Returns when every thread of the child has stopped. A dead child is frozen too. Raises NotStopped."""
+        if self._freezer is not None:
+            self._freezer.freeze()
 
     def pin(self, cores: Sequence[int]) -> None:
         """Moves every thread of the child to `cores`; threads that it starts later follow."""
-        for thread in _threads_of(self.pid):
+        for thread in threads_of(self.pid):
             try:
                 os.sched_setaffinity(thread, cores)
             except ProcessLookupError:
@@ -162,7 +162,7 @@ class Child:
         inner = _children_of(self._process.pid) if self._wrapped else []
         self._doomed = [*inner, *(pid for parent in inner for pid in _children_of(parent))]
         for pid in (*inner, self._process.pid):
-            _signal_quietly(pid, signal.SIGKILL)
+            signal_quietly(pid, signal.SIGKILL)
 
     def kill(self) -> None:
         """Ends the child and everything it started; returns when they are gone. Raises ChildSurvived."""
@@ -175,11 +175,7 @@ class Child:
 
     def log_tail(self, limit_bytes: int) -> str:
         """The end of what the child printed, control characters replaced."""
-        if not self.log.exists():
-            return ""
-        with self.log.open("rb") as file:
-            file.seek(max(0, self.log.stat().st_size - limit_bytes))
-            return clean_text(file.read(limit_bytes).decode(errors="replace"))
+        return clean_text(log_end(self.log, limit_bytes).decode(errors="replace"))
 
 
 def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = (), filter_program: bytes = b"") -> Child:
@@ -197,10 +193,10 @@ def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = ()
         command[1:1] = ["--seccomp", str(fd)]
         fds, program = [*fds, fd], b""
     plan = {"limits": _limits(room), "cores": room.cores, "filter": base64.b64encode(program).decode()}
-    with log.open("wb") as output:
+    with log.open("wb") as output, _nothing() as nothing:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(CHILD_FOLDER / "enter.py"), json.dumps(plan), *command],
-            stdin=subprocess.DEVNULL,
+            stdin=nothing,
             stdout=output,
             stderr=subprocess.STDOUT,
             pass_fds=tuple(fds),
@@ -213,9 +209,15 @@ def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = ()
     return Child(process, log, wrapped=strong)
 
 
-def clean_text(text: str) -> str:
-    """Hostile output made harmless for terminals and pages: control characters become visible marks."""
-    return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
+@contextmanager
+def _nothing() -> Iterator[int]:
+    """To read from; /dev/null would be the machine's own, opened where no mount of the sandbox guards it."""
+    end, other = os.pipe()
+    os.close(other)
+    try:
+        yield end
+    finally:
+        os.close(end)
 
 
 def python_argv(module: str, *arguments: str) -> list[str]:
@@ -253,6 +255,8 @@ def _bubblewrap(room: Room) -> list[str]:
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
     for node in room.devices:
         command += ["--dev-bind", str(node), str(node)]
+    # the settings of the system's kernel in /proc/sys belong to root, as whom a worker may run
+    command += ["--remount-ro", "/proc"]
     command += ["--ro-bind", "/usr", "/usr", *_root_links()]
     for path in _SHARED_FILES:
         command += ["--ro-bind-try", path, path]
@@ -304,34 +308,9 @@ def _children_of(pid: int) -> list[int]:
         return []
 
 
-def _all_stopped(pid: int) -> bool:
-    return all(_state(f"/proc/{pid}/task/{thread}/stat") in "TtZX" for thread in _threads_of(pid))
-
-
-def _threads_of(pid: int | None) -> list[int]:
-    try:
-        return [] if pid is None else [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _state(stat_file: str) -> str:
-    try:
-        return Path(stat_file).read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
-
-
 def _await_gone(pids: Sequence[int]) -> None:
     until = time.monotonic() + _KILL_WAIT_S
-    while any(_state(f"/proc/{pid}/stat") not in "ZX" for pid in pids):
+    while any(state_of(f"/proc/{pid}/stat") not in "ZX" for pid in pids):
         if time.monotonic() > until:
             raise ChildSurvived("a sandboxed process survived SIGKILL")
         time.sleep(0.001)
-
-
-def _signal_quietly(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return

@@ -5,8 +5,6 @@ between devices is in `tracks.py`. Not covered: queues, retries and who may subm
 """
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -18,11 +16,14 @@ from typing import Any, TypeVar
 from . import builds, scoring
 from .baselines import Preparation, PreparedBaseline
 from .builds import Build
-from .errors import AuditBroken, Cancelled, UsageError
-from .faults import DEVICE_STUCK, Fault, Stuck
-from .isolation import clean_text, demand_isolation
+from .errors import AuditBroken, Cancelled, SupervisorError, UsageError
+from .faults import DEVICE_STUCK, Fault, Stuck, first_line
+from .isolation import demand_isolation
 from .judging import Judging, hidden_words
 from .machine import Peaks
+from .outbox import discard, log_end, scratch_folder
+from .processor import processor
+from .protocol import clean_text
 from .report import ConfigResult, Flag, Report, Score, StageResult, Verdict
 from .rules import RuleSet
 from .session import Session
@@ -44,6 +45,7 @@ from .tracks import Track, open_track
 T = TypeVar("T")
 _LOG_BYTES = 16 * 1024
 _QUICK_STEPS = 9
+_LATE_FLAG_US = 5.0
 
 
 def judge(
@@ -65,7 +67,7 @@ def judge(
     isolation = demand_isolation(public=public)
     track = open_track(device, quick_rules(rules) if quick else rules, paths)
     work = _Work(source, task, track, quick, on_step, cancelled)
-    work.environment["isolation"] = isolation.text
+    work.environment |= {"isolation": isolation.text, "cpu": processor().model}
     try:
         score, reason, results = work.run()
         return work.report(Verdict.PASS, reason, isolation.name, score=score, configs=results)
@@ -95,18 +97,19 @@ def audit(
     if report.score is None or build.binary is None:
         raise UsageError("only an accepted submission can be audited")
     started = time.monotonic()
-    with track.lock(on_step, cancelled), tempfile.TemporaryDirectory(prefix="audit-", dir=paths.scratch) as scratch:
+    with track.lock(on_step, cancelled), scratch_folder("audit-", paths.scratch) as scratch:
         on_step(Step("audit", "started"))
         results = {item.key: item for item in report.configs}
         try:
-            found = track.audit(task, build.binary, results, Path(scratch), cancelled)
+            found = track.audit(task, build.binary, results, scratch, cancelled)
         except AuditBroken as broken:
             return replace(report, gates=(*report.gates, Flag("not-audited", f"It could not be audited: {broken}.")))
         finally:
             on_step(Step("audit", "finished"))
     stages = (*report.stages, StageResult("audit", time.monotonic() - started))
     if found["agrees"]:
-        score = replace(report.score, timing_trust="audited")
+        trust = "replayed" if report.score.timing_trust == "replayed" else "audited"
+        score = replace(report.score, timing_trust=trust)
         return replace(report, score=score, audit=found, stages=stages)
     reason = f"the audit contradicts the judging: {found['problems'][0]}"
     return replace(report, verdict=Verdict.TAMPERING, reason=reason, score=None, audit=found, stages=stages)
@@ -185,16 +188,32 @@ class _Work:
         self._stage("static", self._check)
         with nullcontext() if self._is_built() else self.track.build_lock(self.on_step, self.cancelled):
             build = self._stage("compile", self._build)
+            self.track.prepare_tools()
         with self._preparation.turn(self.paths, self.track.prepare_lock):
             prepared = self._stage("prepare", lambda: self._preparation.compiled(self.paths))
         with self.track.lock(self.on_step, self.cancelled):
             self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
             self._preparation.peaks(self.paths)  # now, while nothing else is alive
             try:
-                with tempfile.TemporaryDirectory(prefix="judge-", dir=self.paths.scratch) as scratch:
-                    return self._run_session(build, prepared, Path(scratch))
+                with scratch_folder("judge-", self.paths.scratch) as scratch:
+                    return self._run_session(build, prepared, scratch)
+            except SupervisorError as error:
+                self._blame(build, prepared, error)
+                raise
             finally:
                 self.track.finished()
+
+    def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
+        """Raises Fault if the same judging works without the submission: then what broke it off is its own."""
+        assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
+        with scratch_folder("control-", self.paths.scratch) as scratch:
+            new = self.track.control(self.task, self.configs, build.binary, prepared, scratch)
+            if new is None:
+                return
+            with new as session:
+                Judging(session, ignore_steps, self.cancelled).control()
+        reason = f"the judging broke off while the submission ran, and works without it: {first_line(str(error))}"
+        raise Fault(Verdict.RUNTIME_ERROR, reason) from error
 
     @property
     def rules(self) -> RuleSet:
@@ -293,6 +312,8 @@ class _Work:
             )
         self.results, found = self.track.after(judging, self.results)
         self.environment |= found
+        if found.get("not_replayed"):
+            self.flags.append(Flag("not-replayed", f"Its calls were timed in its own process: {found['not_replayed']}"))
         return self._scored(judging)
 
     def _calls(self, judging: Judging, run: Callable[[], None]) -> None:
@@ -341,9 +362,9 @@ class _Work:
                 Flag("no-compile-baseline", f"{config.key}: eager alone counts, torch.compile: {problem}")
             )
         late_us = judging.late_ready_us(number)
-        if late_us:
+        if late_us > _LATE_FLAG_US:
             self.flags.append(
-                Flag("late-ready", f"{config.key}: {late_us:.0f} µs of waking up were added to each call")
+                Flag("late-ready", f"{config.key}: waking up late has added {late_us:.0f} µs to the median call")
             )
 
     def _listen(self, step: Step) -> None:
@@ -382,11 +403,7 @@ class _VisibleLog:
         return clean_text(data.decode(errors="replace"))
 
     def _bytes(self) -> bytes:
-        if not self._path.exists():
-            return b""
-        with self._path.open("rb") as file:
-            file.seek(max(0, self._path.stat().st_size - _LOG_BYTES))
-            return file.read(_LOG_BYTES)
+        return log_end(self._path, _LOG_BYTES)
 
 
 def _shown_keys(configs: Sequence[Config]) -> list[str]:
@@ -404,4 +421,4 @@ def _first_error(log: str) -> str:
 
 def remove_scratch(paths: Paths) -> None:
     """Removes what killed judgings left behind; call it when no judging of this data folder is alive."""
-    shutil.rmtree(paths.scratch, ignore_errors=True)
+    discard(paths.scratch)

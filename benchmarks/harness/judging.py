@@ -1,9 +1,9 @@
 """The calls of one judging: every configuration verified, then all of them timed in random order.
 
-A visit to a contestant is two calls: one on decoys, so that its code is as warm as anybody's, then one on fresh inputs,
-whose time counts. Verifying and timing make the same visits; every timed call is checked and some of the others, so
-there is no phase to detect. A step is one visit to every contestant on the same inputs, in an order that is reversed
-in the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`judge.py`).
+A visit to a contestant is a random number of calls on decoys, so that its code is as warm as anybody's, then one on
+fresh inputs, whose time counts. Verifying and timing make the same visits; every timed call is checked and some of the
+others, so there is no phase to detect. A step is one visit to every contestant on the same inputs, in an order that is
+reversed in the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`judge.py`).
 """
 
 import secrets
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .contestants import CallResult
 from .errors import Cancelled, RefereeError
@@ -27,6 +28,7 @@ from .stats import PairedTimes, median_us
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 8
+_SECOND_DECOY_ONCE_IN = 4
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 
@@ -155,36 +157,53 @@ class Judging:
         walls = [result.wall_us for result in self.null_calls if result.wall_us is not None]
         return median_us(np.array(walls)) if walls else None
 
+    def control(self) -> None:
+        """One call of each baseline on every configuration, without the submission. Raises SupervisorError."""
+        for number in range(len(self.ledgers)):
+            self._verify_baselines(number, self._session.fill(number))
+
     def paired_times(self, number: int) -> PairedTimes:
         """Paired times of a configuration; raises Fault if too few steps were worth keeping.
 
-        What a kernel waited longer than the baselines to say ready is added.
+        To each call its own lateness is added: how much later than eager in the median of the same launch it was ready,
+        beyond the slack, and the processor time that it used while it was frozen before. The same goes for everybody.
         """
         ledger = self.ledgers[number]
-        times, least = ledger.times_us, self._rules.time.min_steps_per_config
+        least = self._rules.time.min_steps_per_config
         if len(ledger.launches) < least:
             found = f"only {len(ledger.launches)} of at least {least} steps are left ({ledger.config.key})"
             raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during the others: {found}")
-        compiled = times.get(("baseline", COMPILE))
+        compiled = ("baseline", COMPILE)
         return PairedTimes(
-            kernel_us=np.array(times[CANDIDATE]) + self.late_ready_us(number),
-            eager_us=np.array(times["baseline", EAGER]),
-            compile_us=None if compiled is None else np.array(compiled),
-            launch=np.array(self.ledgers[number].launches),
+            kernel_us=self._charged_us(ledger, CANDIDATE),
+            eager_us=self._charged_us(ledger, ("baseline", EAGER)),
+            compile_us=self._charged_us(ledger, compiled) if compiled in ledger.times_us else None,
+            launch=np.array(ledger.launches),
         )
 
     def late_ready_us(self, number: int) -> float:
-        """How much later than the eager baseline the candidate was ready, in the median, beyond the slack."""
-        resumes = self.ledgers[number].resumes_us
-        difference = median_us(np.array(resumes[CANDIDATE])) - median_us(np.array(resumes["baseline", EAGER]))
-        return max(0.0, difference - self._rules.time.resume_slack_us)
+        """By how much the lateness of its calls has raised the kernel's median time."""
+        ledger = self.ledgers[number]
+        return median_us(self._charged_us(ledger, CANDIDATE)) - median_us(np.array(ledger.times_us[CANDIDATE]))
+
+    def _charged_us(self, ledger: Ledger, who: Contender) -> NDArray[np.float64]:
+        """The times of `who` with the lateness of each call."""
+        launches, resumes_us = np.array(ledger.launches), np.array(ledger.resumes_us[who])
+        eager_us = np.array(ledger.resumes_us["baseline", EAGER])
+        allowed_us = np.zeros(len(launches))
+        for launch in np.unique(launches):
+            allowed_us[launches == launch] = median_us(eager_us[launches == launch])
+        late_us = np.maximum(0.0, resumes_us - allowed_us - self._rules.time.resume_slack_us)
+        woke_us = np.array([result.woke_us for result in ledger.seen[who]])
+        charged_us: NDArray[np.float64] = np.array(ledger.times_us[who]) + late_us + woke_us
+        return charged_us
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
         choice = self._session.fill(number, distribution)
         if with_baselines:
             self._verify_baselines(number, choice)
         ledger = self.ledgers[number]
-        ledger.fault = self._warm_up(CANDIDATE, number, choice, checked=True) or self._fresh_call(number, choice)
+        ledger.fault = self._warm_up(CANDIDATE, number, checked=True) or self._fresh_call(number, choice)
         if ledger.fault is not None and ledger.fault.verdict is Verdict.INCORRECT_VALUE:
             ledger.fault = self._repeated(number, choice, ledger.fault)
 
@@ -203,13 +222,21 @@ class Judging:
             if not comparison.ok:
                 self.compile_problems[number] = f"its results are wrong: {comparison.reason}"
 
-    def _warm_up(self, who: Contender, number: int, choice: int, *, checked: bool) -> Fault | None:
-        """A call on decoys, so that what the kernel does in it helps nothing in the call that counts."""
+    def _warm_up(self, who: Contender, number: int, *, checked: bool) -> Fault | None:
+        """One or two calls on decoys, of sets chosen anew: they tell nothing of the call that counts."""
         if not self._session.decoys:
             return None
         self._session.show(number, decoys=True)
-        result = self._call(who, number, choice)
-        return self._check(number, choice, result, compare=checked) if who == CANDIDATE else None
+        for _ in range(1 + (secrets.randbelow(_SECOND_DECOY_ONCE_IN) == 0)):
+            choice = self._session.any_set(number)
+            if who == CANDIDATE:
+                result = self._session.call_candidate(number, choice, compared=checked)
+                fault = self._check(number, choice, result, compare=checked)
+                if fault is not None:
+                    return fault
+            else:
+                self._session.call_baseline(number, choice, who[1])
+        return None
 
     def _fresh_call(self, number: int, choice: int) -> Fault | None:
         self._session.show(number)
@@ -255,7 +282,7 @@ class Judging:
         choice = self._session.fill(number)
         results: dict[Contender, CallResult] = {}
         for who in self._order(number, backwards=backwards):
-            ledger.fault = self._warm_up(who, number, choice, checked=secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0)
+            ledger.fault = self._warm_up(who, number, checked=secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0)
             if ledger.fault is not None:
                 return
             self._session.show(number)

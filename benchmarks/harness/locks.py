@@ -19,6 +19,7 @@ from .errors import Cancelled
 from .source import CancelCheck, Step, StepListener
 
 _POLL_S = 0.2
+_SHARED = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may put links into a temporary folder
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def _wait_until(have: Callable[[], bool], waiting: Step, on_step: StepListener, 
 @contextmanager
 def _open_shared(name: str) -> Iterator[int]:
     """A lock file that every user of the machine may lock."""
-    fd = os.open(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    fd = os.open(Path(tempfile.gettempdir()) / name, _SHARED, 0o666)
     try:
         if os.fstat(fd).st_uid == os.getuid() and stat.S_IMODE(os.fstat(fd).st_mode) != 0o666:
             os.fchmod(fd, 0o666)

@@ -8,9 +8,9 @@ import platform
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from .processor import processor
 from .rules import CpuRules
 
 
@@ -64,18 +64,9 @@ def divide_cores(rules: CpuRules) -> Cores:
 
 def machine_record() -> dict[str, Any]:
     return {
-        "cpu": _cpu_model(),
+        "cpu": processor().model,
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "load_1min": round(os.getloadavg()[0], 2),
     }
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())

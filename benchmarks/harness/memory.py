@@ -1,7 +1,8 @@
 """Shared memory of one judging: where every tensor of every input set and every result lies.
 
-Inputs lie in one memory that the referee alone may write; each contestant has output memory and a control page of its
-own, so that no contestant sees another one's results. All sizes are fixed and sealed before a submission is mapped.
+Inputs lie in one memory that the referee alone may write; each contestant has a control page of its own. On a
+processor the supervisor copies results into output memory that no contestant has; on a GPU each contestant has its own.
+All sizes are fixed and sealed before a submission is mapped.
 """
 
 import ctypes
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .process_memory import Reader
 from .protocol import CONTROL_BYTES
 from .spec import Config, TensorArgument
 
@@ -22,7 +24,8 @@ _ALIGNMENT_BYTES = 512  # what torch's allocator of GPU memory gives; more than 
 _GAP_BYTES = 4096  # between tensors, so that a read past the end meets another tensor's page, never the next value
 _SEAL_FUTURE_WRITE = 0x0010
 _FIXED_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-POISON = 0xFF  # float32: NaN; int64: -1
+SAMPLES = 16
+_SAMPLE_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -93,27 +96,51 @@ class SharedMemory:
 
 
 class OutputMemory(SharedMemory):
-    """Results of one contestant, as the supervisor sees them: bytes to poison and to sample."""
+    """Results of one contestant as the supervisor has copied them, for the referee to read."""
 
     def __init__(self, layout: Layout, configs: Sequence[Config]) -> None:
         super().__init__("outputs", layout.output_bytes)
         self._bytes: NDArray[np.uint8] = np.frombuffer(self.map(), dtype=np.uint8)
-        self._spans = [
-            (min(offsets), max(at + item.nbytes for at, item in zip(offsets, config.results, strict=True)))
+        self._places = [
+            [(offset, item.nbytes) for offset, item in zip(offsets, config.results, strict=True)]
             for offsets, config in zip(layout.outputs, configs, strict=True)
         ]
 
-    def poison(self, config: int) -> None:
-        first, last = self._spans[config]
-        self._bytes[first:last] = POISON
+    def results(self, config: int) -> list[NDArray[np.uint8]]:
+        """The bytes of each result of `config`, in place."""
+        return [self._bytes[offset : offset + size] for offset, size in self._places[config]]
 
-    def sample(self, places: NDArray[np.intp]) -> NDArray[np.uint8]:
-        return self._bytes[places]
+    def copy(self, config: int, pid: int, places: NDArray[np.uint64]) -> bool:
+        """Copies the results of a call of `config` out of process `pid`; False if they cannot be read there."""
+        return all(
+            Reader(target, np.array([target.nbytes], dtype=np.uint64)).read(pid, places[number : number + 1])
+            for number, target in enumerate(self.results(config))
+        )
 
-    def places(self, config: int, count: int, draw: np.random.Generator) -> NDArray[np.intp]:
-        """Random byte positions within the results of `config`."""
-        first, last = self._spans[config]
-        return draw.integers(first, last, size=count)
+
+class Sample:
+    """Words out of the results of one call, read where the contestant says that they lie.
+
+    Of every result its end and a random word, and more at random, most where most bytes are. Made before the call, so
+    that reading it takes little of the time that counts.
+    """
+
+    def __init__(self, results: Sequence[NDArray[np.uint8]], draw: np.random.Generator) -> None:
+        sizes = np.array([item.nbytes for item in results])
+        spans = np.minimum(_SAMPLE_BYTES, sizes)
+        every = np.arange(len(sizes))
+        self._which = np.concatenate([every, every, draw.choice(len(sizes), SAMPLES, p=sizes / sizes.sum())])
+        latest = (sizes - spans)[self._which]
+        offsets = (draw.random(len(latest)) * (latest + 1)).astype(np.uint64)
+        offsets[: len(sizes)] = latest[: len(sizes)]
+        self._offsets = offsets
+        self._values = np.zeros(len(offsets) * _SAMPLE_BYTES, dtype=np.uint8)
+        self._reader = Reader(self._values, spans[self._which].astype(np.uint64))
+
+    def read(self, pid: int, places: NDArray[np.uint64]) -> bytes | None:
+        """The values there; None if they cannot be read. Raises PermissionError as `Reader.read` does."""
+        there = self._reader.read(pid, places[self._which] + self._offsets)
+        return self._values.tobytes() if there else None
 
 
 class ControlPage(SharedMemory):
@@ -121,7 +148,9 @@ class ControlPage(SharedMemory):
 
     def __init__(self) -> None:
         super().__init__("control", CONTROL_BYTES)
-        self.words = (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(self.map())
+        page = self.map()
+        self.words = (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(page)
+        self.numbers: NDArray[np.uint64] = np.frombuffer(page, dtype=np.uint64)  # the same words
 
 
 class _Ruler:

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -75,25 +75,36 @@ class Nvcc:
         return (*self._flags(rules), *_includes("stock"), headers_fingerprint(), *environment().values(), sys.version)
 
     def compile(self, source: Source, shop: Workshop) -> Outcome:
-        (shop.folder / f"{MODULE}.cu").write_text(source.text)
-        (shop.folder / "kbench_operators.h").write_text(operator_headers(source.text))
-        (shop.folder / "kbench_needs.h").write_text(needs(source.text))
-        attempts = [functools.partial(self._attempt, shop, tier) for tier in self._tiers]
+        texts = {
+            f"{MODULE}.cu": source.text,
+            "kbench_operators.h": operator_headers(source.text),
+            "kbench_needs.h": needs(source.text),
+        }
+        attempts = [functools.partial(self._attempt, shop, tier, texts) for tier in self._tiers]
         headers = torch_folder() / "include"
         outcome = fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers))
         return _demangled(with_resources(outcome), shop)
 
-    def _attempt(self, shop: Workshop, tier: str) -> Outcome:
-        room = shop.room({**packages(), **_cuda_packages()})
+    def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str]) -> Outcome:
+        folders, place = {**packages(), **_cuda_packages()}, shop.scratch
         nvcc = f"{inside(cuda_folder(), 'cuda')}/bin/nvcc"
-        compiling = [nvcc, *self._flags(shop.rules), *_includes(tier), "-c", f"{MODULE}.cu", "-o", "a.o"]
-        script = parallel_script(shop.run([nvcc, "--dryrun", *compiling[1:]], room).log) if self._side_by_side else None
+        compiling = [nvcc, *self._flags(shop.rules), *_includes(tier), "-c", f"{MODULE}.cu", "-o", f"{place}/a.o"]
+        script = self._script(compiling, folders, shop, place)
         if script is not None:
-            (shop.folder / "steps.sh").write_text(script)
-            (shop.folder / MODULE_ID).write_text(f"_{MODULE}")
+            texts = {**texts, "steps.sh": script, MODULE_ID: f"_{MODULE}"}
             compiling = ["sh", "steps.sh"]
-        linking = [host_compiler(), "-shared", "a.o", "-o", self.binary, "-Wl,--as-needed", "-fopenmp", *_linking()]
-        return shop.run_all([compiling, linking], room)
+        shop.give(texts)
+        made = f"{place}/{self.binary}"
+        linking = [host_compiler(), "-shared", f"{place}/a.o", "-o", made, "-Wl,--as-needed", "-fopenmp", *_linking()]
+        return shop.make([compiling, linking], made, shop.room(folders), shop.folder / self.binary)
+
+    def _script(self, compiling: list[str], folders: dict[Path, str], shop: Workshop, place: str) -> str | None:
+        """nvcc's steps, told over an empty file: no source has a say in them."""
+        if not self._side_by_side:
+            return None
+        shop.give({f"{MODULE}.cu": ""})
+        told = shop.run([compiling[0], "--dryrun", *compiling[1:]], shop.room(folders))
+        return parallel_script(told.log, place)
 
     def _flags(self, rules: RuleSet) -> list[str]:
         number = self._target.removeprefix("sm_").rstrip("a")
@@ -122,10 +133,10 @@ def operator_headers(text: str) -> str:
     return "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names) if (folder / f"{name}.h").exists())
 
 
-_ENTRY = re.compile(r"Compiling entry function '(\S+)'")
-_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_ENTRY = re.compile(r"Compiling entry function '([\w$.]+)'")
+_SPILLS = re.compile(r"\b(\d++) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
+_SHARED = re.compile(r"\b(\d++) bytes smem")
 
 
 def with_resources(outcome: Outcome) -> Outcome:
@@ -134,7 +145,7 @@ def with_resources(outcome: Outcome) -> Outcome:
     kept: list[str] = []
     for line in outcome.log.splitlines(keepends=True):
         (own if line.startswith("ptxas info") or _SPILLS.search(line) else kept).append(line)
-    return Outcome(outcome.exit_code, "".join(kept), tuple(_resources(own)))
+    return replace(outcome, log="".join(kept), resources=tuple(_resources(own)))
 
 
 def _resources(lines: list[str]) -> Iterator[KernelResources]:
@@ -154,7 +165,8 @@ def _demangled(outcome: Outcome, shop: Workshop) -> Outcome:
     """The kernels under the names that their author gave them, as far as c++filt can tell."""
     if not outcome.resources:
         return outcome
-    names = shop.run(["c++filt", *(item.kernel for item in outcome.resources)], shop.room({})).log.splitlines()
+    mangled = [item.kernel for item in outcome.resources]
+    names = shop.run(["c++filt", *mangled], shop.room({})).log.splitlines()
     if len(names) != len(outcome.resources):
         return outcome
     pairs = zip(names, outcome.resources, strict=True)

@@ -15,10 +15,11 @@ _WRITES_ID = "--gen_module_id_file"
 _ID_FILE = re.compile(r'--module_id_file_name "[^"]*"')
 
 
-def parallel_script(dryrun: str) -> str | None:
+def parallel_script(dryrun: str, place: str) -> str | None:
     """A script for `sh` that does what the printed steps do; None if they are not the expected ones.
 
-    Names of internal symbols come from the file `module_id`, which has to exist; nvcc would make it in passing.
+    What it keeps on the way lies in the folder `place`. Names of internal symbols come from the file `module_id`, which
+    has to exist; nvcc would make it in passing.
     """
     lines = [line.removeprefix("#$ ") for line in dryrun.splitlines() if line.startswith("#$ ")]
     steps = [line for line in lines if not _SETTING.match(line) and not line.startswith("rm ")]
@@ -28,21 +29,21 @@ def parallel_script(dryrun: str) -> str | None:
     settings = [found for line in lines if (found := _SETTING.match(line)) and found[1] in _WANTED]
     exports = "\n".join(f"export {found[1]}={shlex.quote(found[2])}" for found in settings)
     host, device, last = (" &&\n".join(part) for part in parts)
-    return _SCRIPT.format(exports=exports, host=host, device=device, last=last)
+    return _SCRIPT.format(exports=exports, place=shlex.quote(place), host=host, device=device, last=last)
 
 
 _SCRIPT = """\
 {exports}
 {{
 {host}
-}} > host.log 2>&1 &
+}} > {place}/host.log 2>&1 &
 host=$!
 {{
 {device}
-}} > device.log 2>&1
+}} > {place}/device.log 2>&1
 device=$?
-wait $host || {{ code=$?; cat host.log; exit $code; }}
-cat host.log device.log
+wait $host || {{ code=$?; cat {place}/host.log; exit $code; }}
+cat {place}/host.log {place}/device.log
 [ $device = 0 ] || exit $device
 {last}
 """

@@ -1,8 +1,9 @@
 """What supervisor and children say to each other: JSON messages on a socket, words on a shared control page.
 
 Shared by both sides, so it uses the standard library alone. A message is one packet of at most MESSAGE_MAX_BYTES;
-nothing is ever unpickled. The control page carries one call: the supervisor announces a step, the child answers
-READY, the supervisor rings GO with the number of the input set that counts, the child rings DONE.
+nothing is ever unpickled, and each text in it is cleaned as it comes in. The control page carries one call: the
+supervisor announces a step, the child answers READY, the supervisor rings GO with the number of the input set that
+counts, the child rings DONE.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 
 MESSAGE_MAX_BYTES = 128 * 1024
 _DESCRIPTORS_MAX = 16
+_LEVELS_MAX = 50  # of lists and objects in each other; what is said in earnest has fewer than ten
 CONTROL_BYTES = 4096
 
 
@@ -104,7 +106,27 @@ def _parse(data: bytes) -> dict[str, Any]:
         raise ProtocolError("the message is not JSON") from error
     if not isinstance(message, dict):
         raise ProtocolError("the message is not an object")
-    return message
+    return {clean_text(key): _cleaned(value, _LEVELS_MAX) for key, value in message.items()}
+
+
+def _cleaned(value: Any, levels: int) -> Any:
+    if levels == 0:
+        raise ProtocolError("the message is nested too deeply")
+    if isinstance(value, dict):
+        return {clean_text(key): _cleaned(item, levels - 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(item, levels - 1) for item in value]
+    return clean_text(value) if isinstance(value, str) else value
+
+
+def clean_text(text: str) -> str:
+    """Hostile output made harmless for terminals, pages and databases.
+
+    Control characters, NUL among them, and halves of characters become visible marks.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
 
 
 def make_links() -> tuple[Link, socket.socket]:

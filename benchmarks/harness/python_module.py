@@ -2,13 +2,12 @@
 
 The top level of the module runs in the sandbox of the compile stage with a stand-in for `load_inline`, which notes
 what is asked for; each extension is then built as any C++ or CUDA submission is, with the flags of the rules. The
-result is a folder. Not covered: Triton, which compiles when a kernel is first called.
+result is a folder that no sandbox could write. Not covered: Triton, which compiles when a kernel is first called.
 """
 
 import ast
 import json
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,19 +15,21 @@ from typing import Any
 
 from .errors import SupervisorError
 from .gxx import Gxx
-from .isolation import child_code, inside, python_argv
+from .isolation import child_code, python_argv
 from .nvcc import Nvcc
+from .outbox import Answer, NotTaken
 from .rules import RuleSet
 from .source import Source
 from .toolchain import MODULE, KernelResources, Outcome, Workshop, digest
 
 BUNDLE = f"{MODULE}.model"
 ENTRY, EXTENSIONS = "module.py", "extensions.json"
-_ANSWER = "requests.json"
 _EXTENSIONS_MAX = 8
 _ASKS = re.compile(r"\bload_inline\b")
 _DEFINE = re.compile(r"-D(\w+)(?:=(.*))?")
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
+_TEXTS = ("cpp", "cuda", "flags")
+Request = dict[str, Any]  # name, functions, and the lists of texts
 
 
 class PythonModule:
@@ -50,24 +51,26 @@ class PythonModule:
         problem = _syntax_problem(source.text)
         if problem:
             return Outcome(1, problem)
-        asked = self._asked(shop) if _ASKS.search(source.text) else Outcome(0, "[]")
-        if asked.exit_code != 0:
-            return asked
-        return self._built(_requests(asked.log), shop)
+        if not _ASKS.search(source.text):
+            return self._built([], shop)
+        ran, requests = self._asked(source.text, shop)
+        return ran if requests is None else self._built(requests, shop)
 
-    def _asked(self, shop: Workshop) -> Outcome:
-        """The requests as JSON in place of a log, or why there are none."""
+    def _asked(self, text: str, shop: Workshop) -> tuple[Outcome, list[Request] | None]:
+        """The extensions that the module asks for, or None where the outcome says what is wrong with it."""
+        shop.give({ENTRY: text})
         room = replace(shop.room(child_code()), python=True)
-        work = inside(shop.folder, "work")
-        ran = shop.run(python_argv("record_inline", f"{work}/{BUNDLE}/{ENTRY}", f"{work}/{_ANSWER}"), room)
-        answer = shop.folder / _ANSWER
-        if ran.exit_code != 0:
-            return ran
-        if not answer.is_file() or answer.stat().st_size > 4 * shop.rules.source.max_bytes:
-            return Outcome(1, f"{ENTRY}:1:1: error: the extensions have no or more text than the rules allow\n")
-        return Outcome(0, answer.read_text())
+        with Answer(4 * shop.rules.source.max_bytes) as answer:
+            argv = python_argv("record_inline", f"{shop.given}/{ENTRY}", str(answer.fd))
+            ran = shop.run(argv, room, fds=(answer.fd,))
+            if ran.exit_code != 0:
+                return ran, None
+            try:
+                return ran, requests_of(answer.read())
+            except NotTaken as error:
+                return replace(ran, exit_code=1, problem=f"what the module asks for cannot be read: {error}"), None
 
-    def _built(self, requests: list[dict[str, Any]], shop: Workshop) -> Outcome:
+    def _built(self, requests: list[Request], shop: Workshop) -> Outcome:
         log, files = "", {}
         resources: list[KernelResources] = []
         for number, request in enumerate(requests):
@@ -79,7 +82,7 @@ class PythonModule:
                 return replace(outcome, log=log)
             files[_key(request)] = f"extension{number}.so"
             resources.extend(outcome.resources)
-            shutil.move(folder / f"{MODULE}.so", shop.folder / BUNDLE / f"extension{number}.so")
+            (folder / f"{MODULE}.so").rename(shop.folder / BUNDLE / f"extension{number}.so")
         (shop.folder / BUNDLE / EXTENSIONS).write_text(json.dumps(files))
         return Outcome(0, log, tuple(resources))
 
@@ -106,19 +109,34 @@ def extension_source(request: Mapping[str, Any]) -> str:
     return "\n".join([*head, *body, *module]) + "\n"
 
 
-def _requests(text: str) -> list[dict[str, Any]]:
-    """What the module asked for, each once, in the form that it must have."""
+def requests_of(answer: bytes) -> list[Request]:
+    """What the module asked for, each once. Raises NotTaken for anything but the form that it must have."""
     try:
-        found = {_key(item): item for item in map(_request, json.loads(text)[: _EXTENSIONS_MAX + 1])}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return []
-    return list(found.values())[:_EXTENSIONS_MAX]
+        items = json.loads(answer)
+    except (ValueError, RecursionError) as error:
+        raise NotTaken("it is no JSON") from error
+    if not isinstance(items, list) or not all(map(_is_request, items)):
+        raise NotTaken("it is no list of requests")
+    found = {_key(item): item for item in items}
+    if len(found) > _EXTENSIONS_MAX:
+        raise NotTaken(f"it asks for {len(found)} extensions, of which {_EXTENSIONS_MAX} are allowed")
+    return list(found.values())
 
 
-def _request(item: Mapping[str, Any]) -> dict[str, Any]:
-    functions = {name: str(text) for name, text in item["functions"].items() if _NAME.fullmatch(name)}
-    texts = {name: [str(part) for part in item[name]] for name in ("cpp", "cuda", "flags")}
-    return {"name": str(item["name"])[:100], "functions": functions, **texts}
+def _is_request(item: Any) -> bool:
+    if not isinstance(item, dict) or set(item) != {"name", "functions", *_TEXTS}:
+        return False
+    functions, name = item["functions"], item["name"]
+    if not isinstance(functions, dict) or not isinstance(name, str) or not name.isprintable() or len(name) > 100:
+        return False
+    if not all(isinstance(item[key], list) and all(map(_is_text, item[key])) for key in _TEXTS):
+        return False
+    return all(_NAME.fullmatch(key) and _is_text(text) for key, text in functions.items())
+
+
+def _is_text(value: Any) -> bool:
+    """Half a character, which JSON can hold, is none."""
+    return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def _key(request: Mapping[str, Any]) -> str:

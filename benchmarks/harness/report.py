@@ -1,12 +1,19 @@
 """What a judging says: verdict, score, configurations, stages. The JSON form is a public contract.
 
-Records that would lie cannot be built: a score exists only with PASS, a reason always.
+Records that would lie cannot be built: a score exists only with PASS, a reason always. Nor can records that no database
+takes: whatever a submission said, each text of a record is cleaned and has at most TEXT_CHARS_MAX characters, a log the
+last LOG_CHARS_MAX.
 """
 
 import math
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from .protocol import clean_text
+
+TEXT_CHARS_MAX = 2000
+LOG_CHARS_MAX = 64 * 1024
 
 
 class Verdict(StrEnum):
@@ -90,8 +97,32 @@ VERDICT_TEXTS = {
 }
 
 
+class _Storable:
+    """A frozen record, each text of which can be stored and shown."""
+
+    def __post_init__(self) -> None:
+        for name, value in list(vars(self).items()):
+            object.__setattr__(self, name, clean_log(value) if name == "log_tail" else _storable(value))
+
+
+def clean_log(text: str) -> str:
+    """The end of what a program printed, as it may be stored and shown."""
+    return clean_text(text[-LOG_CHARS_MAX:])
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_storable(str(key)): _storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_storable, value))
+    if not isinstance(value, str) or isinstance(value, StrEnum):
+        return value
+    cut = value if len(value) <= TEXT_CHARS_MAX else value[: TEXT_CHARS_MAX - 1] + "…"
+    return clean_text(cut)
+
+
 @dataclass(frozen=True)
-class Score:
+class Score(_Storable):
     """Geometric mean over the timed configurations of stronger baseline / kernel, with its 95 % interval."""
 
     speedup: float
@@ -102,13 +133,14 @@ class Score:
     timing_trust: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         low, high = self.ci95
         if not (0 < low <= self.speedup <= high and math.isfinite(high)):
             raise ValueError(f"a score of {self.speedup} cannot have the interval {self.ci95}")
 
 
 @dataclass(frozen=True)
-class ConfigResult:
+class ConfigResult(_Storable):
     """What happened on one configuration; None where nothing was measured."""
 
     key: str
@@ -133,6 +165,7 @@ class ConfigResult:
     copied: bool = False  # GPU: results were copied into shared memory within the timed window
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.checked_calls > self.calls:
             raise ValueError(f"{self.key}: {self.checked_calls} checked calls out of {self.calls}")
         if self.speedup is not None and not self.correct:
@@ -140,7 +173,7 @@ class ConfigResult:
 
 
 @dataclass(frozen=True)
-class StageResult:
+class StageResult(_Storable):
     name: str  # static, compile, prepare, load, verify, time
     seconds: float
     exit_code: int | None = None
@@ -148,7 +181,7 @@ class StageResult:
 
 
 @dataclass(frozen=True)
-class Flag:
+class Flag(_Storable):
     """A remark for readers and reviewers; never a verdict by itself. `line` is 1-based."""
 
     code: str
@@ -157,7 +190,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(_Storable):
     """The whole outcome of one judging. `gates` names what keeps an accepted entry under review."""
 
     task: str
@@ -178,6 +211,7 @@ class Report:
     environment: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.score is not None) != (self.verdict is Verdict.PASS):
             raise ValueError(f"a report with verdict {self.verdict} and score {self.score}")
         if not self.reason:

@@ -73,6 +73,10 @@ class GpuRules:
     spread_max_us: float
     contention: float
     canary_drift: float
+    burst_calls: int
+    burst_bytes: int
+    burst_us: float
+    bursts: int
     audit_timeout_s: float
 
 

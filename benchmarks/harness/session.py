@@ -14,25 +14,27 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from . import baselines
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant
-from .errors import RefereeError
-from .faults import load_fault
+from .errors import NotStopped, RefereeError, SupervisorError
+from .faults import Fault, load_fault
 from .isolation import STEADY_HEAP, Child, Room, child_code, inside, python_argv, spawn
 from .machine import Cores
 from .memory import SharedMemory, describe, lay_out
 from .protocol import Link, ProtocolError, Status, make_links
+from .report import Verdict
 from .rules import RuleSet
 from .seccomp import builder_program, candidate_program, supported
 from .spec import Config, TaskSpec
 
 ActorT = TypeVar("ActorT", bound=Actor)
 EAGER, COMPILE, NOTHING = 0, 1, 2
+NOT_STOPPED = "a process of the submission went on though it was stopped"
 REFEREE_TIMEOUT_S = 120.0
 
 
@@ -59,6 +61,14 @@ class Setting:
     binary: Path
     prepared: PreparedBaseline
     scratch: Path
+
+
+@dataclass(frozen=True)
+class CpuSetting(Setting):
+    """And for a processor."""
+
+    shell: Path  # the native calling loop
+    control: bool = False  # a control run: without the submission
 
 
 class Session(ABC, Generic[ActorT]):
@@ -117,8 +127,12 @@ class Session(ABC, Generic[ActorT]):
         self._referee.ask("fill", config=config, seeds=seeds, distribution=distribution)
         return secrets.randbelow(len(seeds))
 
-    def call_candidate(self, config: int, choice: int) -> CallResult:
-        return self._call("candidate", config, choice, function=0, compared=True)
+    def any_set(self, config: int) -> int:
+        """The number of some input set of `config`, for a call that does not count."""
+        return secrets.randbelow(self._sets[config])
+
+    def call_candidate(self, config: int, choice: int, *, compared: bool = True) -> CallResult:
+        return self._call("candidate", config, choice, function=0, compared=compared)
 
     def call_baseline(self, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
         """Raises RefereeError if the baseline does not answer as it must."""
@@ -174,8 +188,9 @@ class CpuSession(Session[Contestant]):
     """Contestants on the processor, called and timed by the supervisor itself."""
 
     decoys = True
+    setting: CpuSetting
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CpuSetting) -> None:
         super().__init__(setting)
         self._layout = lay_out(setting.configs, self._sets)
 
@@ -185,7 +200,16 @@ class CpuSession(Session[Contestant]):
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         contestant = self.candidate if who == "candidate" else self.baseline
         timeout_s = self._timeout_s(who)
-        return contestant.call(config, choice, function=function, timeout_s=timeout_s)
+        try:
+            return contestant.call(config, choice, function=function, timeout_s=timeout_s, compared=compared)
+        except NotStopped as error:
+            if who == "candidate":
+                raise Fault(Verdict.TAMPERING, NOT_STOPPED) from error
+            raise
+        except PermissionError as error:
+            if who == "candidate":
+                raise Fault(Verdict.TAMPERING, "the process made its memory unreadable for the judge") from error
+            raise SupervisorError(f"{error}: allow ptrace of children (kernel.yama.ptrace_scope at most 1)") from error
 
     def _open(self) -> None:
         setting = self.setting
@@ -199,15 +223,19 @@ class CpuSession(Session[Contestant]):
         for number, (baseline, _) in enumerate(self._casts):
             self._start_baseline(baseline, common, number)
         self._referee = self._start_referee(inputs.fd)
-        for number, (_, candidate) in enumerate(self._casts):
+        candidates = [] if setting.control else [candidate for _, candidate in self._casts]
+        for number, candidate in enumerate(candidates):
             candidate.start(self._candidate_room(), setting.scratch / f"candidate{number}.log")
         self._open_referee(common, inputs.fd)
         inputs.forbid_new_writers()
-        for _, candidate in self._casts:
+        for candidate in candidates:
             self._open_candidate(candidate, {key: value for key, value in common.items() if key != "task"})
-        for _, candidate in self._casts:
+        for candidate in candidates:
             self._await_candidate(candidate)
-            self._park(candidate)
+            try:
+                self._park(candidate)
+            except NotStopped as error:
+                raise Fault(Verdict.TAMPERING, NOT_STOPPED) from error
         for baseline, _ in self._casts:
             self._await_baseline(baseline)
             self._park(baseline)
@@ -246,15 +274,21 @@ class CpuSession(Session[Contestant]):
         setting = self.setting
         cache = baselines.own_copy(setting.prepared, setting.scratch)
         room = baselines.baseline_room(setting.task.folder / "reference.py", cache, setting.rules)
+        room = replace(room, read_only={**room.read_only, setting.shell: "/kbench/shell.so"})
         baseline.start(room, setting.scratch / f"baseline{number}.log", trusted_filter())
         wanted = [problem is None for problem in setting.prepared.problems]
-        baseline.open({**common, "prepare": False, "compile": wanted})
+        shell = inside(setting.shell, "shell.so")
+        baseline.open({**common, "shell": shell, "prepare": False, "compile": wanted})
 
     def _candidate_room(self) -> Room:
         limits, binary = self.setting.rules.limits, self.setting.binary
         threads = str(self.setting.cores.threads)
         return Room(
-            read_only={**child_code(), binary: f"/kbench/job/{binary.name}"},
+            read_only={
+                **child_code(),
+                binary: f"/kbench/job/{binary.name}",
+                self.setting.shell: "/kbench/shell.so",
+            },
             environment={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **STEADY_HEAP},
             memory_bytes=limits.memory_bytes + self._layout.input_bytes + self._layout.output_bytes,
             file_bytes=limits.file_bytes,
@@ -265,7 +299,12 @@ class CpuSession(Session[Contestant]):
     def _open_candidate(self, candidate: Contestant, common: dict[str, Any]) -> None:
         program = candidate_program() if supported() else b""
         binary = inside(self.setting.binary, f"job/{self.setting.binary.name}")
-        candidate.open({**common, "binary": binary, "filter": base64.b64encode(program).decode()})
+        shell = inside(self.setting.shell, "shell.so")
+        message = {**common, "binary": binary, "shell": shell, "filter": base64.b64encode(program).decode()}
+        try:
+            candidate.open(message)
+        except OSError:  # it is gone already
+            raise load_fault({}, candidate.child.wait(1.0)) from None
 
 
 class Referee:

@@ -12,6 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from .outbox import Bounds, NotTaken, unpack_into
+
+BOUNDS = Bounds(files=64, total_bytes=256 << 20, depth=2)  # of one build
+
 
 class Shelf(Protocol):
     """What several machines share. Neither method raises: a build that cannot be shared is made again."""
@@ -33,11 +37,13 @@ def pack(folder: Path, names: Iterable[str]) -> bytes:
 
 
 def unpack(packed: bytes, folder: Path) -> None:
-    """Makes `folder` in one step; that another process has made it meanwhile is normal."""
+    """Makes `folder` in one step; that another process has made it meanwhile is normal.
+
+    What is no packed build of ours makes no folder, as if it had never been there.
+    """
     made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(made, filter="data")
     try:
+        unpack_into(packed, made, BOUNDS)
         made.rename(folder)
-    except OSError:
+    except (NotTaken, OSError):
         shutil.rmtree(made)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from .errors import UsageError
+from .protocol import clean_text
 from .shelf import Shelf
 
 PYTHON = "python"  # a module with `ModelNew`, for tasks that are modules; the other languages give functions
@@ -87,6 +88,9 @@ class Step:
     done: int | None = None
     total: int | None = None
     text: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", clean_text(self.text))
 
 
 StepListener = Callable[[Step], None]

@@ -1,30 +1,37 @@
-"""What compilers of every language share: one tool run in the sandbox, where torch lies, and hashes.
+"""What compilers of every language share: tools run in a sandbox, where torch lies, and hashes.
 
+A sandbox sees the texts that it was given read-only and writes into memory of its own; what it makes leaves through a
+descriptor (`outbox.py`). Nothing that it could write is ever moved, bound or opened by us.
 Not covered: which tool with which flags (`gxx.py`, `nvcc.py`, `triton_source.py`) and the cache (`builds.py`).
 """
 
 import functools
 import hashlib
+import shlex
 import shutil
+import signal
 import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from .errors import SupervisorError
-from .isolation import Room, inside, spawn
+from .isolation import Room, inside, isolation_in_force, spawn
+from .outbox import Answer, NotTaken, TooMuch
 from .rules import RuleSet
 from .seccomp import builder_program, supported
 from .source import CancelCheck, Paths, Source, never_cancelled
 
 MODULE = "kbench_submission"
 HEADERS = Path(__file__).parent / "headers"
+TOO_LARGE = "the compiled file is too large"
 _LOG_BYTES = 64 * 1024
+_SCRATCH_BYTES = 512 << 20  # object files, and what compilers keep between their steps
 _POLL_S = 0.1
 
 
@@ -47,50 +54,96 @@ class Outcome:
     exit_code: int | None
     log: str
     resources: tuple[KernelResources, ...] = ()
+    problem: str = ""  # what is wrong beside what the compiler says
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """The folder of one compilation, with the rules and limits that hold in it."""
+    """The folder of one compilation, which no sandbox can write, with the rules and limits that hold."""
 
     folder: Path
     rules: RuleSet
     paths: Paths
     cancelled: CancelCheck = never_cancelled
 
+    @property
+    def given(self) -> str:
+        """Where sandboxes find the texts that they were given, and where they start."""
+        return inside(self._given, "given")
+
+    @property
+    def scratch(self) -> str:
+        """Where a sandbox may write; gone with it."""
+        if isolation_in_force().strong:
+            return "/tmp"  # noqa: S108 - its own tmpfs
+        return tempfile.mkdtemp(prefix="loose-", dir=self.folder.parent)
+
+    def give(self, texts: Mapping[str, str]) -> None:
+        """Texts that sandboxes may read from now on, in place of earlier ones."""
+        shutil.rmtree(self._given, ignore_errors=True)
+        self._given.mkdir()
+        for name, text in texts.items():
+            (self._given / name).write_text(text)
+
     def room(self, read_only: dict[Path, str]) -> Room:
         limits = self.rules.compile
         return Room(
-            read_only=read_only,
-            writable={self.folder: "/kbench/work"},
+            read_only={**read_only, self._given: self.given},
             memory_bytes=limits.memory_bytes,
             file_bytes=4 * limits.binary_max_bytes,
+            scratch_bytes=_SCRATCH_BYTES,
             cpu_s=int(2 * limits.timeout_s),
             python=False,
         )
 
-    def run(self, argv: Iterable[str], room: Room) -> Outcome:
-        """One tool, started in the folder."""
+    def run(self, argv: Iterable[str], room: Room, *, fds: tuple[int, ...] = ()) -> Outcome:
+        """One program, started where the texts lie."""
         with tempfile.NamedTemporaryFile(prefix="log-", dir=self.folder.parent) as file:
-            command = ["/usr/bin/env", "-C", inside(self.folder, "work"), *argv]
-            child = spawn(command, room, Path(file.name), filter_program=builder_program() if supported() else b"")
-            deadline = time.monotonic() + self.rules.compile.timeout_s
+            command = ["/usr/bin/env", "-C", self.given, *argv]
+            filter_program = builder_program() if supported() else b""
+            child = spawn(command, room, Path(file.name), fds=fds, filter_program=filter_program)
+            deadline, texts = time.monotonic() + self.rules.compile.timeout_s, self._digest()
             try:
                 while child.wait(_POLL_S) is None and time.monotonic() < deadline and not self.cancelled():
                     pass
-                return Outcome(child.exit_code(), child.log_tail(_LOG_BYTES))
+                code = child.exit_code()
             finally:
                 child.kill()
+            log = child.log_tail(_LOG_BYTES)
+        if self._digest() != texts:
+            return Outcome(1, log, problem="the text was changed while it was compiled")
+        return Outcome(code, log)
 
-    def run_all(self, steps: Iterable[Iterable[str]], room: Room) -> Outcome:
-        """The tools in turn until one fails."""
-        log = ""
-        for argv in steps:
-            step = self.run(argv, room)
-            log += step.log
-            if step.exit_code != 0:
-                return Outcome(step.exit_code, log)
-        return Outcome(0, log)
+    def make(self, steps: Iterable[Iterable[str]], made: str, room: Room, target: Path) -> Outcome:
+        """The tools in turn in one sandbox, until one fails; then what lies at `made` becomes the file `target`."""
+        with Answer(room.file_bytes) as answer:
+            lines = [*(shlex.join(argv) for argv in steps), f"exec cat {shlex.quote(made)} > {answer.path}"]
+            outcome = self.run(["sh", "-ec", "\n".join(lines)], room, fds=(answer.fd,))
+            return saved(outcome, answer, target)
+
+    @property
+    def _given(self) -> Path:
+        return self.folder / "given"
+
+    def _digest(self) -> str:
+        """Of the texts that sandboxes were given."""
+        files = sorted(self._given.iterdir())
+        return digest(*(part for file in files for part in (file.name, file.read_text(errors="replace"))))
+
+
+def saved(outcome: Outcome, answer: Answer, target: Path) -> Outcome:
+    """`outcome` of what was to leave `answer`, which becomes the file `target` if all went well."""
+    if outcome.exit_code == -signal.SIGXFSZ:
+        return replace(outcome, exit_code=1, problem=TOO_LARGE)
+    if outcome.exit_code != 0:
+        return outcome
+    try:
+        answer.save(target)
+    except TooMuch:
+        return replace(outcome, exit_code=1, problem=TOO_LARGE)
+    except NotTaken as error:
+        return replace(outcome, exit_code=1, problem=f"compiling it left no file: {error}")
+    return outcome
 
 
 class Toolchain(Protocol):

@@ -13,22 +13,26 @@ from typing import Any
 
 from . import gxx, nvcc
 from .baselines import CpuPreparation, Preparation, PreparedBaseline
+from .contestants import CallResult
 from .errors import SupervisorError, UsageError
 from .faults import Fault
 from .gpu import bounds
 from .gpu.audit import Auditor
 from .gpu.baselines import GpuPreparation
+from .gpu.bursts import credit_bursts
+from .gpu.bytecode import bytecode_folder
 from .gpu.crew import STANDBY
 from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
-from .isolation import bytecode_missing
-from .judging import CANDIDATE, Judging
+from .judging import CANDIDATE, Judging, Ledger
 from .locks import build_lock, machine_lock
 from .machine import divide_cores, machine_record
+from .processor import processor
 from .report import ConfigResult, Verdict
 from .rules import RuleSet
-from .session import CpuSession, Session, Setting
+from .session import CpuSession, CpuSetting, Session
+from .shell_library import shell_library
 from .source import CancelCheck, Paths, StepListener, device_classes
 from .spec import Config, TaskSpec
 
@@ -44,17 +48,23 @@ class Device:
     """Something that submissions can be judged on here."""
 
     name: str  # cpu, cuda:0
-    kind: str  # what a leaderboard is for: cpu, nvidia-h200
+    kind: str  # what a leaderboard is for: cpu-avx2, nvidia-h200
     title: str
     device_class: str  # whose configurations count: cpu, cuda
+    model: str = ""  # where the kind does not say it: of a processor
 
 
-CPU = Device("cpu", "cpu", "CPU", "cpu")
+CPU = "cpu"  # the class of processors; as the name of a device or of a kind, the one at hand
 
 
 def devices_here() -> tuple[Device, ...]:
     """The processor, and every GPU that the driver shows."""
-    return (CPU, *(Device(gpu.name, gpu.kind, gpu.title, "cuda") for gpu in gpus()))
+    return (_processor(), *(Device(gpu.name, gpu.kind, gpu.title, "cuda") for gpu in gpus()))
+
+
+def _processor() -> Device:
+    found = processor()
+    return Device(CPU, found.kind, found.title, CPU, found.model)
 
 
 class Track(ABC):
@@ -89,7 +99,17 @@ class Track(ABC):
     @abstractmethod
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
-    ) -> Session[Any]: ...
+    ) -> Session[Any]:
+        """The children of one judging, not started yet."""
+
+    def control(
+        self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
+    ) -> Session[Any] | None:
+        """The same without the submission: whether this machine judges at all. None where there is no such thing."""
+        return None
+
+    def prepare_tools(self) -> None:  # noqa: B027 - most devices need none
+        """Builds what a judging needs beside baselines and submission, where no timing is disturbed."""
 
     def configs(self, task: TaskSpec) -> tuple[Config, ...]:
         """Those that count here, the visible ones first."""
@@ -129,8 +149,11 @@ class Track(ABC):
 
 
 class CpuTrack(Track):
-    device = CPU
     timing_trust = "supervisor"
+
+    def __init__(self, rules: RuleSet, paths: Paths) -> None:
+        super().__init__(rules, paths)
+        self.device = _processor()
 
     def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
         return _host_build_lock(on_step, "compile", cancelled)
@@ -158,7 +181,21 @@ class CpuTrack(Track):
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
     ) -> CpuSession:
-        return CpuSession(Setting(task, configs, self.rules, self.cores, binary, prepared, scratch))
+        return CpuSession(self._setting(task, configs, binary, prepared, scratch))
+
+    def control(
+        self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
+    ) -> CpuSession:
+        return CpuSession(replace(self._setting(task, configs, binary, prepared, scratch), control=True))
+
+    def prepare_tools(self) -> None:
+        shell_library(self.rules, self.paths)
+
+    def _setting(
+        self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
+    ) -> CpuSetting:
+        shell = shell_library(self.rules, self.paths)
+        return CpuSetting(task, configs, self.rules, self.cores, binary, prepared, scratch, shell)
 
 
 class GpuTrack(Track):
@@ -247,6 +284,7 @@ class GpuTrack(Track):
     def after(self, judging: Judging, results: Sequence[ConfigResult]) -> Found:
         last = self._steadiest()
         drift = self._drift(last)
+        session = self._opened()
         state = last["state"]
         found = {
             "clocks_after_mhz": state["clock_mhz"],
@@ -255,11 +293,14 @@ class GpuTrack(Track):
             "power_w": state["power_w"],
             "canary_drift": round(drift, 4),
             "throttled_samples": sum(ledger.throttled for ledger in judging.ledgers),
-            "null_bound_us": round(bounds.median_bound_us(judging.null_calls), 1),
         }
-        if drift > self.rules.gpu.canary_drift and self.gpu.accelerator == "cuda":
-            rates = {name: (round(self._before[-1][name], 2), round(last[name], 2)) for name in _RATES}
-            raise self._changed(drift, f"the GPU itself changed by {drift:.1%} during the judging: {rates}")
+        if session.replay is not None:
+            self.timing_trust = "replayed"
+            return tuple(results), {**found, **credit_bursts(session, judging)}
+        found["not_replayed"] = session.not_replayed
+        found["null_bound_us"] = round(bounds.median_bound_us(judging.null_calls), 1)
+        if drift > _LEFT_RUNNING and self.gpu.accelerator == "cuda":
+            self._accuse_of_what_is_left_running(drift)
         spread_us = bounds.spread_us(judging.null_calls)
         if spread_us > self.rules.gpu.spread_max_us:
             raise Fault(Verdict.NOISY, f"the host is too busy: calls of nothing scatter by {spread_us:.0f} µs")
@@ -269,12 +310,15 @@ class GpuTrack(Track):
     def _steadiest(self) -> dict[str, Any]:
         return min((self._opened().canary() for _ in range(_CANARIES)), key=self._drift)
 
-    def _changed(self, drift: float, reason: str) -> Fault:
-        """The submission's fault if much changed and the GPU is as before once the submission's processes are gone."""
+    def _accuse_of_what_is_left_running(self, drift: float) -> None:
+        """A GPU that has become slow is the submission's fault if it is as before once its processes are gone.
+
+        Otherwise it is slow for everybody, and steps are paired: the width of the interval says if that was too much.
+        """
         self._opened().crew.end_candidates()
-        if drift <= _LEFT_RUNNING or self._drift(self._steadiest()) > self.rules.gpu.canary_drift:
-            return Fault(Verdict.NOISY, reason)
-        return Fault(Verdict.TAMPERING, f"something was left running on the GPU between the calls; {reason}")
+        if self._drift(self._steadiest()) <= self.rules.gpu.canary_drift:
+            reason = f"the GPU itself was slower by {drift:.1%} than before, until its processes were ended"
+            raise Fault(Verdict.TAMPERING, f"something was left running on the GPU between the calls; {reason}")
 
     def audit(
         self,
@@ -293,19 +337,28 @@ class GpuTrack(Track):
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             return result
         seen, null = ledger.seen[CANDIDATE], judging.null_calls
-        baselines = (calls for who, calls in ledger.seen.items() if who != CANDIDATE)
-        excess_us = bounds.excess_us(seen, [null, *(calls for calls in baselines if bounds.comparable(calls))])
+        trusted = _trusted(ledger, null)
+        for launch in sorted(set(ledger.launches)):
+            self._demand_true_claims(of_launch(ledger, launch), null, result.key)
+        for who, calls in ledger.seen.items():
+            charges_us = bounds.charges_us(calls, trusted, null, self.rules.gpu)
+            ledger.times_us[who] = [sum(pair) for pair in zip(ledger.times_us[who], charges_us, strict=True)]
+        everybody = [item for calls in ledger.seen.values() for item in calls]
+        if bounds.busy(everybody, self._opened().machine["flush_us"], self.rules.gpu):
+            raise Fault(Verdict.TAMPERING, f"something kept running on the GPU between the calls ({result.key})")
+        return replace(result, excess_us=bounds.excess_us(seen, trusted), copied=any(item.copied for item in seen))
+
+    def _demand_true_claims(self, ledger: Ledger, null: Sequence[CallResult], key: str) -> None:
+        """Of one launch: the truth in another one helps nobody."""
+        seen = ledger.seen[CANDIDATE]
+        excess_us = bounds.excess_us(seen, _trusted(ledger, null))
         slack_us = bounds.slack_us(seen, null, self.rules.gpu)
         if excess_us > slack_us:
             raise Fault(
                 Verdict.TAMPERING,
                 f"the calls kept the GPU or the process {excess_us:.0f} µs longer than the time they claim, where "
-                f"{slack_us:.0f} µs are allowed: work must be joined to the current stream ({result.key})",
+                f"{slack_us:.0f} µs are allowed: work must be joined to the current stream ({key})",
             )
-        everybody = [item for calls in ledger.seen.values() for item in calls]
-        if bounds.busy(everybody, self._opened().machine["flush_us"], self.rules.gpu):
-            raise Fault(Verdict.TAMPERING, f"something kept running on the GPU between the calls ({result.key})")
-        return replace(result, excess_us=excess_us, copied=any(item.copied for item in seen))
 
     def _opened(self) -> GpuSession:
         if self._session is None:
@@ -317,30 +370,38 @@ class GpuTrack(Track):
         return min(max(abs(float(now[name]) / float(before[name]) - 1) for name in _RATES) for before in self._before)
 
 
+def of_launch(ledger: Ledger, launch: int) -> Ledger:
+    """The timed calls of one launch alone."""
+    kept = [number for number, one in enumerate(ledger.launches) if one == launch]
+    return replace(ledger, seen={who: [calls[number] for number in kept] for who, calls in ledger.seen.items()})
+
+
+def _trusted(ledger: Ledger, null: Sequence[CallResult]) -> list[Sequence[CallResult]]:
+    """Calls of nothing, and of those baselines that are short enough to say what a call costs beside its time."""
+    baselines = (calls for who, calls in ledger.seen.items() if who != CANDIDATE)
+    return [null, *(calls for calls in baselines if bounds.comparable(calls))]
+
+
 def open_track(device: str, rules: RuleSet, paths: Paths) -> Track:
     """The track of a device name. Raises UsageError for one that is not here."""
-    if device == CPU.name:
+    if device in (CPU, processor().kind):
         return CpuTrack(rules, paths)
     for gpu in gpus():
         if gpu.name == device:
             return GpuTrack(gpu, rules, paths)
-    known = ", ".join(item.name for item in devices_here())
+    known = ", ".join(f"{item.name} ({item.kind})" for item in devices_here())
     raise UsageError(f"there is no device {device!r} here; known: {known}")
 
 
 def versions_on(device: str) -> dict[str, str]:
     """Versions of what judging on a device depends on beside torch. Raises UsageError, SupervisorError."""
-    if device == CPU.name:
+    if device == CPU:
         return {"compiler": gxx.environment()["compiler"]}
     found = [gpu for gpu in gpus() if gpu.name == device]
     if not found:
         raise UsageError(f"there is no device {device!r} here")
     tools = nvcc.environment()
     return {"compiler": tools["compiler"], "cuda": tools["nvcc"], "driver": found[0].driver}
-
-
-def bytecode_folder(paths: Paths) -> Path | None:
-    return paths.bytecode if bytecode_missing() else None
 
 
 def keep_ready() -> None:

@@ -57,3 +57,10 @@ def test_an_unknown_symbol_is_an_error_of_the_build() -> None:
 
 def test_the_signal_is_named() -> None:
     assert "SIGSEGV" in death("in a call", -signal.SIGSEGV).reason
+
+
+def test_a_long_name_of_an_error_leaves_room_for_its_text() -> None:
+    fault = call_fault(CallResult(Status.RAISED, 1.0, 1.0, text="no such size", error="E" * 40_000))
+    assert fault is not None
+    assert "no such size" in fault.reason
+    assert len(fault.reason) < 500

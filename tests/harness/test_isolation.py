@@ -1,6 +1,8 @@
 """What a child can and cannot do. Each test starts a real child in the real sandbox."""
 
+import errno
 import os
+import platform
 import signal
 import sys
 import time
@@ -8,11 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.harness import IsolationError, isolation
+from benchmarks.harness import IsolationError, freezer, isolation
+from benchmarks.harness.errors import NotStopped
+from benchmarks.harness.freezer import Freezer
 from benchmarks.harness.isolation import STEADY_HEAP, Child, Isolation, Room, spawn
-from benchmarks.harness.seccomp import builder_program, candidate_program
+from benchmarks.harness.process_memory import Reader
+from benchmarks.harness.seccomp import builder_program, candidate_program, gpu_program
 
 pytestmark = pytest.mark.sandbox
 Run = Callable[..., tuple[int | None, str]]
@@ -77,6 +83,43 @@ def test_the_system_cannot_be_written(run: Run) -> None:
     assert "Read-only" in text or "Permission" in text
 
 
+def test_devices_work_and_keep_the_rights_that_the_machine_gave_them(run: Run) -> None:
+    """As root a sandboxed process owns them; it tries with the rights that they have, so that nothing is harmed."""
+    code = (
+        "import os\n"
+        "open('/dev/null', 'w').write('x')\n"
+        "print(len(open('/dev/zero', 'rb').read(3) + open('/dev/urandom', 'rb').read(3)))\n"
+        "print(repr(os.read(0, 1)))\n"
+        "for what in ['/dev/' + name for name in ('null', 'zero', 'full', 'random', 'urandom', 'tty')] + [0]:\n"
+        "    if os.stat(what).st_mode & 0o170000 == 0o20000:\n"
+        "        try: os.chmod(what, os.stat(what).st_mode & 0o7777); print('changed', what)\n"
+        "        except OSError: pass\n"
+    )
+    for program in (builder_program(), gpu_program()):
+        assert run(code, program=program) == (0, "6\nb''\n")
+    assert run(install(code), candidate_room()) == (0, "6\nb''\n")
+
+
+def test_nothing_of_the_machine_opens_for_writing_but_devices(run: Run) -> None:
+    """As root a sandboxed process owns the settings of the system's kernel: its core_pattern names a program to run."""
+    code = """
+import os
+mounts = [line.split() for line in open("/proc/self/mountinfo")]
+print([words[4] for words in mounts if "ro" not in words[5].split(",") and "tmpfs" not in words])
+for root, folders, files in os.walk("/proc"):
+    others = [name for name in folders if root == "/proc" and name.isdigit() and int(name) != os.getpid()]
+    folders[:] = [name for name in folders if name not in (*others, "fd", "map_files")]
+    for name in files:
+        try:
+            os.close(os.open(f"{root}/{name}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
+            print(root, name)
+        except OSError:
+            pass
+"""
+    devices = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts")]
+    assert run(code) == (0, f"{devices}\n")
+
+
 def test_scratch_space_is_bounded(run: Run) -> None:
     code, text = run("for i in range(64): open(f'/tmp/{i}', 'wb').write(bytes(1 << 20))")
     assert code != 0
@@ -126,6 +169,49 @@ def test_a_candidate_may_start_threads_and_survives_a_refused_request(run: Run, 
     assert run(install(code), candidate_room()) == (0, "ran\n")
 
 
+SYSCALLS = "import ctypes; c = ctypes.CDLL(None, use_errno=True); call = c.syscall; call.restype = ctypes.c_long\n"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "222, 1, None, ctypes.create_string_buffer(8)",  # timer_create
+        "38, 0, ctypes.create_string_buffer(32), None",  # setitimer
+        "37, 1",  # alarm
+        "240, b'name', 66, 384, None",  # mq_open
+        "206, 1, ctypes.create_string_buffer(8)",  # io_setup
+        "283, 1, 0",  # timerfd_create
+        "294, 0",  # inotify_init1
+        "162",  # sync
+        "28, None, 0, 12",  # madvise MADV_MERGEABLE
+        "72, 0, 10, 18",  # fcntl F_SETSIG
+        "72, 0, 8, 1",  # fcntl F_SETOWN
+        "72, 0, 1026, 1",  # fcntl F_NOTIFY
+        "16, 0, 0x5452, ctypes.byref(ctypes.c_int(1))",  # ioctl FIOASYNC
+        "157, 1, 18",  # prctl PR_SET_PDEATHSIG
+        "157, 4, 0",  # prctl PR_SET_DUMPABLE
+        "62, 0, 18",  # kill SIGCONT
+        "234, c.getpid(), c.gettid(), 18 + (1 << 32)",  # tgkill, 64 bits of which 32 count
+    ],
+)
+def test_nothing_can_wake_a_candidate_later(run: Run, arguments: str) -> None:
+    tried = f"{SYSCALLS}print(call({arguments}), ctypes.get_errno())"
+    assert run(install(tried), candidate_room()) == (0, f"-1 {errno.EPERM}\n")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+@pytest.mark.parametrize("flags", ["0x4000 | 0x10f00", "0x10b00", "0x10d00"])
+def test_a_thread_is_in_no_vfork_and_shares_descriptors_and_folders(run: Run, flags: str) -> None:
+    ended, _ = run(install(f"{SYSCALLS}call(56, {flags}, None)"), candidate_room())
+    assert ended == -signal.SIGSYS
+
+
+def test_what_honest_kernels_ask_of_the_same_calls_is_allowed(run: Run) -> None:
+    code = "import fcntl, os, signal; fcntl.fcntl(1, fcntl.F_GETFD); os.kill(os.getpid(), 0); print('ran')"
+    assert run(install(code), candidate_room()) == (0, "ran\n")
+
+
 def test_hostile_output_is_made_visible(run: Run) -> None:
     _, text = run("print('a\\x1b[31mb\\x00c')")
     assert text == "a�[31mb�c\n"
@@ -152,16 +238,60 @@ def test_a_frozen_child_does_nothing_until_it_is_resumed(spinner: Child) -> None
     before = cpu_ticks(spinner)
     time.sleep(0.1)
     assert cpu_ticks(spinner) == before
-    spinner.resume()
+    assert spinner.resume() < 1_000_000
     time.sleep(0.2)
     assert cpu_ticks(spinner) > before
+
+
+def test_who_runs_while_it_should_be_frozen_is_seen(spinner: Child) -> None:
+    assert spinner.pid is not None
+    spinner.freeze()
+    os.kill(spinner.pid, signal.SIGCONT)
+    time.sleep(0.05)
+    os.kill(spinner.pid, signal.SIGSTOP)
+    assert spinner.resume() > 1_000_000
+
+
+def test_what_does_not_stop_is_told(spinner: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spinner.pid is not None
+    monkeypatch.setattr(freezer, "signal_quietly", lambda *_: None)  # a stop that does not arrive
+    with pytest.raises(NotStopped):
+        Freezer(spinner.pid).freeze(0.05)
+
+
+def test_a_dead_child_is_frozen(spinner: Child) -> None:
+    pid = spinner.pid
+    spinner.kill()
+    assert pid is not None
+    gone = Freezer(pid)
+    gone.freeze()
+    assert gone.resume() == 0
+
+
+def test_the_memory_of_a_child_is_read_where_it_has_some(tmp_path: Path) -> None:
+    code = "import ctypes, time\nb = ctypes.create_string_buffer(b'kbench')\nprint(ctypes.addressof(b), flush=True)\n"
+    child = spawn([sys.executable, "-I", "-c", f"{code}time.sleep(60)"], ROOM, tmp_path / "log")
+    try:
+        while not child.log_tail(100).endswith("\n"):
+            time.sleep(0.02)
+        target = np.zeros(6, dtype=np.uint8)
+        reader = Reader(target, np.array([4, 2], dtype=np.uint64))
+        address = int(child.log_tail(100))
+        assert child.pid is not None
+        assert reader.read(child.pid, np.array([address + 2, address], dtype=np.uint64))
+        assert target.tobytes() == b"enchkb"
+        assert not reader.read(child.pid, np.array([address, 0], dtype=np.uint64))
+        assert not reader.read(child.pid, np.array([address, 2**64 - 1], dtype=np.uint64))
+    finally:
+        child.kill()
+    assert not reader.read(child.pid, np.array([address, address], dtype=np.uint64))
 
 
 def test_a_killed_child_leaves_nothing(spinner: Child) -> None:
     pid = spinner.pid
     spinner.kill()
     assert spinner.exit_code() is not None
-    assert isolation._state(f"/proc/{pid}/stat") in "ZX"
+    assert freezer.state_of(f"/proc/{pid}/stat") in "ZX"
 
 
 FAULTS = """

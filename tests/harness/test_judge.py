@@ -23,6 +23,9 @@ from benchmarks.harness import (
     prepare_task,
     self_test,
 )
+from benchmarks.harness.errors import RefereeError
+from benchmarks.harness.judging import Judging
+from tests.scheduling import beside_the_cache
 
 pytestmark = pytest.mark.sandbox
 RULES = replace(default_rules(), time=replace(default_rules().time, steps_per_config=5, min_steps_per_config=5))
@@ -74,23 +77,42 @@ def test_the_report_says_where_and_how_it_was_measured(report: Report) -> None:
     assert report.isolation
 
 
+def test_what_breaks_off_only_with_the_submission_is_its_own_fault(
+    report: Report, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control run is a real one: it judges without the submission on the same machine."""
+
+    def broken(_: Judging) -> None:
+        raise RefereeError("the referee went away")
+
+    monkeypatch.setattr(Judging, "verify", broken)
+    again = judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
+    assert again.verdict is Verdict.RUNTIME_ERROR
+    assert "the referee went away" in again.reason
+
+
 @pytest.fixture
-def slow_peaks(report: Report, paths: Paths) -> Iterator[list[Path]]:
+def own_paths() -> Iterator[Paths]:
+    """What is known of this machine is this test's own; what was compiled is not."""
+    with beside_the_cache(shared=("builds", "headers")) as folder:
+        yield Paths(folder)
+
+
+@pytest.fixture
+def slow_peaks(report: Report, paths: Paths, own_paths: Paths) -> list[Path]:
     """All that is kept of this machine says that it is ten thousand times slower."""
-    kept = {file: file.read_text() for file in paths.baselines.glob("peaks-*.json")}
+    kept = {own_paths.baselines / file.name: file.read_text() for file in paths.baselines.glob("peaks-*.json")}
     for file, text in kept.items():
         peaks = json.loads(text)
         copies = [[size, rate / 1e4] for size, rate in peaks["copy_bytes_per_s"]]
         file.write_text(json.dumps({"copy_bytes_per_s": copies, "flops_per_s": peaks["flops_per_s"] / 1e4}))
-    yield list(kept)
-    for file, text in kept.items():
-        file.write_text(text)
+    return list(kept)
 
 
-def test_peaks_of_a_busy_moment_accuse_nobody(slow_peaks: list[Path], paths: Paths) -> None:
+def test_peaks_of_a_busy_moment_accuse_nobody(slow_peaks: list[Path], own_paths: Paths) -> None:
     """They are measured again before a kernel is said to be faster than the machine."""
     before = {file: file.read_text() for file in slow_peaks}
-    again = judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True)
+    again = judge(Source(KERNEL, "cpp"), TASK, RULES, own_paths, quick=True)
     assert again.verdict is Verdict.PASS, again.reason
     assert "gate-roofline" not in {gate.code for gate in again.gates}
     assert [file.read_text() == text for file, text in before.items()].count(False) == 1
@@ -98,16 +120,17 @@ def test_peaks_of_a_busy_moment_accuse_nobody(slow_peaks: list[Path], paths: Pat
 
 def test_baselines_are_prepared_once_and_told_as_compiling(tmp_path: Path) -> None:
     own, steps = Paths(tmp_path), []
+    task = replace(TASK, configs={"cpu": TASK.configs_for("cpu")[:2]})
     with pytest.raises(Cancelled):
-        prepare_task(TASK, RULES, own, on_step=steps.append, cancelled=lambda: bool(steps))
+        prepare_task(task, RULES, own, on_step=steps.append, cancelled=lambda: bool(steps))
     assert not list(own.baselines.glob("*/ready.json"))
     steps.clear()
-    prepare_task(TASK, RULES, own, on_step=steps.append)
-    assert [(step.stage, step.done) for step in steps] == [("compile", n) for n in range(len(TASK.configs_for("cpu")))]
+    prepare_task(task, RULES, own, on_step=steps.append)
+    assert [(step.stage, step.done) for step in steps] == [("compile", n) for n in range(2)]
     assert len(list(own.baselines.glob("*/ready.json"))) == 1
     assert not list(own.baselines.glob("peaks-*.json"))  # they are measured where nothing else is
     steps.clear()
-    prepare_task(TASK, RULES, own, on_step=steps.append)
+    prepare_task(task, RULES, own, on_step=steps.append)
     assert steps == []
 
 
@@ -134,5 +157,6 @@ def test_a_wrong_reference_is_our_fault_and_never_the_kernels(paths: Paths, tmp_
         judge(Source(KERNEL, "cpp"), replace(TASK, folder=folder, version=99), RULES, paths, quick=True)
 
 
+@pytest.mark.alone
 def test_the_machine_proves_itself(paths: Paths) -> None:
     self_test(default_rules(), paths)

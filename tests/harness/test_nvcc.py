@@ -51,9 +51,9 @@ def compiler(sandbox: None) -> None:
 
 
 def test_both_front_ends_run_at_once() -> None:
-    script = parallel_script(PLAN) or ""
-    host, rest = script.split("> host.log 2>&1 &")
-    device, last = rest.split("> device.log 2>&1")
+    script = parallel_script(PLAN, "/place") or ""
+    host, rest = script.split("> /place/host.log 2>&1 &")
+    device, last = rest.split("> /place/device.log 2>&1")
     assert "export PATH=/opt/cuda/bin:/usr/bin" in host
     assert [word in host for word in ("a.cpp4.ii", "cudafe++", "cicc")] == [True, True, False]
     assert [word in device for word in ("a.cpp1.ii", "cicc", "ptxas", "a.cudafe1.cpp")] == [True, True, True, False]
@@ -61,18 +61,18 @@ def test_both_front_ends_run_at_once() -> None:
 
 
 def test_the_module_id_is_given_and_not_made() -> None:
-    script = parallel_script(PLAN) or ""
+    script = parallel_script(PLAN, "/place") or ""
     assert "--gen_module_id_file" not in script
     assert script.count(f'--module_id_file_name "{MODULE_ID}"') == 2
 
 
 @pytest.mark.parametrize("without", ["cudafe++", "cicc", "--gen_module_id_file", "#$ gcc -c"])
 def test_steps_of_another_form_are_left_to_nvcc(without: str) -> None:
-    assert parallel_script(PLAN.replace(without, "other")) is None
+    assert parallel_script(PLAN.replace(without, "other"), "/place") is None
 
 
 def test_what_nvcc_says_in_place_of_steps_is_no_plan() -> None:
-    assert parallel_script("nvcc fatal   : Unsupported gpu architecture 'compute_12a'\n") is None
+    assert parallel_script("nvcc fatal   : Unsupported gpu architecture 'compute_12a'\n", "/place") is None
 
 
 def test_what_each_kernel_uses_moves_from_the_log_to_records() -> None:

@@ -21,7 +21,9 @@ def test_a_message_arrives_as_it_was_sent(ends: tuple[Link, socket.socket]) -> N
     assert ours.receive(1) == {"kind": "hello", "numbers": [1, 2.5, None]}
 
 
-@pytest.mark.parametrize("data", [b"\x80\x04garbage", b"[1, 2]", b"{", b"[" * 90_000])
+@pytest.mark.parametrize(
+    "data", [b"\x80\x04garbage", b"[1, 2]", b"{", b"[" * 90_000, b'{"a": ' + b"[" * 60 + b"]" * 60 + b"}"]
+)
 def test_nonsense_is_an_error_and_never_more(ends: tuple[Link, socket.socket], data: bytes) -> None:
     ours, theirs = ends
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -37,3 +39,11 @@ def test_silence_and_absence_differ(ends: tuple[Link, socket.socket]) -> None:
     theirs.close()
     with pytest.raises(ProtocolError):
         ours.receive(1)
+
+
+def test_no_text_of_a_message_can_break_a_page_or_a_database(ends: tuple[Link, socket.socket]) -> None:
+    ours, theirs = ends
+    record = "0123456789abcdef+/=" * 5000
+    Link(theirs).send(load_error="\ud800 \0 \x1b[31m é\n", exported=[{"\udfff": "\0"}], piece=record)
+    expected = {"load_error": "� � �[31m é\n", "exported": [{"�": "�"}], "piece": record}
+    assert ours.receive(1) == expected

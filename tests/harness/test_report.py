@@ -5,13 +5,24 @@ import math
 
 import pytest
 
-from benchmarks.harness import VERDICT_TEXTS, ConfigResult, Report, Score, Verdict
+from benchmarks.harness import (
+    VERDICT_TEXTS,
+    Build,
+    ConfigResult,
+    Flag,
+    Report,
+    Score,
+    StageResult,
+    Step,
+    Verdict,
+)
+from benchmarks.harness.report import LOG_CHARS_MAX, TEXT_CHARS_MAX
 
 SCORE = Score(2.0, (1.9, 2.1), 2.0, 2.5, "a", "supervisor")
 
 
 def report(verdict: Verdict, score: Score | None, reason: str = "because") -> Report:
-    return Report("op/forward", "robust-kbench", "cpp", "cpu", "rk-1", verdict, reason, "0" * 64, score=score)
+    return Report("op/forward", "robust-kbench", "cpp", "cpu", "rk-2", verdict, reason, "0" * 64, score=score)
 
 
 def test_a_failed_judging_has_no_score() -> None:
@@ -47,7 +58,7 @@ def test_json_has_no_numbers_that_json_does_not_know() -> None:
         "s",
         "cpp",
         "cpu",
-        "rk-1",
+        "rk-2",
         Verdict.INCORRECT_VALUE,
         "r",
         "0",
@@ -63,3 +74,43 @@ def test_every_verdict_is_explained() -> None:
 
 def test_only_noise_and_our_own_errors_are_our_fault() -> None:
     assert {verdict for verdict in Verdict if verdict.ours} == {Verdict.NOISY, Verdict.INTERNAL_ERROR}
+
+
+HOSTILE = "half \ud800 nul \0 \x1b[31m " + "x" * 200_000
+
+
+def texts_of(value: object) -> list[str]:
+    """Every text in a JSON value, names included."""
+    if isinstance(value, dict):
+        return [text for item in value.items() for part in item for text in texts_of(part)]
+    if isinstance(value, list):
+        return [text for item in value for text in texts_of(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_every_text_of_a_report_can_be_stored() -> None:
+    hostile = Report(
+        *[HOSTILE] * 5,
+        Verdict.RUNTIME_ERROR,
+        *[HOSTILE] * 2,
+        configs=(ConfigResult(HOSTILE, HOSTILE, failure=HOSTILE),),
+        stages=(StageResult(HOSTILE, 1.0, 1, HOSTILE + HOSTILE[:40]),),
+        flags=(Flag(HOSTILE, HOSTILE),),
+        gates=(Flag(HOSTILE, HOSTILE),),
+        audit={HOSTILE: [HOSTILE, {"of": (HOSTILE,)}]},
+        isolation=HOSTILE,
+        environment={HOSTILE: HOSTILE},
+    )
+    log = hostile.stages[0].log_tail
+    for text in texts_of(hostile.to_json()):
+        assert len(text) <= (LOG_CHARS_MAX if text == log else TEXT_CHARS_MAX)
+        assert text.encode().decode().isprintable()
+    assert hostile.reason.startswith("half � nul � �[31m x")
+    assert log.endswith("x" + "half � nul � �[31m " + "x" * 21)
+    assert (hostile.configs[0].failure, hostile.flags[0].text) == (hostile.reason, hostile.reason)
+
+
+def test_every_text_of_a_build_and_of_a_step_can_be_stored() -> None:
+    build = Build(None, HOSTILE[:40], 1.0, False, 1, problem=HOSTILE[:40])
+    step = Step("verify", "progress", text=HOSTILE[:40])
+    assert {build.log, build.problem, step.text} == {"half � nul � �[31m " + "x" * 21}

@@ -16,8 +16,8 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_the_shipped_rules_load() -> None:
-    rules = default_rules("rk-1")
-    assert rules.name == "rk-1"
+    rules = default_rules("rk-2")
+    assert rules.name == "rk-2"
     assert rules.time.min_steps_per_config <= rules.time.steps_per_config
 
 

@@ -1,5 +1,7 @@
 """Builds that travel between machines: packed, unpacked, and fetched instead of compiled."""
 
+import io
+import tarfile
 import uuid
 from pathlib import Path
 
@@ -45,6 +47,19 @@ def test_losing_the_race_to_unpack_leaves_nothing_behind(tmp_path: Path) -> None
     for _ in range(2):
         unpack(packed, tmp_path / "there")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["build.json", "there"]
+
+
+@pytest.mark.parametrize("way", ["link", "second name", "way up", "no archive"])
+def test_what_no_machine_of_ours_has_packed_is_as_good_as_absent(tmp_path: Path, way: str) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo("../build.json" if way == "way up" else "build.json")
+        if way in ("link", "second name"):
+            member.type = tarfile.SYMTYPE if way == "link" else tarfile.LNKTYPE
+            member.linkname = "kbench_submission.so"
+        archive.addfile(member)
+    unpack(b"x" * 1024 if way == "no archive" else buffer.getvalue(), tmp_path / "there")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.sandbox

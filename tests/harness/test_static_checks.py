@@ -1,8 +1,12 @@
 """What is said of a source before it is compiled."""
 
+import time
+
 import pytest
+from hypothesis import given, settings, strategies
 
 from benchmarks.harness import Source, check_source, default_rules, default_suites, find_task, starter_code
+from benchmarks.harness.lexing import blanked
 from benchmarks.harness.remarks import blank, remarks
 
 RULES = default_rules()
@@ -25,6 +29,9 @@ def test_starter_code_passes() -> None:
         ("  \n\t", "empty"),
         ("\x7fELF\x00\x01", "not text"),
         ("// caf\ufffd\n" + GOOD, "not text"),
+        (GOOD + "\n// one\r", "carriage return"),
+        (GOOD + "\v", "vertical tab"),
+        ("\n\f" + GOOD, "line 2 contains a form feed"),
         ("x" * (RULES.source.max_bytes + 1), "bytes"),
         ("__global__ void k() {}\n" + GOOD, "CUDA"),
         ("import torch\ndef forward(x):\n    return x\n", "Python"),
@@ -154,3 +161,85 @@ def test_a_module_of_foreign_suites_that_is_made_of_layers_calls_a_library(line:
 def test_words_in_comments_and_strings_of_python_do_not_count() -> None:
     assert flags(TRITON + '# import ctypes\ns = """\nimport ctypes\ntorch.matmul(a)"""\n', "triton") == {}
     assert blank('a = """x\ny"""  # é\nb = 1\n', "triton") == "a =     \n         \nb = 1\n"
+
+
+PARTS = [
+    *('"', '\\"', '"\\a', '""a', "'", "'a", '"""', "'''", '"""\\', "/*", "*/", "//", "# ", 'R"x(', ')x"', 'u8R"'),
+    *("\\", "\\\n", "\n", " ", "\t\n", "a", "a ", "é", "\U0001f600", "{", "((", "[", "a+", "@ ", "\x0b", "\x0c"),
+    *("at::", "at::mm ", "torch::nn::", "torch.", "fork ", "execv", "cusolverA", "TF3", "__attribute__ ", "conv2d"),
+    *(
+        "def ",
+        "import ",
+        "from a ",
+        "PYBIND11_MODULE ",
+        "#include ",
+        "<<",
+        "__global_",
+        "half1 asm1 tf32a .f1 nn.A cuda. ",
+    ),
+]
+HEADS = {
+    "cpp": "PYBIND11_MODULE(a, m) forward\n",
+    "cuda": "PYBIND11_MODULE(a, m) forward __global__\n",
+    "triton": "def forward(x):\n",
+}
+LIMIT_S = 0.05
+
+
+def checking_s(text: str, language: str) -> float:
+    """Of several runs the fastest, in processor time: others run beside the tests."""
+    found = []
+    for _ in range(4):
+        blanked.cache_clear()
+        started = time.process_time()
+        check_source(Source(text, language), TASK, RULES)
+        found.append(time.process_time() - started)
+        if found[-1] < LIMIT_S:
+            break
+    return min(found)
+
+
+@pytest.mark.parametrize("language", HEADS)
+def test_no_text_holds_the_check_up(language: str) -> None:
+    """Up to the size that the rules allow, and of a megabyte."""
+    sizes = (RULES.source.max_bytes - 100, 1 << 20)
+    texts = [HEADS[language] + part * (size // len(part.encode())) for part in PARTS for size in sizes]
+    slow = {
+        text[len(HEADS[language]) :][:20]: found for text in texts if (found := checking_s(text, language)) > LIMIT_S
+    }
+    assert slow == {}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    parts=strategies.lists(strategies.sampled_from(PARTS), min_size=1, max_size=6),
+    language=strategies.sampled_from(list(HEADS)),
+)
+def test_no_mixture_holds_the_check_up(parts: list[str], language: str) -> None:
+    text = "".join(parts)
+    text = HEADS[language] + text * ((RULES.source.max_bytes - 100) // len(text.encode()))
+    assert checking_s(text, language) < LIMIT_S
+
+
+@pytest.mark.parametrize("language", HEADS)
+def test_null_bytes_are_no_text(language: str) -> None:
+    assert "not text" in problem("\0" * 1000 + HEADS[language], language)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ('a "open\nb', "a b"),
+        ("1'000'000 + a", "1'000'000 + a"),
+        ("x = '\\'' + b", "x = + b"),
+        ('R"(a"\n)" b', "b"),
+        ("/* open\nc", ""),
+        ('"a\\', "\\"),
+    ],
+)
+def test_what_is_not_closed_ends_with_its_line_or_the_text(text: str, rest: str) -> None:
+    assert blank(text).split() == rest.split()
+
+
+def test_a_definition_in_a_string_is_none() -> None:
+    assert "no function 'forward'" in problem('"""\ndef forward(x):\n"""\n', "triton")

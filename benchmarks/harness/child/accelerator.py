@@ -58,8 +58,8 @@ class Accelerator(Protocol):
         """New shared memory, all zero."""
         ...
 
-    def adopt(self, fd: int, size_bytes: int, *, writable: bool) -> Arena:
-        """The memory that another process created."""
+    def adopt(self, fd: int, size_bytes: int, *, writable: bool, at: int = 0) -> Arena:
+        """The memory that another process created, at the address `at` if that is free and not 0."""
         ...
 
     def timer(self) -> Timer: ...

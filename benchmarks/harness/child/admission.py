@@ -3,9 +3,8 @@
 `python -m benchmarks.harness.child.admission SUITE_FOLDER [OP/DIRECTION...]` prints one JSON document per line and
 task. For every CPU configuration and every distribution of values: eager float32 and float32 loops that add in naive
 order must pass with room to spare; over the distributions of each configuration, every cheap answer (zeros, the mean,
-an operand, a scalar, the result of another seed) must be refused, and over all of them every answer of lower
-precision (an error that averages out in a mean may escape on one configuration); gradients must equal those of
-autograd. Not covered: the sizes of the `cuda` configurations.
+an operand, a scalar, the result of another seed) and every answer of lower precision must be refused; gradients must
+equal those of autograd. Not covered: the sizes of the `cuda` configurations.
 """
 
 import argparse
@@ -234,7 +233,7 @@ def _honest_problems(task: TaskSpec, findings: Findings) -> Iterator[str]:
 def attack_problems(findings: Findings) -> Iterator[str]:
     for name, tried in findings.tried.items():
         passed = sorted(tried - findings.refused[name])
-        if len(passed) == len(tried) or (passed and name not in LOWER_PRECISION):
+        if passed:
             yield f"{name}: accepted on {len(passed)} of {len(tried)} configurations, such as {passed[0]}"
 
 

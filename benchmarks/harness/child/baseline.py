@@ -27,6 +27,10 @@ def main(arguments: Sequence[str]) -> None:
     calls = open_calls(message)
     if message["prepare"] or any(message["compile"]):
         without_precompiled_headers()
+    if message["prepare"] and message["peaks"]:  # they count for every task: no reference is loaded beside them
+        os.sched_setaffinity(0, message["cores"])
+        link.send(peaks=measure_peaks(message["threads"]))
+        return
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
         _prepare(message, eager, calls, link)
@@ -36,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
         for call, wanted in zip(calls, message["compile"], strict=True)
     ]
     link.send(loaded=True)
-    serve(message["control"], [[eager] * len(calls), compiled, [_nothing(call) for call in calls]], calls, link)
+    serve(message, [[eager] * len(calls), compiled, [_nothing(call) for call in calls]], calls, link)
 
 
 def without_precompiled_headers() -> None:
@@ -84,9 +88,6 @@ def _prepare(message: dict[str, Any], eager: Function, calls: Sequence[Call], li
         problem = _try_compile(eager, calls[number])
         link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
     link.send(prepared=True)
-    if message["peaks"]:
-        os.sched_setaffinity(0, message["cores"])
-        link.send(peaks=measure_peaks(message["threads"]))
 
 
 def _try_compile(eager: Function, call: Call) -> str | None:

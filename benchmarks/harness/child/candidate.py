@@ -1,4 +1,4 @@
-"""The process that holds a submission. It sees inputs and its own output memory, never a reference.
+"""The process that holds a submission. It sees inputs, never a reference.
 
 The system call filter is in force before a byte of the submission is mapped. Not covered: any decision.
 """
@@ -24,4 +24,4 @@ def main(arguments: Sequence[str]) -> None:
         install_filter(base64.b64decode(message["filter"]))
     functions = load_functions(message["binary"], message, link)
     if functions is not None:
-        serve(message["control"], [functions], calls, link)
+        serve(message, [functions], calls, link)

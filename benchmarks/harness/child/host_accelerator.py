@@ -21,7 +21,7 @@ class HostAccelerator:
         os.ftruncate(fd, size_bytes)
         return self.adopt(fd, size_bytes, writable=True)
 
-    def adopt(self, fd: int, size_bytes: int, *, writable: bool) -> Arena:
+    def adopt(self, fd: int, size_bytes: int, *, writable: bool, at: int = 0) -> Arena:
         memory = mmap.mmap(fd, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns that read-only memory is read-only

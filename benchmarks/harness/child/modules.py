@@ -6,8 +6,6 @@ module is made once for each configuration, and its parameters are the arguments
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.machinery import ExtensionFileLoader, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,9 +13,8 @@ from typing import Any
 from ..protocol import Link
 from .inline import prepared, stand_in
 from .models import model_function
-from .shell import Function
+from .shell import Function, load_file
 
-MODULE = "kbench_submission"
 CLASS = "ModelNew"
 ENTRY, EXTENSIONS = "module.py", "extensions.json"
 
@@ -59,17 +56,7 @@ def _for_each(path: str, found: Any, configs: Sequence[Any], device: str) -> lis
 def _loaded(path: str) -> ModuleType:
     folder = Path(path)
     if not folder.is_dir():
-        return _module(path)
+        return load_file(path)
     files: dict[str, str] = json.loads((folder / EXTENSIONS).read_text())
-    stand_in(prepared({key: _module(str(folder / name)) for key, name in files.items()}))
-    return _module(str(folder / ENTRY))
-
-
-def _module(path: str) -> ModuleType:
-    kind = SourceFileLoader if path.endswith(".py") else ExtensionFileLoader
-    spec = spec_from_file_location(MODULE, path, loader=kind(MODULE, path))
-    if spec is None or spec.loader is None:
-        raise ImportError("the compiled file is no Python module")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    stand_in(prepared({key: load_file(str(folder / name)) for key, name in files.items()}))
+    return load_file(str(folder / ENTRY))

@@ -1,10 +1,12 @@
 """Runs the top level of a Python submission in the compile stage and notes the extensions that it asks for.
 
-`python -m ... record_inline MODULE ANSWER` writes a list of requests as JSON. The answer is data of a stranger; the
-compilers that build it run in sandboxes of their own. Not covered: extensions that are asked for later.
+`python -m ... record_inline MODULE ANSWER` writes a list of requests as JSON to the descriptor ANSWER, all that leaves
+the sandbox. It is data of a stranger; the compilers that build it run in sandboxes of their own. Not covered:
+extensions that are asked for later.
 """
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from .inline import Request, recording, stand_in
 
 
 def main(arguments: Sequence[str]) -> None:
-    module, answer = map(Path, arguments)
+    module, answer = Path(arguments[0]), int(arguments[1])
     requests: list[Request] = []
     stand_in(recording(requests))
     try:
@@ -23,7 +25,8 @@ def main(arguments: Sequence[str]) -> None:
     except Exception as error:
         sys.stderr.write(f"{_place(error, module.name)}: error: {type(error).__name__}: {error}\n")
         raise SystemExit(1) from error
-    answer.write_text(json.dumps(requests))
+    os.ftruncate(answer, 0)
+    os.pwrite(answer, json.dumps(requests).encode(), 0)
 
 
 def _place(error: Exception, name: str) -> str:

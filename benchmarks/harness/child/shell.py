@@ -1,16 +1,21 @@
-"""The calling shell of candidate and baseline alike: maps the shared memory, serves calls, copies results out.
+"""The calling shell of candidate and baseline alike: maps the inputs, serves calls, tells where the results lie.
 
-It runs in the same process as the code that it calls, so nothing it says is believed beyond the bytes in the output
-memory; it exists to make honest submissions precise. Not covered: loading the code (`candidate.py`, `baseline.py`).
+It runs in the same process as the code that it calls, so nothing it says is believed beyond the bytes that the
+supervisor reads; it exists to make honest submissions precise. Not covered: loading the code (`candidate.py`,
+`baseline.py`).
 """
 
 import ctypes
 import gc
+import itertools
 import mmap
 import socket
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ExtensionFileLoader, SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,11 +24,13 @@ from ..protocol import CONTROL_BYTES, Link, Status, Word
 
 _DTYPES = {"float32": torch.float32, "int64": torch.int64}
 Function = Callable[..., Any]
+MODULE = "kbench_submission"  # the name that every compiled file has for the interpreter
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class Call:
-    """One configuration: the arguments of each input set, and where results go."""
+    """One configuration: the arguments of each input set, and tensors like the results."""
 
     sets: tuple[tuple[Any, ...], ...]
     outputs: tuple[torch.Tensor, ...]
@@ -62,13 +69,12 @@ def arguments_of(config: dict[str, Any], memory: mmap.mmap, offsets: Sequence[in
 
 
 def open_calls(message: dict[str, Any]) -> tuple[Call, ...]:
-    """Every configuration of an `open` message, laid over its `inputs` and `outputs` memory."""
+    """Every configuration of an `open` message, its inputs laid over the `inputs` memory."""
     inputs = map_memory(message["inputs"], writable=False)
-    outputs = map_memory(message["outputs"], writable=True)
     return tuple(
         Call(
             sets=tuple(arguments_of(config, inputs, offsets) for offsets in config["input_offsets"]),
-            outputs=outputs_of(config, outputs),
+            outputs=tuple(torch.zeros(item["shape"], dtype=_DTYPES[item["dtype"]]) for item in config["results"]),
         )
         for config in message["configs"]
     )
@@ -79,60 +85,51 @@ def outputs_of(config: dict[str, Any], memory: mmap.mmap) -> tuple[torch.Tensor,
     return tuple(view(memory, item, offset) for item, offset in pairs)
 
 
-def serve(control_fd: int, functions: Sequence[Sequence[Function | None]], calls: Sequence[Call], link: Link) -> None:
-    """Answers calls until killed. `functions[f][c]` is function f for configuration c.
+def load_file(path: str) -> ModuleType:
+    """A Python file or compiled extension as a module of its own, however many others have its name.
 
-    Between calls the supervisor stops this process, so spinning costs nothing while others are timed.
+    Extensions are known to the interpreter by their full name, so each gets a package name that no other has.
     """
-    page = map_memory(control_fd, writable=True)
+    kind = SourceFileLoader if path.endswith(".py") else ExtensionFileLoader
+    name = f"kbench_{next(_numbers)}.{MODULE}"
+    spec = spec_from_file_location(name, path, loader=kind(name, path))
+    if spec is None or spec.loader is None:
+        raise ImportError("the compiled file is no Python module")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def serve(
+    message: dict[str, Any], functions: Sequence[Sequence[Function | None]], calls: Sequence[Call], link: Link
+) -> None:
+    """Answers calls until killed, in the native loop of `shell.cpp`.
+
+    `functions[f][c]` is function f for configuration c. Between calls the supervisor stops this process, so spinning
+    costs nothing while others are timed.
+    """
+    page = map_memory(message["control"], writable=True)
     words = (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(page)
+    described = [{"sets": list(call.sets), "results": list(call.outputs)} for call in calls]
+    loop = load_file(message["shell"])
+
+    def say(error: str, text: str) -> None:
+        link.send(error=error, text=text)
+
     gc.collect()
     gc.freeze()
     gc.disable()
     last = words[Word.STEP]
     link.send(serving=True)
-    while True:
-        while words[Word.STEP] == last:
-            pass
-        last = step = words[Word.STEP]
-        function = functions[words[Word.FUNCTION]][words[Word.CONFIG]]
-        call = calls[words[Word.CONFIG]]
-        words[Word.READY] = step
-        while words[Word.GO] != step:
-            pass
-        words[Word.STATUS] = _answer(function, call.sets[words[Word.CHOICE]], call.outputs, link)
-        words[Word.DONE] = step
-
-
-def _answer(
-    function: Function | None, arguments: tuple[Any, ...], outputs: tuple[torch.Tensor, ...], link: Link
-) -> Status:
-    try:
-        results = function(*arguments)  # type: ignore[misc]
-        if type(results) is not tuple:
-            results = tuple(results) if isinstance(results, list) else (results,)
-        return _copy_out(results, outputs, link)
-    except Exception as error:  # noqa: BLE001 - process edge: whatever the called code raised is the answer
-        link.send(error=type(error).__name__, text=str(error)[:4000])
-        return Status.RAISED
-
-
-def _copy_out(results: tuple[Any, ...], outputs: tuple[torch.Tensor, ...], link: Link) -> Status:
-    if len(results) != len(outputs):
-        link.send(text=f"{len(results)} results where the task asks for {len(outputs)}")
-        return Status.WRONG_COUNT
-    for number, (result, output) in enumerate(zip(results, outputs, strict=True)):
-        if not isinstance(result, torch.Tensor):
-            link.send(text=f"result {number} is a {type(result).__name__}, not a tensor")
-            return Status.WRONG_TYPE
-        if result.shape != output.shape:
-            link.send(text=f"result {number} has shape {tuple(result.shape)}, the task asks for {tuple(output.shape)}")
-            return Status.WRONG_SHAPE
-        if result.dtype != output.dtype:
-            link.send(text=f"result {number} has dtype {result.dtype}, the task asks for {output.dtype}")
-            return Status.WRONG_DTYPE
-        output.copy_(result)
-    return Status.OK
+    loop.serve(
+        ctypes.addressof(words),
+        {item.name: int(item) for item in Word},
+        {item.name: int(item) for item in Status},
+        last,
+        functions,
+        described,
+        say,
+    )
 
 
 def _argument(item: dict[str, Any], memory: mmap.mmap, places: Any) -> Any:

@@ -1,0 +1,288 @@
+"""What leaves a sandbox: one file in memory that a child inherits, or a copy of what lies where a sandbox could write.
+
+Whoever could write there is hostile. Nothing is moved, bound or parsed in place; no link is followed, no name is
+trusted, and only regular files with one name, of this user and of bounded size, number and depth are taken, into a
+folder that is made afterwards and that no sandbox can write. Not covered: what the bytes mean.
+"""
+
+import fcntl
+import io
+import os
+import stat
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Self
+
+_CHUNK_BYTES = 1 << 20
+_NAME_MAX_BYTES = 200
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class NotTaken(Exception):
+    """What a sandbox left is nothing that may leave it; the text says what it is."""
+
+
+class TooMuch(NotTaken):
+    """It is larger, or there is more of it, than may leave."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of everything together that is taken from one folder."""
+
+    files: int  # and folders
+    total_bytes: int
+    depth: int = 8
+
+
+class Answer:
+    """A file in memory: a child inherits `fd`, or opens `path`, and leaves there all that may leave its sandbox.
+
+    Read it when everybody who had it is dead.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.fd = os.memfd_create("answer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.path = f"/dev/fd/{self.fd}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+    @property
+    def empty(self) -> bool:
+        return os.fstat(self.fd).st_size == 0
+
+    def read(self) -> bytes:
+        """Raises NotTaken, also where nothing was left."""
+        return b"".join(self._chunks())
+
+    def save(self, target: Path) -> None:
+        """As a new file that everybody may read. Raises NotTaken."""
+        fd = os.open(target, _MAKE, 0o755)
+        with os.fdopen(fd, "wb") as file:
+            for chunk in self._chunks():
+                file.write(chunk)
+
+    def _chunks(self) -> Iterator[bytes]:
+        size_bytes = self._settled_bytes()
+        for first in range(0, size_bytes, _CHUNK_BYTES):
+            yield os.pread(self.fd, min(_CHUNK_BYTES, size_bytes - first), first)
+
+    def _settled_bytes(self) -> int:
+        """Its size, which nothing can change any more."""
+        try:
+            if fcntl.fcntl(self.fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+                fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
+        except OSError as error:
+            raise NotTaken("the answer is still being written") from error
+        size_bytes = os.fstat(self.fd).st_size
+        if size_bytes == 0:
+            raise NotTaken("there is no answer")
+        if size_bytes > self.max_bytes:
+            raise TooMuch(f"the answer has {size_bytes} bytes, of which {self.max_bytes} are allowed")
+        return size_bytes
+
+
+def take_folder(source: Path, target: Path, bounds: Bounds) -> None:
+    """Copies `source`, where a sandbox could write, to `target`, which is made. Raises NotTaken, leaving no target."""
+    target.mkdir()
+    try:
+        with _opened(source, os.O_DIRECTORY) as from_fd, _opened(target, os.O_DIRECTORY) as to_fd:
+            _Taking(bounds, os.fstat(from_fd).st_dev).folder(from_fd, to_fd, "", bounds.depth)
+    except BaseException as error:
+        discard(target)
+        if isinstance(error, OSError):
+            raise NotTaken(f"it cannot be read: {error.strerror}") from error
+        raise
+
+
+def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
+    """A file of a folder that others fill, of whatever owner and number of names; links are followed nowhere below it.
+
+    Raises NotTaken, TooMuch.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or not all(map(_is_plain, parts)):
+        raise NotTaken("its name is none that files have here")
+    try:
+        with ExitStack() as stack:
+            fd = stack.enter_context(_opened(folder.resolve(), os.O_DIRECTORY))
+            for number, part in enumerate(parts, start=1):
+                mode = os.stat(part, dir_fd=fd, follow_symlinks=False).st_mode
+                if stat.S_IFMT(mode) != (stat.S_IFREG if number == len(parts) else stat.S_IFDIR):
+                    raise NotTaken(f"{_shown(part)} is {_kind(mode)}")
+                fd = stack.enter_context(_opened(part, 0, fd))
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise NotTaken("it was exchanged while it was read")
+            data = _at_most(fd, max_bytes + 1)
+    except OSError as error:
+        raise NotTaken(f"it cannot be read: {error.strerror}") from error
+    if len(data) > max_bytes:
+        raise TooMuch(f"it has more than {max_bytes} bytes")
+    return data
+
+
+def unpack_into(packed: BinaryIO | bytes, folder: Path, bounds: Bounds) -> None:
+    """The files of a tar from elsewhere in `folder`, which is empty and no sandbox's. Raises NotTaken."""
+    file = io.BytesIO(packed) if isinstance(packed, bytes) else packed
+    files, left_bytes = 0, bounds.total_bytes
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            for member in archive:
+                files, left_bytes = files + 1, left_bytes - member.size
+                if files > bounds.files or left_bytes < 0:
+                    raise TooMuch("it holds more than is allowed")
+                _unpack_one(archive, member, folder, bounds.depth)
+    except (tarfile.TarError, OSError, ValueError, RecursionError) as error:
+        raise NotTaken(f"it is no archive of ours: {type(error).__name__}") from error
+
+
+def discard(folder: Path) -> None:
+    """Removes what a sandbox could write, however deep it is and whatever rights it took away. Follows no link."""
+    subprocess.run(["chmod", "-R", "u+rwX", "--", folder], capture_output=True, check=False)
+    subprocess.run(["rm", "-rf", "--", folder], capture_output=True, check=False)
+
+
+@contextmanager
+def scratch_folder(prefix: str, parent: Path) -> Iterator[Path]:
+    """A new folder that sandboxes may write; gone afterwards, whatever they left there."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield folder
+    finally:
+        discard(folder)
+
+
+def log_end(log: Path, max_bytes: int) -> bytes:
+    """The last bytes of what a child printed to a file that it has no name of, whatever it did to its rights."""
+    try:
+        log.chmod(0o600)
+        with _opened(log, 0) as fd:
+            return os.pread(fd, max_bytes, max(0, os.fstat(fd).st_size - max_bytes))
+    except OSError:
+        return b""
+
+
+def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, depth: int) -> None:
+    parts = member.name.split("/")
+    if not all(map(_is_plain, parts)) or len(parts) > depth:
+        raise NotTaken("it holds a name that files have not here")
+    if member.type == tarfile.DIRTYPE:
+        folder.joinpath(*parts).mkdir()
+        return
+    content = archive.extractfile(member) if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
+    if content is None or member.issparse():
+        raise NotTaken(f"it holds {_shown(member.name)}, which is no regular file")
+    mode = 0o755 if member.mode & stat.S_IXUSR else 0o644
+    with os.fdopen(os.open(folder.joinpath(*parts), _MAKE, mode), "wb") as made:
+        while chunk := content.read(_CHUNK_BYTES):
+            made.write(chunk)
+
+
+class _Taking:
+    """One copy on its way, with what may still be taken."""
+
+    def __init__(self, bounds: Bounds, device: int) -> None:
+        self._files, self._bytes = bounds.files, bounds.total_bytes
+        self._device = device
+
+    def folder(self, source: int, target: int, place: str, depth: int) -> None:
+        if depth < 0:
+            raise TooMuch(f"{_shown(place)} lies too deep")
+        with os.scandir(source) as entries:
+            for entry in entries:
+                self._entry(source, target, entry.name, f"{place}/{entry.name}".lstrip("/"), depth)
+
+    def _entry(self, source: int, target: int, name: str, place: str, depth: int) -> None:
+        self._files -= 1
+        if self._files < 0:
+            raise TooMuch("there are more files than are allowed")
+        if not _is_plain(name):
+            raise NotTaken(f"{_shown(place)} is no name that files have here")
+        info = os.stat(name, dir_fd=source, follow_symlinks=False)
+        if stat.S_ISDIR(info.st_mode):
+            os.mkdir(name, 0o755, dir_fd=target)
+            flags = os.O_DIRECTORY
+            with _opened(name, flags, source) as inner, _opened(name, flags, target) as made:
+                self._checked(inner, info, place)
+                self.folder(inner, made, place, depth - 1)
+        elif stat.S_ISREG(info.st_mode):
+            with _opened(name, 0, source) as fd:
+                self._copy(fd, target, name, self._checked(fd, info, place), place)
+        else:
+            raise NotTaken(f"{_shown(place)} is {_kind(info.st_mode)}")
+
+    def _checked(self, fd: int, seen: os.stat_result, place: str) -> os.stat_result:
+        """What was opened is what was looked at, and it is nobody else's."""
+        info = os.fstat(fd)
+        if (info.st_dev, info.st_ino, info.st_mode) != (seen.st_dev, seen.st_ino, seen.st_mode):
+            raise NotTaken(f"{_shown(place)} was exchanged while it was read")
+        if info.st_dev != self._device or info.st_uid != os.geteuid():
+            raise NotTaken(f"{_shown(place)} belongs to somebody else")
+        if stat.S_ISREG(info.st_mode) and info.st_nlink != 1:
+            raise NotTaken(f"{_shown(place)} has a second name")
+        return info
+
+    def _copy(self, source: int, target: int, name: str, info: os.stat_result, place: str) -> None:
+        self._bytes -= info.st_size
+        if self._bytes < 0:
+            raise TooMuch("there are more bytes than are allowed")
+        mode = 0o755 if info.st_mode & stat.S_IXUSR else 0o644
+        copied = 0
+        with os.fdopen(os.open(name, _MAKE, mode, dir_fd=target), "wb") as file:
+            while copied <= info.st_size and (chunk := os.read(source, _CHUNK_BYTES)):
+                copied += len(chunk)
+                file.write(chunk)
+        if copied != info.st_size:
+            raise NotTaken(f"{_shown(place)} changed while it was read")
+
+
+def _at_most(fd: int, size_bytes: int) -> bytes:
+    data = bytearray()
+    while len(data) < size_bytes and (chunk := os.read(fd, min(_CHUNK_BYTES, size_bytes - len(data)))):
+        data += chunk
+    return bytes(data)
+
+
+@contextmanager
+def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator[int]:
+    fd = os.open(path, _READ | flags, dir_fd=folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _is_plain(name: str) -> bool:
+    """Printable, short, and no way up or down."""
+    return name not in ("", ".", "..") and "/" not in name and name.isprintable() and _size(name) <= _NAME_MAX_BYTES
+
+
+def _size(name: str) -> int:
+    return len(name.encode(errors="surrogateescape"))
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 100 else f"…{name[-100:]}")
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFLNK: "a link",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFREG: "a file",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a device")
