@@ -5,13 +5,18 @@ BIN := $(VENV)/bin
 SOURCES := kbench_site benchmarks agents
 DATABASE_TESTS := tests/benchmarks tests/web tests/agents tests/operations tests/security tests/site/test_env.py \
 	tests/site/test_worker.py
-# These have the machine to themselves: they judge, drive a browser or run a whole site. All others run side by side.
-ALONE := sandbox or browser or gpu
+# These have the machine to themselves, since they assert about time. All others run side by side.
+ALONE := alone or gpu
 PYTEST := $(BIN)/python -m pytest
-BESIDE := -n logical --maxprocesses 8 --dist loadfile
+QUICK := tests/harness tests/evolve tests/test_contracts.py
+COVERAGE := --cov-report=term:skip-covered --cov-report=xml:var/coverage.xml
+BESIDE := -n logical --maxprocesses 8
+
+# Python keeps what it has compiled, whatever the environment says: every process of the tests would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-postgres check fix bench bench-site install system-run system-test clean
+.PHONY: help run test test-quick test-rest test-alone test-postgres coverage coverage-all check fix bench bench-site redteam install system-run system-test clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
@@ -23,8 +28,23 @@ test: install system-test ## the whole test suite
 	$(PYTEST) $(BESIDE) -m "not ($(ALONE))"
 	$(PYTEST) -m "$(ALONE)"
 
+test-quick: install ## unit and contract tests in a minute: no sandbox, no browser, no site
+	$(PYTEST) $(BESIDE) -m quick $(QUICK)
+
+test-rest: install system-test ## what `test` runs side by side and `test-quick` does not
+	$(PYTEST) $(BESIDE) -m "not quick and not ($(ALONE))"
+
+test-alone: install system-test ## what asserts about time, on a machine that does nothing else
+	$(PYTEST) -m "$(ALONE)"
+
 test-postgres: install system-test ## what touches the database, on a PostgreSQL that is started for it
 	KBENCH_TEST_DATABASE=postgres $(PYTEST) $(BESIDE) -m "not ($(ALONE))" $(DATABASE_TESTS)
+
+coverage: install ## branch coverage of the harness and the search by the tests of test-quick
+	$(PYTEST) $(BESIDE) -q -m quick $(QUICK) --cov=benchmarks/harness --cov=agents/evolve $(COVERAGE)
+
+coverage-all: install ## branch coverage by all tests that start no sandbox, no browser and no site
+	$(PYTEST) $(BESIDE) -q -m "not (sandbox or browser or $(ALONE))" --cov $(COVERAGE)
 
 check: install ## format, lint, types, import contracts, migrations, freshness of the docs
 	$(BIN)/ruff format --check .
@@ -46,6 +66,10 @@ bench: install ## benchmarks of the system itself: tables, then one JSON line
 
 bench-site: install ## a site of 100,000 submissions under load: pages, 500 viewers, 50 posts at once
 	$(BIN)/python -m scripts.bench_site
+
+redteam: install ## every attack of the corpus against the real judge, each beside its honest control
+	@sh scripts/system_packages.sh bubblewrap:bwrap
+	$(BIN)/python -m scripts.redteam
 
 install: $(VENV)/installed
 

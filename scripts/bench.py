@@ -55,7 +55,7 @@ factories.many_entries(10_000)
 one = Evaluation.objects.order_by("pk")[5000].code
 task = "/tasks/robust-kbench/mnist_linear_relu/forward/"
 result = {}
-pages = {"task": task, "leaderboard": f"/leaderboards/robust-kbench/mnist_linear_relu/forward/cpu/",
+pages = {"task": task, "leaderboard": f"/leaderboards/robust-kbench/mnist_linear_relu/forward/cpu-avx2/",
          "evaluation": f"/evaluations/{one}/", "home": "/", "tasks": "/tasks/"}
 for name, url in pages.items():
     client = Client()

@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def head(record: Mapping[str, Any]) -> str:
-    notes = CPU_NOTES.format_map(record["environment"]) if record["device_kind"] == "cpu" else GPU_NOTES
+    notes = CPU_NOTES.format_map(record["environment"]) if record["device_kind"].startswith("cpu") else GPU_NOTES
     return HEAD.format(kind=record["device_kind"]) + "\n" + notes
 
 

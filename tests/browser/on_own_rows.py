@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser
 
-from benchmarks.catalogue import folders
 from benchmarks.models import Method
+from tests.rows import synced
 from tests.web import factories
 
 from .conftest import Visitor
@@ -25,7 +25,7 @@ def visiting(browser: Browser, address: str) -> Iterator[Visitor]:
 
 def two_methods(called: str) -> None:
     """`broad` is a little faster on two tasks, `deep`, whose title is given, much faster on one."""
-    folders.tasks_sync()
+    synced()
     for slug, op, speedup in (
         ("broad", "mnist_linear_relu", 1.2),
         ("broad", "layernorm", 1.2),

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("rows_beside_a_browser"),
 ]
-COMPARE = "/compare/?methods=broad,deep&device=cpu"
+COMPARE = "/compare/?methods=broad,deep&device=cpu-avx2"
 SIZES = [(1280, 900), (320, 640)]
 
 
@@ -66,7 +66,7 @@ def test_no_page_of_methods_is_wider_than_its_window(compared: Visitor, width: i
 
 
 def test_methods_chosen_on_the_overall_board_are_compared(compared: Visitor) -> None:
-    page = compared.tab("/leaderboards/robust-kbench/?device=cpu")
+    page = compared.tab("/leaderboards/robust-kbench/?device=cpu-avx2")
     page.get_by_role("checkbox", name="Compare Broad").check()
     page.get_by_role("checkbox", name="Compare Deep").check()
     page.get_by_role("button", name="Compare the chosen").click()

@@ -24,8 +24,8 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("rows_beside_a_browser"),
 ]
-COMPARE = "/compare/?methods=broad,deep&device=cpu&p=1.5"
-BOARD = "/leaderboards/robust-kbench/layernorm/forward/cpu/"
+COMPARE = "/compare/?methods=broad,deep&device=cpu-avx2&p=1.5"
+BOARD = "/leaderboards/robust-kbench/layernorm/forward/cpu-avx2/"
 HOSTILE = "Deep <a href='https://elsewhere.example'>here</a>"
 
 

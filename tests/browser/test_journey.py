@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 pytestmark = pytest.mark.browser
 TASK = "/tasks/robust-kbench/mnist_linear_relu/forward/"
 SUBMIT = f"{TASK}submit/"
-BOARD = "/leaderboards/robust-kbench/mnist_linear_relu/forward/cpu/"
+BOARD = "/leaderboards/robust-kbench/mnist_linear_relu/forward/cpu-avx2/"
 COMPARING = ["/leaderboards/robust-kbench/", "/compare/?methods=human", "/methods/", "/methods/human/"]
 PAGES = ["/", "/tasks/", TASK, SUBMIT, "/leaderboards/", BOARD, *COMPARING, "/rules/", "/status/", "/accounts/signup/"]
 JUDGED_MS = 30_000

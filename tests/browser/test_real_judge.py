@@ -4,29 +4,27 @@ Does NOT repeat what the journeys with a fake judge look at.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from benchmarks.harness import default_suites
+from benchmarks.harness import Paths, default_suites
+from benchmarks.harness.processor import processor
 from tests.stack import Stack
 
-pytestmark = [pytest.mark.browser, pytest.mark.sandbox]
+pytestmark = [pytest.mark.browser, pytest.mark.sandbox, pytest.mark.alone]
 TASK = "/tasks/robust-kbench/mnist_linear_relu/forward/"
 KERNELS = default_suites() / "robust_kbench" / "mnist_linear_relu" / "kernels"
-BOARD = "/leaderboards/robust-kbench/mnist_linear_relu/forward/cpu/"
+BOARD = f"/leaderboards/robust-kbench/mnist_linear_relu/forward/{processor().kind}/"
 JUDGED_MS = 240_000
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[str]:
+def site(tmp_path_factory: pytest.TempPathFactory, paths: Paths) -> Iterator[str]:
     """A site whose compiled headers, kernels and baselines are those of the other tests."""
     folder = tmp_path_factory.mktemp("site")
-    cache = Path(pytestconfig.cache.mkdir("kbench")) / "cache"
-    cache.mkdir(exist_ok=True)
-    (folder / "cache").symlink_to(cache)
+    (folder / "cache").symlink_to(paths.builds.parent)
     stack = Stack(folder, settings="kbench_site.settings").up()
     yield f"http://127.0.0.1:{stack.port}"
     stack.down()

@@ -201,7 +201,9 @@ def test_an_operator_closes_and_opens_the_door(page: Page, visitor: Any, seeded:
 
 def test_staff_have_entries_judged_again_and_everybody_reads_what_changed(page: Page, seeded: Site, site: str) -> None:
     log_in(page, site, seeded.names["staff"]["session"])
-    page.goto("/moderation/rejudge/?scope=boards&device=cpu&method=human&task=robust-kbench/mnist_linear_relu/forward")
+    page.goto(
+        "/moderation/rejudge/?scope=boards&device=cpu-avx2&method=human&task=robust-kbench/mnist_linear_relu/forward"
+    )
     demand_fits(page)
     write(page, page.get_by_label("Why they are judged again"), "A compiler was updated.")
     press(page, by_name(page, "button", "Start"))

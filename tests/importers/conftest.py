@@ -13,10 +13,7 @@ from benchmarks.harness import (
     ForeignConfig,
     ForeignTask,
     Paths,
-    RuleSet,
-    default_rules,
     examine,
-    isolation_in_force,
 )
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -29,16 +26,6 @@ def foreign(source: str, form: str = "model", configs: tuple[ForeignConfig, ...]
 
 
 @pytest.fixture(scope="session")
-def rules() -> RuleSet:
-    return default_rules()
-
-
-@pytest.fixture(scope="session")
-def paths(pytestconfig: pytest.Config) -> Paths:
-    return Paths(Path(pytestconfig.cache.mkdir("kbench")))
-
-
-@pytest.fixture(scope="session")
 def examined(paths: Paths):
     """The outcome for a file of the fixtures, by its path below `kernelbench`."""
 
@@ -47,9 +34,3 @@ def examined(paths: Paths):
         return examine(foreign((FIXTURES / "kernelbench" / name).read_text()), paths, compare_compiled=False)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def sandbox() -> None:
-    if not isolation_in_force().strong:
-        pytest.skip("without the strong sandbox a file sees this machine")

@@ -11,7 +11,7 @@ from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.nvcc import Nvcc
 from benchmarks.harness.python_module import extension_source
 from benchmarks.harness.spec_json import write_folder
-from tests.fixtures.kernelbench_kernels import CHEATS, CPP, INLINE, INLINE_HEAD, MODULE
+from tests.fixtures.kernelbench_kernels import CHEATS, CPP, HARMLESS, INLINE, INLINE_HEAD, MODULE
 
 pytestmark = pytest.mark.sandbox
 
@@ -34,7 +34,7 @@ def judged(task, rules, paths, sandbox):
     return run
 
 
-@pytest.mark.parametrize(("text", "language"), [(INLINE, "python"), (CPP, "cpp")])
+@pytest.mark.parametrize(("text", "language"), [(INLINE, "python"), (HARMLESS, "python"), (CPP, "cpp")])
 def test_an_honest_submission_passes(judged, text: str, language: str) -> None:
     report = judged(text, language)
     assert report.verdict is Verdict.PASS, report.reason

@@ -1,6 +1,7 @@
 """Folders of other suites, read without running a line: names, configurations, and what is wrong with broken ones."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,24 @@ def test_what_is_no_text_is_reported(tmp_path: Path) -> None:
     (tmp_path / "level1/1_a.py").write_bytes(b"\xff\xfe\x00")
     [found] = kernelbench.read(tmp_path, "s")
     assert "cannot be read" in found.problem
+
+
+def test_links_and_pipes_in_a_foreign_folder_are_not_read(tmp_path: Path) -> None:
+    """Else whoever fills the folder would have files of this machine shown as tasks."""
+    put(tmp_path, {"host/1_a.py": MODEL, "host/config.json": "{}", "suite/op/func_forward.py": FUNCTIONS})
+    suite = tmp_path / "suite"
+    (suite / "level1").mkdir()
+    (suite / "level1/1_a.py").symlink_to(tmp_path / "host/1_a.py")
+    (suite / "level2").symlink_to(tmp_path / "host")
+    (suite / "op/config_forward.json").symlink_to(tmp_path / "host/config.json")
+    [linked] = kernelbench.read(suite, "s")
+    assert (linked.task, linked.problem) == (None, "1_a.py cannot be read: '1_a.py' is a link")
+    [linked] = robust_kbench.read(suite, "s")
+    assert (linked.task, "is a link" in linked.problem) == (None, True)
+    (suite / "op/config_forward.json").unlink()
+    os.mkfifo(suite / "op/config_forward.json")
+    [found] = robust_kbench.read(suite, "s")  # and does not wait for somebody to write
+    assert found.task is not None
 
 
 def test_configurations_are_a_product_in_which_shared_wins(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from django.test import Client
 from benchmarks import services
 from benchmarks.catalogue.folders import rules_of, spec_of
 from benchmarks.harness import Source, Verdict, judge
-from benchmarks.models import DeviceKind, Standing, TaskVersion
+from benchmarks.models import Standing, TaskVersion
 from benchmarks.states import WorkerRole
 from tests.benchmarks.conftest import make_worker
 from tests.fixtures.kernelbench_kernels import CHEATS, CPP, INLINE
+from tests.rows import cpu_kind
 
 from .conftest import FIXTURES
 
@@ -35,10 +36,10 @@ def version(settings, tmp_path: Path) -> TaskVersion:
 
 def judged(version: TaskVersion, text: str, language: str, paths):
     """As a worker does it, with few steps and no demand on the width of the interval."""
-    cpu = DeviceKind.objects.get(slug="cpu")
+    cpu = cpu_kind()
     evaluation = services.submission_create(version=version, text=text, language=language, device_kind=cpu)
     holding = services.evaluation_claim(make_worker(WorkerRole.COMPILE), cpu, WorkerRole.COMPILE)
-    services.evaluation_built(holding, 0.0)
+    services.evaluation_built(holding)
     holding = services.evaluation_claim(make_worker(), cpu)
     rules = rules_of(evaluation.ruleset)
     time = replace(rules.time, steps_per_config=STEPS, min_steps_per_config=STEPS, launches=1)
@@ -57,6 +58,6 @@ def test_from_a_folder_to_the_boards(version: TaskVersion, paths, settings, tmp_
     cheat = judged(version, CHEATS["keeps its first result"], "python", paths)
     assert cheat.verdict == Verdict.INCORRECT_VALUE
     assert {item.evaluation.verdict for item in Standing.objects.all()} == {"PASS"}
-    board = client.get("/leaderboards/kernelbench/level1_2_affine_tanh/forward/cpu/")
+    board = client.get("/leaderboards/kernelbench/level1_2_affine_tanh/forward/cpu-avx2/")
     assert board.status_code == 200
     assert client.get("/leaderboards/kernelbench/").status_code == 200

@@ -6,9 +6,9 @@ import pytest
 from django.test import Client
 
 from benchmarks.api import api
-from benchmarks.catalogue.folders import tasks_sync
 from benchmarks.models import Evaluation, Standing
 from scripts.site import addresses, filling
+from tests.rows import synced
 from tests.web import factories
 
 
@@ -29,7 +29,7 @@ def test_a_page_without_a_line_is_named(operations, monkeypatch):
 
 @pytest.mark.django_db
 def test_a_filled_site_answers_everywhere():
-    tasks_sync()
+    synced()
     for role in ("compile", "maint"):
         factories.worker(role)
     names = filling.fill(filling.Size(500), Random(filling.SEED))

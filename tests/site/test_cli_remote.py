@@ -107,7 +107,7 @@ def test_a_long_judging_is_left_running_when_the_time_is_up(kbench, kernel):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("status",), "cpu"),
+        (("status",), "cpu-avx2"),
         (("quota",), "limit"),
         (("whoami",), "nina"),
         (("methods",), "human"),

@@ -46,5 +46,5 @@ def test_every_line_is_an_object_that_says_what_it_is_about(stack):
 
 def test_a_running_site_is_ready_and_has_metrics(stack):
     stack.wait(lambda: json.loads(stack.fetch("/readyz")[1])["status"] == "ok", 60, "it was never quite ready")
-    assert 'kbench_workers{device="cpu",role="judge",state="online"} 1.0' in stack.fetch("/metrics")[1]
+    assert 'kbench_workers{device="cpu-avx2",role="judge",state="online"} 1.0' in stack.fetch("/metrics")[1]
     assert "Everything works" in stack.fetch("/status/")[1]

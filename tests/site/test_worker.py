@@ -4,23 +4,23 @@ import pytest
 from django.utils import timezone
 
 from benchmarks import services
-from benchmarks.catalogue.folders import tasks_sync
 from benchmarks.models import Evaluation, TaskVersion, Worker
 from benchmarks.operations import worker
 from benchmarks.states import State, WorkerRole, WorkerState
+from tests.rows import synced
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def tasks(db):
-    tasks_sync()
+    synced()
 
 
 def test_a_node_name_tells_role_and_device(tasks):
     row = worker.register("judge.cpu@here")
-    assert (row.role, row.device_kind.slug, row.state) == (WorkerRole.JUDGE, "cpu", WorkerState.STARTING)
-    assert worker.register("compile@here").device_kind.slug == "cpu"
+    assert (row.role, row.device_kind.slug, row.state) == (WorkerRole.JUDGE, "cpu-avx2", WorkerState.STARTING)
+    assert worker.register("compile@here").device_kind.slug == "cpu-avx2"
     assert worker.register("maint@here").device_kind is None
 
 

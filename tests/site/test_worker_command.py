@@ -72,7 +72,8 @@ def test_a_second_one_on_the_same_device_is_refused(workers, refused):
 
 
 def test_a_device_that_is_not_here_is_refused(refused):
-    assert "there is no device cuda:7 on this machine; it has cpu, cuda:0" in refused("--device", "cuda:7")
+    there = "it has cpu (cpu-avx2), cuda:0 (nvidia-h200)"
+    assert f"there is no device cuda:7 on this machine; {there}" in refused("--device", "cuda:7")
 
 
 def test_its_workers_end_with_it(stack, workers):

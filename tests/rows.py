@@ -1,0 +1,55 @@
+"""Rows that a site has once it is started: its catalogue and the kind of the processor that its fake workers have.
+
+What `tasks_sync` writes is kept for the next test that begins with empty tables: to read the suites and ask for every
+row takes longer than most tests. Does NOT know what a room needs beside these: each has its own factories.
+"""
+
+from pathlib import Path
+
+from django.apps import apps
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Model
+
+from benchmarks.catalogue import devices, folders
+from benchmarks.harness import default_suites
+from benchmarks.models import DeviceKind, Method, RuleSet, Suite
+from tests.fakes import CPU
+
+_kept: dict[tuple[str, ...], list[list[Model]]] = {}
+
+
+def cpu_kind() -> DeviceKind:
+    """As a worker registers it."""
+    return devices.register(CPU)
+
+
+def synced(suites: Path | None = None) -> None:
+    """The tables of a site whose workers have reported."""
+    if any(model.objects.exists() for model in (Suite, Method, RuleSet, DeviceKind)):
+        return _sync(suites)
+    key = _all_that_counts(suites or default_suites())
+    if key not in _kept:
+        before = {row for rows in _all_rows() for row in rows}
+        _sync(suites)
+        _kept[key] = [[row for row in rows if row not in before] for rows in _all_rows()]
+        return None
+    with transaction.atomic():
+        for rows in filter(None, _kept[key]):
+            type(rows[0])._base_manager.bulk_create(rows)
+    return None
+
+
+def _all_rows() -> list[list[Model]]:
+    return [list(model._base_manager.all()) for model in apps.get_app_config("benchmarks").get_models()]
+
+
+def _sync(suites: Path | None) -> None:
+    folders.tasks_sync(suites)
+    cpu_kind()
+
+
+def _all_that_counts(suites: Path) -> tuple[str, ...]:
+    files = sorted(path for name in ("task.toml", "reference.py") for path in suites.glob(f"*/*/{name}"))
+    named = (text for path in files for text in (str(path.relative_to(suites)), path.read_text()))
+    return (settings.KBENCH_RULESET, str(folders.rules_folder()), *named)

@@ -1,0 +1,77 @@
+"""How tests share a machine: which of them go to one process together, in what order, and what they may share.
+
+A file stays in one process, since its fixtures are a browser or a whole site; every case of the corpus stands for
+itself. What takes long begins first, so that no process is left alone with it at the end. Each process has a folder
+for temporary files of its own, and with it locks on the machine of its own: judgings beside each other disturb only
+what is said about time, and tests of that are marked `alone`. Not covered: which tests are marked.
+"""
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+from xdist.scheduler import LoadScopeScheduling
+
+CORPUS = "tests/harness/test_corpus.py"
+_ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")
+_NOT_QUICK = ("sandbox", "browser", "gpu", "alone", "django_db")
+_LONGEST_FIRST = ("tests/browser", "tests/site", "tests/importers", "tests/operations/test_hosts.py", CORPUS)
+
+
+class FilesAndCases(LoadScopeScheduling):
+    """Hands out files, and cases of the corpus one by one, in the order in which they were collected."""
+
+    def __init__(self, config, log=None):
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid):
+        file, _, test = nodeid.partition("::")
+        return f"{file}[{test.partition('[')[2]}" if file == CORPUS else file
+
+
+def rank(nodeid):
+    """Where a test comes in the order: what takes long first."""
+    found = [number for number, start in enumerate(_LONGEST_FIRST) if nodeid.startswith(start)]
+    return found[0] if found else len(_LONGEST_FIRST)
+
+
+def is_quick(item):
+    """Whether a test computes and does no more: in a room without a database, and starting nothing."""
+    return item.nodeid.startswith(_ROOMS_THAT_COMPUTE) and not any(map(item.get_closest_marker, _NOT_QUICK))
+
+
+def own_temporary_folder():
+    """From now on temporary files of this process, and the locks among them, are its own; returns the folder."""
+    folder = tempfile.mkdtemp(prefix="kb-")  # short: paths of sockets begin with it
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    return folder
+
+
+def give_up(folder):
+    os.environ.pop("TMPDIR")
+    tempfile.tempdir = None
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def cache_folder():
+    """Where compiled kernels, headers and baselines outlive a test run; CI may keep the folder from run to run."""
+    return Path(os.environ.get("KBENCH_TEST_CACHE") or Path(__file__).parents[1] / "var/test-cache").resolve()
+
+
+@contextmanager
+def beside_the_cache(*, shared=("builds", "headers", "baselines", "bytecode")):
+    """A data folder for judging whose caches are the `shared` ones; what is built is moved there within a disk."""
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="of-a-process-", dir=cache))
+    try:
+        (folder / "cache").mkdir()
+        for name in shared:
+            (cache / name).mkdir(exist_ok=True)
+            (folder / "cache" / name).symlink_to(cache / name)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
