@@ -19,6 +19,7 @@ from benchmarks.api.auth import Token, owner_of
 from benchmarks.api.problems import Problem
 from benchmarks.api.schemas import PageNumber
 from benchmarks.api.submissions import version_of
+from benchmarks.harness import CPU
 from benchmarks.live.streams import wait_until
 
 from . import schemas, selectors, services, withheld
@@ -45,9 +46,8 @@ def run_start(request: HttpRequest, wanted: schemas.RunIn, response: HttpRespons
     """`Location` is the run. Give it a limit: judgings, minutes or dollars."""
     owner, version = owner_of(request), version_of(wanted.task)
     _demand_proposer(wanted.proposer, owner)
-    kinds = tasks.device_kinds(version)
-    data = wanted.dict()
-    data["device"] = wanted.device or next((kind.slug for kind in reversed(kinds) if kind.device_class == "cpu"), "")
+    kinds, kind = tasks.device_kinds(version), tasks.find_device_kind(wanted.device or CPU)
+    data = {**wanted.dict(), "device": kind.slug if kind else wanted.device}
     form = RunForm(data, version=version, kinds=kinds, user=owner)
     _demand_valid(form)
     assert form.config is not None  # noqa: S101 - a valid form has one
@@ -70,7 +70,7 @@ async def run_events(
 ) -> Any:
     found = await sync_to_async(selectors.run_of)(id)
     if wait:
-        await wait_until(found.topic, partial(_has_news, found, after), wait)
+        await wait_until(request, found.topic, partial(_has_news, found, after), wait)
     return await sync_to_async(_events)(request.user, id, after, limit)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 
+from benchmarks.harness import CPU
 from benchmarks.models import DeviceKind, TaskVersion
 from benchmarks.submissions.languages import languages_of
 
@@ -115,7 +116,7 @@ class RunForm(BudgetForm):
 
     def _concurrency(self, choice: Choice) -> int:
         """A processor that builds does not judge: one more than are judged is enough there, unless a model thinks."""
-        shares = self.device_kind.device_class == "cpu" and not choice.paid
+        shares = self.device_kind.device_class == CPU and not choice.paid
         return 1 + judges_of(self.device_kind) if shares else RunConfig("").concurrency
 
     def _make_config(self) -> None:

@@ -13,12 +13,15 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.forms import UserCreationForm
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
+from django.forms.utils import ErrorDict
 
+from .accounts import names
 from .catalogue.devices import NoDevice, kind_for
-from .harness import LANGUAGES, Flag, RuleSet, Source, StaticCheck, TaskSpec, check_source
+from .harness import LANGUAGES, Flag, RuleSet, Source, StaticCheck, TaskSpec
 from .models import DeviceKind
 from .selectors import TASK_ORDERS, TaskFilter
 from .states import TokenScope, Visibility
+from .submissions.checking import Busy, checked
 from .submissions.languages import TITLES, language_of_upload, titles_for
 from .templatetags.numbers import size
 
@@ -48,9 +51,11 @@ class SubmissionForm(forms.Form):
         *args: Any,
         kinds: Sequence[DeviceKind] = (),
         signed_in: bool = False,
+        refusal: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self.refusal = refusal
         self.task, self.rules = task, rules
         self.device_kind: DeviceKind | None = None
         self.fields["language"] = forms.ChoiceField(choices=list(titles_for(task).items()))
@@ -66,6 +71,15 @@ class SubmissionForm(forms.Form):
         )
         for name, field in self.fields.items():
             field.widget.attrs["aria-describedby"] = f"{name}-help {name}-errors"
+
+    def full_clean(self) -> None:
+        """Of who may not submit nothing is looked at: the form says why, and keeps what was typed."""
+        if self.refusal is None or not self.is_bound:
+            return super().full_clean()
+        self._errors = ErrorDict()
+        self.cleaned_data: dict[str, Any] = {}
+        self.add_error(None, self.refusal)
+        return None
 
     def clean_file(self) -> str | None:
         """The text of the uploaded file; a file that is too large is refused by its size, unread."""
@@ -118,7 +132,11 @@ class SubmissionForm(forms.Form):
         return language_of_upload(upload.name, chosen) if upload and upload.name else chosen
 
     def _check(self, source: Source) -> None:
-        found: StaticCheck = check_source(source, self.task, self.rules)
+        try:
+            found: StaticCheck = checked(source, self.task, self.rules)
+        except Busy as error:
+            self.add_error(None, str(error))
+            return
         self.findings = found.flags
         if found.problem:
             self.add_error("text", f"{found.problem[0].upper()}{found.problem[1:]}.")
@@ -248,3 +266,14 @@ class SignUpForm(UserCreationForm[Any]):
     class Meta:
         model = get_user_model()
         fields = ("username",)
+
+    def clean_username(self) -> str:
+        name = names.normal(self.cleaned_data.get("username", ""))
+        problem = names.problem_with(name)
+        if problem:
+            raise ValidationError(problem, code="name-refused")
+        if names.is_taken(name):
+            raise ValidationError(
+                "An account with this name already exists, or one whose name looks the same.", code="unique"
+            )
+        return name

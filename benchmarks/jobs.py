@@ -21,7 +21,7 @@ from django.db.models import Count
 from . import services
 from .accounts import limits
 from .catalogue.folders import rules_of, spec_of
-from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step
+from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step, clean_text, object_key
 from .judgings import queue, results
 from .judgings.judge import site_judge
 from .live import events
@@ -36,6 +36,7 @@ from .states import WorkerRole, WorkerState
 logger = logging.getLogger(__name__)
 STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
 STEP_EVERY_DEFAULT_S = 0.1
+_ERROR_CHARS_MAX = 8000
 
 
 @shared_task(
@@ -184,9 +185,9 @@ def _put_back(sitting: Sitting) -> None:
 def _fail(holding: Holding, error: Exception) -> None:
     what = str(error) if isinstance(error, HarnessError) else type(error).__name__
     evaluation = holding.evaluation
-    evaluation.error_internal = f"{type(error).__name__}: {error}"
+    evaluation.error_internal = clean_text(f"{type(error).__name__}: {error}"[:_ERROR_CHARS_MAX])
     Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim).update(error_internal=evaluation.error_internal)
-    services.evaluation_requeue(evaluation, holding.claim, f"The judge failed: {what}")
+    services.evaluation_requeue(evaluation, holding.claim, clean_text(f"The judge failed: {what}"[:_ERROR_CHARS_MAX]))
 
 
 def _compile(sitting: Sitting) -> None:
@@ -201,11 +202,13 @@ def _compile(sitting: Sitting) -> None:
         cancelled=sitting.cancelled,
     )
     _raise_if_stopped(sitting)
+    build_s = 0.0 if build.cached else build.seconds
+    services.evaluation_compiled(holding, build_s, object_key(_source(evaluation), build))
     if build.binary is None and build.exit_code is not None:
         _judge(sitting)  # a failure is kept with the builds, so this gives its verdict at once
     else:
         _prepare(sitting)
-        services.evaluation_built(holding, 0.0 if build.cached else build.seconds)
+        services.evaluation_built(holding)
 
 
 def _prepare(sitting: Sitting) -> None:

@@ -10,9 +10,10 @@ from typing import Any, Self
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
-from django.db.models import Count, Exists, F, OuterRef, Q, Subquery, Value, Window
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, Subquery, Value, When, Window
 from django.db.models.functions import Coalesce, RowNumber
 
+from .harness import CPU
 from .states import (
     RUNNING,
     ActionKind,
@@ -22,10 +23,12 @@ from .states import (
     State,
     TaskVersionStatus,
     Visibility,
+    WorkerRole,
     WorkerState,
 )
 
 User = AbstractBaseUser | AnonymousUser
+UNRECORDED = "cpu-unrecorded"  # the kind of old judgings whose processor nobody knows
 EXAMPLES_WAIT_S = 120
 HEAVY = ("task_version__definition", "task_version__reference_source")  # what no line of a list shows
 EXPECTING: list[Callable[[Any], bool]] = []  # is a device kind about to be wanted? apps above add whom they know
@@ -44,6 +47,21 @@ class Place:
 class TaskQuerySet(models.QuerySet[Any]):
     def listed(self) -> Self:
         return self.filter(listed=True, versions__status=TaskVersionStatus.ACTIVE).select_related("suite")
+
+
+class DeviceKindQuerySet(models.QuerySet[Any]):
+    def usable(self) -> Self:
+        """Those that a worker can have."""
+        return self.exclude(slug=UNRECORDED)
+
+    def of_processors(self, alive_since: datetime) -> Self:
+        """The kinds of processors, those first that a worker judges for now, then by name."""
+        judges = Q(
+            workers__role=WorkerRole.JUDGE, workers__state=WorkerState.ONLINE, workers__heartbeat__gte=alive_since
+        )
+        served = Count("workers", filter=judges)
+        rows = self.usable().filter(device_class=CPU).annotate(served=served)
+        return rows.order_by(Case(When(served__gt=0, then=0), default=1), "slug")
 
 
 class EvaluationQuerySet(models.QuerySet[Any]):

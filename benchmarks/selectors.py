@@ -7,7 +7,7 @@ Does NOT write anything and does NOT format: units and words are the templates' 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -18,6 +18,7 @@ from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
+from .harness import CPU
 from .models import (
     ApiToken,
     BaselineResult,
@@ -182,8 +183,16 @@ def device_kinds(version: TaskVersion | None = None) -> list[DeviceKind]:
         entries = entries.filter(task_version=version)
     counted = entries.values("device_kind").annotate(n=Count("pk")).values("n")
     kinds = DeviceKind.objects.annotate(entries=Coalesce(Subquery(counted), 0))
-    ordered = sorted(kinds, key=lambda kind: (-kind.entries, kind.device_class == "cpu", kind.slug))
+    ordered = sorted(kinds, key=lambda kind: (-kind.entries, kind.device_class == CPU, kind.slug))
     return [kind for kind in ordered if version is None or kind.device_class in version.definition["devices"]]
+
+
+def find_device_kind(name: str) -> DeviceKind | None:
+    """The kind of that name. `cpu` is the kind of this site's processors: of several the first with a judge online."""
+    if name != CPU:
+        return DeviceKind.objects.filter(slug=name).first()
+    first: DeviceKind | None = DeviceKind.objects.of_processors(_alive_since()).first()
+    return first
 
 
 def default_device(version: TaskVersion | None = None) -> str:
@@ -327,7 +336,11 @@ def _why_off(key: Switch) -> str | None:
 
 
 def alive_workers() -> Any:
-    return Worker.objects.alive(timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S))
+    return Worker.objects.alive(_alive_since())
+
+
+def _alive_since() -> datetime:
+    return timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
 
 
 @dataclass(frozen=True)

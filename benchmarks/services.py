@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from .accounts import quotas
-from .harness import Report, Source, Step, Verdict
+from .harness import CPU, Report, Source, Step, Verdict, source_key
 from .judgings import results
 from .judgings.queue import wake_compile, wake_judge
 from .judgings.results import BOUNDED
@@ -35,6 +35,7 @@ from .models import (
     TaskVersion,
     Worker,
 )
+from .selectors import find_device_kind
 from .states import (
     FINISHED,
     EvaluationReason,
@@ -60,6 +61,7 @@ __all__ = [  # the names of the service layer, those included that live next doo
     "evaluation_built",
     "evaluation_cancel",
     "evaluation_claim",
+    "evaluation_compiled",
     "evaluation_create",
     "evaluation_expire",
     "evaluation_heartbeat",
@@ -88,7 +90,7 @@ _STATE_OF_STAGE = {
     "audit": State.AUDITING,
 }
 IDENTICAL = "Exactly this source was submitted before."
-_BUILT_AHEAD = {"cpu": 1}
+_BUILT_AHEAD = {CPU: 1}
 _BUILT_AHEAD_ELSEWHERE = 16
 _ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
 _NO_STAGE: dict[str, Any] = {"stage": "", "stage_text": "", "stage_done": None, "stage_total": None}
@@ -143,10 +145,11 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
     is no longer judged, OverQuota, and, unless told to `judge_again`, Identical.
     """
     _refuse_if_closed(version)
+    kind, key = device_kind or _processor_kind(), source_key(Source(text, language))
     try:
         with transaction.atomic():
             if not judge_again:
-                _refuse_identical(version, Source(text, language), owner, device_kind)
+                _refuse_identical(version, Source(text, language), owner, kind)
             if payer is not None:
                 quotas.take_place(payer, public=visibility == Visibility.PUBLIC and not quick)
             submission = Submission.objects.create(
@@ -155,6 +158,7 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
                 method=method or Method.objects.get(slug="human"),
                 blob=_blob(text, language),
                 language=language,
+                source_key=key,
                 visibility=visibility,
                 origin=origin,
                 title=title,
@@ -162,7 +166,7 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
                 payer=payer,
             )
             reason = EvaluationReason.QUICK if quick else EvaluationReason.INITIAL
-            return evaluation_create(submission, device_kind=device_kind, priority=priority, reason=reason)
+            return evaluation_create(submission, device_kind=kind, priority=priority, reason=reason)
     except (IntegrityError, quotas.OverQuota, Identical):
         earlier = Evaluation.objects.filter(submission__owner=owner, submission__client_token=client_token)
         evaluation = earlier.order_by("queued", "pk").first() if client_token else None
@@ -189,7 +193,7 @@ def evaluation_create(
         evaluation = Evaluation.objects.create(
             submission=submission,
             task_version=version or submission.task_version,
-            device_kind=device_kind or DeviceKind.objects.get(slug="cpu"),
+            device_kind=device_kind or _processor_kind(),
             ruleset=ruleset or RuleSet.objects.get(name=settings.KBENCH_RULESET),
             reason=reason,
             priority=priority,
@@ -315,9 +319,18 @@ def evaluation_heartbeat(holding: Holding) -> bool:
     return held.update(heartbeat=timezone.now()) == 1
 
 
-def evaluation_built(holding: Holding, build_s: float | None = None) -> None:
+def evaluation_compiled(holding: Holding, build_s: float, object_key: str | None) -> None:
+    """What compiling took, whatever came of it, and which code came of it. Raises ClaimLost."""
+    evaluation = holding.evaluation
+    evaluation.build_s, evaluation.object_key = build_s, object_key or ""
+    held = Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim)
+    if not held.update(build_s=evaluation.build_s, object_key=evaluation.object_key):
+        raise ClaimLost
+
+
+def evaluation_built(holding: Holding) -> None:
     """Compiled: back into the queue at its old place, for a worker of its device kind. Raises ClaimLost."""
-    _back_to_queue(holding, built=timezone.now(), build_s=build_s)
+    _back_to_queue(holding, built=timezone.now())
 
 
 def gives_way(evaluation: Evaluation) -> bool:
@@ -412,7 +425,15 @@ def _refuse_if_closed(version: TaskVersion) -> None:
         raise Refused("This version of the task is no longer judged.")
 
 
-def _refuse_identical(version: TaskVersion, source: Source, owner: User | None, kind: DeviceKind | None) -> None:
+def _processor_kind() -> DeviceKind:
+    """Where nothing else is said, a submission is judged on this site's CPU."""
+    kind = find_device_kind(CPU)
+    if kind is None:
+        raise Refused("No worker with a CPU has ever reported.")
+    return kind
+
+
+def _refuse_identical(version: TaskVersion, source: Source, owner: User | None, kind: DeviceKind) -> None:
     same = submission_selectors.identical(version, source, owner or AnonymousUser(), kind)
     if same is not None:
         raise Identical(same)

@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from .views import (
     accounts,
+    attacks,
     badges,
     changes,
     compare,
@@ -110,6 +111,7 @@ urlpatterns = [
     path("compare/figure.json", compare.compare_figure, name="compare-figure"),
     path("suites/<slug:suite>/imports/", imports.suite_imports, name="suite-imports"),
     path("rules/", rules.rules, name="rules"),
+    path("rules/attacks/", attacks.attacks, name="attacks"),
     path("rules/<slug:name>/", rules.rules, name="rule-set"),
     path("moderation/", include(moderation_urls)),
     path("changes/", include(change_urls)),

@@ -5,6 +5,7 @@ Does NOT start workers: that is `manage.py up`.
 
 import gc
 import os
+import sys
 from importlib import import_module
 from itertools import count
 from typing import Any
@@ -35,4 +36,5 @@ gc.collect()
 gc.freeze()  # what is here stays, and looking through it again now and then would cost some request 0.1 s
 gc.set_threshold(200_000, 50, 1000)  # hardly ever within a request
 request_finished.connect(collect)
+sys.setswitchinterval(0.001)  # a busy thread lets the event loop on sooner than after 5 ms, several times a request
 application = BodyLimit(django_application, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)

@@ -126,7 +126,7 @@ VARIABLES: dict[str, Variable] = {
         _whole(60, 31_536_000), 604_800, "seconds after which an evaluation that no worker took expires"
     ),
     "KBENCH_RULESET": Variable(
-        _text, "rk-1", "rule set that is judged under: the name of a file in benchmarks/rules, without its ending"
+        _text, "rk-2", "rule set that is judged under: the name of a file in benchmarks/rules, without its ending"
     ),
     "KBENCH_EXAMPLES": Variable(_flag, True, "the shipped example kernels are submitted at the first start"),
     "KBENCH_IN_FLIGHT_MAX": Variable(
@@ -139,6 +139,12 @@ VARIABLES: dict[str, Variable] = {
         _whole(0, 100_000_000),
         28_800,
         "seconds on devices that the submissions of one account may take within 24 hours; 0: no limit",
+    ),
+    "KBENCH_REFUNDS_PER_DAY": Variable(
+        _whole(0, 1_000_000),
+        5,
+        "judgings of one account within 24 hours that cost nothing because they ended by our own fault; further ones "
+        "are charged",
     ),
     "KBENCH_TRUSTED_PROXIES": Variable(
         _whole(0, 10), 0, "proxies in front of the site that append to X-Forwarded-For; 0: the header is not believed"

@@ -17,7 +17,7 @@ from benchmarks.api.bodies import is_storable
 from benchmarks.api.problems import CONTENT_TYPE, Problem, problem, problem_of
 
 API = "/api/"
-METRICS = "/metrics"  # has a token of its own
+OF_TOKENS = (API, "/events/")  # elsewhere a token means nothing: a page would let it do whatever its owner may do
 
 POLICY = "; ".join(
     (
@@ -49,12 +49,15 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
 
 
 def bearer_tokens(get_response: GetResponse) -> GetResponse:
-    """A request with a token acts for its owner; below /api/ a session counts for nothing, and errors are JSON."""
+    """Below /api/ and /events/ a request with a token acts for its owner.
+
+    Below /api/ a session counts for nothing, and errors are JSON.
+    """
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         of_api = request.path.startswith(API)
-        if scheme.lower() == "bearer" and request.path != METRICS:
+        if scheme.lower() == "bearer" and request.path.startswith(OF_TOKENS):
             token = token_find(text.strip())
             if token is None:
                 return problem(Problem(HTTPStatus.UNAUTHORIZED, "invalid-token", "The token is unknown or expired."))

@@ -16,8 +16,7 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from agents.queue import QUEUE as RUNS_QUEUE
-from benchmarks.catalogue.devices import CPU
-from benchmarks.harness import Device
+from benchmarks.harness import CPU, Device
 from benchmarks.judgings.judge import site_judge
 from benchmarks.judgings.queue import MAINT_QUEUE, compile_queue, judge_queue
 
@@ -30,18 +29,18 @@ QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat")
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("--device", default=ALL, help="cpu, cuda:0, ... or all (the default)")
+    parser.add_argument("--device", default=ALL, help="cpu, cuda:0, ..., a device kind or all (the default)")
     parser.add_argument(
         "--compile", type=int, metavar="N", help="kernels of a GPU kind that are compiled at a time; default: by cores"
     )
 
 
 def chosen_devices(wanted: str) -> list[Device]:
-    """The devices of this machine, or the one of that name. Raises CommandError."""
+    """The devices of this machine, or those of that name or kind. Raises CommandError."""
     found = site_judge().devices()
-    chosen = [device for device in found if wanted in (ALL, device.name)]
+    chosen = [device for device in found if wanted in (ALL, device.name, device.kind)]
     if not chosen:
-        names = ", ".join(device.name for device in found) or "none"
+        names = ", ".join(f"{device.name} ({device.kind})" for device in found) or "none"
         raise CommandError(f"there is no device {wanted} on this machine; it has {names}")
     return chosen
 

@@ -155,7 +155,7 @@ def _device(name: str | None, config: RunConfig) -> Device:
     """Raises UsageError for one that is not here."""
     wanted = name or ("cpu" if config.language == "cpp" else "cuda:0")
     for device in devices_here():
-        if device.name == wanted:
+        if wanted in (device.name, device.kind):
             return device
     raise UsageError(f"there is no device {wanted!r} here")
 

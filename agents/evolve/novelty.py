@@ -16,10 +16,11 @@ from .model import Candidate, Refusal
 
 NEAR = 0.95
 _TOKENS = re.compile(
-    r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|[A-Za-z_]\w*|\.?\d(?:[\w.]|[eE][+-])*|\n|\S',
+    r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|\'[^\'\\\n]*+(?:\\.[^\'\\\n]*+)*+\'?'
+    r"|[A-Za-z_]\w*|\.?\d(?:[eE][+-]|[\w.])*+|\n|\S",
     re.DOTALL,
 )
-_PYTHON_TOKENS = re.compile(r"#[^\n]*|'''.*?'''|\"\"\".*?\"\"\"|\w+|\n[ \t]*|\S", re.DOTALL)
+_PYTHON_TOKENS = re.compile(r"#[^\n]*|'''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)|\w+|\n[ \t]*|\S", re.DOTALL)
 _NUMBER = re.compile(r"\.?\d")
 _RUN = 5
 _SKETCH = 256

@@ -80,7 +80,7 @@ def succeeded(rule: Rule, who: str) -> None:
 def forget() -> int:
     """Drop what limits nobody any more: old attempts and the digests of old addresses. How many that were."""
     old, _ = Attempt.objects.filter(since__lt=timezone.now() - ATTEMPTS_KEPT).delete()
-    return old + quotas.forget_addresses()
+    return old + quotas.forget_addresses() + quotas.forget_places()
 
 
 def _key(rule: Rule, who: str) -> str:

@@ -67,8 +67,9 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
 def _delete(submission: Submission) -> None:
     for evaluation in submission.evaluations.exclude(state__in=FINISHED):
         evaluation_cancel(evaluation, DELETED)
+    quotas.keep_place(submission)
     judged, source = _judged(submission), submission.blob_id
-    results.remember_refusals(judged)
+    results.remember(judged)
     submission.delete()
     CodeBlob.objects.filter(pk=source, submissions=None).delete()
     _boards_follow(judged)

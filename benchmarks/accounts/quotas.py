@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from ..harness import Verdict
-from ..models import Evaluation, LedgerEntry, Payer
+from ..models import Evaluation, LedgerEntry, Payer, SpentPlace, Submission
 from ..querysets import HEAVY, EvaluationQuerySet
 from ..selectors import page_by_key
 from ..states import RUNNING, EvaluationReason, LedgerKind, State, Visibility
@@ -35,6 +35,7 @@ CHARGED_REASONS = (  # what the owner asked for
     EvaluationReason.VERIFICATION,
 )
 NOT_ON_DEVICE = ("static", "compile")
+BUILDING = "compile"
 _OURS = [verdict.value for verdict in Verdict if verdict.ours]
 _SIGNED = Case(When(kind=LedgerKind.CHARGE, then=F("judging_s")), default=-F("judging_s"))
 
@@ -149,14 +150,20 @@ def ledger(account: User, page: int | str = 1) -> Page[LedgerEntry]:
 
 
 def settle(evaluation: Evaluation) -> None:
-    """Charge an evaluation that has ended for its seconds on a device, once; give back what was our own fault."""
-    payer_id, judging_s = evaluation.submission.payer_id, _judging_s(evaluation)
-    if payer_id is None or judging_s <= 0 or evaluation.reason not in CHARGED_REASONS:
+    """Charge an evaluation that has ended for its seconds of building and on a device, once.
+
+    What was our own fault is given back a few times a day: who finds out how to provoke it shall not judge for nothing.
+    """
+    payer_id, used_s = evaluation.submission.payer_id, _build_s(evaluation) + _judging_s(evaluation)
+    if payer_id is None or used_s <= 0 or evaluation.reason not in CHARGED_REASONS:
         return
     what = f"{evaluation.task_version.task.name} on {evaluation.device_kind.slug}"
     ended = evaluation.verdict or evaluation.get_state_display().lower()
-    _write(evaluation, LedgerKind.CHARGE, judging_s, f"{what}: {ended}")
-    if evaluation.verdict in _OURS or evaluation.state == State.EXPIRED:
+    ours = evaluation.verdict in _OURS or evaluation.state == State.EXPIRED
+    refunded = ours and _refunds_today(payer_id) < settings.KBENCH_REFUNDS_PER_DAY
+    full = f"; {settings.KBENCH_REFUNDS_PER_DAY} were given back within 24 hours" if ours and not refunded else ""
+    _write(evaluation, LedgerKind.CHARGE, used_s, f"{what}: {ended}{full}")
+    if refunded:
         refund(evaluation, f"{what}: {ended} is our own fault")
 
 
@@ -164,6 +171,21 @@ def refund(evaluation: Evaluation, text: str) -> bool:
     """Give back the whole charge of an evaluation. False: nothing was charged, or it was given back before."""
     charge = LedgerEntry.objects.filter(evaluation=evaluation, kind=LedgerKind.CHARGE).first()
     return charge is not None and _write(evaluation, LedgerKind.REFUND, charge.judging_s, text)
+
+
+def keep_place(submission: Submission) -> None:
+    """Remember the public place of the day that a submission took which is about to be deleted."""
+    payer = submission.payer
+    if (
+        payer is not None
+        and _public_places(payer, settings.KBENCH_REFUNDS_PER_DAY).filter(submission=submission).exists()
+    ):
+        SpentPlace.objects.create(payer=payer, submitted=submission.created)
+
+
+def forget_places() -> int:
+    """Drop what counts for nobody any more. How many that were."""
+    return SpentPlace.objects.filter(submitted__lt=timezone.now() - DAY).delete()[0]
 
 
 def forget_addresses() -> int:
@@ -186,14 +208,31 @@ def _write(evaluation: Evaluation, kind: LedgerKind, judging_s: float, text: str
     return LedgerEntry.objects.get_or_create(evaluation=evaluation, kind=kind, defaults=columns)[1]
 
 
+def _build_s(evaluation: Evaluation) -> float:
+    """Seconds of compiling, none where an earlier build was found; of a failure at least what its report tells."""
+    if evaluation.build_s is not None:
+        return float(evaluation.build_s)
+    failed = evaluation.verdict == Verdict.COMPILE_ERROR
+    return _stages_s(evaluation, lambda name: name == BUILDING) if failed else 0.0
+
+
 def _judging_s(evaluation: Evaluation) -> float:
     """Seconds on a device: measured stages, or for how long a worker had it that was not allowed to finish."""
     if evaluation.report:
-        stages = evaluation.report.get("stages", [])
-        return float(sum(stage["seconds"] for stage in stages if stage["name"] not in NOT_ON_DEVICE))
-    if evaluation.state != State.CANCELLED or not (evaluation.built and evaluation.claimed and evaluation.finished):
+        return _stages_s(evaluation, lambda name: name not in NOT_ON_DEVICE)
+    if evaluation.state != State.CANCELLED or not (evaluation.claimed and evaluation.finished):
         return 0.0
     return float((evaluation.finished - evaluation.claimed).total_seconds())
+
+
+def _stages_s(evaluation: Evaluation, wanted: Callable[[str], bool]) -> float:
+    stages = (evaluation.report or {}).get("stages", [])
+    return float(sum(stage["seconds"] for stage in stages if wanted(stage["name"])))
+
+
+def _refunds_today(payer_id: int) -> int:
+    recent = LedgerEntry.objects.filter(payer=payer_id, kind=LedgerKind.REFUND, created__gte=timezone.now() - DAY)
+    return recent.count()
 
 
 def _in_flight(payer: Payer) -> Meter:
@@ -203,12 +242,21 @@ def _in_flight(payer: Payer) -> Meter:
 
 
 def _public_per_day(payer: Payer) -> Meter:
+    """What was deleted counts still, and of what was our own fault what is beyond the refunds of a day."""
+    places = _public_places(payer, settings.KBENCH_REFUNDS_PER_DAY)
+    spent = SpentPlace.objects.filter(payer=payer.pk or 0, submitted__gte=timezone.now() - DAY)
+    created = [*places.values_list("submission__created", flat=True), *spent.values_list("submitted", flat=True)]
+    created.sort(reverse=True)
+    return _meter(payer, PUBLIC, len(created), lambda limit: created[limit - 1] + DAY)
+
+
+def _public_places(payer: Payer, forgiven: int) -> EvaluationQuerySet:
+    """First judgings of public submissions of the last 24 hours, without so many that were our own fault."""
     since = timezone.now() - DAY
     counted = _evaluations(payer).filter(submission__created__gte=since, submission__visibility=Visibility.PUBLIC)
-    counted = counted.filter(reason=EvaluationReason.INITIAL)
-    counted = counted.exclude(state__in=(State.CANCELLED, State.EXPIRED)).exclude(verdict__in=_OURS)
-    created = list(counted.order_by("-submission__created").values_list("submission__created", flat=True))
-    return _meter(payer, PUBLIC, len(created), lambda limit: created[limit - 1] + DAY)
+    counted = counted.filter(reason=EvaluationReason.INITIAL).exclude(state__in=(State.CANCELLED, State.EXPIRED))
+    ours = counted.filter(verdict__in=_OURS).order_by("submission__created", "pk").values_list("pk", flat=True)
+    return counted.exclude(pk__in=list(ours[:forgiven]))
 
 
 def _judging_per_day(payer: Payer) -> Meter:

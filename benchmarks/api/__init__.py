@@ -18,7 +18,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from benchmarks import harness, selectors, services
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import kinds_for
-from benchmarks.live.streams import wait_for_end
+from benchmarks.live.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
 from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
 from benchmarks.submissions.languages import starter_of
@@ -84,9 +84,20 @@ async def evaluation(
 ) -> Any:
     found = await sync_to_async(selectors.evaluation_for)(request.user, id)
     if wait and not found.is_finished:
-        await wait_for_end(found.topic, wait)
+        await wait_for_end(request, found.topic, wait)
         found = await sync_to_async(selectors.evaluation_for)(request.user, id)
     return await sync_to_async(schemas.evaluation_out)(found, whole=True)
+
+
+@api.get(
+    "/evaluations/{id}/source",
+    response=schemas.SourceOut,
+    summary="The source of an evaluation as it was submitted",
+    openapi_extra=MAY_SEND_TOKEN,
+)
+def evaluation_source(request: HttpRequest, id: uuid.UUID) -> Any:
+    submission = selectors.evaluation_for(request.user, id).submission
+    return schemas.SourceOut(language=submission.language, sha256=submission.blob.sha256, source=submission.blob.text)
 
 
 @api.post(
@@ -112,6 +123,12 @@ def _again(request: HttpRequest, found: Evaluation) -> Evaluation:
 @api.exception_handler(Problem)
 def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
     return problem(error)
+
+
+@api.exception_handler(TooManyStreams)
+def _on_too_many_streams(request: HttpRequest, error: TooManyStreams) -> HttpResponse:
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    return problem(Problem(status, "too-many-streams", str(error), retry_after_s=FULL_RETRY_S))
 
 
 @api.exception_handler(AuthenticationError)

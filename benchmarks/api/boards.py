@@ -59,6 +59,7 @@ class LeaderboardOut(Schema):
     task: str
     version: int
     device: str
+    processors: list[str] = Field(description="models that workers of a kind of CPU have reported")
     ruleset: str
     old: bool = Field(description="of an earlier task version or rule set")
     page: int
@@ -101,6 +102,7 @@ class EntryQuery(BoardQuery):
     kind: Literal["", "human", "agent", "library"] = ""
     language: str = ""
     calls: Literal["", "with", "without"] = Field("", description="calls of a library's operators")
+    timing: Literal["", "replayed", "audited", "bounded"] = Field("", description="how a time on a GPU is known")
     page: PageNumber = 1
     rows: int = Field(PAGE_ROWS, ge=1, le=ROWS_MAX, description="per page")
 
@@ -120,7 +122,7 @@ def record(request: HttpRequest, wanted: Query[BoardQuery]) -> Any:
 
 
 def _board(key: BoardKey, wanted: EntryQuery) -> LeaderboardOut:
-    chosen = EntryFilter.of(wanted.kind, wanted.language, wanted.calls)
+    chosen = EntryFilter.of(wanted.kind, wanted.language, wanted.calls, wanted.timing)
     rows = board_selectors.board_rows(key, wanted.page, chosen, wanted.rows)
     baselines = baseline_lines(board_selectors.board_baselines(key))
     reviews = board_selectors.board_under_review(key)
@@ -128,6 +130,7 @@ def _board(key: BoardKey, wanted: EntryQuery) -> LeaderboardOut:
         task=key.version.task.path,
         version=key.version.number,
         device=key.device.slug,
+        processors=key.device.processors,
         ruleset=key.ruleset.name,
         old=board_selectors.is_old(key),
         page=rows.number,

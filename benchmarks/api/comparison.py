@@ -11,8 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
+from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field, Query, Router, Schema
 
 from benchmarks import selectors
@@ -20,7 +19,7 @@ from benchmarks.boards import overview
 from benchmarks.boards.comparing import FAST_AT, Figures, Share, curve
 from benchmarks.boards.overview import Cell, Comparison, Row
 from benchmarks.boards.ranking import Estimate
-from benchmarks.models import DeviceKind, Method
+from benchmarks.models import Method
 from benchmarks.views.compare import METHODS_MAX, wanted_slugs
 from benchmarks.views.leaderboards import best_first
 
@@ -109,8 +108,10 @@ class FieldQuery(Schema):
 
     def field(self) -> overview.Field:
         """Raises Http404."""
-        slug = self.device or selectors.default_device()
-        return overview.read_field(overview.suite_of(self.suite), get_object_or_404(DeviceKind, slug=slug))
+        kind = selectors.find_device_kind(self.device or selectors.default_device())
+        if kind is None:
+            raise Http404("There is no such device kind.")
+        return overview.read_field(overview.suite_of(self.suite), kind)
 
 
 class OverallQuery(FieldQuery):

@@ -40,7 +40,7 @@ PROBLEMS: dict[int, tuple[str, ...]] = {
     ),
     429: ("too-many-submissions", "run-refused"),
     500: ("internal-error",),
-    503: ("submissions-closed",),
+    503: ("submissions-closed", "too-many-streams", "busy"),
 }
 STATUS_OF = {code: status for status, codes in PROBLEMS.items() for code in codes}
 
@@ -58,10 +58,13 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
         "source-refused",
         "too-many-submissions",
         "submissions-closed",
+        "busy",
     ),
     ("patch", "/submissions/{id}"): ("not-yours", "cannot-be-changed", "too-many-submissions"),
     ("delete", "/submissions/{id}"): ("not-yours", "made-by-a-run"),
     ("post", "/evaluations/{id}/cancel"): ("not-yours", "already-ended"),
+    ("get", "/evaluations/{id}"): ("too-many-streams",),
+    ("get", "/runs/{id}/events"): ("too-many-streams",),
     ("get", "/leaderboards"): ("unknown-task", "not-found"),
     ("get", "/leaderboards/record"): ("unknown-task", "not-found"),
     ("get", "/methods"): ("not-found",),

@@ -64,7 +64,12 @@ class SubmissionIn(Schema):
     task: str = Field(description="OP/DIRECTION, or SUITE/OP/DIRECTION: mnist_linear_relu/forward", max_length=300)
     language: str = Field(description="cpp, cuda, triton or python", max_length=20, examples=["cpp"])
     source: str = Field(description="the whole text, in UTF-8", examples=[EXAMPLE_SOURCE])
-    device: str = Field("", description="device kind; may be left out where only one runs the language", max_length=50)
+    device: str = Field(
+        "",
+        description="device kind, or `cpu` for that of this site's CPU; needed only where a GPU and another kind "
+        "run the language",
+        max_length=50,
+    )
     title: str = Field("", max_length=200)
     visibility: Visibility = Visibility.PUBLIC
     judge_again: bool = Field(False, description="judge it although exactly this source was submitted before")
@@ -97,6 +102,12 @@ class QueuePlaceOut(Schema):
     wait_s_high: float | None
     reason: str = Field(description="why it waits")
     no_estimate: str | None = Field(description="why nobody can tell how long")
+
+
+class SourceOut(Schema):
+    language: str
+    sha256: str = Field(description="of the source in UTF-8")
+    source: str
 
 
 class EvaluationOut(Schema):

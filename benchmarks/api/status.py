@@ -52,6 +52,7 @@ class DepthSample(Schema):
 class QueueOut(Schema):
     device: str
     title: str
+    processors: list[str] = Field(description="models that workers of a kind of CPU have reported")
     queued: int
     depth: DepthOut
     oldest: datetime | None = Field(description="since when the oldest waits")
@@ -105,6 +106,7 @@ def _queue(item: DeviceFigures) -> QueueOut:
     return QueueOut(
         device=item.kind.slug,
         title=item.kind.title,
+        processors=item.kind.processors,
         queued=item.queued,
         depth=DepthOut(**item.depth),
         oldest=item.oldest,

@@ -20,6 +20,7 @@ from benchmarks.catalogue.devices import NoDevice, kind_for
 from benchmarks.harness import Source
 from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion
 from benchmarks.states import Origin
+from benchmarks.submissions import checking
 from benchmarks.submissions import selectors as submission_selectors
 from benchmarks.templatetags.numbers import size
 
@@ -197,7 +198,11 @@ def _checked(wanted: SubmissionIn, version: TaskVersion) -> list[Remark]:
         detail = f"The source has {size(size_bytes)}; the rules take at most {size(rules.source.max_bytes)}."
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "source-too-large", detail)
     task = folders.shown_spec(version)
-    found = harness.check_source(Source(wanted.source, wanted.language), task, rules)
+    try:
+        found = checking.checked(Source(wanted.source, wanted.language), task, rules)
+    except checking.Busy as error:
+        busy = {"retry_after_s": checking.RETRY_S}
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "busy", str(error), **busy) from error
     if found.problem:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "source-refused", found.problem)
     return [Remark(code=flag.code, text=flag.text, line=flag.line) for flag in found.flags]

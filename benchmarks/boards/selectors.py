@@ -10,16 +10,18 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models import Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Window
+from django.db.models import Case, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, When, Window
+from django.http import Http404
 from django.shortcuts import get_object_or_404
 
 from ..harness import LANGUAGES
 from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, Submission, TaskVersion
-from ..selectors import PAGE_ROWS, page_by_key, visible_standings
+from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, visible_standings
 from ..states import MethodKind, TaskVersionStatus
 
 RECORDS_MAX = 100
 REVIEWS_MAX = 50
+TIMINGS = ("replayed", "audited", "bounded")  # how a time on a GPU is known, what is shown first in front
 
 
 @dataclass(frozen=True)
@@ -38,19 +40,21 @@ class EntryFilter:
     kind: str = ""
     language: str = ""
     calls: str = ""
+    timing: str = ""  # one of TIMINGS
 
     @classmethod
-    def of(cls, kind: str, language: str, calls: str) -> "EntryFilter":
+    def of(cls, kind: str, language: str, calls: str, timing: str) -> "EntryFilter":
         """What is no choice counts as none."""
         return cls(
             kind=kind if kind in MethodKind.values else "",
             language=language if language in LANGUAGES else "",
             calls=calls if calls in ("without", "with") else "",
+            timing=timing if timing in TIMINGS else "",
         )
 
     @property
     def is_active(self) -> bool:
-        return bool(self.kind or self.language or self.calls)
+        return bool(self.kind or self.language or self.calls or self.timing)
 
 
 EVERYTHING = EntryFilter()
@@ -58,18 +62,18 @@ EVERYTHING = EntryFilter()
 
 def board_key(version: TaskVersion, device: str, ruleset: str = "") -> BoardKey:
     """Raises Http404."""
-    return BoardKey(
-        version,
-        get_object_or_404(DeviceKind, slug=device),
-        get_object_or_404(RuleSet, name=ruleset or settings.KBENCH_RULESET),
-    )
+    kind = find_device_kind(device)
+    if kind is None:
+        raise Http404(f"There is no device kind {device}.")
+    return BoardKey(version, kind, get_object_or_404(RuleSet, name=ruleset or settings.KBENCH_RULESET))
 
 
 def board_rows(
     key: BoardKey, page: int | str = 1, chosen: EntryFilter = EVERYTHING, rows_per_page: int = PAGE_ROWS
 ) -> Page[Any]:
     """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations."""
-    ordered = _narrowed(_board(key).ranked(), chosen).order_by("rank", "verified_at", "pk")
+    known = Case(*(When(evaluation__timing_trust=word, then=place) for place, word in enumerate(TIMINGS)), default=0)
+    ordered = _narrowed(_board(key).ranked(), chosen).order_by("rank", known, "verified_at", "pk")
     count = None if chosen.is_active else _entries(key)
     rows = page_by_key(ordered, Standing.objects.with_context(), page, rows_per_page, count)
     _attach_group_sizes(key, list(rows))
@@ -139,7 +143,11 @@ def _board(key: BoardKey) -> Any:
 
 
 def _narrowed(rows: Any, chosen: EntryFilter) -> Any:
-    exact = {"evaluation__submission__method__kind": chosen.kind, "evaluation__submission__language": chosen.language}
+    exact = {
+        "evaluation__submission__method__kind": chosen.kind,
+        "evaluation__submission__language": chosen.language,
+        "evaluation__timing_trust": chosen.timing,
+    }
     rows = rows.filter(**{name: value for name, value in exact.items() if value})
     return rows.filter(evaluation__calls_library=chosen.calls == "with") if chosen.calls else rows
 

@@ -30,7 +30,6 @@ from ..harness import RuleSet as Rules
 from ..models import DeviceKind, Evaluation, Method, RuleSet, Submission, Suite, Task, TaskVersion
 from ..services import submission_create, switch_is_on
 from ..states import MethodKind, Origin, Priority, Switch, TaskVersionStatus
-from .devices import CPU
 from .stored import stored_spec
 
 EXAMPLES_METHOD = "reference-kernels"
@@ -65,8 +64,7 @@ def tasks_sync(suites: Path | None = None) -> SyncReport:
 
 
 def base_rows_sync() -> None:
-    """The rows that everything else points at; other device kinds come with the first worker that has one."""
-    DeviceKind.objects.get_or_create(slug=CPU, defaults={"title": "CPU", "device_class": CPU})
+    """The rows that everything else points at; device kinds come with the first worker that has one."""
     for slug, title, kind, description in _METHODS:
         Method.objects.get_or_create(slug=slug, defaults={"title": title, "kind": kind, "description": description})
     rules_sync()

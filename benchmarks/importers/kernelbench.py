@@ -34,13 +34,13 @@ def _level(path: Path) -> int:
 def _found(path: Path, folder: Path, suite: str) -> Found:
     op, file = slug(f"level{_level(path)}_{path.stem}"), str(path.relative_to(folder))
     try:
-        return Found(op, "forward", file, _task(path, op, suite))
+        return Found(op, "forward", file, _task(path, folder, op, suite))
     except Unreadable as error:
         return Found(op, "forward", file, problem=str(error))
 
 
-def _task(path: Path, op: str, suite: str) -> ForeignTask:
-    source = read_text(path)
+def _task(path: Path, folder: Path, op: str, suite: str) -> ForeignTask:
+    source = read_text(path, folder)
     module = parsed(source, path.name)
     demand(module, path.name, "Model", "get_inputs")
     return ForeignTask(

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..harness import ForeignTask
+from ..harness import ForeignTask, NotTaken, TooMuch, read_file
 
 FILE_BYTES_MAX = 256 << 10
 _NAME_MAX = 90
@@ -52,14 +52,15 @@ def words(text: str) -> str:
     return re.sub(r"[_\s]+", " ", re.sub(r"^\d+_", "", text)).strip() or text
 
 
-def read_text(path: Path) -> str:
-    """Raises Unreadable for what is no text of a sensible size."""
+def read_text(path: Path, folder: Path) -> str:
+    """A file below `folder`, which others have filled. Raises Unreadable for what is no text of a sensible size."""
     try:
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise Unreadable(f"{path.name} has more than {FILE_BYTES_MAX >> 10} KiB")
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{path.name} cannot be read: {type(error).__name__}") from error
+        return read_file(folder, str(path.relative_to(folder)), FILE_BYTES_MAX).decode("utf-8-sig")
+    except TooMuch as error:
+        raise Unreadable(f"{path.name} has more than {FILE_BYTES_MAX >> 10} KiB") from error
+    except (NotTaken, UnicodeDecodeError) as error:
+        why = str(error) if isinstance(error, NotTaken) else "it is no text"
+        raise Unreadable(f"{path.name} cannot be read: {why}") from error
 
 
 def parsed(source: str, file: str) -> ast.Module:

@@ -35,16 +35,16 @@ def _found(place: Path, direction: str, folder: Path, suite: str) -> Found:
     parts = [part for part in place.relative_to(folder).parts if part != "tasks"]
     op, file = slug("_".join(parts) or folder.name), str((place / f"func_{direction}.py").relative_to(folder))
     try:
-        return Found(op, direction, file, _task(place, direction, op, suite))
+        return Found(op, direction, file, _task(place, direction, folder, op, suite))
     except Unreadable as error:
         return Found(op, direction, file, problem=str(error))
 
 
-def _task(place: Path, direction: str, op: str, suite: str) -> ForeignTask:
+def _task(place: Path, direction: str, folder: Path, op: str, suite: str) -> ForeignTask:
     file = f"func_{direction}.py"
     if not (place / file).is_file():
         raise Unreadable(f"there is no {file}")
-    source = read_text(place / file)
+    source = read_text(place / file, folder)
     module = parsed(source, file)
     demand(module, file, *_NEEDED[direction])
     return ForeignTask(
@@ -56,13 +56,13 @@ def _task(place: Path, direction: str, op: str, suite: str) -> ForeignTask:
         family=place.name.partition("_")[0],
         form=_FORMS[direction],
         source=source,
-        configs=tuple(_configs(place / f"config_{direction}.json")),
+        configs=tuple(_configs(place / f"config_{direction}.json", folder)),
     )
 
 
-def _configs(path: Path) -> Iterator[ForeignConfig]:
+def _configs(path: Path, folder: Path) -> Iterator[ForeignConfig]:
     """The published ones without repetition; the first of the group multi stands in where there is no single one."""
-    data = _json(path) if path.is_file() else {}
+    data = _json(path, folder) if path.is_file() else {}
     groups = {group: list(_product(data, group, path.name)) for group in ("single", "multi")}
     singles = groups["single"] or groups["multi"][:1] or [{}]
     rest = [values for values in groups["multi"] if values not in singles]
@@ -70,9 +70,9 @@ def _configs(path: Path) -> Iterator[ForeignConfig]:
         yield from (ForeignConfig(group, values) for values in chosen[:_CONFIGS_MAX])
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def _json(path: Path, folder: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(read_text(path))
+        data = json.loads(read_text(path, folder))
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"{path.name} is no JSON: {error}") from error
     if not isinstance(data, dict):

@@ -48,6 +48,7 @@ FLAG_ADVICE: Mapping[str, str] = {
     "start-up-code": "Do the work in the function that is called: what runs at loading is not timed and not trusted.",
     "low-precision": "Check the largest errors above: the tolerances are those of float32.",
     "own-stream": "Work belongs on the current stream: what runs beside it is waited for and counted.",
+    "not-replayed": "Its time is bounded, not replayed; a call that only launches kernels can be recorded.",
     "cuda-graph": "Inputs have new addresses in each call, so a recorded graph must be made to follow them.",
     "host-callback": "It takes host time in every call; a second kernel is usually faster.",
     "compiles-code": "The sandbox has no compiler while a kernel runs; the source itself is compiled beforehand.",

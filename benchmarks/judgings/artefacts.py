@@ -16,6 +16,7 @@ from ..harness import Shelf
 
 logger = logging.getLogger(__name__)
 SEAL_CHARS = 64
+BUILD_MAX_BYTES = 300 << 20  # packed and sealed
 SALT = "kbench.builds"
 
 
@@ -36,9 +37,12 @@ class StorageShelf:
             if not self.storage.exists(_name(key)):
                 return None
             with self.storage.open(_name(key)) as file:
-                data: bytes = file.read()
+                data: bytes = file.read(BUILD_MAX_BYTES + 1)
         except Exception:  # as above
             logger.exception("the build %s could not be fetched", key)
+            return None
+        if len(data) > BUILD_MAX_BYTES:
+            logger.warning("the build %s is larger than builds are and is not used", key)
             return None
         seal, packed = data[:SEAL_CHARS], data[SEAL_CHARS:]
         if constant_time_compare(seal, _seal(key, packed)):

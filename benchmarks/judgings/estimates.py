@@ -16,6 +16,7 @@ from random import Random
 
 from django.db.models import Q, Sum
 
+from ..harness import CPU
 from ..models import DeviceKind, Evaluation
 from ..states import State
 
@@ -133,7 +134,7 @@ def pace(kind: DeviceKind, now: datetime) -> Pace:
         .values_list("task_version", "build_s", "in_stages_s", "device_s")
     )
     seen = [Took(task, (ahead or 0.0) + (stages or 0.0), device or 0.0) for task, ahead, stages, device in rows]
-    return Pace(seen, builds_take_turns=kind.device_class == "cpu")
+    return Pace(seen, builds_take_turns=kind.device_class == CPU)
 
 
 def estimated(pace: Pace, demand: Demand, now: datetime) -> Estimate:

@@ -30,7 +30,7 @@ OUTSTANDING_MAX = 4  # messages that lie in one queue at a time, however many ro
 
 def compile_queue(device_kind: str) -> str:
     """A queue per device kind: a kernel is compiled where the tools of its device are."""
-    return "compile" if device_kind == "cpu" else f"compile.{device_kind}"
+    return f"compile.{device_kind}"
 
 
 def judge_queue(device_kind: str) -> str:

@@ -10,21 +10,32 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ..boards.labels import is_ranked
 from ..boards.ranking import Entry, Estimate, pooled, rank
 from ..harness import ConfigResult as ConfigReport
 from ..harness import Report, Score, Verdict
-from ..models import BaselineResult, ConfigResult, Evaluation, Refusal, StageResult, Standing, Submission, TaskVersion
+from ..models import (
+    BaselineResult,
+    ConfigResult,
+    DeletedScore,
+    Evaluation,
+    Refusal,
+    StageResult,
+    Standing,
+    Submission,
+    TaskVersion,
+)
 from ..states import EvaluationReason, MethodKind, Moderation, Visibility
 
 LIBRARY_CALL = "library-call"
 BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
-LOG_TAIL_MAX = 64 * 1024
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
 AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
-BOUNDED, AUDITED = "bounded", "audited"  # how far a time on a GPU was confirmed
+BOUNDED, AUDITED, REPLAYED = "bounded", "audited", "replayed"  # how a time on a GPU is known, the best last
+TRUSTS = (BOUNDED, AUDITED, REPLAYED)
 RENEWED_FROM = 50  # of a holder's accepted evaluations, best first, when its row is written anew
 AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
 
@@ -70,7 +81,7 @@ def write(evaluation: Evaluation, report: Report) -> None:
             name=stage.name,
             seconds=stage.seconds,
             exit_code=stage.exit_code,
-            log_tail=stage.log_tail[-LOG_TAIL_MAX:],
+            log_tail=stage.log_tail,
         )
         for position, stage in enumerate(report.stages)
     )
@@ -116,7 +127,7 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or value != value or value in (float("inf"), float("-inf")) else value  # noqa: PLR0124
 
 
-def _baseline_update(evaluation: Evaluation, config: ConfigReport) -> None:
+def _baseline_update(evaluation: Evaluation, config: ConfigReport | ConfigResult) -> None:
     latest = ConfigResult.objects.filter(
         evaluation__task_version=evaluation.task_version,
         evaluation__device_kind=evaluation.device_kind,
@@ -168,13 +179,12 @@ def standings_update(evaluation: Evaluation) -> bool:
     same_code = _judgings_of_same_code(evaluation)
     if evaluation.verdict == Verdict.PASS and not evaluation.is_quick and _may_stand(evaluation):
         _stand(evaluation, same_code)
-    standings = Standing.objects.filter(evaluation__in=[item.pk for item in same_code])
-    if not standings.exists():
-        return False
+    standings = _standings_touched(evaluation)
     for standing in standings:
-        _refresh(standing, same_code)
-    _rank_board(evaluation)
-    return True
+        _refresh(standing)
+    if standings:
+        _rank_board(evaluation)
+    return bool(standings)
 
 
 def standings_renew(evaluation: Evaluation) -> None:
@@ -189,16 +199,29 @@ def standings_renew(evaluation: Evaluation) -> None:
         if _may_stand(item):
             _stand(item, _judgings_of_same_code(item))
     for standing in board.filter(holder=holder_of(evaluation)):
-        _refresh(standing, _judgings_of_same_code(standing.evaluation))
+        _refresh(standing)
     _rank_board(evaluation)
+
+
+def boards_complete() -> None:
+    """Write anew what has no row although something was accepted: boards that a migration has divided."""
+    board = ("ruleset", "task_version", "device_kind")
+    rows = Standing.objects.filter(**{name: OuterRef(name) for name in board})
+    accepted = Evaluation.objects.full().filter(~Exists(rows), verdict=Verdict.PASS).order_by("pk")
+    for evaluation in accepted.select_related("submission__method", "task_version__task").defer("report"):
+        if not _may_stand(evaluation):
+            continue
+        with transaction.atomic():
+            standings_renew(evaluation)
+            for config in evaluation.configs.filter(eager_us__isnull=False).exclude(group="hidden"):
+                _baseline_update(evaluation, config)
 
 
 def review_renew(evaluation: Evaluation) -> None:
     """Whoever stands on its board with the code of the evaluation, after its review was settled or opened again."""
     hold_boards(evaluation)
-    same_code = _judgings_of_same_code(evaluation)
-    for standing in Standing.objects.filter(evaluation__in=[item.pk for item in same_code]):
-        _refresh(standing, same_code)
+    for standing in _standings_touched(evaluation):
+        _refresh(standing)
     _rank_board(evaluation)
 
 
@@ -222,11 +245,10 @@ def standings_restore(evaluations: Iterable[Evaluation]) -> None:
     """Put them back, each under the holder that its submission has now."""
     for evaluation in Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]):
         hold_boards(evaluation)
-        same_code = _judgings_of_same_code(evaluation)
         if _may_stand(evaluation):
-            _stand(evaluation, same_code)
+            _stand(evaluation, _judgings_of_same_code(evaluation))
         for standing in Standing.objects.filter(evaluation=evaluation):
-            _refresh(standing, same_code)
+            _refresh(standing)
         _rank_board(evaluation)
 
 
@@ -248,21 +270,26 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
     )
 
 
-def remember_refusals(evaluations: Iterable[Evaluation]) -> None:
-    """Keep of evaluations that are about to be deleted that their source was refused."""
-    Refusal.objects.bulk_create(
-        Refusal(
-            source_sha256=item.submission.blob_id,
-            language=item.submission.language,
-            task_version=item.task_version,
-            device_kind=item.device_kind,
-            ruleset=item.ruleset,
-            verdict=item.verdict,
-            finished=item.finished,
-        )
-        for item in evaluations
-        if item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours
-    )
+def remember(evaluations: Iterable[Evaluation]) -> None:
+    """Keep of evaluations that are about to be deleted that their source was refused, or what it scored for whom."""
+    refused, scored = [], []
+    for item in evaluations:
+        columns = {
+            "source_sha256": item.submission.blob_id,
+            "source_key": item.submission.source_key,
+            "object_key": item.object_key,
+            "task_version": item.task_version,
+            "device_kind": item.device_kind,
+            "ruleset": item.ruleset,
+        }
+        if item.score is not None and item.submission.owner_id is not None:
+            scores = {"score": item.score, "score_lo": item.score_lo, "score_hi": item.score_hi}
+            scored.append(DeletedScore(owner_id=item.submission.owner_id, **columns, **scores))
+        elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:
+            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
+            refused.append(Refusal(**columns, **what))
+    Refusal.objects.bulk_create(refused)
+    DeletedScore.objects.bulk_create(scored)
 
 
 def _may_stand(evaluation: Evaluation) -> bool:
@@ -271,28 +298,74 @@ def _may_stand(evaluation: Evaluation) -> bool:
     return ranked_task and submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
 
 
-def _judgings_of_same_code(evaluation: Evaluation) -> list[Evaluation]:
-    """Of quick checks those that refused it: whether it is right they look at as closely as any other."""
+def _judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = False) -> list[Evaluation]:
+    """Of the same text or the same compiled code, whoever submitted it, and of the same tokens by the same owner.
+
+    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Of quick checks those that
+    refused it: whether it is right they look at as closely as any other.
+    """
     rows = Evaluation.objects.filter(
-        task_version=evaluation.task_version,
-        device_kind=evaluation.device_kind,
-        ruleset=evaluation.ruleset,
-        submission__blob=evaluation.submission.blob_id,
-        submission__language=evaluation.submission.language,
+        task_version=evaluation.task_version, device_kind=evaluation.device_kind, ruleset=evaluation.ruleset
     )
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours).exclude(reason=QUICK, verdict=Verdict.PASS)
-    known = known.select_related("submission")
-    return list(known.order_by("finished", "pk"))
+    owner, owned = _owner_of(evaluation), Q() if anybodys_tokens else _owned_like(evaluation)
+    found, before = [evaluation], 0
+    while len(found) > before:  # the same tokens may have been compiled to what yet another was compiled to
+        before = len(found)
+        own = [item for item in found if anybodys_tokens or _owner_of(item) == owner]
+        tokens = Q(submission__source_key__in={item.submission.source_key for item in own} - {""})
+        same = _exactly_like(found, text="submission__blob") | (tokens & owned)
+        found = list(known.filter(same).select_related("submission__method").order_by("finished", "pk"))
+    return found
+
+
+def _exactly_like(judgings: list[Evaluation], *, text: str) -> Q:
+    """Of a text of these, or of what was compiled of them. A key that is not known is nobody's."""
+    texts = Q(**{f"{text}__in": {item.submission.blob_id for item in judgings}})
+    return texts | Q(object_key__in={item.object_key for item in judgings} - {""})
+
+
+def _exact(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Evaluation]:
+    """Those of its text or of what that was compiled to: what settles a question is never found by tokens."""
+    found, before = [evaluation], 0
+    while len(found) > before:
+        before = len(found)
+        texts, objects = {item.submission.blob_id for item in found}, {item.object_key for item in found} - {""}
+        found = [item for item in same_code if item.submission.blob_id in texts or item.object_key in objects]
+    return found
+
+
+def _standings_touched(evaluation: Evaluation) -> list[Standing]:
+    """Rows to read anew after a judging; which judgings count, each then finds for itself."""
+    judgings = _judgings_of_same_code(evaluation, anybodys_tokens=True)
+    rows = Standing.objects.filter(evaluation__in=[item.pk for item in judgings])
+    return list(rows.select_related("evaluation__submission__method"))
+
+
+def _owned_like(evaluation: Evaluation) -> Q:
+    """`_owner_of` for a query."""
+    submission = evaluation.submission
+    if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
+        return Q(submission=submission.pk)
+    method = {"submission__method": submission.method_id} if submission.owner_id is None else {}
+    return Q(submission__owner=submission.owner_id, **method)
+
+
+def _owner_of(evaluation: Evaluation) -> str:
+    """As `holder_of`, but one person with several methods is one."""
+    owner = evaluation.submission.owner_id
+    return holder_of(evaluation) if owner is None else f"user:{owner}"
 
 
 def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     """Put the evaluation on the board if its holder has nothing better there."""
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
     current = board.filter(holder=holder_of(evaluation)).first()
-    estimate, in_question = _pooled(same_code), bool(_review_reason(same_code))
-    if current is not None and not _replaces(evaluation, estimate, current, in_question=in_question):
+    estimate, in_question = _pooled(evaluation, same_code), bool(_review_reason(evaluation, same_code))
+    if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=in_question):
         return
+    accepted = [item for item in same_code if item.verdict == Verdict.PASS]
     Standing.objects.update_or_create(
         ruleset=evaluation.ruleset,
         task_version=evaluation.task_version,
@@ -300,7 +373,7 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
         holder=holder_of(evaluation),
         defaults={
             "evaluation": evaluation,
-            "verified_at": min(item.finished for item in same_code if item.finished and item.verdict == Verdict.PASS),
+            "verified_at": min(item.finished for item in accepted if item.finished),
             "score": estimate.score,
             "score_lo": estimate.lo,
             "score_hi": estimate.hi,
@@ -309,13 +382,20 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
     )
 
 
-def _replaces(evaluation: Evaluation, estimate: Estimate, current: Standing, *, in_question: bool) -> bool:
+def _replaces(
+    evaluation: Evaluation, estimate: Estimate, current: Standing, same_code: list[Evaluation], *, in_question: bool
+) -> bool:
     """An entry under review never hides one that stands, and never keeps a clean one out."""
     if in_question != current.under_review:
         return current.under_review
-    if current.evaluation.submission.blob_id != evaluation.submission.blob_id:
+    if current.evaluation_id not in {item.pk for item in same_code}:
         return estimate.score > current.score
-    return evaluation.timing_trust == AUDITED or current.evaluation.timing_trust != AUDITED
+    return _trust(evaluation) >= _trust(current.evaluation)
+
+
+def _trust(evaluation: Evaluation) -> int:
+    """Of the same code, what is better known stands; on a processor there is nothing to tell apart."""
+    return TRUSTS.index(evaluation.timing_trust) if evaluation.timing_trust in TRUSTS else 0
 
 
 def holder_of(evaluation: Evaluation) -> str:
@@ -328,9 +408,10 @@ def holder_of(evaluation: Evaluation) -> str:
     return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
 
 
-def _refresh(standing: Standing, same_code: list[Evaluation]) -> None:
-    estimate = _pooled(same_code)
-    reason = _review_reason(same_code)
+def _refresh(standing: Standing) -> None:
+    same_code = _judgings_of_same_code(standing.evaluation)
+    estimate = _pooled(standing.evaluation, same_code)
+    reason = _review_reason(standing.evaluation, same_code)
     Standing.objects.filter(pk=standing.pk).update(
         score=estimate.score,
         score_lo=estimate.lo,
@@ -342,10 +423,14 @@ def _refresh(standing: Standing, same_code: list[Evaluation]) -> None:
     )
 
 
-def _review_reason(same_code: list[Evaluation]) -> str:
-    """Why the code may not rank. Once a review is settled, what it was about is no question again."""
-    since = _settled_at(same_code)
-    answered = {gate["code"] for item in same_code if _is_settled(item, since) for gate in _gates(item)}
+def _review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
+    """Why the code may not rank. Once a review is settled, what it was about is no question again.
+
+    What the owner's own judgings with the same tokens have put in question counts, what they have settled does not.
+    """
+    exact = _exact(evaluation, same_code)
+    since = _settled_at(exact)
+    answered = {gate["code"] for item in exact if _is_settled(item, since) for gate in _gates(item)}
     for item in same_code:
         if _is_settled(item, since):
             continue
@@ -354,7 +439,7 @@ def _review_reason(same_code: list[Evaluation]) -> str:
         gates = [gate for gate in _gates(item) if gate["code"] not in answered]
         if gates:
             return " ".join(gate["text"] for gate in gates)
-    return _remembered(same_code, since)
+    return _remembered(exact, since)
 
 
 def _gates(item: Evaluation) -> list[dict[str, str]]:
@@ -378,27 +463,29 @@ def _is_passed_audit(item: Evaluation) -> bool:
     return item.reason == AUDIT and item.verdict == Verdict.PASS and item.timing_trust != BOUNDED
 
 
-def _remembered(same_code: list[Evaluation], since: datetime | None) -> str:
+def _remembered(exact: list[Evaluation], since: datetime | None) -> str:
     """The refusal of a deleted submission that nothing has settled since."""
-    known = Refusal.objects.filter(
-        source_sha256=same_code[0].submission.blob_id,
-        language=same_code[0].submission.language,
-        task_version=same_code[0].task_version,
-        device_kind=same_code[0].device_kind,
-        ruleset=same_code[0].ruleset,
-    )
+    known = _deleted(Refusal, exact, _exactly_like(exact, text="source_sha256"))
     refusal = known.filter(finished__gt=since).first() if since else known.first()
     return f"The same code, judged for a submission since deleted, ended as {refusal.verdict}." if refusal else ""
 
 
-def _pooled(same_code: list[Evaluation]) -> Estimate:
-    return pooled(
-        [
-            Estimate(item.score, item.score_lo, item.score_hi)
-            for item in same_code
-            if item.score is not None and item.score_lo is not None and item.score_hi is not None
-        ]
-    )
+def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
+    """What is remembered of deleted judgings of the same code."""
+    board = {name: getattr(same_code[0], name) for name in ("task_version", "device_kind", "ruleset")}
+    rows: QuerySet[Any] = table.objects.filter(like, **board)
+    return rows
+
+
+def _pooled(evaluation: Evaluation, same_code: list[Evaluation]) -> Estimate:
+    """Deleted judgings count as well, or the unlucky ones would be deleted."""
+    rows: list[Any] = [item for item in same_code if item.score is not None]
+    like, owner = _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
+    if owner is not None:
+        own = [item for item in same_code if item.submission.owner_id == owner]
+        like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
+    rows += _deleted(DeletedScore, same_code, like)
+    return pooled([Estimate(item.score, item.score_lo, item.score_hi) for item in rows])
 
 
 def _rank_board(evaluation: Evaluation) -> None:

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db.models import Case, Count, F, Q, When
 from django.utils import timezone
 
+from ..harness import CPU
 from ..models import DeviceKind, Evaluation, SiteSwitch, TaskVersion, Worker
 from ..querysets import EXAMPLES_WAIT_S, Place, WorkerQuerySet
 from ..states import Priority, State, Switch, WorkerRole, WorkerState
@@ -128,7 +129,7 @@ def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
     if ahead:
         return f"{ahead} ahead of you."
     if running:
-        place = "on this machine" if evaluation.device_kind.device_class == "cpu" else "on the GPU"
+        place = "on this machine" if evaluation.device_kind.device_class == CPU else "on the GPU"
         return f"You are next: another evaluation is being judged {place}."
     return "You are next: a worker picks it up now."
 

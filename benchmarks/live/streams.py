@@ -11,8 +11,8 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -41,6 +41,7 @@ READ_MAX = 200  # events at a time
 LATE_S = 10  # a number is drawn before its transaction commits, so a smaller one may show up after a larger one
 TOPICS_MAX = 20
 STREAMS_PER_READER_MAX = 20
+FULL_RETRY_S = 10
 
 User = AbstractBaseUser | AnonymousUser
 T = TypeVar("T")
@@ -121,16 +122,22 @@ async def event_stream(request: HttpRequest) -> HttpResponseBase:
     if not await _in_thread(lambda: all(_may_follow(user, topic) for topic in topics)):
         return HttpResponse("There is no such topic.", status=404, content_type="text/plain")
     hub = _hub()
-    reader = str(user.pk or address_of(request))
-    if hub.is_full(reader):
-        full = HttpResponse("Too many open streams.", status=503, content_type="text/plain")
-        full.headers["Retry-After"] = "10"
+    reader = reader_of(request, user)
+    refusal = hub.refusal(reader)
+    if refusal:
+        full = HttpResponse(refusal, status=503, content_type="text/plain")
+        full.headers["Retry-After"] = str(FULL_RETRY_S)
         return full
     stream = _stream(feed, hub, reader, topics, _last_id(request))
     response = StreamingHttpResponse(stream, content_type="text/event-stream")
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Accel-Buffering"] = "no"
     return response
+
+
+def reader_of(request: HttpRequest, user: User) -> str:
+    """Whom an open connection counts for: an account, or an address without one."""
+    return f"account {user.pk}" if user.pk else f"address {address_of(request)}"
 
 
 def _may_follow(user: User, topic: str) -> bool:
@@ -145,13 +152,27 @@ def _feed(topics: list[str]) -> Feed | None:
     return own[0] if len(topics) == 1 else None
 
 
+LAST_ID_DIGITS = 18  # what a column of the table can hold
+
+
 def _last_id(request: HttpRequest) -> int | None:
     """None: the reader has just been rendered and has no past."""
     text = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= LAST_ID_DIGITS else None
 
 
 async def _stream(feed: Feed, hub: "Hub", reader: str, topics: list[str], last_id: int | None) -> AsyncIterator[bytes]:
+    if hub.refusal(reader):  # others have come since the answer began
+        yield f"retry: {FULL_RETRY_S * 1000}\n\n".encode()
+        return
+    async with aclosing(_followed(feed, hub, reader, topics, last_id)) as messages:
+        async for message in messages:
+            yield message
+
+
+async def _followed(
+    feed: Feed, hub: "Hub", reader: str, topics: list[str], last_id: int | None
+) -> AsyncGenerator[bytes, None]:
     with hub.following(reader, topics) as follower:
         yield b"retry: 3000\n\n"
         if last_id is None:
@@ -183,15 +204,18 @@ async def _stream(feed: Feed, hub: "Hub", reader: str, topics: list[str], last_i
                 await _wait(follower.woken, PING_S if hub.connected else POLL_S)
 
 
-async def wait_for_end(topic: str, seconds: float) -> None:
-    """Returns when the evaluation of the topic has ended, or after `seconds`."""
-    await wait_until(topic, partial(_all_ended, [topic]), seconds)
+async def wait_for_end(request: HttpRequest, topic: str, seconds: float) -> None:
+    """Returns when the evaluation of the topic has ended, or after `seconds`. Raises TooManyStreams."""
+    await wait_until(request, topic, partial(_all_ended, [topic]), seconds)
 
 
-async def wait_until(topic: str, holds: Callable[[], bool], seconds: float) -> None:
-    """Returns when `holds` is true, which is asked whenever something is said about the topic, or after `seconds`."""
+async def wait_until(request: HttpRequest, topic: str, holds: Callable[[], bool], seconds: float) -> None:
+    """Returns when `holds` is true, which is asked whenever something is said about the topic, or after `seconds`.
+
+    Whoever waits has one more stream open. Raises TooManyStreams.
+    """
     hub, deadline = _hub(), time.monotonic() + seconds
-    with hub.following("waiting", [topic]) as follower:
+    with hub.following(reader_of(request, await request.auser()), [topic]) as follower:
         while (left_s := deadline - time.monotonic()) > 0:
             follower.woken.clear()
             if await _in_thread(holds):
@@ -235,6 +259,10 @@ async def _in_thread(function: Callable[[], T]) -> T:
     return await sync_to_async(run, thread_sensitive=False)()
 
 
+class TooManyStreams(Exception):
+    """One reader, or all of them, have as many streams open as there may be; the text is for the person."""
+
+
 class Follower:
     """One open stream: woken when something was written; of what was only said it keeps the last of each subject."""
 
@@ -263,13 +291,23 @@ class Hub:
         self._reading: dict[tuple[str, int, int], asyncio.Task[News]] = {}
         self._listener: asyncio.Task[None] | None = None
 
-    def is_full(self, reader: str) -> bool:
-        return len(self._followers) >= settings.KBENCH_EVENT_STREAMS_MAX or (
-            self._readers[reader] >= STREAMS_PER_READER_MAX
-        )
+    def refusal(self, reader: str) -> str:
+        """Why one more cannot be opened; empty where it can. Streams and `?wait=` count alike."""
+        limit: int = settings.KBENCH_EVENT_STREAMS_MAX
+        if self._readers[reader] >= STREAMS_PER_READER_MAX:
+            what = f"You have {STREAMS_PER_READER_MAX} event streams and waiting requests open, which is the limit."
+            return f"{what} Close one, or come back in {FULL_RETRY_S} seconds."
+        if len(self._followers) >= limit:
+            what = f"All {limit} event streams and waiting requests that this process may hold are open."
+            return f"{what} Come back in {FULL_RETRY_S} seconds."
+        return ""
 
     @contextmanager
     def following(self, reader: str, topics: list[str]) -> Iterator[Follower]:
+        """Raises TooManyStreams."""
+        refusal = self.refusal(reader)
+        if refusal:
+            raise TooManyStreams(refusal)
         follower = Follower(topics)
         self._followers.add(follower)
         self._readers[reader] += 1
@@ -279,7 +317,7 @@ class Hub:
             yield follower
         finally:
             self._followers.discard(follower)
-            self._readers[reader] -= 1
+            self._readers -= Counter([reader])  # who has none left is forgotten
             if not self._followers:
                 self._listener.cancel()
 

@@ -8,7 +8,7 @@ from .accounts import ApiToken
 from .boards import Standing
 from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
 from .imports import ImportReport, StoredTask, SuiteImport
-from .ledger import Attempt, LedgerEntry, Payer, Refusal
+from .ledger import Attempt, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
 from .operations import QueueSample
 from .site import Event, SiteSwitch
@@ -22,6 +22,7 @@ __all__ = [
     "BaselineResult",
     "CodeBlob",
     "ConfigResult",
+    "DeletedScore",
     "DeviceKind",
     "Evaluation",
     "Event",
@@ -36,6 +37,7 @@ __all__ = [
     "RejudgeItem",
     "RuleSet",
     "SiteSwitch",
+    "SpentPlace",
     "StageResult",
     "Standing",
     "StoredTask",

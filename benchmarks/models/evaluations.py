@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.urls import reverse
 
-from ..harness import VERDICT_TEXTS, Verdict, VerdictText
+from ..harness import CPU, VERDICT_TEXTS, Verdict, VerdictText
 from ..querysets import EvaluationQuerySet, WorkerQuerySet
 from ..states import FINISHED, RUNNING, EvaluationReason, Priority, State, WorkerRole, WorkerState
 from .submissions import Submission
@@ -70,6 +70,7 @@ class Evaluation(models.Model):
     worker = models.ForeignKey(Worker, null=True, blank=True, on_delete=models.SET_NULL, related_name="evaluations")
     built = models.DateTimeField(null=True, blank=True)  # when the compile worker was through with it
     build_s = models.FloatField(null=True, blank=True)  # what compiling took; 0 where an earlier build was found
+    object_key = models.CharField(max_length=64, blank=True)  # the same where the same code was compiled
     queued = models.DateTimeField()
     claimed = models.DateTimeField(null=True, blank=True)
     started = models.DateTimeField(null=True, blank=True)
@@ -108,6 +109,7 @@ class Evaluation(models.Model):
                 condition=Q(score__isnull=False),
                 name="evaluation_scored",
             ),
+            models.Index(fields=["object_key"], condition=~Q(object_key=""), name="evaluation_object_key"),
             models.Index(fields=["state", "device_kind", "finished", "verdict"], name="evaluation_ended"),
             models.Index(fields=["device_kind", "claimed"], name="evaluation_claimed"),
             models.Index(fields=["claimed", "device_kind", "priority", "queued"], name="evaluation_waited"),
@@ -158,6 +160,12 @@ class Evaluation(models.Model):
     @property
     def is_running(self) -> bool:
         return self.state in RUNNING
+
+    @property
+    def judged_on(self) -> str:
+        """The device kind with the processor that judged it, once there is a report: that of this evaluation alone."""
+        kind, model = self.device_kind, (self.report or {}).get("environment", {}).get("cpu")
+        return f"{kind.slug} ({model})" if model and kind.device_class == CPU else kind.label
 
     @property
     def is_quick(self) -> bool:

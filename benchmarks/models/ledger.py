@@ -67,6 +67,8 @@ class Refusal(models.Model):
     """That a source was refused once, kept when its submission is deleted: trying until it passes must gain nothing."""
 
     source_sha256 = models.CharField(max_length=64)
+    source_key = models.CharField(max_length=64, blank=True)
+    object_key = models.CharField(max_length=64, blank=True)
     language = models.CharField(max_length=10)
     task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
     device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
@@ -80,6 +82,41 @@ class Refusal(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source_sha256[:12]} {self.verdict}"
+
+
+class DeletedScore(models.Model):
+    """What a judging of a submission since deleted had scored: choosing the luckiest of several must gain nothing."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    source_sha256 = models.CharField(max_length=64)
+    source_key = models.CharField(max_length=64, blank=True)
+    object_key = models.CharField(max_length=64, blank=True)
+    task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
+    device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
+    ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
+    score = models.FloatField()
+    score_lo = models.FloatField()
+    score_hi = models.FloatField()
+
+    class Meta:
+        ordering: ClassVar = ["pk"]
+        indexes: ClassVar = [models.Index(fields=["owner", "task_version", "device_kind"])]
+
+    def __str__(self) -> str:
+        return f"{self.source_sha256[:12]} {self.score:.2f}"
+
+
+class SpentPlace(models.Model):
+    """A public place of a day whose submission was deleted: deleting gives nothing back."""
+
+    payer = models.ForeignKey(Payer, on_delete=models.CASCADE, related_name="spent_places")
+    submitted = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering: ClassVar = ["-submitted", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.payer} {self.submitted}"
 
 
 class Attempt(models.Model):

@@ -55,6 +55,7 @@ class Submission(models.Model):
     method = models.ForeignKey(Method, on_delete=models.PROTECT, related_name="submissions")
     blob = models.ForeignKey(CodeBlob, on_delete=models.PROTECT, related_name="submissions")
     language = models.CharField(max_length=10)
+    source_key = models.CharField(max_length=64, blank=True)  # the same where only comments and layout differ
     visibility = models.CharField(max_length=10, choices=Visibility, default=Visibility.PUBLIC)
     origin = models.CharField(max_length=10, choices=Origin, default=Origin.WEB)
     title = models.CharField(max_length=200, blank=True)
@@ -73,6 +74,7 @@ class Submission(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["owner", "-created"]),
             models.Index(fields=["payer", "-created"]),
+            models.Index(fields=["source_key"], condition=~Q(source_key=""), name="submission_source_key"),
             models.Index(fields=["moderation"], condition=~Q(moderation=Moderation.OK), name="submission_moderated"),
             models.Index(
                 fields=["visibility"], condition=~Q(visibility=Visibility.PUBLIC), name="submission_not_public"

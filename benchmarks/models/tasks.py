@@ -9,8 +9,10 @@ from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 
-from ..querysets import TaskQuerySet
+from ..querysets import DeviceKindQuerySet, TaskQuerySet
 from ..states import TaskVersionStatus
+
+MODELS_SHOWN = 3  # of the processors of a kind
 
 
 class Suite(models.Model):
@@ -101,14 +103,32 @@ class RuleSet(models.Model):
 
 
 class DeviceKind(models.Model):
-    """What a leaderboard is for: `cpu`, `nvidia-h200`."""
+    """What a leaderboard is for: a processor's instruction set, `cpu-avx2`, or a GPU's model, `nvidia-h200`."""
 
     slug = models.SlugField(unique=True)
     title = models.CharField(max_length=100)
     device_class = models.CharField(max_length=10)  # which configuration list of a task: cpu or cuda
+    processors = models.JSONField(default=list, blank=True)  # models that workers of this kind have reported
+
+    objects = DeviceKindQuerySet.as_manager()
 
     class Meta:
         ordering: ClassVar = ["slug"]
 
     def __str__(self) -> str:
         return self.slug
+
+    @property
+    def models_text(self) -> str:
+        """Which processors are behind the kind; empty for a GPU, whose kind is its model."""
+        shown, more = self.processors[:MODELS_SHOWN], len(self.processors) - MODELS_SHOWN
+        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+    @property
+    def label(self) -> str:
+        """The kind with the processors behind it."""
+        return f"{self.slug} ({self.models_text})" if self.processors else self.slug
+
+    @property
+    def full_title(self) -> str:
+        return f"{self.title} ({self.models_text})" if self.processors else self.title

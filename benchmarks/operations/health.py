@@ -94,7 +94,7 @@ def _workers() -> list[Check]:
     since = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
     alive = set(Worker.objects.alive(since).values_list("role", "device_kind__slug"))
     wanted: list[tuple[WorkerRole, str | None]] = [(role, None) for role in DEVICELESS]
-    kinds = DeviceKind.objects.order_by("slug").values_list("slug", flat=True)
+    kinds = DeviceKind.objects.usable().order_by("slug").values_list("slug", flat=True)
     wanted += [(role, kind) for kind in kinds for role in (WorkerRole.JUDGE, WorkerRole.COMPILE)]
     return [_worker(role, kind, there=(role, kind) in alive) for role, kind in wanted]
 

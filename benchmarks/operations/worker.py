@@ -24,8 +24,7 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 
 from ..catalogue import devices
-from ..catalogue.devices import CPU
-from ..harness import Device, HarnessError, Isolation, UsageError
+from ..harness import CPU, Device, HarnessError, Isolation, UsageError
 from ..judgings.judge import site_judge
 from ..models import Evaluation, Worker
 from ..services import evaluation_requeue

@@ -39,7 +39,7 @@ def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: i
     return found
 
 
-def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind | None) -> Evaluation | None:
+def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind) -> Evaluation | None:
     """The judging of exactly this source on this device kind that `user` may see: an own one first, then the newest.
 
     What ended without saying anything about the source does not count, nor what still waits behind people.
@@ -47,7 +47,7 @@ def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind
     rows = Evaluation.objects.full().listable_for(user).with_context()
     rows = rows.filter(
         task_version=version,
-        device_kind__slug=kind.slug if kind else "cpu",
+        device_kind=kind,
         ruleset__name=settings.KBENCH_RULESET,
         submission__blob=source.sha256,
         submission__language=source.language,

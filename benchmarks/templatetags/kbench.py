@@ -56,10 +56,15 @@ VERDICT_BADGES = {
 }
 TIMING_TRUST = {
     "supervisor": "by the supervisor's clock",
+    "replayed": "by a process that replayed its recorded calls",
     "bounded": "by events on the GPU, which the referee's clock bounds",
     "audited": "by events on the GPU, which an audit has confirmed",
 }
-TRUST_BADGES = {"bounded": Badge("bounded", "", "clock"), "audited": Badge("audited", "good", "shield")}
+TRUST_BADGES = {
+    "replayed": Badge("replayed", "good", "shield"),
+    "audited": Badge("audited", "good", "shield"),
+    "bounded": Badge("bounded", "", "clock"),
+}
 STATE_BADGES = {
     State.QUEUED: Badge("Queued", "live", "clock"),
     State.CANCELLED: Badge("Cancelled", "", "pause"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest
 
+from benchmarks.harness import CPU
 from benchmarks.models import DeviceKind
 
 
@@ -35,7 +36,8 @@ def device_choice(
 ) -> DeviceChoice:
     """`kinds` in order of preference; `url` where the kind is part of the path."""
     wanted = current or request.GET.get("device", "")
-    chosen = next((kind for kind in kinds if kind.slug == wanted), kinds[0] if kinds else None)
+    named = (kind for kind in kinds if wanted in (kind.slug, kind.device_class if wanted == CPU else None))
+    chosen = next(named, kinds[0] if kinds else None)
     address = url or (lambda kind: _same_page(request, kind))
     return DeviceChoice(chosen, [DeviceLink(kind.title, address(kind), kind == chosen) for kind in kinds])
 

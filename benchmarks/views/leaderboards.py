@@ -32,7 +32,7 @@ from .charts import record_chart
 from .devices import device_choice
 from .figures import record_figure
 
-FILTERS = ("kind", "language", "calls")
+FILTERS = ("kind", "language", "calls", "timing")
 KINDS = (MethodKind.HUMAN, MethodKind.AGENT, MethodKind.LIBRARY)
 ORDERED_BY = FAST_AT.index(1.0)  # faster than the baseline: what an overall board is sorted by
 
@@ -118,6 +118,7 @@ def _filters(request: HttpRequest, key: BoardKey, chosen: EntryFilter) -> dict[s
     """What can be chosen, what was, and where the same rows are for programs."""
     return {
         "chosen": chosen,
+        "timings": board_selectors.TIMINGS if key.device.device_class == "cuda" else (),
         "kinds": KINDS,
         "languages": languages_of(key.device.device_class, modules=key.version.definition.get("module", False)),
         "kept": [(name, request.GET[name]) for name in ("version", "rules") if name in request.GET],

@@ -23,8 +23,9 @@ GPU_FACTS = (
     ("float32 matrix product", "{gemm_tflops} TFLOP/s"),
     ("Drift from start to end, of the larger of both", "{canary_drift:.1%}"),
     ("A call that does nothing, by the referee's clock", "{null_bound_us} µs"),
+    ("Why its calls were not replayed", "{not_replayed}"),
 )
-SHOWN_ELSEWHERE = ("isolation",)
+SHOWN_ELSEWHERE = ("isolation", "replay")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,23 @@ def record(environment: Mapping[str, Any]) -> Record:
         for name, value in environment.items()
         if name not in (*told, *SHOWN_ELSEWHERE)
     ]
-    return Record(_facts(templates, environment), others)
+    return Record([*_facts(templates, environment), *_replayed(environment.get("replay", {}))], others)
+
+
+def _replayed(replay: Mapping[str, Any]) -> list[Fact]:
+    """What was recorded of each configuration, and what calls one behind the other took."""
+    bursts = replay.get("bursts", {})
+    return [Fact(f"Recorded call of {item['config']}", _call(item, bursts)) for item in replay.get("records", [])]
+
+
+def _call(item: Mapping[str, Any], bursts: Mapping[str, Any]) -> str:
+    nodes = ", ".join(str(node.get("kernel") or node.get("kind"))[:80] for node in item["nodes"])
+    more = f" and {item['count'] - len(item['nodes'])} more" if item["count"] > len(item["nodes"]) else ""
+    burst = bursts.get(item["config"])
+    if burst is None:
+        return f"{nodes}{more}"
+    kernel = burst["kernel"]
+    return f"{nodes}{more}; {kernel['single_us']:g} µs alone, {kernel['burst_us']:g} µs in a row of {burst['calls']}"
 
 
 def _facts(templates: tuple[tuple[str, str], ...], values: Mapping[str, Any]) -> list[Fact]:

@@ -37,6 +37,7 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
         initial=first,
         kinds=kinds,
         signed_in=request.user.is_authenticated,
+        refusal=limits.log_in_demanded(request),
     )
     ready = request.method == "POST" and form.is_valid() and "check" not in request.POST
     outcome = _submitted(request, form, version) if ready else Outcome()
@@ -94,10 +95,6 @@ def _languages_of(kind: DeviceKind, version: TaskVersion) -> list[str]:
 
 def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Outcome:
     """Where nothing was queued, the form has an error or the outcome names the same source, judged before."""
-    refusal = limits.log_in_demanded(request)
-    if refusal:
-        form.add_error(None, refusal)
-        return Outcome()
     if not form.choose_device():
         return Outcome()
     try:

@@ -13,7 +13,6 @@ from django.shortcuts import render
 
 from benchmarks import harness, selectors
 from benchmarks.catalogue import folders
-from benchmarks.catalogue.devices import CPU
 from benchmarks.forms import TaskFilterForm
 from benchmarks.models import BaselineResult, DeviceKind, TaskVersion
 from benchmarks.submissions import languages
@@ -22,7 +21,7 @@ from benchmarks.templatetags.whiskers import Axis
 
 from .devices import device_choice
 
-DEVICE_TITLES = {"cpu": "CPU", "cuda": "CUDA GPU"}
+DEVICE_TITLES = {harness.CPU: "CPU", "cuda": "CUDA GPU"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
     devices = device_choice(request, kinds)
     entries = selectors.top_entries(version, devices.slug)
     tables = config_tables(version, kinds, devices.current)
-    device_class = devices.current.device_class if devices.current else CPU
+    device_class = devices.current.device_class if devices.current else harness.CPU
     rules = harness.default_rules(settings.KBENCH_RULESET)
     context = {
         "version": version,
@@ -84,7 +83,7 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
         "imported": hasattr(version, "stored"),
         "starters": starters(version, device_class),
         "rules": rules,
-        "steps": (rules.time if device_class == CPU else rules.gpu_time).steps_per_config,
+        "steps": (rules.time if device_class == harness.CPU else rules.gpu_time).steps_per_config,
     }
     return render(request, "tasks/detail.html", context)
 

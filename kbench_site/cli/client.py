@@ -52,7 +52,7 @@ class Client:
 
     def source(self, code: str) -> bytes:
         """The source of an evaluation as it was submitted."""
-        return send(self._request("GET", f"{self.url}/evaluations/{_part(code)}/source/"))
+        return str(self.get(f"evaluations/{_part(code)}/source")["source"]).encode()
 
     def _json(
         self,

@@ -39,7 +39,7 @@ from .sources import language_of, text_of
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--device", default=None, help="cpu or cuda:0; by default what runs the language")
 @click.option("--language", default=None, help="by default from the file's name")
-@click.option("--rules", "ruleset", default="rk-1", show_default=True, help="rule set")
+@click.option("--rules", "ruleset", default="rk-2", show_default=True, help="rule set")
 @click.option("--quick", is_flag=True, help="few steps, no torch.compile: a look, not a ranking")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on the last line of standard output")
 def judge_command(

@@ -15,8 +15,9 @@ from agents.evolve.events import Draft, Event
 from agents.evolve.logs import MemoryLog
 from agents.models import Run
 from agents.stores import DbLog
-from benchmarks.models import DeviceKind, Evaluation
+from benchmarks.models import Evaluation
 from tests.evolve import world
+from tests.rows import cpu_kind
 from tests.web import factories
 
 
@@ -26,7 +27,7 @@ def config(**options: Any) -> RunConfig:
 
 def started(owner: Any = None, **options: Any) -> Run:
     """A run that waits for a worker."""
-    version, kind = factories.version(), DeviceKind.objects.get(slug="cpu")
+    version, kind = factories.version(), cpu_kind()
     return services.run_start(services.Order(version, kind, config(**options), owner))
 
 

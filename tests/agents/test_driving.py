@@ -32,6 +32,7 @@ from benchmarks.querysets import EXAMPLES_WAIT_S
 from benchmarks.states import Priority, State, Switch
 from tests.evolve import world
 from tests.fakes import report_for
+from tests.rows import cpu_kind, synced
 from tests.web import factories as site
 
 from . import factories
@@ -42,11 +43,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def tasks(transactional_db: None, two_operations: Any) -> None:
     cache.clear()
-    folders.tasks_sync(two_operations)
+    synced(two_operations)
 
 
 def test_shipped_examples_wait_for_a_run_at_work_and_for_no_other() -> None:
-    kind = site.version() and DeviceKind.objects.get(slug="cpu")
+    kind = site.version() and cpu_kind()
     assert not run_selectors.is_about_to_want(kind)
     run = factories.started()
     assert run_selectors.is_about_to_want(kind)

@@ -12,10 +12,10 @@ from django.test import AsyncClient
 from agents import services
 from agents.evolve.events import Draft
 from agents.models import Run
-from benchmarks.catalogue import folders
 from benchmarks.live import events, streams
 from benchmarks.models import Submission
 from benchmarks.states import Moderation
+from tests.rows import synced
 
 from . import factories
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def tasks(transactional_db: None, two_operations: Any) -> None:
     cache.clear()
-    folders.tasks_sync(two_operations)
+    synced(two_operations)
 
 
 async def opened(run: Run, after: int | None = None, **headers: str) -> Any:
@@ -107,7 +107,7 @@ async def test_there_is_no_stream_of_a_run_that_does_not_exist(topics: str) -> N
 
 async def test_a_run_is_followed_alone() -> None:
     run = await sync_to_async(factories.started)()
-    assert (await AsyncClient().get(f"/events/?topics={run.topic},queue:cpu")).status_code == 400
+    assert (await AsyncClient().get(f"/events/?topics={run.topic},queue:cpu-avx2")).status_code == 400
 
 
 async def test_a_reader_of_the_api_that_waits_is_answered_when_there_is_news() -> None:

@@ -14,10 +14,10 @@ from agents import driving
 from agents.evolve.budget import Caps
 from agents.models import Run
 from agents.states import RunState
-from benchmarks.catalogue import folders
 from tests.evolve import world
 from tests.evolve.llm_kit import KEY, calculated_usd
 from tests.evolve.llm_server import Decide, Reply, Server, error, serve
+from tests.rows import synced
 
 from . import factories
 from .test_driving import Bench, bench, drive  # noqa: F401 - the fixture
@@ -30,7 +30,7 @@ CAPS = Caps(judgings=6, usd=1.0)
 @pytest.fixture(autouse=True)
 def tasks(transactional_db: None, two_operations: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
-    folders.tasks_sync(two_operations)
+    synced(two_operations)
     settings.ANTHROPIC_API_KEY = KEY
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(driving, "LOOK_EVERY_S", 0.05)

@@ -22,7 +22,7 @@ from tests.web import factories as judgings
 from . import factories
 
 NEW = "/runs/new/?task=robust-kbench/mnist_linear_relu/forward"
-FORM = {"proposer": "template-evo", "device": "cpu", "judgings": "5", "seed": "7"}
+FORM = {"proposer": "template-evo", "device": "cpu-avx2", "judgings": "5", "seed": "7"}
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from benchmarks import services
-from benchmarks.catalogue.folders import spec_of, tasks_sync
+from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source, default_suites
 from benchmarks.models import DeviceKind, Evaluation, TaskVersion, Worker
 from benchmarks.states import State, WorkerRole, WorkerState
-from tests.fakes import report_for
+from tests.fakes import CPU, report_for
+from tests.rows import cpu_kind, synced
 
 SOURCE = "// a kernel\n"
 
@@ -28,13 +29,13 @@ def small_suites(tmp_path):
 
 @pytest.fixture
 def version(db, small_suites):
-    tasks_sync(small_suites)
+    synced(small_suites)
     return TaskVersion.objects.get(task__direction="forward", status="active")
 
 
 @pytest.fixture
 def cpu(version):
-    return DeviceKind.objects.get(slug="cpu")
+    return cpu_kind()
 
 
 @pytest.fixture
@@ -49,13 +50,13 @@ def person(db):
 
 def make_worker(role=WorkerRole.JUDGE, name=None, **columns):
     now = timezone.now()
-    kind = DeviceKind.objects.get(slug="cpu") if role != WorkerRole.MAINT else None
+    kind = cpu_kind() if role != WorkerRole.MAINT else None
     device = {"device_kind": kind, "device": "cpu" if kind else ""}
     defaults = {"role": role, **device, "state": WorkerState.ONLINE, "started": now, "heartbeat": now}
     return Worker.objects.update_or_create(name=name or f"{role}@test", defaults={**defaults, **columns})[0]
 
 
-def claimed_to_compile(worker, kind="cpu"):
+def claimed_to_compile(worker, kind=CPU.kind):
     return services.evaluation_claim(worker, DeviceKind.objects.get(slug=kind), WorkerRole.COMPILE)
 
 

@@ -12,7 +12,8 @@ from benchmarks.catalogue.folders import examples_load, rules_of, spec_of, tasks
 from benchmarks.harness import TaskError, default_suites
 from benchmarks.models import Evaluation, RuleSet, Task, TaskVersion
 from benchmarks.states import Priority
-from tests.fakes import GPU
+from tests.fakes import CPU, GPU
+from tests.rows import cpu_kind, synced
 
 
 @pytest.fixture
@@ -80,14 +81,14 @@ def test_a_version_that_differs_from_disk_is_not_judged(version):
 
 def test_a_rule_set_cannot_change_under_its_name(version):
     row = RuleSet.objects.get()
-    assert rules_of(row).name == "rk-1"
+    assert rules_of(row).name == "rk-2"
     row.sha256 = "0" * 64
     with pytest.raises(TaskError, match="needs a new name"):
         rules_of(row)
 
 
 def test_examples_are_submitted_once_and_wait_behind_people(suites):
-    tasks_sync(suites)
+    synced(suites)
     kernels = suites / "robust_kbench" / "mnist_linear_relu" / "kernels"
     kernels.mkdir(exist_ok=True)
     (kernels / "forward_cpu.cpp").write_text("// an example\n")
@@ -98,11 +99,12 @@ def test_examples_are_submitted_once_and_wait_behind_people(suites):
 
 
 def test_the_command_submits_every_kernel_for_the_processor_once(db):
+    cpu_kind()
     says = StringIO()
     call_command("load_examples", stdout=says)
     assert says.getvalue().splitlines()[-1] == "19 submitted"
     assert set(Evaluation.objects.values_list("submission__method__slug", "device_kind__slug")) == {
-        ("reference-kernels", "cpu")
+        ("reference-kernels", CPU.kind)
     }
     call_command("load_examples", stdout=says)
     assert says.getvalue().splitlines()[-1].startswith("nothing to submit")

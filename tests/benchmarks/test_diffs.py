@@ -45,6 +45,7 @@ def test_a_source_of_too_many_lines_is_not_compared():
     assert line_diff("x\n" * diffs.LINES_MAX, "x\n") is not None
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("own", [1, 7])
 def test_sources_written_to_take_for_ever_are_given_up(own, monkeypatch):
     monkeypatch.setattr(diffs, "SECONDS_MAX", 0.3)

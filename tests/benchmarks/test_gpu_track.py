@@ -47,7 +47,7 @@ def finish(evaluation):
 
 
 def test_each_kind_has_queues_of_its_own():
-    assert (compile_queue("cpu"), compile_queue(KIND)) == ("compile", "compile.nvidia-h200")
+    assert (compile_queue("cpu-avx2"), compile_queue(KIND)) == ("compile.cpu-avx2", "compile.nvidia-h200")
 
 
 def test_a_worker_takes_nothing_of_another_kind(h200, submit, cpu):

@@ -1,18 +1,19 @@
 """The jobs as a worker runs them, with a fake judge: each evaluation ends exactly once, whatever is delivered."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from django.db import connection
 
 from benchmarks import jobs, services
-from benchmarks.harness import Step
+from benchmarks.harness import Step, SupervisorError
 from benchmarks.judgings import queue
 from benchmarks.models import Evaluation, Event, Worker
 from benchmarks.operations.worker import stopping
 from benchmarks.services import Holding
 from benchmarks.states import Priority, State, WorkerState
-from tests.fakes import FakeJudge
+from tests.fakes import FakeJudge, report_for
 
 # threads of their own write heartbeats, so what they see must be committed
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,8 +25,8 @@ def deliver(worker):
 
     def run(times=1):
         for _ in range(times):
-            jobs.compile_next.apply(args=["cpu"]).get()
-            jobs.judge_next.apply(args=["cpu"]).get()
+            jobs.compile_next.apply(args=["cpu-avx2"]).get()
+            jobs.judge_next.apply(args=["cpu-avx2"]).get()
 
     return run
 
@@ -73,7 +74,7 @@ def test_a_message_without_work_does_nothing(deliver):
 
 def test_what_does_not_compile_ends_without_a_device(submit, worker):
     submit(text="// verdict: COMPILE_ERROR\n")
-    jobs.compile_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
     assert row().verdict == "COMPILE_ERROR"
 
 
@@ -110,23 +111,56 @@ def test_a_worker_whose_device_may_have_failed_takes_no_more_work(submit, delive
     assert second.state == State.QUEUED
 
 
+HOSTILE = "half \ud800 nul \0 \x1b[31m red"
+
+
+def test_words_of_a_submission_never_make_its_fault_ours(submit, deliver, restarted, monkeypatch):
+    """No database takes half a character, PostgreSQL no NUL either."""
+
+    def judge(self, source, task, rules, **_):
+        report = report_for(source, task, verdict="RUNTIME_ERROR")
+        configs = tuple(replace(config, failure=HOSTILE) for config in report.configs)
+        stages = tuple(replace(stage, log_tail=HOSTILE) for stage in report.stages)
+        return replace(report, reason=HOSTILE * 1000, configs=configs, stages=stages)
+
+    monkeypatch.setattr(FakeJudge, "judge", judge)
+    submit(text="// x\n")
+    deliver()
+    assert (row().verdict, row().attempt, restarted) == ("RUNTIME_ERROR", 1, [])
+    assert row().reason_text.startswith("half � nul � �[31m red")
+    assert len(row().reason_text) <= 2000
+    assert row().configs.first().failure == "half � nul � �[31m red"
+    assert Worker.objects.get(role="judge").state != WorkerState.QUARANTINED
+
+
+def test_words_of_a_submission_in_our_own_error_can_be_stored(submit, deliver, monkeypatch):
+    def judge(self, source, task, rules, **_):
+        raise SupervisorError(HOSTILE * 1000)
+
+    monkeypatch.setattr(FakeJudge, "judge", judge)
+    submit(text="// x\n")
+    deliver()
+    assert (row().state, row().attempt) == (State.QUEUED, 2)
+    assert "half � nul � �[31m red" in row().error_internal
+
+
 def test_a_cancelled_evaluation_stops_its_judge(submit, worker, settings):
     settings.KBENCH_HEARTBEAT_S = 0.05
     evaluation = submit(text="// seconds: 30\n")
     cancel = threading.Timer(0.5, lambda: (services.evaluation_cancel(evaluation, "Not wanted."), connection.close()))
     cancel.start()
-    jobs.compile_next.apply(args=["cpu"]).get()
-    jobs.judge_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
+    jobs.judge_next.apply(args=["cpu-avx2"]).get()
     cancel.join()
     assert (row().state, row().verdict) == (State.CANCELLED, "")
 
 
 def test_a_worker_that_is_stopped_gives_its_evaluation_back(submit, worker):
     submit(text="// seconds: 30\n")
-    jobs.compile_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
     stop = threading.Timer(0.5, stopping.set)
     stop.start()
-    jobs.judge_next.apply(args=["cpu"]).get()
+    jobs.judge_next.apply(args=["cpu-avx2"]).get()
     stop.join()
     assert (row().state, row().attempt) == (State.QUEUED, 1)
 
@@ -134,16 +168,16 @@ def test_a_worker_that_is_stopped_gives_its_evaluation_back(submit, worker):
 def test_an_example_at_work_gives_way_to_somebody_who_comes(submit, worker, settings):
     settings.KBENCH_HEARTBEAT_S = 0.05
     submit(text="// seconds: 30\n", priority=Priority.EXAMPLE)
-    jobs.compile_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
     visitor = threading.Timer(0.5, lambda: (submit(text="// speedup: 3\n"), connection.close()))
     visitor.start()
-    jobs.judge_next.apply(args=["cpu"]).get()
+    jobs.judge_next.apply(args=["cpu-avx2"]).get()
     visitor.join()
     example, person = Evaluation.objects.order_by("pk")
     assert (example.state, example.attempt, example.claim) == (State.QUEUED, 1, None)
     assert "gave way" in example.reason_text
-    jobs.compile_next.apply(args=["cpu"]).get()
-    jobs.judge_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
+    jobs.judge_next.apply(args=["cpu-avx2"]).get()
     person.refresh_from_db()
     assert (person.state, person.score) == (State.DONE, 3.0)
 
@@ -151,10 +185,10 @@ def test_an_example_at_work_gives_way_to_somebody_who_comes(submit, worker, sett
 def test_who_is_no_example_gives_way_to_nobody(submit, worker, settings):
     settings.KBENCH_HEARTBEAT_S = 0.05
     submit(text="// seconds: 1\n", priority=Priority.AGENT)
-    jobs.compile_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
     visitor = threading.Timer(0.3, lambda: (submit(), connection.close()))
     visitor.start()
-    jobs.judge_next.apply(args=["cpu"]).get()
+    jobs.judge_next.apply(args=["cpu-avx2"]).get()
     visitor.join()
     assert Evaluation.objects.earliest("pk").verdict == "PASS"
 
@@ -164,7 +198,7 @@ def test_the_baselines_of_a_task_are_prepared_before_a_device_is_taken(submit, w
     tasks = []
     monkeypatch.setattr(FakeJudge, "prepare", lambda self, task, rules, **_: tasks.append(task.name))
     submit(quick=quick)
-    jobs.compile_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
     assert (len(tasks), row().state, row().built is not None) == (prepared, State.QUEUED, True)
 
 
@@ -172,11 +206,11 @@ def test_a_heartbeat_keeps_a_long_judging_from_the_reaper(submit, worker, settin
     settings.KBENCH_HEARTBEAT_S = 0.05
     settings.KBENCH_HEARTBEAT_TIMEOUT_S = 0.5
     submit(text="// seconds: 1.5\n")
-    jobs.compile_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
     reaped = []
     reaper = threading.Timer(1.2, lambda: (reaped.append(services.requeue_lost()), connection.close()))
     reaper.start()
-    jobs.judge_next.apply(args=["cpu"]).get()
+    jobs.judge_next.apply(args=["cpu-avx2"]).get()
     reaper.join()
     assert (reaped, row().verdict) == ([0], "PASS")
 

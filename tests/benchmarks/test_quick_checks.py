@@ -27,8 +27,8 @@ def checked(submit, worker):
 
 
 def deliver():
-    jobs.compile_next.apply(args=["cpu"]).get()
-    jobs.judge_next.apply(args=["cpu"]).get()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
+    jobs.judge_next.apply(args=["cpu-avx2"]).get()
 
 
 def test_one_that_is_right_has_no_score_and_stands_nowhere(checked):

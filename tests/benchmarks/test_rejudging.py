@@ -31,6 +31,7 @@ from benchmarks.moderation.rejudging import UNFINISHED_MAX, Wanted
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, BatchState, EvaluationReason, Priority, State
 from tests.fakes import report_for
+from tests.rows import synced
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def count(rules, **wanted):
 def test_a_preview_counts_and_estimates(entries, rules):
     found = rejudging.preview(Wanted(), rules)
     assert (found.count, len(found.first)) == (5, 5)
-    assert [(load.device, load.entries, load.judging_s) for load in found.loads] == [("CPU", 5, 30.0)]
+    assert [(load.device, load.entries, load.judging_s) for load in found.loads] == [("CPU with AVX2", 5, 30.0)]
 
 
 def test_what_is_chosen(entries, judged, rules):
@@ -197,7 +198,7 @@ def test_a_device_that_stands_still_holds_up_no_other(entries, start):
     gpu = DeviceKind.objects.create(slug="nvidia-x", title="X", device_class="cuda")
     Evaluation.objects.filter(pk=last.before_id).update(device_kind=gpu)
     rejudging.advance()
-    assert Counter(again().values_list("device_kind__slug", flat=True)) == {"cpu": UNFINISHED_MAX, "nvidia-x": 1}
+    assert Counter(again().values_list("device_kind__slug", flat=True)) == {"cpu-avx2": UNFINISHED_MAX, "nvidia-x": 1}
 
 
 def test_private_entries_are_judged_and_counted_but_not_told(judged, person, start, judge_next):
@@ -229,7 +230,7 @@ def renewed(version, small_suites, monkeypatch):
         (folder / "reference.py").unlink()
         (folder / "reference.py").write_text(f"{reference}\n# another\n")
         monkeypatch.setattr(folders, "default_suites", lambda: small_suites)
-        folders.tasks_sync(small_suites)
+        synced(small_suites)
         return TaskVersion.objects.get(task=version.task, status="active")
 
     return renew

@@ -108,7 +108,7 @@ def test_examples_wait_until_nobody_has_wanted_anything_for_a_while(submit, clai
 
 def test_examples_wait_for_who_is_about_to_want_something(submit, claim, monkeypatch):
     expected = [True]
-    monkeypatch.setattr(querysets, "EXPECTING", [lambda kind: kind.slug == "cpu" and expected[0]])
+    monkeypatch.setattr(querysets, "EXPECTING", [lambda kind: kind.slug == "cpu-avx2" and expected[0]])
     example = submit(priority=Priority.EXAMPLE)
     assert claim() is None
     expected[0] = False

@@ -3,12 +3,14 @@
 import asyncio
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.test import AsyncClient
 
 from benchmarks import services
+from benchmarks.accounts.tokens import token_create
 from benchmarks.live import events, streams
 from benchmarks.models import Event
+from benchmarks.states import TokenScope
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -55,6 +57,11 @@ async def test_replay_starts_after_the_last_event_that_was_seen(evaluation, path
     await sync_to_async(events.emit)(evaluation.topic, "progress", done=2)
     text = await read(await opened(path, **{"Last-Event-ID": str(seen)}), '"done": 2')
     assert '"done": 1' not in text
+
+
+@pytest.mark.parametrize("after", ["\u00b2", "\u0663", "9" * 5000, "-1", "1_0"])
+def test_what_is_no_number_of_an_event_is_no_place_to_go_on_from(rf, after):
+    assert streams._last_id(rf.get("/events/", {"after": after})) is None
 
 
 async def test_a_new_reader_gets_the_last_event_of_each_kind(evaluation, path):
@@ -131,7 +138,7 @@ async def test_an_unknown_topic_is_not_found(version, topics):
     assert (await opened(f"/events/?topics={topics}")).status_code == 404
 
 
-@pytest.mark.parametrize("topics", ["", ",".join(["queue:cpu"] * 21)])
+@pytest.mark.parametrize("topics", ["", ",".join(["queue:cpu-avx2"] * 21)])
 async def test_too_few_and_too_many_topics_are_refused(version, topics):
     assert (await opened(f"/events/?topics={topics}")).status_code == 400
 
@@ -148,10 +155,83 @@ async def test_a_stranger_cannot_follow_what_is_private(submit, person):
     await response.streaming_content.aclose()
 
 
+@pytest.mark.parametrize("scope", TokenScope.values)
+async def test_a_token_follows_what_its_owner_may_read(submit, person, scope):
+    owner, stranger = await sync_to_async(person)("ann"), await sync_to_async(person)("bob")
+    private = await sync_to_async(submit)(owner=owner, visibility="private")
+    statuses = []
+    for account in (owner, stranger):
+        token = await sync_to_async(token_create)(account, "follows", scope)
+        answer = await opened(f"/events/?topics={private.topic}", authorization=f"Bearer {token.text}")
+        statuses.append(answer.status_code)
+    assert statuses == [200, 404]
+
+
 async def test_streams_are_capped(version, settings):
     settings.KBENCH_EVENT_STREAMS_MAX = 0
-    response = await opened("/events/?topics=queue:cpu")
+    response = await opened("/events/?topics=queue:cpu-avx2")
     assert (response.status_code, response["Retry-After"]) == (503, "10")
+
+
+async def answered(client, path, **headers):
+    """As the real handler does it: each request has a thread of its own."""
+    async with ThreadSensitiveContext():
+        return await client.get(path, headers=headers)
+
+
+async def waiting(client, path, count, **headers):
+    """As many requests that wait, each with its place before the next asks."""
+    tasks, hub = [], streams._hub()
+    for number in range(count):
+        before = len(hub._followers)
+        tasks.append(asyncio.create_task(answered(client, path, **headers)))
+        async with asyncio.timeout(10):
+            while len(hub._followers) == before:
+                assert not tasks[number].done()
+                await asyncio.sleep(0.01)
+    return tasks
+
+
+@pytest.fixture
+def wait_path(evaluation):
+    return f"/api/v1/evaluations/{evaluation.code}?wait=20"
+
+
+async def test_one_reader_cannot_wait_more_often_than_streams_may_be_open(
+    evaluation, wait_path, path, person, monkeypatch
+):
+    monkeypatch.setattr(streams, "STREAMS_PER_READER_MAX", 2)
+    client = AsyncClient()
+    tasks = await waiting(client, wait_path, 2)
+    refused = await answered(client, wait_path)
+    assert (refused.status_code, refused["Retry-After"], refused.json()["code"]) == (503, "10", "too-many-streams")
+    assert "You have 2" in refused.json()["detail"]
+    assert (await answered(client, path)).status_code == 503  # the same places
+    token = await sync_to_async(lambda: token_create(person("ann"), "waits"))()
+    others = await waiting(AsyncClient(), wait_path, 1, authorization=f"Bearer {token.text}")
+    await sync_to_async(services.evaluation_cancel)(evaluation, "Not wanted.")
+    answers = await asyncio.gather(*tasks, *others)
+    assert [answer.json()["state"] for answer in answers] == ["cancelled"] * 3
+    assert (await answered(client, wait_path)).status_code == 200
+
+
+async def test_all_who_wait_have_one_limit_together_with_streams(evaluation, wait_path, path, settings):
+    settings.KBENCH_EVENT_STREAMS_MAX = 1
+    stream = await opened(path)
+    following = asyncio.create_task(read(stream, "never", seconds=20))
+    await asyncio.sleep(0.3)
+    refused = await answered(AsyncClient(), wait_path)
+    assert (refused.status_code, refused.json()["code"]) == (503, "too-many-streams")
+    await sync_to_async(services.evaluation_cancel)(evaluation, "Not wanted.")
+    await following
+
+
+async def test_streams_that_begin_at_the_same_time_do_not_pass_the_limit(evaluation, path, monkeypatch):
+    monkeypatch.setattr(streams, "STREAMS_PER_READER_MAX", 1)
+    first, second = await opened(path), await opened(path)
+    begun = [await anext(aiter(item.streaming_content)) for item in (first, second)]
+    assert begun == [b"retry: 3000\n\n", b"retry: 10000\n\n"]
+    await first.streaming_content.aclose()
 
 
 def test_a_large_payload_is_refused(evaluation):

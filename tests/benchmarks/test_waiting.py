@@ -37,12 +37,12 @@ def test_the_next_one_hears_that_another_is_judged(submit, workers, claim):
 
 
 def test_without_any_worker_it_says_so(submit):
-    assert waiting_text(submit()) == "No cpu worker has ever been online."
+    assert waiting_text(submit()) == "No cpu-avx2 worker has ever been online."
 
 
 def test_a_silent_worker_is_named_with_its_last_sign_of_life(submit):
     make_worker(heartbeat=timezone.now() - timedelta(hours=2))
-    assert "No cpu worker online since 20" in waiting_text(submit())
+    assert "No cpu-avx2 worker online since 20" in waiting_text(submit())
 
 
 def test_a_quarantined_worker_is_explained(submit):

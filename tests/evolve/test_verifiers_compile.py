@@ -17,11 +17,6 @@ KERNEL = (TASK.folder / "kernels" / "forward_cpu.cpp").read_text()
 NVCC_LOG = 'kbench_submission.cu(12): error: identifier "blockId" is undefined\n\n1 error detected\n'
 
 
-@pytest.fixture(scope="session")
-def paths(pytestconfig: pytest.Config) -> Paths:
-    return Paths(Path(pytestconfig.cache.mkdir("kbench")))
-
-
 def judged(verifier: CompileVerifier, source: str, language: str = "cpp") -> Opinion:
     return asyncio.run(verifier.judge(source, language, TASK))
 

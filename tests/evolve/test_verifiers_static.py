@@ -67,6 +67,7 @@ def test_it_accepts_what_it_understands() -> None:
         ("return y;", "return y.unsqueeze(0);", "interface", 12),
         ("{x.size(0), weights.size(0)}", "{x.size(0)}", "interface", 12),
         ("return y;", "return torch::zeros_like(y);", "cheating", 12),
+        ("return y;", "return torch::full({x.size(0), 8}, 0.5f, x.options());", "cheating", 12),
         ("py[i * weights.size(0) + o] = std::max(0.0f, sum);", "", "memory", 3),
         ("    return y;", "    x.zero_();\n    return y;", "memory", 12),
         ("return y;", 'system("true"); return y;', "cheating", 12),

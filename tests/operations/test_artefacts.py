@@ -7,6 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import FileSystemStorage, Storage
 from django.test import override_settings
 
+from benchmarks.judgings import artefacts
 from benchmarks.judgings.artefacts import StorageShelf, site_shelf
 from kbench_site import env
 
@@ -95,3 +96,13 @@ def test_a_bucket_without_its_library_stops_the_start(monkeypatch: pytest.Monkey
     monkeypatch.setattr(env, "find_spec", lambda _: None)
     with pytest.raises(ImproperlyConfigured, match="KBENCH_STORAGE_URL"):
         env.storage(read("s3://kernels"))
+
+
+def test_what_is_larger_than_builds_are_is_not_read_to_its_end(
+    shelf: StorageShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.put(KEY, b"a module")
+    monkeypatch.setattr(artefacts, "BUILD_MAX_BYTES", 64 + len(b"a module"))
+    assert shelf.get(KEY) == b"a module"
+    monkeypatch.setattr(artefacts, "BUILD_MAX_BYTES", 64 + len(b"a modul"))
+    assert shelf.get(KEY) is None

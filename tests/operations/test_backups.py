@@ -22,6 +22,8 @@ django.setup()
 from django.contrib.auth.models import User
 from benchmarks.models import TaskVersion
 from benchmarks.services import submission_create
+from tests.rows import cpu_kind
+cpu_kind()
 version = TaskVersion.objects.get(task__op="mnist_linear_relu", task__direction="forward", status="active")
 owner = User.objects.create_user("olga", password="a long password")
 for number in range(3):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness import devices_here
+from benchmarks.judgings.queue import compile_queue, judge_queue
 from tests import hosts
 from tests.hosts import Host, Site
 
@@ -87,8 +89,9 @@ def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
     }
     with hosts.site_with(2, folder, **variables) as (site, (compiles, judges)):
         celery = (sys.executable, "-m", "celery", "-A", "kbench_site", "worker", "-c", "1", "-l", "INFO")
-        compiles.start(*celery, "-n", "compile@%h", "-Q", "compile")
-        judges.start(*celery, "-n", "judge.cpu@%h", "-Q", "judge.cpu")
+        kind = devices_here()[0].kind
+        compiles.start(*celery, "-n", "compile@%h", "-Q", compile_queue(kind))
+        judges.start(*celery, "-n", "judge.cpu@%h", "-Q", judge_queue(kind))
         site.wait(judges.is_online, 600, "the judge did not pass its self-test")
         site.submit(_kernel())
         site.wait(lambda: site.rows(ENDED) == [(1,)], 600, "it did not end")

@@ -41,8 +41,8 @@ def path_of(route: str, world: World) -> str:
 
 
 def _words(route: str, world: World) -> dict[str, Any]:
-    words = {"suite": "robust-kbench", "op": "mnist_linear_relu", "direction": "forward", "device": "cpu"}
-    words |= {"slug": "human", "name": "rk-1", "ruleset": "rk-1", "pk": 1, "wish": "stop"}
+    words = {"suite": "robust-kbench", "op": "mnist_linear_relu", "direction": "forward", "device": "cpu-avx2"}
+    words |= {"slug": "human", "name": "rk-2", "ruleset": "rk-2", "pk": 1, "wish": "stop"}
     named = {
         "runs/": {"code": world.run.code, "key": world.candidate.key},
         "accounts/": {"pk": world.token.pk},

@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.test import Client
+
+from benchmarks.accounts.tokens import token_create
+from benchmarks.states import TokenScope
 
 from . import routes
 from .expected import PAGES, Page
@@ -77,3 +81,36 @@ def test_no_form_is_taken_without_its_token(world: World) -> None:
     client = world.client("staff", enforce_csrf_checks=True)
     taken = [route for route in routes.routes() if client.post(routes.path_of(route, world)).status_code != 403]
     assert taken == []
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize("scope", TokenScope.values)
+def test_a_token_is_nobody_on_a_page(world: World, scope: str, method: str) -> None:
+    """Whoever sends one gets the answer of somebody without an account, be the token the owner's or one of staff."""
+    sent = {name: {"authorization": f"Bearer {token_create(who, name, scope).text}"} for name, who in _holders(world)}
+    for route in [*routes.routes(), *routes.admin_routes()]:
+        if route == "events/":
+            continue
+        found = {name: _page(world, route, method, headers) for name, headers in {"anonymous": {}, **sent}.items()}
+        assert found["owner"] == found["staff"] == found["anonymous"], route
+
+
+def test_a_token_beside_a_session_changes_nothing(world: World) -> None:
+    """Not even one that is unknown: a proxy may want the header for itself."""
+    client = world.client("owner", headers={"authorization": "Bearer of-somebody-else"})
+    assert client.get(routes.path_of("accounts/tokens/", world)).status_code == 200
+    assert client.get("/api/v1/whoami").status_code == 401
+    assert client.get("/events/?topics=queue:cpu").status_code == 401
+
+
+def _holders(world: World) -> list[tuple[str, Any]]:
+    return [("owner", world.owner), ("staff", world.staff)]
+
+
+def _page(world: World, route: str, method: str, headers: dict[str, str]) -> tuple[int, str]:
+    path = routes.path_of(route, world) if not route.startswith(routes.ADMIN) else "/" + route.split("<", maxsplit=1)[0]
+    client = Client(headers=headers, raise_request_exception=False)
+    with transaction.atomic():
+        answer = getattr(client, method)(path)
+        transaction.set_rollback(True)
+    return answer.status_code, answer.headers.get("Location", "")

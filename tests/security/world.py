@@ -93,13 +93,14 @@ def _hidden(owner: Any, staff: Any) -> Evaluation:
 
 
 def _batch(staff: Any) -> RejudgeBatch:
-    rules = RuleSet.objects.get(name="rk-1")
+    rules = RuleSet.objects.get(name="rk-2")
     count = rejudging.preview(rejudging.Wanted(), rules).count
     return rejudging.batch_create(rejudging.Wanted(), rules, by=staff, reason=TITLE, expected=count)
 
 
 def _source(name: str) -> str:
-    return f"// {name} {MARK.replace(chr(0), '')}\n{factories.SOURCE}"
+    """Each another program, not only another text."""
+    return f'// {name} {MARK.replace(chr(0), "")}\nstatic const char* const name = "{name}";\n{factories.SOURCE}'
 
 
 def _passing() -> Any:

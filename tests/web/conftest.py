@@ -7,8 +7,8 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from benchmarks.catalogue import folders
 from benchmarks.harness import default_suites
+from tests.rows import synced
 
 from . import factories
 
@@ -27,12 +27,12 @@ def two_operations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tasks(db: None, two_operations: Path) -> None:
     """A synced catalogue, as a started site has it."""
     cache.clear()
-    folders.tasks_sync(two_operations)
+    synced(two_operations)
 
 
 @pytest.fixture
 def all_tasks(tasks: None) -> None:
-    folders.tasks_sync()
+    synced()
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from benchmarks.models import (
 )
 from benchmarks.states import State, TaskVersionStatus, WorkerRole, WorkerState
 from tests.fakes import CPU, GPU
+from tests.rows import cpu_kind
 
 TASK = ("robust-kbench", "mnist_linear_relu", "forward")
 SOURCE = """#include <torch/extension.h>
@@ -152,12 +153,12 @@ def report(verdict: Verdict, reason: str, **fields: Any) -> Report:
         "task": "mnist_linear_relu/forward",
         "suite": "robust-kbench",
         "language": "cpp",
-        "device_kind": "cpu",
-        "ruleset": "rk-1",
+        "device_kind": CPU.kind,
+        "ruleset": "rk-2",
         "source_sha256": "0" * 64,
         "stages": stages,
         "isolation": "bubblewrap",
-        "environment": {"torch": "2.13.0", "cores": 2},
+        "environment": {"torch": "2.13.0", "cores": 2, "cpu": CPU.model},
     }
     return Report(verdict=verdict, reason=reason, **{**defaults, **fields})
 
@@ -196,8 +197,8 @@ def many_entries(count: int) -> None:
     """`count` accepted public submissions on one board, best first."""
     shared = {
         "task_version": version(),
-        "ruleset": RuleSet.objects.get(name="rk-1"),
-        "device_kind": DeviceKind.objects.get(slug="cpu"),
+        "ruleset": RuleSet.objects.get(name="rk-2"),
+        "device_kind": cpu_kind(),
     }
     submissions = _many_submissions(shared["task_version"], count)
     now = timezone.now()

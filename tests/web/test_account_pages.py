@@ -157,7 +157,7 @@ def test_the_quota_page_shows_meters_and_the_ledger(as_owner: Client, owner: Any
     html = as_owner.get(QUOTA).content.decode()
     assert "0 of 7" in html
     assert charged.get_absolute_url() in html
-    assert "mnist_linear_relu/forward on cpu: PASS" in html
+    assert "mnist_linear_relu/forward on cpu-avx2: PASS" in html
     Submission.objects.all().delete()
     assert "(deleted)" in as_owner.get(QUOTA).content.decode()
 

@@ -1,10 +1,14 @@
 """Signing up, logging in and out, and the list of one's own submissions."""
 
+import html
 from typing import Any
 
+import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
+
+from benchmarks.forms import SignUpForm
 
 from . import factories
 
@@ -62,3 +66,74 @@ def test_the_theme_of_a_returning_browser_needs_no_script(visitor: Client) -> No
     assert b'<html lang="en" data-theme="dark">' in visitor.get("/").content
     visitor.cookies["theme"] = "'><script>"
     assert b'<html lang="en">' in visitor.get("/").content
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("vict\u0456m", "of one script; these are Cyrillic and Latin"),
+        ("kbench", "reserved"),
+        ("KBench", "reserved"),
+        ("k.bench", "reserved"),
+        ("anonymous", "reserved"),
+        ("admin", "reserved"),
+        ("adm1n", "reserved"),
+        ("\uff41dmin", "reserved"),
+        ("r00t", "reserved"),
+        ("\u0430\u0434\u043c\u0456\u043d\u200b", "zero width space"),
+        (".", "at least one letter or digit"),
+        ("..", "at least one letter or digit"),
+        ("-_-", "at least one letter or digit"),
+        ("ann\u0301\u0301", "combining"),
+        ("a\u0663", "arabic-indic"),
+    ],
+)
+def test_a_name_that_speaks_for_others_is_refused(visitor: Client, name: str, words: str) -> None:
+    password = "a-long-password-of-nobody"
+    fields = {"username": name, "password1": password, "password2": password}
+    text = html.unescape(visitor.post(reverse("signup"), fields).content.decode())
+    assert words in text or "Enter a valid username" in text
+    assert not get_user_model().objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ("victim", "Victim"),
+        ("victim", "v1ctim"),
+        ("victim", "v\u00edctim"),
+        ("linda", "Iinda"),
+        ("coco", "\u0441\u043e\u0441\u043e"),
+        ("fine", "\ufb01ne"),
+        ("modern", "modem"),
+        ("bob", "b0b"),
+    ],
+)
+def test_a_name_that_looks_like_another_is_taken(known: str, name: str, owner: Any) -> None:
+    get_user_model().objects.create_user(known)
+    form = SignUpForm({"username": name, "password1": "a-long-password-1", "password2": "a-long-password-1"})
+    assert "already exists" in str(form.errors)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ann",
+        "ann-2",
+        "\u00c4nne",
+        "\u043e\u043b\u044c\u0433\u0430",
+        "\u7528\u6237",
+        "\u6771\u4eac\u30ab\u30ca",
+        "x@y.z",
+    ],
+)
+def test_names_of_people_are_taken(name: str, owner: Any) -> None:
+    form = SignUpForm({"username": name, "password1": "a-long-password-1", "password2": "a-long-password-1"})
+    assert form.is_valid(), form.errors
+    assert form.save().username == name
+
+
+def test_a_name_is_kept_in_its_normal_form(owner: Any) -> None:
+    form = SignUpForm({"username": "\uff41nna", "password1": "a-long-password-1", "password2": "a-long-password-1"})
+    assert form.is_valid()
+    assert form.save().username == "anna"

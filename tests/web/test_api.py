@@ -63,7 +63,7 @@ def test_a_submission_is_queued_and_its_location_tells_how_it_goes_on(program: P
     assert response["Location"] == f"{API}/evaluations/{evaluation.code}"
     assert (evaluation.submission.owner, evaluation.submission.origin) == (owner, "api")
     found = program.client.get(response["Location"]).json()
-    assert (found["state"], found["task"], found["device"]) == ("queued", f"robust-kbench/{NAME}", "cpu")
+    assert (found["state"], found["task"], found["device"]) == ("queued", f"robust-kbench/{NAME}", "cpu-avx2")
     assert "worker" in found["waiting"]
 
 
@@ -175,6 +175,7 @@ def test_waiting_for_what_has_ended_takes_no_time(visitor: Client) -> None:
     refused(visitor.get(f"{API}/evaluations/{evaluation.code}", {"wait": 600}), 422, "invalid-request")
 
 
+@pytest.mark.alone
 @pytest.mark.django_db(transaction=True)
 def test_waiting_ends_when_the_evaluation_does(visitor: Client) -> None:
     evaluation = factories.queued()
@@ -265,7 +266,7 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
     paths = visitor.get(f"{API}/openapi.json").json()["paths"]
     assert {path.removeprefix(API) for path in paths} == {
         "/tasks", "/tasks/{suite}/{op}/{direction}", "/submissions", "/submissions/{id}", "/quota", "/whoami",
-        "/evaluations/{id}", "/evaluations/{id}/cancel", "/leaderboards", "/status",
+        "/evaluations/{id}", "/evaluations/{id}/cancel", "/evaluations/{id}/source", "/leaderboards", "/status",
         "/leaderboards/record", "/methods", "/methods/{slug}", "/overall", "/compare",
         "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/fork", "/runs/{id}/{wish}",
     }  # fmt: skip

@@ -12,7 +12,7 @@ from benchmarks.views.badges import drawn
 
 from . import factories
 
-BADGE = reverse("board-badge", args=[*factories.TASK, "cpu"])
+BADGE = reverse("board-badge", args=[*factories.TASK, "cpu-avx2"])
 
 
 def badge(client: Client, address: str) -> str:
@@ -28,10 +28,10 @@ def of(evaluation: Evaluation) -> str:
 
 
 def test_a_board_has_its_best_with_baseline_and_interval(visitor: Client) -> None:
-    assert badge(visitor, BADGE).endswith("no verified entry on cpu yet")
+    assert badge(visitor, BADGE).endswith("no verified entry on cpu-avx2 yet")
     factories.judged(factories.passing(2.0, 0.02))
     text = badge(visitor, BADGE)
-    assert "mnist_linear_relu/forward: 2.00× (1.96 to 2.04) vs the stronger baseline, best of cpu" in text
+    assert "mnist_linear_relu/forward: 2.00× (1.96 to 2.04) vs the stronger baseline, best of cpu-avx2" in text
 
 
 def test_an_evaluation_has_score_and_rank(visitor: Client) -> None:
@@ -70,13 +70,13 @@ def test_markup_in_a_name_stays_text() -> None:
     ElementTree.fromstring(response.content)  # noqa: S314 - our own answer
 
 
-@pytest.mark.parametrize("address", [BADGE.replace("/cpu", "/abacus"), BADGE.replace("relu", "nothing")])
+@pytest.mark.parametrize("address", [BADGE.replace("/cpu-avx2", "/abacus"), BADGE.replace("relu", "nothing")])
 def test_an_unknown_board_has_no_badge(visitor: Client, address: str) -> None:
     assert visitor.get(address).status_code == 404
 
 
 def test_the_pages_offer_the_text_to_paste(visitor: Client) -> None:
     evaluation = factories.judged(factories.passing(2.0))
-    board = visitor.get(reverse("leaderboard", args=[*factories.TASK, "cpu"])).content.decode()
+    board = visitor.get(reverse("leaderboard", args=[*factories.TASK, "cpu-avx2"])).content.decode()
     assert f"[![kbench](http://testserver{BADGE})]" in board
     assert f"http://testserver{of(evaluation)}" in visitor.get(evaluation.get_absolute_url()).content.decode()

@@ -20,7 +20,7 @@ from benchmarks.views.boards import baseline_lines, in_line
 
 from . import factories
 
-BOARD = reverse("leaderboard", args=[*factories.TASK, "cpu"])
+BOARD = reverse("leaderboard", args=[*factories.TASK, "cpu-avx2"])
 
 
 def board(client: Client, **query: Any) -> str:

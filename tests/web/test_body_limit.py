@@ -57,6 +57,13 @@ async def test_a_gigabyte_is_thrown_away_and_answered_with_a_page() -> None:
     assert b"what you typed is still in the form" in sent[1]["body"]
 
 
+async def test_a_path_longer_than_any_of_the_site_is_refused() -> None:
+    site = Site()
+    assert (await send_body(site, 1, announced=True, path="/" * 2049))[0]["status"] == 414
+    assert site.taken_bytes is None
+    assert (await send_body(site, 1, announced=True, path="/" * 2048))[0]["status"] == 200
+
+
 async def test_a_program_is_answered_with_a_problem() -> None:
     sent = await send_body(Site(), 11, announced=True, path="/api/v1/submissions")
     assert (b"content-type", b"application/problem+json") in sent[0]["headers"]

@@ -16,8 +16,9 @@ from agents.models import Run
 from benchmarks import selectors
 from benchmarks.boards import costs, overview
 from benchmarks.judgings import results
-from benchmarks.models import DeviceKind, Method, RuleSet, Standing
+from benchmarks.models import Method, RuleSet, Standing
 from benchmarks.views.compare import METHODS_MAX, p_of, wanted_slugs
+from tests.rows import cpu_kind
 
 from . import factories
 
@@ -46,15 +47,15 @@ def page(client: Client, address: str, **query: Any) -> str:
 
 
 def compare(client: Client, methods: str, **query: Any) -> str:
-    return page(client, reverse("compare"), methods=methods, device="cpu", **query)
+    return page(client, reverse("compare"), methods=methods, device="cpu-avx2", **query)
 
 
 def data(client: Client, path: str, **query: Any) -> Any:
-    return client.get(API + path, {"device": "cpu", **query}).json()
+    return client.get(API + path, {"device": "cpu-avx2", **query}).json()
 
 
 def rows_of(client: Client, path: str, **query: Any) -> list[dict[str, str]]:
-    response = client.get(API + path, {"device": "cpu", "format": "csv", **query})
+    response = client.get(API + path, {"device": "cpu-avx2", "format": "csv", **query})
     assert response["Content-Type"].startswith("text/csv")
     return list(csv.DictReader(io.StringIO(response.content.decode())))
 
@@ -64,7 +65,7 @@ def rows_of(client: Client, path: str, **query: Any) -> list[dict[str, str]]:
 
 def test_a_task_not_attempted_counts_as_failed(visitor: Client) -> None:
     entry(2.0)
-    html = page(visitor, f"/leaderboards/{SUITE}/", device="cpu")
+    html = page(visitor, f"/leaderboards/{SUITE}/", device="cpu-avx2")
     assert f"1 of {TASKS}" in html
     assert "25 %" in html
 
@@ -125,7 +126,7 @@ def test_a_task_with_a_label_is_left_out_of_the_denominator(visitor: Client) -> 
     version.task.labels = ["constant-output"]
     version.task.save()
     entry(2.0)
-    html = page(visitor, f"/leaderboards/{SUITE}/", device="cpu")
+    html = page(visitor, f"/leaderboards/{SUITE}/", device="cpu-avx2")
     assert f"1 of {TASKS - 1}" in html
     assert "1 task of the suite cannot be ranked" in html
 
@@ -163,7 +164,7 @@ def test_level_methods_lead_together(visitor: Client) -> None:
 
 def test_a_cell_opens_the_evaluation_or_says_what_happened(visitor: Client) -> None:
     evaluation = entry(2.0, "one")
-    factories.judged(factories.failing(), text=factories.SOURCE + "// fails\n", method=method("two"))
+    factories.judged(factories.failing(), text=factories.SOURCE + "int fails;\n", method=method("two"))
     html = compare(visitor, "one,two")
     line = re.search(r"mnist_linear_relu/forward</a></th>(.*?)</tr>", html, re.DOTALL)
     assert line
@@ -262,7 +263,7 @@ def test_a_registered_provider_is_asked_and_sums_add_up(monkeypatch: pytest.Monk
 def test_a_method_has_its_standings_and_coverage(visitor: Client) -> None:
     evaluation = entry(2.0, "one")
     entry(0.5, "one", "layernorm")
-    html = page(visitor, "/methods/one/", device="cpu")
+    html = page(visitor, "/methods/one/", device="cpu-avx2")
     assert evaluation.get_absolute_url() in html
     assert f"2 of {TASKS} tasks" in html
     assert "1.96× to 2.04× vs the stronger baseline" in html
@@ -297,13 +298,13 @@ def test_every_table_of_the_page_is_there_as_csv(visitor: Client) -> None:
 def test_queries_do_not_grow_with_methods_and_tasks(visitor: Client, django_assert_num_queries: Any) -> None:
     entry(2.0, "one")
     addresses = [
-        reverse("compare") + "?methods=one,two,three&device=cpu",
-        f"/leaderboards/{SUITE}/?device=cpu",
-        "/methods/?device=cpu",
-        "/methods/one/?device=cpu",
-        f"{API}/compare?methods=one&device=cpu",
-        f"{API}/overall?device=cpu",
-        f"{API}/methods?device=cpu",
+        reverse("compare") + "?methods=one,two,three&device=cpu-avx2",
+        f"/leaderboards/{SUITE}/?device=cpu-avx2",
+        "/methods/?device=cpu-avx2",
+        "/methods/one/?device=cpu-avx2",
+        f"{API}/compare?methods=one&device=cpu-avx2",
+        f"{API}/overall?device=cpu-avx2",
+        f"{API}/methods?device=cpu-avx2",
     ]
     before = [_queries(visitor, address) for address in addresses]
     for slug in ("one", "two", "three"):
@@ -324,7 +325,7 @@ def test_a_slow_reading_is_used_again_until_something_changes(monkeypatch: pytes
     monkeypatch.setattr(overview, "REUSE", 0)
     monkeypatch.setattr(overview, "_kept", {})
     entry(2.0, "one")
-    suite, device = overview.suite_of(SUITE), DeviceKind.objects.get(slug="cpu")
+    suite, device = overview.suite_of(SUITE), cpu_kind()
     first = overview.read_field(suite, device)
     assert overview.read_field(suite, device) is first
     entry(2.0, "two")
@@ -337,7 +338,7 @@ def test_a_reading_that_took_long_is_used_for_a_while_all_the_same(monkeypatch: 
     monkeypatch.setattr(overview, "KEPT_FROM", 0)
     monkeypatch.setattr(overview, "REUSE", 1e6)
     monkeypatch.setattr(overview, "_kept", {})
-    suite, device = overview.suite_of(SUITE), DeviceKind.objects.get(slug="cpu")
+    suite, device = overview.suite_of(SUITE), cpu_kind()
     first = overview.read_field(suite, device)
     entry(2.0, "one")
     assert overview.read_field(suite, device) is first

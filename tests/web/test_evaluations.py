@@ -47,7 +47,7 @@ def test_a_queued_evaluation_says_why_it_waits(visitor: Client) -> None:
 
 
 def test_a_queue_without_a_worker_is_said(visitor: Client) -> None:
-    assert "No cpu worker has ever been online." in page(visitor, factories.queued())
+    assert "No cpu-avx2 worker has ever been online." in page(visitor, factories.queued())
 
 
 def test_paused_judging_is_said_on_the_page(visitor: Client) -> None:

@@ -20,13 +20,13 @@ from . import factories
 from .test_compare import data, entry
 
 FIGURE = reverse("compare-figure")
-BOARD = [*factories.TASK, "cpu"]
+BOARD = [*factories.TASK, "cpu-avx2"]
 HOSTILE = "<a href='https://elsewhere.example'>%{x}</a>"
 TASKS = 4  # of the test catalogue that run on a CPU
 
 
 def drawn(client: Client, address: str, **query: Any) -> Any:
-    response = client.get(address, {"device": "cpu", **query})
+    response = client.get(address, {"device": "cpu-avx2", **query})
     assert response.status_code == 200, response.content
     assert response["Content-Type"] == "application/json"
     return response.json()
@@ -112,7 +112,7 @@ def test_an_empty_board_has_no_history(visitor: Client) -> None:
 
 def test_pages_ask_for_the_library_only_on_a_click(visitor: Client) -> None:
     entry(2.0)
-    html = visitor.get(reverse("compare"), {"methods": "human", "device": "cpu"}).content.decode()
+    html = visitor.get(reverse("compare"), {"methods": "human", "device": "cpu-avx2"}).content.decode()
     assert 'data-library="/static/plotly/plotly.min.js"' in html
     assert not re.search(r"(src|href)=\"[^\"]*(plotly|figures\.css)", html)
 

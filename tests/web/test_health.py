@@ -48,14 +48,14 @@ def test_with_everything_there_the_site_is_ready(visitor: Client, redis_server: 
     response = visitor.get("/readyz")
     assert (response.status_code, response.json()["status"]) == (200, "ok")
     assert set(levels(response)) == {
-        "database", "migrations", "broker", "maint", "agents", "judge.cpu", "compile.cpu"
+        "database", "migrations", "broker", "maint", "agents", "judge.cpu-avx2", "compile.cpu-avx2"
     }  # fmt: skip
 
 
 def test_without_broker_or_judge_it_is_degraded_and_says_what(visitor: Client) -> None:
     response = visitor.get("/readyz")
     assert (response.status_code, response.json()["status"]) == (200, "degraded")
-    assert (levels(response)["broker"], levels(response)["judge.cpu"]) == ("degraded", "degraded")
+    assert (levels(response)["broker"], levels(response)["judge.cpu-avx2"]) == ("degraded", "degraded")
     assert "sock" not in response.content.decode()
 
 
@@ -97,9 +97,9 @@ def test_metrics_tell_queue_workers_and_outcomes(visitor: Client, redis_server: 
     factories.judged()
     factories.queued(text=factories.SOURCE + "// 2\n")
     found = families(visitor)
-    assert value(found["kbench_queue_depth"], device="cpu", **{"class": "people"}) == 1
-    assert value(found["kbench_workers"], role="judge", device="cpu", state="online") == 1
-    assert value(found["kbench_evaluations"], device="cpu", state="done", verdict="PASS") == 1
+    assert value(found["kbench_queue_depth"], device="cpu-avx2", **{"class": "people"}) == 1
+    assert value(found["kbench_workers"], role="judge", device="cpu-avx2", state="online") == 1
+    assert value(found["kbench_evaluations"], device="cpu-avx2", state="done", verdict="PASS") == 1
     stages = {(s.name, s.labels["stage"]): s.value for s in found["kbench_stage_seconds"].samples}
     assert stages["kbench_stage_seconds_sum", "compile"] == 6.2
     assert found["kbench_queue_oldest_seconds"].samples[0].value >= 0
@@ -191,7 +191,8 @@ def test_a_path_stays_on_one_line(visitor: Client, lines: Any) -> None:
 
 def test_the_lines_of_a_judging_say_which(lines: Any) -> None:
     evaluation = factories.queued()
-    jobs._take(factories.worker("compile").name, "cpu", WorkerRole.COMPILE, lambda sitting: jobs.logger.info("at it"))
+    worker = factories.worker("compile").name
+    jobs._take(worker, "cpu-avx2", WorkerRole.COMPILE, lambda sitting: jobs.logger.info("at it"))
     told = [line for line in lines() if line["logger"] == "benchmarks.jobs"]
     assert [line["message"].split(" after")[0] for line in told] == [
         "compile begins, attempt 1", "at it", "compile ends"

@@ -89,7 +89,7 @@ def test_a_hidden_submission_is_found_nowhere(visitor, evaluation, decide):
 
 
 def board_of(evaluation):
-    return f"/leaderboards/{'/'.join(factories.TASK)}/cpu/"
+    return f"/leaderboards/{'/'.join(factories.TASK)}/cpu-avx2/"
 
 
 def test_the_owner_reads_why_it_is_hidden(as_owner, evaluation, decide):

@@ -46,7 +46,7 @@ def site(monkeypatch: pytest.MonkeyPatch, owner: Any) -> None:
 
 def judge_everything() -> None:
     for role, work in ((WorkerRole.COMPILE, jobs._compile), (WorkerRole.JUDGE, jobs._judge)):
-        jobs._take(factories.worker(role).name, "cpu", role, work)
+        jobs._take(factories.worker(role).name, "cpu-avx2", role, work)
 
 
 def test_it_finds_the_best_of_what_it_posts(site: None, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

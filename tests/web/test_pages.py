@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from . import factories
 
-BOARD = reverse("leaderboard", args=[*factories.TASK, "cpu"])
+BOARD = reverse("leaderboard", args=[*factories.TASK, "cpu-avx2"])
 PAGES = [
     "/",
     "/tasks/",
@@ -17,6 +17,7 @@ PAGES = [
     "/leaderboards/",
     BOARD,
     "/rules/",
+    "/rules/attacks/",
     "/status/",
     "/accounts/login/",
     "/accounts/signup/",

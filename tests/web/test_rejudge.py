@@ -114,7 +114,7 @@ def test_a_new_version_says_who_waits_below_its_board(visitor, owner):
         definition=version.definition,
         reference_source=version.reference_source,
     )
-    path = f"/leaderboards/{'/'.join(factories.TASK)}/cpu/"
+    path = f"/leaderboards/{'/'.join(factories.TASK)}/cpu-avx2/"
     page = visitor.get(path).content.decode()
     assert f"1 entry waits for judging under version {new.number}" in page
     assert old.get_absolute_url() in page

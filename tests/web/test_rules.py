@@ -15,16 +15,16 @@ NEW = '[gates]\nmax_speedup = 8.0  # over the stronger baseline\n[compile]\nflag
 
 @pytest.fixture
 def two_rule_sets(tmp_path, monkeypatch, settings):
-    """rk-1 as it is, and rk-2, which is in force and has a stricter gate."""
-    text = (folders.rules_folder() / "rk-1.toml").read_text()
-    (tmp_path / "rk-1.toml").write_text(text)
-    newer = text.replace('name = "rk-1"', 'name = "rk-2"').replace("max_speedup = 10.0 ", "max_speedup = 8.0 ")
-    (tmp_path / "rk-2.toml").write_text(newer)
+    """rk-2 as it is, and rk-3, which is in force and has a stricter gate."""
+    text = (folders.rules_folder() / "rk-2.toml").read_text()
+    (tmp_path / "rk-2.toml").write_text(text)
+    newer = text.replace('name = "rk-2"', 'name = "rk-3"').replace("max_speedup = 10.0 ", "max_speedup = 8.0 ")
+    (tmp_path / "rk-3.toml").write_text(newer)
     monkeypatch.setattr(folders, "rules_folder", lambda: tmp_path)
     monkeypatch.setattr("benchmarks.views.rules.rules_folder", lambda: tmp_path)
 
     def switch():
-        settings.KBENCH_RULESET = "rk-2"
+        settings.KBENCH_RULESET = "rk-3"
         folders.rules_sync()
 
     return switch
@@ -50,7 +50,7 @@ def test_the_rules_tell_their_checks(visitor):
     page = visitor.get("/rules/").content.decode()
     assert "At most 10× over the stronger baseline." in page
     assert 'href="#NONDETERMINISTIC"' in page
-    assert visitor.get("/rules/rk-1/").content == visitor.get("/rules/").content
+    assert visitor.get("/rules/rk-2/").content == visitor.get("/rules/").content
 
 
 def test_an_unknown_rule_set_is_not_found(visitor):
@@ -60,17 +60,17 @@ def test_an_unknown_rule_set_is_not_found(visitor):
 def test_a_new_rule_set_tells_what_changed(visitor, two_rule_sets):
     two_rule_sets()
     page = visitor.get("/rules/").content.decode()
-    assert "What changed from rk-1" in page
+    assert "What changed from rk-2" in page
     assert "gates.max_speedup" in page
-    old = visitor.get("/rules/rk-1/").content.decode()
+    old = visitor.get("/rules/rk-2/").content.decode()
     assert "These are not the rules in force" in old
 
 
 def test_the_board_under_old_rules_stays_at_its_own_address(visitor, owner, two_rule_sets):
     old = factories.judged(owner=owner)
     two_rule_sets()
-    path = f"/leaderboards/{'/'.join(factories.TASK)}/cpu/"
-    earlier = visitor.get(f"{path}?rules=rk-1").content.decode()
+    path = f"/leaderboards/{'/'.join(factories.TASK)}/cpu-avx2/"
+    earlier = visitor.get(f"{path}?rules=rk-2").content.decode()
     assert old.get_absolute_url() in earlier
     assert "No verified entry yet" not in earlier
     now = visitor.get(path).content.decode()
@@ -80,7 +80,7 @@ def test_the_board_under_old_rules_stays_at_its_own_address(visitor, owner, two_
 
 def test_one_rule_set_is_in_force(two_rule_sets):
     two_rule_sets()
-    assert dict(RuleSet.objects.values_list("name", "active")) == {"rk-1": False, "rk-2": True}
+    assert dict(RuleSet.objects.values_list("name", "active")) == {"rk-2": False, "rk-3": True}
 
 
 def test_rules_in_force_without_a_file_stop_the_start(settings):

@@ -8,10 +8,11 @@ from django.test import Client
 from django.utils import timezone
 
 from benchmarks import services
-from benchmarks.models import DeviceKind, QueueSample
+from benchmarks.models import QueueSample
 from benchmarks.states import Priority, Switch
 from benchmarks.templatetags.sparklines import HEIGHT, MARGIN, sparkline
 from benchmarks.views.status import version_rows
+from tests.rows import cpu_kind
 
 from . import factories
 
@@ -22,7 +23,7 @@ def crowd() -> None:
     factories.worker("compile", tested=timezone.now(), test_passed=False, versions={"torch": "2.12.1"})
     for number in range(3):
         factories.queued(text=factories.SOURCE + f"// {number}\n", priority=Priority.AGENT)
-    kind = DeviceKind.objects.get(slug="cpu")
+    kind = cpu_kind()
     for minutes, queued in ((1, 3), (90, 12)):
         taken = timezone.now() - timedelta(minutes=minutes)
         QueueSample.objects.create(device_kind=kind, taken=taken, queued=queued, running=1)
@@ -62,7 +63,7 @@ def test_the_page_shows_the_same(visitor: Client) -> None:
 
 def test_what_does_not_work_is_said_above(visitor: Client) -> None:
     html = visitor.get("/status/").content.decode()
-    assert "No worker is online that judges for cpu." in html
+    assert "No worker is online that judges for cpu-avx2." in html
     assert "Everything works" not in html
 
 

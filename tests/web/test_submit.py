@@ -13,6 +13,7 @@ from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation, Submission
 from benchmarks.services import record_report, switch_set
 from benchmarks.states import Priority, Switch
+from benchmarks.submissions import checking
 
 from . import factories
 
@@ -281,3 +282,22 @@ def test_only_who_asked_for_a_quick_check_has_it_judged_in_full(visitor: Client,
     assert not Evaluation.objects.full().exists()
     visitor.post(full)
     assert Evaluation.objects.full().exists()
+
+
+def test_a_public_site_looks_at_nothing_before_the_log_in(visitor: Client, settings: Any, monkeypatch: Any) -> None:
+    settings.KBENCH_PUBLIC = True
+    settings.SECURE_SSL_REDIRECT = False
+    looked: list[Any] = []
+    monkeypatch.setattr("benchmarks.submissions.checking.check_source", lambda *found: looked.append(found))
+    response = visitor.post(URL, {"text": "typed here", "language": "cpp", "check": "1"})
+    assert (response.status_code, looked) == (422, [])
+    assert "Log in to submit" in response.content.decode()
+    assert "typed here" in response.content.decode()
+
+
+def test_while_others_are_checked_for_long_one_is_told_to_come_back(visitor: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr("benchmarks.submissions.checking.WAIT_S", 0.01)
+    with checking._turn:
+        html = visitor.post(URL, {"text": factories.SOURCE, "language": "cpp"}).content.decode()
+    assert "Too many sources are being checked now" in html
+    assert not Evaluation.objects.exists()

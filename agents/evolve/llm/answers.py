@@ -13,7 +13,7 @@ from .patches import Edit, PatchError, parse_edits
 NAME_CHARS_MAX = 80
 THOUGHT_CHARS_MAX = 4_000
 
-_HEADING = re.compile(r"^[ \t]*[*#_]*[ \t]*(NAME|THOUGHT|CODE|EDITS)[ \t]*[*_]*:[*_]*[ \t]*(.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^[ \t]*+[*#_]*+[ \t]*+(NAME|THOUGHT|CODE|EDITS)[ \t]*+[*_]*+:[*_]*+[ \t]*+(.*)$", re.MULTILINE)
 _OPENING = re.compile(r"^(`{3,})[ \t]*([\w+.-]*)[ \t]*$")
 
 

@@ -17,7 +17,7 @@ Value = int | str
 Genome = Mapping[str, Value]
 
 _GENES = re.compile(r"^.*@genes@.*\n", re.MULTILINE)
-_INCLUDE = re.compile(r"^.*@include (\S+)@.*\n", re.MULTILINE)
+_INCLUDE = re.compile(r"^[^@\n]*@include ([^\s@]+)@[^\n]*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -111,4 +111,6 @@ def _spilled(resources: Mapping[str, Any]) -> tuple[Reason, ...]:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Of a file, or of all files of a folder."""
+    files = sorted(item for item in path.rglob("*") if item.is_file()) if path.is_dir() else [path]
+    return hashlib.sha256(b"".join(item.read_bytes() for item in files)).hexdigest()

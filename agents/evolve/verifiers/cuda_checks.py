@@ -67,7 +67,7 @@ def barriers(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
         return
     for kernel in _kernels(reading):
         for name in re.findall(r"\b__shared__\b[^;\[]{0,100}?(\w+)\s*\[", kernel.body):
-            written = re.search(rf"\b{name}(?:\[[^\]]*\])+\s*[-+*]?=(?!=)", kernel.body)
+            written = re.search(rf"\b{name}(?:\[[^\]]{{0,200}}\]){{1,4}}\s*[-+*]?=(?!=)", kernel.body)
             if written and len(re.findall(rf"\b{name}\b", kernel.body)) > 2:
                 line = reading.line(kernel.body_place + written.start())
                 yield Doubt("race", f"no barrier between writing and reading the shared {name!r}", line)
@@ -80,7 +80,7 @@ def _kernels(reading: Reading) -> list[Function]:
 
 
 def _launch_bound(kernel: Function, code: str, constants: Mapping[str, int]) -> int | None:
-    found = re.search(rf"__launch_bounds__\(\s*(\w+)[^)]*\)\s*(?:void\s+)?{kernel.name}\b", code)
+    found = re.search(rf"__launch_bounds__\(\s*+(\w+)\b[^)]{{0,200}}\)\s*+(?:void\s+)?{kernel.name}\b", code)
     return _number(found[1], constants) if found else None
 
 
@@ -101,7 +101,7 @@ def _number(text: str, constants: Mapping[str, int]) -> int | None:
 
 def _bytes(array: re.Match[str], constants: Mapping[str, int]) -> int | None:
     """The size of a shared array; None where a size or the type is not known."""
-    sizes = [_number(item, constants) for item in re.findall(r"\[([^\]]+)\]", array[3])]
+    sizes = [_number(item, constants) for item in re.findall(r"\[([^\[\]]+)\]", array[3])]
     known = [size for size in sizes if size is not None]
     if len(known) != len(sizes) or array[1] not in _SIZES_BYTES:
         return None

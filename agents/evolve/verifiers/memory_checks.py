@@ -21,7 +21,9 @@ from .reading import (
 )
 
 _HARMLESS = r"\.(?:size|sizes|numel|options|dim|stride|strides|dtype|device|scalar_type|is_contiguous|defined)\("
-_CONSTANT = re.compile(r"^(?:torch|at)::(?:zeros|ones|full|zeros_like|ones_like|full_like|empty|empty_like)\(")
+_CONSTANT = re.compile(r"^(?:torch|at)::(?:zeros|ones|zeros_like|ones_like|empty|empty_like)\(")
+_FILLED = re.compile(r"^(?:torch|at)::(?:full|full_like)\(")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]")
 _IN_PLACE = (
     r"\.(?:zero|fill|add|sub|mul|div|copy|relu|clamp|clamp_min|clamp_max|neg|exp|log|sqrt|pow|normal|uniform)_\("
 )
@@ -37,7 +39,7 @@ def outputs(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
     for answer, place in returned(entry.body):
         line = reading.line(entry.body_place + place)
         for part in _parts(answer):
-            if _CONSTANT.match(part):
+            if _is_constant(part):
                 yield Doubt("cheating", f"{part!r} does not depend on what comes in", line, certain=True)
             elif part in made and not _touched(live, part, made[part]):
                 text = f"{part!r} is allocated and returned, and nothing writes to it"
@@ -51,8 +53,10 @@ def accumulation(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
         return
     empty = {item.name for item in allocations(entry.body) if item.kind == "empty"}
     for pointer, tensor in pointers(entry.body).items():
-        added = re.search(rf"\b{pointer}\[[^\]]*\]\s*[-+*]=", entry.body)
-        cleared = re.search(rf"\b{pointer}\[[^\]]*\]\s*=(?!=)|\b(?:fill_n|fill|memset)\(\s*{pointer}\b", entry.body)
+        added = re.search(rf"\b{pointer}\[[^\]]{{0,200}}\]\s*[-+*]=", entry.body)
+        cleared = re.search(
+            rf"\b{pointer}\[[^\]]{{0,200}}\]\s*=(?!=)|\b(?:fill_n|fill|memset)\(\s*{pointer}\b", entry.body
+        )
         if tensor in empty and added and not cleared and not re.search(rf"\b{tensor}\.(?:zero|fill)_\(", entry.body):
             text = f"{pointer!r} is added to, and {tensor!r} is not cleared before"
             yield Doubt("memory", text, reading.line(entry.body_place + added.start()))
@@ -73,6 +77,15 @@ def inputs(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
 
 def _parts(answer: str) -> list[str]:
     return list(split(answer[1:-1])) if answer.startswith("{") and answer.endswith("}") else [answer]
+
+
+def _is_constant(part: str) -> bool:
+    """Whether it is made of constants: what `full` writes may be a name, and so a value that was computed."""
+    filled = _FILLED.match(part)
+    if filled is None:
+        return bool(_CONSTANT.match(part))
+    value = [*split(part[filled.end() : part.rfind(")")]), "", ""][1]
+    return not _NAME.search(value)
 
 
 def _touched(live: str, name: str, made: Allocation) -> bool:
@@ -108,7 +121,7 @@ def _writes(body: str, names: set[str]) -> Iterator[int]:
     aliases = [item for item, owner in pointers(body).items() if owner in names]
     patterns = [
         *(rf"(?<![\w.>]){name}{_IN_PLACE}" for name in sorted(names)),
-        *(rf"(?<![\w.]){item}\[[^\]]*\]\s*[-+*/]?=(?!=)" for item in aliases),
+        *(rf"(?<![\w.]){item}\[[^\]]{{0,200}}\]\s*[-+*/]?=(?!=)" for item in aliases),
     ]
     for pattern in patterns:
         yield from (item.start() for item in re.finditer(pattern, body))

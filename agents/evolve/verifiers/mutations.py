@@ -150,7 +150,7 @@ _ANSWER = r"\breturn (y|loss|mean|grad\w*);"
 _TWO_TERMS = r"\[(\w) \* (\w+) \+ (\w)\]"
 
 OPERATORS = (
-    Operator("missing_semicolon", "compile", _at_each(r";(?=\s*\n\s+\S)", "")),
+    Operator("missing_semicolon", "compile", _at_each(r";(?=[^\S\n]*+\n\s++\S)", "")),
     Operator("missing_brace", "compile", _at_each(r"^    \}\n", "")),
     Operator("missing_include", "compile", _at_each(r"^#include <[\w/.]+>\n", "", strings=True)),
     Operator(
@@ -169,8 +169,10 @@ OPERATORS = (
     Operator("index_off_by_one", "memory", _at_each(r"(?<=\w)\[([a-z])\]", r"[\1 + 1]")),
     Operator("wrong_stride", "memory", _at_each(r"\* (size|depth|classes|width|outputs|columns)\b", r"* (\1 - 1)")),
     Operator("wrong_bound", "memory", _at_each(_LOOP, r"for (int64_t \1 = \2; \1 <= \3; ++\1)")),
-    Operator("uninitialised_output", "memory", _at_each(r"\b(\w+\[[^\];]*\]) = (?=[^=])", r"\1 += ")),
-    Operator("missing_store", "memory", _at_each(r"\b(?:p?y|out\w*|g[wx]|grad_\w|gh)\[[^\];]*\] \*?= [^;]*;", ";")),
+    Operator("uninitialised_output", "memory", _at_each(r"\b(\w++\[[^\[\];]*+\]) = (?=[^=])", r"\1 += ")),
+    Operator(
+        "missing_store", "memory", _at_each(r"\b(?:p?y|out\w*|g[wx]|grad_\w|gh)\[[^\[\];]*+\] \*?= [^;]{0,500};", ";")
+    ),
     Operator(
         "result_is_input",
         "memory",
@@ -230,11 +232,13 @@ OPERATORS = (
     Operator(
         "renamed_function",
         "equivalent",
-        _renamed(r"\b(\w+_\w+|forward|backward)\((?:const float|torch::)", "_impl", uses=True),
+        _renamed(r"\b((?=\w+?_\w)\w++|forward|backward)\((?:const float|torch::)", "_impl", uses=True),
     ),
     Operator("no_simd_hint", "equivalent", _at_each(r"^#pragma omp simd[^\n]*\n", "")),
     Operator("other_grain", "equivalent", _at_each(r"\b(?:32768|8192|65536)\b", "1024")),
-    Operator("other_association", "equivalent", _at_each(r"(\w+\[\w+\]) \* (\w+) \* (\w+\[\w+\])", r"\1 * (\2 * \3)")),
+    Operator(
+        "other_association", "equivalent", _at_each(r"\b(\w++\[\w++\]) \* (\w++) \* (\w++\[\w++\])", r"\1 * (\2 * \3)")
+    ),
     Operator("misleading_comment", "equivalent", _at_each(r"\A", _MISLEADING)),
     Operator("squeezed", "equivalent", _squeezed),
     Operator("other_increment", "equivalent", _at_each(r"\+\+(\w)\)", r"\1 += 1)", everywhere=True)),
@@ -246,7 +250,7 @@ OPERATORS = (
     Operator("older_namespace", "equivalent", _at_each(r"\btorch::Tensor\b", "at::Tensor", everywhere=True)),
     Operator("short_names", "equivalent", _short_names),
     Operator("wider_accumulator", "equivalent", _at_each(r"\bfloat (sum|others|scale|top) =", r"double \1 =")),
-    Operator("swapped_factors", "equivalent", _at_each(r"(\w+\[[\w *+]+\]) \* (\w+\[[\w *+]+\])", r"\2 * \1")),
+    Operator("swapped_factors", "equivalent", _at_each(r"\b(\w++\[[\w *+]++\]) \* (\w++\[[\w *+]++\])", r"\2 * \1")),
     Operator("braced_body", "equivalent", _at_each(r"\) (\w+\[?\w*\]? \+= [^;]+;)", r") { \1 }")),
     Operator("dead_code", "equivalent", _at_start('if (ARGUMENT.numel() < 0) throw std::runtime_error("empty");')),
 )

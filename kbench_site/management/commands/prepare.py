@@ -10,6 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from benchmarks.catalogue.folders import tasks_sync
+from benchmarks.judgings.results import boards_complete
 
 
 class Command(BaseCommand):
@@ -19,3 +20,4 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, verbosity=0)
         call_command("collectstatic", interactive=False, verbosity=0)
         tasks_sync()
+        boards_complete()

@@ -22,6 +22,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 from django.utils import timezone
 
+from benchmarks.catalogue.devices import register
 from benchmarks.catalogue.folders import examples_load
 from benchmarks.harness import Device, Paths, remove_scratch
 from benchmarks.models import Worker
@@ -60,6 +61,7 @@ class Command(BaseCommand):
             _refuse_taken_port()
             self.say(f"data in {settings.DATA_DIR}, logs in {settings.DATA_DIR / 'log'}")
             prepare()
+            offer(devices)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, self.stop)
             self.run_family(children(devices, options["compile"]))
@@ -116,6 +118,13 @@ def prepare() -> None:
     remove_scratch(Paths(settings.DATA_DIR))
     call_command("prepare")
     connections.close_all()  # the children open their own
+
+
+def offer(devices: Sequence[Device]) -> None:
+    """What this machine judges on can be submitted for before its workers have proved themselves."""
+    for device in devices:
+        register(device)
+    connections.close_all()
 
 
 def children(devices: Sequence[Device], compilers: int | None) -> list[Child]:

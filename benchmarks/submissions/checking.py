@@ -1,0 +1,33 @@
+"""The static check as requests ask for it: one source at a time in this process, and nobody waits for long.
+
+The check takes milliseconds, but other threads stand still meanwhile; many at once would leave health probes and pages
+waiting. Does NOT check anything itself: that is the harness.
+"""
+
+import threading
+
+from ..harness import RuleSet, Source, StaticCheck, TaskSpec, check_source, source_key
+
+WAIT_S = 5.0
+RETRY_S = 10
+_turn = threading.Semaphore(1)
+
+
+class Busy(Exception):
+    """Others are before it; the text is for the person."""
+
+    def __init__(self) -> None:
+        super().__init__(f"Too many sources are being checked now. Try again in {RETRY_S} seconds.")
+
+
+def checked(source: Source, task: TaskSpec, rules: RuleSet) -> StaticCheck:
+    """Raises Busy. The key of the source, which storing it asks for, is computed here as well and kept."""
+    if not _turn.acquire(timeout=WAIT_S):
+        raise Busy
+    try:
+        found = check_source(source, task, rules)
+        if found.problem is None:
+            source_key(source)
+        return found
+    finally:
+        _turn.release()

@@ -1,0 +1,196 @@
+"""Another space makes no other source: what was judged of one program counts together, whatever became of its text."""
+
+import pytest
+
+from benchmarks import services
+from benchmarks.accounts import ownership
+from benchmarks.harness import Source, source_key
+from benchmarks.judgings import results
+from benchmarks.models import CodeBlob, Evaluation, Method, Refusal, Standing, Submission
+from benchmarks.states import Visibility
+
+CODE = "int forward(int x) { return x; }\n"
+
+
+@pytest.fixture
+def ann(person):
+    return person("ann")
+
+
+def scores():
+    return [(row.score, row.judgings) for row in Standing.objects.order_by("pk")]
+
+
+def test_the_luckiest_of_many_resubmissions_is_not_what_stands(judged, ann):
+    for number, speedup in enumerate((2.0, 2.0, 3.0)):
+        judged(owner=ann, text=CODE + " " * number, speedup=speedup)
+    ((score, judgings),) = scores()
+    assert judgings == 3
+    assert 2.0 < score < 2.6
+
+
+def test_comments_and_other_methods_change_nothing(judged, ann):
+    judged(owner=ann, text=CODE, speedup=2.0)
+    other = Method.objects.create(slug="other", title="Other", kind="agent")
+    judged(owner=ann, text="// mine\n" + CODE, speedup=3.0, method=other)
+    assert {judgings for _, judgings in scores()} == {2}
+    assert len({score for score, _ in scores()}) == 1
+
+
+def test_the_luckiest_private_judging_made_public_takes_the_pooled_score(judged, ann):
+    runs = [
+        judged(owner=ann, text=CODE + " " * number, speedup=speedup, visibility=Visibility.PRIVATE)
+        for number, speedup in enumerate((2.0, 2.0, 3.0))
+    ]
+    assert scores() == []
+    ownership.visibility_change(runs[2].submission, Visibility.PUBLIC)
+    ((score, judgings),) = scores()
+    assert judgings == 3
+    assert score < 2.6
+
+
+def test_deleting_the_unlucky_ones_gains_nothing(judged, ann):
+    runs = [judged(owner=ann, text=CODE + " " * number, speedup=2.0) for number in range(2)]
+    for run in runs:
+        ownership.submission_delete(run.submission)
+    judged(owner=ann, text=CODE + "   ", speedup=3.0)
+    ((score, _),) = scores()
+    assert score < 2.6
+
+
+def compiled(evaluation):
+    """What came of it is the same as of all others that are said to be compiled here."""
+    Evaluation.objects.filter(pk=evaluation.pk).update(object_key="k" * 64)
+    evaluation.refresh_from_db()
+    results.standings_update(evaluation)
+    return evaluation
+
+
+def test_a_refusal_is_not_shaken_off_by_a_space(judged, ann, person):
+    judged(owner=ann, text=CODE, verdict="INCORRECT_VALUE")
+    judged(owner=ann, text=CODE + "\n// another", speedup=2.0)
+    assert "INCORRECT_VALUE" in Standing.objects.get(under_review=True).review_reason
+
+
+def test_a_refusal_is_not_shaken_off_by_a_second_account(judged, ann, person):
+    compiled(judged(owner=ann, text=CODE, verdict="INCORRECT_VALUE"))
+    compiled(judged(owner=person("bob"), text=CODE + "\n// another", speedup=2.0))
+    assert "INCORRECT_VALUE" in Standing.objects.get(under_review=True).review_reason
+
+
+def test_a_stranger_with_the_same_tokens_takes_nobody_off_the_board(judged, ann, person):
+    """Not even through a copy of the entry that the stranger has as well."""
+    mallory = person("mallory")
+    judged(owner=ann, text=CODE, speedup=2.0)
+    judged(owner=mallory, text=CODE, speedup=2.0)
+    judged(owner=mallory, text=CODE + "// other", verdict="INCORRECT_VALUE")
+    under_review = {row.holder: row.under_review for row in Standing.objects.all()}
+    assert under_review == {f"user:{ann.pk}": False, f"user:{mallory.pk}": True}
+    ownership.submission_delete(Submission.objects.get(evaluations__verdict="INCORRECT_VALUE"))
+    assert not Standing.objects.get(holder=f"user:{ann.pk}").under_review
+
+
+def test_a_confirmed_entry_answers_for_nothing_that_has_only_its_tokens(judged, ann):
+    honest = judged(owner=ann, text=CODE, gate="gate-exact")
+    judged(submission=honest.submission, reason="audit", gate="gate-exact")
+    assert not Standing.objects.get().under_review
+    other = judged(owner=ann, text=CODE + "// other", gate="gate-exact")
+    assert results._review_reason(other, results._judgings_of_same_code(other))
+
+
+def test_second_accounts_draw_no_new_lots(judged, ann, person):
+    """Deleted ones count as well."""
+    compiled(judged(owner=ann, text=CODE, speedup=2.0))
+    unlucky = compiled(judged(owner=person("bob"), text=CODE + " ", speedup=2.0))
+    ownership.submission_delete(unlucky.submission)
+    compiled(judged(owner=person("eve"), text=CODE + "  ", speedup=3.0))
+    (first, _), (second, _) = scores()
+    assert first == second < 2.6
+
+
+def test_a_refusal_outlives_the_submission_and_a_space(judged, ann):
+    refused = compiled(judged(owner=ann, text=CODE, verdict="TAMPERING"))
+    ownership.submission_delete(refused.submission)
+    compiled(judged(owner=ann, text=" " + CODE))
+    assert "TAMPERING" in Standing.objects.get().review_reason
+
+
+def test_a_refusal_from_before_keys_were_kept_counts_for_its_own_text(judged, ann):
+    ownership.submission_delete(judged(owner=ann, text=CODE, verdict="TAMPERING").submission)
+    Refusal.objects.update(source_key="", object_key="")
+    judged(owner=ann, text=CODE)
+    assert Standing.objects.get().under_review
+
+
+def test_what_compiles_to_the_same_is_the_same(judged, ann):
+    """As with a renamed variable: other tokens, the same object."""
+    first = judged(owner=ann, text=CODE, speedup=2.0)
+    Evaluation.objects.filter(pk=first.pk).update(object_key="k" * 64)
+    second = judged(owner=ann, text=CODE.replace("x", "y"), speedup=3.0)
+    Evaluation.objects.filter(pk=second.pk).update(object_key="k" * 64)
+    second.refresh_from_db()
+    assert results.standings_update(second)
+    ((score, judgings),) = scores()
+    assert judgings == 2
+    assert score < 2.8
+
+
+def test_the_scores_of_others_who_have_the_same_program_in_another_layout_are_their_own(judged, ann, person):
+    judged(owner=ann, text=CODE, speedup=2.0)
+    judged(owner=person("bob"), text=CODE + " ", speedup=3.0)
+    assert [judgings for _, judgings in scores()] == [1, 1]
+
+
+def test_another_constant_is_another_source(judged, ann):
+    judged(owner=ann, text=CODE, speedup=2.0)
+    judged(owner=ann, text=CODE.replace("return x", "return x + 1"), speedup=3.0)
+    ((score, judgings),) = scores()
+    assert (score, judgings) == (pytest.approx(3.0, rel=0.05), 1)
+
+
+def test_a_submission_and_its_judging_know_their_keys(submit, claim, ann):
+    submission = submit(owner=ann, text=CODE).submission
+    assert submission.source_key == source_key(Source(CODE + "// more", "cpp"))
+    holding = claim()
+    services.evaluation_compiled(holding, 3.0, "o" * 64)
+    found = Evaluation.objects.get()
+    assert (found.build_s, found.object_key) == (3.0, "o" * 64)
+    services.evaluation_cancel(found, "Enough.")
+    with pytest.raises(services.ClaimLost):
+        services.evaluation_compiled(holding, 3.0, None)
+
+
+def test_rows_without_keys_are_told_apart_by_their_text(judged, ann):
+    judged(owner=ann, text=CODE, speedup=2.0)
+    Submission.objects.update(source_key="")
+    judged(owner=ann, text=CODE.replace("x", "z"), speedup=2.0)
+    Submission.objects.update(source_key="")
+    latest = Evaluation.objects.order_by("pk").last()
+    assert [item.pk for item in results._judgings_of_same_code(latest)] == [latest.pk]
+
+
+def test_the_migration_tells_apart_what_is_there(judged, ann, django_apps):
+    judged(owner=ann, text=CODE, speedup=2.0)
+    judged(owner=ann, text=CODE + " ", speedup=3.0)
+    judged(owner=ann, text="int other;", speedup=1.0, visibility=Visibility.UNLISTED)
+    Submission.objects.update(source_key="")
+    django_apps("0012_same_code").tell_apart(*django_apps.arguments)
+    keys = list(Submission.objects.order_by("pk").values_list("source_key", flat=True))
+    assert keys[0] == keys[1] != keys[2]
+    assert CodeBlob.objects.count() == 3
+    assert not Standing.objects.exists()
+    assert results.boards_complete() is None
+    assert [judgings for _, judgings in scores()] == [2]
+
+
+@pytest.fixture
+def django_apps():
+    from importlib import import_module
+
+    from django.apps import apps
+
+    def migration(name):
+        return import_module(f"benchmarks.migrations.{name}")
+
+    migration.arguments = (apps, None)
+    return migration
