@@ -30,6 +30,10 @@ class TextFormatter(logging.Formatter):
         fields = " ".join(f"{name}={value}" for name, value in current_fields().items())
         return _visible(super().formatMessage(record) + (f" [{fields}]" if fields else ""))
 
+    def formatException(self, ei: Any) -> str:
+        """The traceback, indented: an error's text may be a stranger's, and cannot pass for a line of the log."""
+        return "\n".join(f"    {_visible(line)}" for line in super().formatException(ei).splitlines())
+
 
 class JsonFormatter(logging.Formatter):
     """One line per record, whatever is in its message."""

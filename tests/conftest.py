@@ -27,6 +27,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: scheduling.give_up(folder))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """A log with half a character in it cannot be sent from a process of xdist, and ends the whole run."""
+    report = yield
+    report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
+    return report
+
+
 def pytest_xdist_make_scheduler(config, log):
     return scheduling.FilesAndCases(config, log)
 

@@ -18,11 +18,21 @@ def test_control_characters_are_made_visible(formatter: logging.Formatter) -> No
     assert "all is well" in line
 
 
-def test_a_traceback_keeps_its_lines() -> None:
+def record_of(words: str) -> logging.LogRecord:
     try:
-        raise ValueError("no")
+        raise ValueError(words)
     except ValueError as error:
-        record = logging.LogRecord("kbench", logging.ERROR, __file__, 1, "broken", (), (ValueError, error, None))
-    text, machine = TextFormatter().format(record), JsonFormatter().format(record)
-    assert text.splitlines()[-1] == "ValueError: no"
-    assert json.loads(machine)["error"] == "ValueError: no"
+        return logging.LogRecord("kbench", logging.ERROR, __file__, 1, "broken", (), (ValueError, error, None))
+
+
+def test_a_traceback_keeps_its_lines() -> None:
+    record = record_of("no")
+    assert json.loads(JsonFormatter().format(record))["error"] == "ValueError: no"
+    assert TextFormatter().format(record).splitlines()[-1] == "    ValueError: no"
+
+
+def test_the_words_of_an_error_cannot_pass_for_a_line_of_the_log() -> None:
+    first, *others = TextFormatter().format(record_of(HOSTILE + "\ud800")).splitlines()
+    assert first.endswith("broken")
+    assert others
+    assert all(line.startswith("    ") and line.isprintable() for line in others)
