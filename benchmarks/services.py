@@ -20,8 +20,6 @@ from .accounts import quotas
 from .harness import CPU, Report, Source, Step, Verdict, source_key
 from .judgings import results
 from .judgings.queue import wake_compile, wake_judge
-from .judgings.results import BOUNDED
-from .judgings.waiting import waiting_text
 from .live.events import emit
 from .models import (
     CodeBlob,
@@ -52,7 +50,6 @@ from .submissions import selectors as submission_selectors
 
 __all__ = [  # the names of the service layer, those included that live next door
     "ATTEMPTS_MAX",
-    "BOUNDED",
     "ClaimLost",
     "Holding",
     "Identical",
@@ -77,7 +74,6 @@ __all__ = [  # the names of the service layer, those included that live next doo
     "submission_create",
     "switch_is_on",
     "switch_set",
-    "waiting_text",
 ]
 ATTEMPTS_MAX = 2
 _STATE_OF_STAGE = {
@@ -226,7 +222,7 @@ def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
 
 def is_auditable(evaluation: Evaluation) -> bool:
     """An accepted one of a GPU whose times nothing but a bound confirms."""
-    return evaluation.verdict == Verdict.PASS and evaluation.timing_trust == BOUNDED
+    return evaluation.verdict == Verdict.PASS and evaluation.timing_trust == results.BOUNDED
 
 
 def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
@@ -261,8 +257,7 @@ def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = Worker
         return None
     following = _next_to_compile if role == WorkerRole.COMPILE else _next_to_judge
     while (pk := following(device_kind)) is not None:
-        claim = uuid.uuid4()
-        now = timezone.now()
+        claim, now = uuid.uuid4(), timezone.now()
         columns = {"claim": claim, "worker": worker, "claimed": now, "heartbeat": now}
         with transaction.atomic():
             if _move(pk, State.CLAIMED, worker_claim=None, **columns):

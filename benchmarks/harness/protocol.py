@@ -9,6 +9,7 @@ counts, the child rings DONE.
 import json
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 
@@ -63,11 +64,14 @@ class Link:
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MESSAGE_MAX_BYTES)
 
     def send(self, **message: Any) -> None:
-        self._end.sendall(json.dumps(message).encode())
+        """A message to somebody who is gone is lost: `receive` says that they are gone."""
+        with suppress(ConnectionError):
+            self._end.sendall(json.dumps(message).encode())
 
     def send_descriptors(self, descriptors: Sequence[int], **message: Any) -> None:
-        """A message together with open files; what shares a GPU's memory is such a file."""
-        socket.send_fds(self._end, [json.dumps(message).encode()], list(descriptors))
+        """As `send`, together with open files; what shares a GPU's memory is such a file."""
+        with suppress(ConnectionError):
+            socket.send_fds(self._end, [json.dumps(message).encode()], list(descriptors))
 
     def receive_descriptors(self, timeout_s: float | None = None) -> tuple[dict[str, Any], list[int]]:
         """As `receive`, with the files that came along; they are the caller's to close."""

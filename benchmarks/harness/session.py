@@ -12,8 +12,8 @@ import os
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -34,7 +34,6 @@ from .spec import Config, TaskSpec
 
 ActorT = TypeVar("ActorT", bound=Actor)
 EAGER, COMPILE, NOTHING = 0, 1, 2
-NOT_STOPPED = "a process of the submission went on though it was stopped"
 REFEREE_TIMEOUT_S = 120.0
 
 
@@ -200,16 +199,8 @@ class CpuSession(Session[Contestant]):
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         contestant = self.candidate if who == "candidate" else self.baseline
         timeout_s = self._timeout_s(who)
-        try:
+        with faults_of(who):
             return contestant.call(config, choice, function=function, timeout_s=timeout_s, compared=compared)
-        except NotStopped as error:
-            if who == "candidate":
-                raise Fault(Verdict.TAMPERING, NOT_STOPPED) from error
-            raise
-        except PermissionError as error:
-            if who == "candidate":
-                raise Fault(Verdict.TAMPERING, "the process made its memory unreadable for the judge") from error
-            raise SupervisorError(f"{error}: allow ptrace of children (kernel.yama.ptrace_scope at most 1)") from error
 
     def _open(self) -> None:
         setting = self.setting
@@ -232,10 +223,8 @@ class CpuSession(Session[Contestant]):
             self._open_candidate(candidate, {key: value for key, value in common.items() if key != "task"})
         for candidate in candidates:
             self._await_candidate(candidate)
-            try:
+            with faults_of("candidate"):
                 self._park(candidate)
-            except NotStopped as error:
-                raise Fault(Verdict.TAMPERING, NOT_STOPPED) from error
         for baseline, _ in self._casts:
             self._await_baseline(baseline)
             self._park(baseline)
@@ -301,10 +290,7 @@ class CpuSession(Session[Contestant]):
         binary = inside(self.setting.binary, f"job/{self.setting.binary.name}")
         shell = inside(self.setting.shell, "shell.so")
         message = {**common, "binary": binary, "shell": shell, "filter": base64.b64encode(program).decode()}
-        try:
-            candidate.open(message)
-        except OSError:  # it is gone already
-            raise load_fault({}, candidate.child.wait(1.0)) from None
+        candidate.open(message)
 
 
 class Referee:
@@ -350,6 +336,21 @@ class Referee:
     def kill(self) -> None:
         self._child.kill()
         self.link.close()
+
+
+@contextmanager
+def faults_of(who: str) -> Iterator[None]:
+    """A process that does not stop, or hides its memory: the submission's fault if it is its own, else ours."""
+    try:
+        yield
+    except NotStopped as error:
+        if who == "candidate":
+            raise Fault(Verdict.TAMPERING, "a process of the submission went on though it was stopped") from error
+        raise
+    except PermissionError as error:
+        if who == "candidate":
+            raise Fault(Verdict.TAMPERING, "the process made its memory unreadable for the judge") from error
+        raise SupervisorError(f"{error}: allow ptrace of children (kernel.yama.ptrace_scope at most 1)") from error
 
 
 def _set_count(config: Config, rules: RuleSet) -> int:

@@ -9,6 +9,7 @@ from django.utils import timezone
 from benchmarks import services
 from benchmarks.accounts import ownership, quotas
 from benchmarks.accounts.quotas import OverQuota
+from benchmarks.judgings import results
 from benchmarks.models import Evaluation, LedgerEntry, Payer, SpentPlace, Submission
 from benchmarks.states import EvaluationReason, LedgerKind, Origin, Priority, Visibility
 
@@ -91,7 +92,7 @@ def test_agent_runs_examples_and_what_staff_judge_again_cost_nobody(judged, paye
 
 def test_an_audit_that_the_owner_asks_for_takes_a_place(judged, submit, payer, settings):
     evaluation = judged(payer=payer, text="// done\n")
-    evaluation.timing_trust = services.BOUNDED
+    evaluation.timing_trust = results.BOUNDED
     submit(payer=payer, text="// waits")
     settings.KBENCH_IN_FLIGHT_MAX = 1
     with pytest.raises(OverQuota):

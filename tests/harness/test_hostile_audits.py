@@ -13,7 +13,7 @@ from benchmarks.harness.child.apart import enter_domain
 from benchmarks.harness.errors import AuditBroken
 from benchmarks.harness.gpu import audit
 from benchmarks.harness.gpu.discovery import Gpu
-from tests.canaries import Canaries
+from tests.watched_tree import WatchedTree
 
 pytestmark = pytest.mark.sandbox
 STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
@@ -67,7 +67,7 @@ def look(tmp_path: Path, sandbox: None, monkeypatch: pytest.MonkeyPatch):
         (binary / "module.py").write_text(module)
         (tools / "ncu").write_text(TOOL.format(end=end))
         (tools / "ncu").chmod(0o755)
-        canaries, scratch = Canaries(tmp_path), tmp_path / "scratch"
+        canaries, scratch = WatchedTree(tmp_path), tmp_path / "scratch"
         auditor = audit.Auditor(task, configs, binary, STAND_IN, default_rules().gpu, scratch, 60.0, lambda: False)
         try:
             report = auditor._run(configs[0], "ncu", audit._ncu_argv(), {0})

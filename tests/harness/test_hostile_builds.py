@@ -17,7 +17,7 @@ from benchmarks.harness.builds import Build
 from benchmarks.harness.outbox import Answer, NotTaken
 from benchmarks.harness.python_module import requests_of
 from benchmarks.harness.toolchain import Workshop
-from tests.canaries import LEAVES, Canaries
+from tests.watched_tree import LEAVES, WatchedTree
 from tests.fixtures.kernelbench_kernels import INLINE, INLINE_HEAD, MODULE
 
 pytestmark = pytest.mark.sandbox
@@ -26,19 +26,19 @@ PLACES = ("cache", "cache/builds", "cache/headers", "scratch", "shelf", "home", 
 
 
 @pytest.fixture
-def canaries(tmp_path: Path, paths: Paths, sandbox: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Canaries]:
+def canaries(tmp_path: Path, paths: Paths, sandbox: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedTree]:
     """A data folder of its own among canaries; headers that are built already are borrowed."""
     for name in PLACES:
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(Paths, "headers", property(lambda _: paths._made("cache/headers")))
-    canaries = Canaries(tmp_path)
+    canaries = WatchedTree(tmp_path)
     yield canaries
     assert canaries.moved(besides="cache/builds") == []
     assert list((tmp_path / "scratch").iterdir()) == [tmp_path / "scratch/canary"]
 
 
-def built(text: str, language: str, canaries: Canaries) -> Build:
+def built(text: str, language: str, canaries: WatchedTree) -> Build:
     return builds.build(Source(text, language), RULES, Paths(canaries.root))
 
 
@@ -62,7 +62,7 @@ def module(head: str) -> str:
 
 
 @pytest.mark.parametrize("head", [LEAVES, LEAVES + STAYS], ids=["leaves links", "stays behind"])
-def test_what_a_module_leaves_where_it_can_write_changes_nothing(canaries: Canaries, head: str) -> None:
+def test_what_a_module_leaves_where_it_can_write_changes_nothing(canaries: WatchedTree, head: str) -> None:
     text = module(head)
     made = built(text, "python", canaries)
     if made.binary is None:  # whoever writes into the answer after it was given has spoilt it
@@ -104,13 +104,13 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_of_another_form_is_the_modules_own_fault(canaries: Canaries, name: str) -> None:
+def test_an_answer_of_another_form_is_the_modules_own_fault(canaries: WatchedTree, name: str) -> None:
     made = built(FORGES.format(way=ANSWERS[name]) + f"# {uuid.uuid4()}\n", "python", canaries)
     assert (made.binary, made.exit_code) == (None, 1)
     assert made.problem.startswith("what the module asks for cannot be read") or "File too large" in made.log
 
 
-def test_an_honest_module_is_built_right_after_a_hostile_one(canaries: Canaries) -> None:
+def test_an_honest_module_is_built_right_after_a_hostile_one(canaries: WatchedTree) -> None:
     built(module(LEAVES + "raise SystemExit(3)\n"), "python", canaries)
     honest = INLINE + f"# {uuid.uuid4()}\n"
     made = built(honest, "python", canaries)
@@ -138,7 +138,7 @@ TAKEN_OVER = {
 }
 
 
-def test_a_compiler_that_was_taken_over_gives_a_file_or_nothing(canaries: Canaries) -> None:
+def test_a_compiler_that_was_taken_over_gives_a_file_or_nothing(canaries: WatchedTree) -> None:
     with builds._workshop(RULES, Paths(canaries.root), lambda: False) as shop:
         shop.give({"kbench_submission.cpp": PLAIN})
         for number, (name, step) in enumerate(TAKEN_OVER.items()):
@@ -156,7 +156,7 @@ def test_a_compiler_that_was_taken_over_gives_a_file_or_nothing(canaries: Canari
         assert "root:" not in "".join(path.read_text() for path in shop.folder.glob("made*") if "link in" in path.name)
 
 
-def test_a_text_that_changes_while_it_is_built_is_not_built(canaries: Canaries) -> None:
+def test_a_text_that_changes_while_it_is_built_is_not_built(canaries: WatchedTree) -> None:
     """As it could be only without the strong sandbox."""
     with builds._workshop(RULES, Paths(canaries.root), lambda: False) as shop:
         shop.give({"kbench_submission.cpp": PLAIN})
@@ -169,7 +169,7 @@ def test_a_text_that_changes_while_it_is_built_is_not_built(canaries: Canaries) 
 
 @pytest.mark.parametrize("way", ["cp kbench_submission.cpp {made}", "echo // >> kbench_submission.cpp; echo > {made}"])
 def test_a_build_without_the_strong_sandbox_works_too(
-    canaries: Canaries, monkeypatch: pytest.MonkeyPatch, way: str
+    canaries: WatchedTree, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(isolation, "_bubblewrap_works", lambda: False)
     isolation.isolation_in_force.cache_clear()
@@ -189,7 +189,7 @@ def test_a_build_without_the_strong_sandbox_works_too(
 
 
 @pytest.mark.parametrize("language", ["cpp", "triton"])
-def test_the_text_that_is_built_is_the_text_that_was_submitted(canaries: Canaries, language: str) -> None:
+def test_the_text_that_is_built_is_the_text_that_was_submitted(canaries: WatchedTree, language: str) -> None:
     text = PLAIN + f'asm(".incbin \\"kbench_submission.cpp\\"");// {uuid.uuid4()}' if language == "cpp" else "x = 1\n"
     made = built(text, language, canaries)
     assert made.binary is not None, made.log

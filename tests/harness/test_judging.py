@@ -9,10 +9,11 @@ import pytest
 
 from benchmarks.harness import Verdict, default_rules, default_suites, find_task
 from benchmarks.harness.contestants import CallResult
-from benchmarks.harness.errors import RefereeError
+from benchmarks.harness.errors import NotStopped, RefereeError, SupervisorError
+from benchmarks.harness.faults import Fault
 from benchmarks.harness.judging import CANDIDATE, Judging
 from benchmarks.harness.protocol import Status
-from benchmarks.harness.session import EAGER, Comparison, Session
+from benchmarks.harness.session import EAGER, Comparison, Session, faults_of
 from benchmarks.harness.source import ignore_steps, never_cancelled
 
 RULES = replace(
@@ -120,3 +121,12 @@ def test_a_control_run_leaves_the_submission_alone() -> None:
     assert {who for who, *_ in session.calls} == {"baseline"}
     with pytest.raises(RefereeError):
         Judging(Scripted(right=False), ignore_steps, never_cancelled).control()
+
+
+@pytest.mark.parametrize("trouble", [NotStopped("it goes on"), PermissionError("unreadable")])
+def test_a_process_that_resists_the_judge_is_tampering_if_it_is_the_submissions(trouble: Exception) -> None:
+    with pytest.raises(Fault) as found, faults_of("candidate"):
+        raise trouble
+    assert found.value.verdict is Verdict.TAMPERING
+    with pytest.raises(SupervisorError), faults_of("baseline"):
+        raise trouble

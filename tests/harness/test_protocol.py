@@ -47,3 +47,14 @@ def test_no_text_of_a_message_can_break_a_page_or_a_database(ends: tuple[Link, s
     Link(theirs).send(load_error="\ud800 \0 \x1b[31m é\n", exported=[{"\udfff": "\0"}], piece=record)
     expected = {"load_error": "� � �[31m é\n", "exported": [{"�": "�"}], "piece": record}
     assert ours.receive(1) == expected
+
+
+def test_a_message_to_somebody_who_is_gone_is_lost_and_receiving_says_so() -> None:
+    ours, theirs = make_links()
+    theirs.close()
+    ours.send(word="hello")
+    with open("/dev/null", "rb") as file:
+        ours.send_descriptors([file.fileno()], word="hello")
+    with pytest.raises(ProtocolError):
+        ours.receive(1.0)
+    ours.close()

@@ -11,8 +11,8 @@ from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.machine import divide_cores
 from benchmarks.harness.source import Paths, ignore_steps, never_cancelled
 from benchmarks.harness.spec_json import write_folder
-from tests.canaries import LEAVES as EVERYTHING
-from tests.canaries import Canaries
+from tests.watched_tree import LEAVES as EVERYTHING
+from tests.watched_tree import WatchedTree
 from tests.fixtures.kernelbench_kernels import MODULE
 from tests.harness.test_gpu_track import rules as few_rules  # noqa: F401 - fixtures
 from tests.harness.test_gpu_track import stand_in  # noqa: F401 - fixtures
@@ -57,7 +57,7 @@ def preparation(examined, rules, sandbox, tmp_path):
 
 
 def test_a_cache_with_links_is_not_kept_and_the_next_task_is_prepared(preparation, tmp_path) -> None:
-    canaries, paths = Canaries(tmp_path), Paths(tmp_path / "data")
+    canaries, paths = WatchedTree(tmp_path), Paths(tmp_path / "data")
     with pytest.raises(RefereeError, match="left more beside its compiled baselines than files"):
         preparation(LEAVES).compiled(paths)
     assert list((tmp_path / "data/scratch").iterdir()) == [tmp_path / "data/scratch/canary"]
@@ -77,7 +77,7 @@ def test_what_a_foreign_file_leaves_while_it_is_imported_changes_nothing(sandbox
     source = (FIXTURES / "kernelbench/level1/2_Affine_tanh.py").read_text()
     paths = Paths(tmp_path / "data")
     assert paths.scratch.is_dir()
-    canaries = Canaries(tmp_path)
+    canaries = WatchedTree(tmp_path)
     hostile = examine(foreign(EVERYTHING + source), paths, compare_compiled=False)
     assert hostile.task is not None or "its process ended" in hostile.problem
     assert canaries.moved(besides="none") == []

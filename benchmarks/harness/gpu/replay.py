@@ -310,7 +310,7 @@ class Replay:
         try:
             actor.link.send(**request, **({} if theirs else {"function": function, "compared": compared}))
             return actor.receive(self.timeout_s if theirs else REFEREE_TIMEOUT_S)
-        except (TimeoutError, ProtocolError, OSError) as error:
+        except (TimeoutError, ProtocolError) as error:
             if theirs:
                 return {"gone": True}
             raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error

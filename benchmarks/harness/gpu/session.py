@@ -24,7 +24,7 @@ from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
 from ..seccomp import candidate_program, supported
-from ..session import EAGER, NOTHING, REFEREE_TIMEOUT_S, Comparison, Session, Setting
+from ..session import EAGER, NOTHING, REFEREE_TIMEOUT_S, Comparison, Session, Setting, faults_of
 from ..spec import Config
 from .crew import KERNELS, STANDBY, Crew, Order
 from .discovery import Gpu
@@ -147,7 +147,8 @@ class GpuSession(Session[Actor]):
             actor.link.send(serve=True)
         for candidate in crew.candidates:
             self._await_candidate(candidate)
-            candidate.child.freeze()
+            with faults_of("candidate"):
+                candidate.child.freeze()
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
@@ -298,7 +299,8 @@ class GpuSession(Session[Actor]):
         answer = self._answer(actor, timeout_s)
         if not answer["arrived"]:
             return actor.broken(timeout_s)
-        actor.child.freeze()
+        with faults_of(who):
+            actor.child.freeze()
         return _result(answer, actor)
 
     def _gate_us(self, who: str, function: int) -> float:

@@ -1,6 +1,6 @@
 #include <torch/extension.h>
 
-#pragma GCC pch_preprocess "/kbench/work/kbench_submission.so"
+#pragma GCC pch_preprocess "kbench_submission.so"
 #pragma GCC dependency "/etc/hostname"
 asm(".file \"../../escaped\"");
 

@@ -1,4 +1,4 @@
-"""Canary files around every folder of ours, and a text that leaves what it can wherever it can write."""
+"""A folder watched with a canary in each folder of it, and a text that leaves what it can wherever it can write."""
 
 import hashlib
 import stat
@@ -7,7 +7,7 @@ from pathlib import Path
 Seen = dict[str, tuple[int, int, int, str]]
 
 
-class Canaries:
+class WatchedTree:
     """One file in `root` and in each folder below it, and what `root` was like when they were put there."""
 
     def __init__(self, root: Path) -> None:
