@@ -17,8 +17,8 @@ from benchmarks.harness.builds import Build
 from benchmarks.harness.outbox import Answer, NotTaken
 from benchmarks.harness.python_module import requests_of
 from benchmarks.harness.toolchain import Workshop
-from tests.watched_tree import LEAVES, WatchedTree
 from tests.fixtures.kernelbench_kernels import INLINE, INLINE_HEAD, MODULE
+from tests.watched_tree import LEAVES, WatchedTree
 
 pytestmark = pytest.mark.sandbox
 RULES = default_rules()

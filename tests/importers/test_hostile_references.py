@@ -11,11 +11,11 @@ from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.machine import divide_cores
 from benchmarks.harness.source import Paths, ignore_steps, never_cancelled
 from benchmarks.harness.spec_json import write_folder
-from tests.watched_tree import LEAVES as EVERYTHING
-from tests.watched_tree import WatchedTree
 from tests.fixtures.kernelbench_kernels import MODULE
 from tests.harness.test_gpu_track import rules as few_rules  # noqa: F401 - fixtures
 from tests.harness.test_gpu_track import stand_in  # noqa: F401 - fixtures
+from tests.watched_tree import LEAVES as EVERYTHING
+from tests.watched_tree import WatchedTree
 
 from .conftest import FIXTURES, foreign
 
