@@ -1,6 +1,5 @@
 """What is called how often, and what a call costs beside its own time. The contestants are scripted."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -90,17 +89,10 @@ def test_lateness_is_added_to_its_own_call_in_its_own_launch() -> None:
 
 
 def test_waiting_as_long_as_eager_costs_nothing_and_the_baselines_pay_alike() -> None:
-    calls = Counter[tuple[str, int]]()
-
-    def eager_is_late_at_times(who: str, launch: int, number: int) -> CallResult:
-        calls[who, launch] += 1
-        is_late = who == "baseline" and calls[who, launch] % 3 == 0
-        return replace(usual(who, launch, number), resume_us=90.0 if is_late else 40.0)
-
-    judging = judged(Scripted(eager_is_late_at_times))
-    eager = ("baseline", EAGER)
-    paid = [time for time in judging.paired_times(0).eager_us if time > 100.0]
-    assert 0 < len(paid) == judging.ledgers[0].resumes_us[eager].count(90.0)
+    judging = judged(Scripted())
+    judging.ledgers[0].resumes_us["baseline", EAGER] = [90.0, *[40.0] * 7]
+    late_us = 50.0 - RULES.time.resume_slack_us
+    assert sorted(judging.paired_times(0).eager_us) == [100.0] * 7 + [100.0 + late_us]
     assert set(judging.paired_times(0).kernel_us) == {50.0}
 
 
