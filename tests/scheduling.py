@@ -16,8 +16,20 @@ from xdist.scheduler import LoadScopeScheduling
 
 CORPUS = "tests/harness/test_corpus.py"
 _ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")
-_NOT_QUICK = ("sandbox", "browser", "gpu", "alone", "django_db")
-_LONGEST_FIRST = ("tests/browser", "tests/site", "tests/importers", "tests/operations/test_hosts.py", CORPUS)
+_DO_NOT_COMPUTE_ONLY = ("sandbox", "browser", "gpu", "alone", "django_db")
+_COMPUTE_LONG = (  # 10 s or more each: whole runs of the search, compilers, admission of every task
+    "tests/evolve/test_crash.py",
+    "tests/evolve/test_simulated.py",
+    "tests/evolve/test_search_quality.py",
+    "tests/evolve/test_templates_cuda.py",
+    "tests/evolve/test_templates_cpp.py",
+    "tests/evolve/test_verifiers_corpus.py",
+    "tests/evolve/test_llm_runs.py",
+    "tests/evolve/test_stopping.py",
+    "tests/harness/test_admission.py",
+)
+_STARTS_MUCH = ("tests/browser", "tests/site", "tests/importers", "tests/operations/test_hosts.py", CORPUS)
+_LONGEST_FIRST = (*_STARTS_MUCH, *_COMPUTE_LONG)
 
 
 class FilesAndCases(LoadScopeScheduling):
@@ -38,9 +50,14 @@ def rank(nodeid):
     return found[0] if found else len(_LONGEST_FIRST)
 
 
-def is_quick(item):
+def computes(item):
     """Whether a test computes and does no more: in a room without a database, and starting nothing."""
-    return item.nodeid.startswith(_ROOMS_THAT_COMPUTE) and not any(map(item.get_closest_marker, _NOT_QUICK))
+    return item.nodeid.startswith(_ROOMS_THAT_COMPUTE) and not any(map(item.get_closest_marker, _DO_NOT_COMPUTE_ONLY))
+
+
+def is_quick(item):
+    """Whether it is a unit or contract test: all of them together take less than a minute."""
+    return computes(item) and not item.nodeid.startswith(_COMPUTE_LONG)
 
 
 def own_temporary_folder():
