@@ -167,6 +167,8 @@ class Judging:
 
         To each call its own lateness is added: how much later than eager in the median of the same launch it was ready,
         beyond the slack, and the processor time that it used while it was frozen before. The same goes for everybody.
+        Where other work delays half of eager's calls that median says nothing, so it counts only as far as the rules
+        allow it to lie above eager's 10th percentile.
         """
         ledger = self.ledgers[number]
         least = self._rules.time.min_steps_per_config
@@ -188,12 +190,15 @@ class Judging:
 
     def _charged_us(self, ledger: Ledger, who: Contender) -> NDArray[np.float64]:
         """The times of `who` with the lateness of each call."""
+        rules = self._rules.time
         launches, resumes_us = np.array(ledger.launches), np.array(ledger.resumes_us[who])
         eager_us = np.array(ledger.resumes_us["baseline", EAGER])
         allowed_us = np.zeros(len(launches))
         for launch in np.unique(launches):
-            allowed_us[launches == launch] = median_us(eager_us[launches == launch])
-        late_us = np.maximum(0.0, resumes_us - allowed_us - self._rules.time.resume_slack_us)
+            usual_us = eager_us[launches == launch]
+            most_us = np.percentile(usual_us, 10, method="lower") + rules.resume_scatter_us
+            allowed_us[launches == launch] = min(median_us(usual_us), most_us)
+        late_us = np.maximum(0.0, resumes_us - allowed_us - rules.resume_slack_us)
         woke_us = np.array([result.woke_us for result in ledger.seen[who]])
         charged_us: NDArray[np.float64] = np.array(ledger.times_us[who]) + late_us + woke_us
         return charged_us

@@ -41,6 +41,7 @@ class TimeRules:
     input_sets: int
     input_sets_max_bytes: int
     resume_slack_us: float
+    resume_scatter_us: float
     settle_s: float
 
 

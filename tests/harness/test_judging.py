@@ -96,6 +96,21 @@ def test_waiting_as_long_as_eager_costs_nothing_and_the_baselines_pay_alike() ->
     assert set(judging.paired_times(0).kernel_us) == {50.0}
 
 
+def test_a_busy_machine_gives_a_kernel_no_time_to_work_in() -> None:
+    judging = judged(Scripted())
+    ledger = judging.ledgers[0]
+    ledger.resumes_us["baseline", EAGER] = [
+        40.0,
+        4000.0,
+        40.0,
+        *[4000.0] * 5,
+    ]  # other work delays most
+    ledger.resumes_us[CANDIDATE] = [4000.0] * 8
+    late_us = 4000.0 - 40.0 - RULES.time.resume_scatter_us - RULES.time.resume_slack_us
+    assert list(judging.paired_times(0).kernel_us) == [50.0 + late_us] * 8
+    assert sorted(judging.paired_times(0).eager_us) == [100.0] * 2 + [100.0 + late_us] * 6
+
+
 def test_work_while_frozen_is_added_and_much_of_it_is_tampering() -> None:
     judging = judged(Scripted(lambda *call: replace(usual(*call), woke_us=7.0 if call[0] == "candidate" else 0.0)))
     assert set(judging.paired_times(0).kernel_us) == {57.0}
