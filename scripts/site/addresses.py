@@ -99,6 +99,7 @@ API: dict[str, Sequence[str]] = {
     "/api/v1/tasks": ("/api/v1/tasks",),
     "/api/v1/tasks/{suite}/{op}/{direction}": ("/api/v1/tasks/{suite}/{op}/{direction}",),
     "/api/v1/evaluations/{id}": ("/api/v1/evaluations/{evaluation}", "/api/v1/evaluations/{queued}"),
+    "/api/v1/evaluations/{id}/source": ("/api/v1/evaluations/{evaluation}/source",),
     "/api/v1/submissions": ("/api/v1/submissions", "token /api/v1/submissions?mine=1&page=20"),
     "/api/v1/submissions/{id}": ("/api/v1/submissions/{submission}",),
     "/api/v1/quota": ("token /api/v1/quota",),
