@@ -8,7 +8,7 @@ DATABASE_TESTS := tests/benchmarks tests/web tests/agents tests/operations tests
 # These have the machine to themselves, since they assert about time. All others run side by side.
 ALONE := alone or gpu
 PYTEST := $(BIN)/python -m pytest
-COMPUTES := tests/harness tests/evolve tests/test_contracts.py
+QUICK := tests/harness tests/evolve tests/test_contracts.py
 COVERAGE := --cov-report=term:skip-covered --cov-report=xml:var/coverage.xml
 BESIDE := -n logical --maxprocesses 8
 
@@ -29,10 +29,10 @@ test: install system-test ## the whole test suite
 	$(PYTEST) -m "$(ALONE)"
 
 test-quick: install ## unit and contract tests in a minute: no sandbox, no browser, no site
-	$(PYTEST) $(BESIDE) -m quick $(COMPUTES)
+	$(PYTEST) $(BESIDE) -m quick $(QUICK)
 
-test-rest: install system-test ## what `test` runs side by side and `coverage` does not
-	$(PYTEST) $(BESIDE) -m "not computes and not ($(ALONE))"
+test-rest: install system-test ## what `test` runs side by side and `test-quick` does not
+	$(PYTEST) $(BESIDE) -m "not quick and not ($(ALONE))"
 
 test-alone: install system-test ## what asserts about time, on a machine that does nothing else
 	$(PYTEST) -m "$(ALONE)"
@@ -40,8 +40,8 @@ test-alone: install system-test ## what asserts about time, on a machine that do
 test-postgres: install system-test ## what touches the database, on a PostgreSQL that is started for it
 	KBENCH_TEST_DATABASE=postgres $(PYTEST) $(BESIDE) -m "not ($(ALONE))" $(DATABASE_TESTS)
 
-coverage: install ## all tests that compute only, test-quick's among them, with branch coverage of harness and search
-	$(PYTEST) $(BESIDE) -q -m computes $(COMPUTES) --cov=benchmarks/harness --cov=agents/evolve $(COVERAGE)
+coverage: install ## branch coverage of the harness and the search by the tests of test-quick
+	$(PYTEST) $(BESIDE) -q -m quick $(QUICK) --cov=benchmarks/harness --cov=agents/evolve $(COVERAGE)
 
 coverage-all: install ## branch coverage by all tests that start no sandbox, no browser and no site
 	$(PYTEST) $(BESIDE) -q -m "not (sandbox or browser or $(ALONE))" --cov $(COVERAGE)

@@ -42,8 +42,6 @@ def pytest_xdist_make_scheduler(config, log):
 @pytest.hookimpl(tryfirst=True)  # marks are looked at afterwards
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: scheduling.rank(item.nodeid))
-    for item in filter(scheduling.computes, items):
-        item.add_marker("computes")
     for item in filter(scheduling.is_quick, items):
         item.add_marker("quick")
 

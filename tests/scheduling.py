@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 CORPUS = "tests/harness/test_corpus.py"
 _ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")
-_DO_NOT_COMPUTE_ONLY = ("sandbox", "browser", "gpu", "alone", "django_db")
+_NOT_QUICK = ("sandbox", "browser", "gpu", "alone", "django_db")
 _COMPUTE_LONG = (  # 10 s or more each: whole runs of the search, compilers, admission of every task
     "tests/evolve/test_crash.py",
     "tests/evolve/test_simulated.py",
@@ -50,14 +50,10 @@ def rank(nodeid):
     return found[0] if found else len(_LONGEST_FIRST)
 
 
-def computes(item):
-    """Whether a test computes and does no more: in a room without a database, and starting nothing."""
-    return item.nodeid.startswith(_ROOMS_THAT_COMPUTE) and not any(map(item.get_closest_marker, _DO_NOT_COMPUTE_ONLY))
-
-
 def is_quick(item):
-    """Whether it is a unit or contract test: all of them together take less than a minute."""
-    return computes(item) and not item.nodeid.startswith(_COMPUTE_LONG)
+    """Whether it is a unit or contract test, which computes and starts nothing: all together take a minute."""
+    is_long = item.nodeid.startswith(_COMPUTE_LONG) or any(map(item.get_closest_marker, _NOT_QUICK))
+    return item.nodeid.startswith(_ROOMS_THAT_COMPUTE) and not is_long
 
 
 def own_temporary_folder():
