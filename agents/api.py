@@ -51,7 +51,7 @@ def run_start(request: HttpRequest, wanted: schemas.RunIn, response: HttpRespons
     form = RunForm(data, version=version, kinds=kinds, user=owner)
     _demand_valid(form)
     assert form.config is not None  # noqa: S101 - a valid form has one
-    run = _made(partial(services.run_start, services.Order(version, form.device_kind, form.config, owner)))
+    run = _made(partial(services.run_start, services.RunRequest(version, form.device_kind, form.config, owner)))
     return _accepted(run, response)
 
 

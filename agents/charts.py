@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from benchmarks.boards.scales import Scale, Tick, round_steps
 
 from .models import Candidate
-from .pictures import Scene
+from .snapshots import Scene
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 34
@@ -35,7 +35,7 @@ AXES = {
 
 
 @dataclass(frozen=True)
-class Dot:
+class RunDot:
     x: float
     y: float
     css: str
@@ -54,10 +54,10 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Chart:
+class RunChart:
     axis: AxisKind
     curves: list[Curve]
-    dots: list[Dot]
+    dots: list[RunDot]
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     one: float
@@ -79,7 +79,7 @@ class Plane:
     y: Scale
 
 
-def chart(scenes: Sequence[Scene], axis_name: str = "judgings") -> Chart | None:
+def chart(scenes: Sequence[Scene], axis_name: str = "judgings") -> RunChart | None:
     """One curve per run, dots for a single one. None while nothing was judged."""
     judged = [row for scene in scenes for row in scene.judged]
     if not judged:
@@ -87,7 +87,7 @@ def chart(scenes: Sequence[Scene], axis_name: str = "judgings") -> Chart | None:
     axis = axis_named(axis_name)
     plane = plane_of(scenes, axis)
     alone = scenes[0] if len(scenes) == 1 else None
-    return Chart(
+    return RunChart(
         axis=axis,
         curves=[_curve(scene, axis, plane, place) for place, scene in enumerate(scenes) if scene.improvements],
         dots=_dots(alone, axis, plane) if alone else [],
@@ -150,11 +150,11 @@ def _band(points: Sequence[tuple[float, float, float]], end: float) -> str:
     return f"{there}{back}Z"
 
 
-def _dots(scene: Scene, axis: AxisKind, plane: Plane) -> list[Dot]:
+def _dots(scene: Scene, axis: AxisKind, plane: Plane) -> list[RunDot]:
     measure = measure_of(scene, axis)
     scored = thinned([row for row in scene.judged if row.score])
     return [
-        Dot(
+        RunDot(
             plane.x(measure(row)),
             plane.y(row.score or 1.0),
             "better" if row.improved else "",

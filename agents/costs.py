@@ -7,14 +7,14 @@ from django.db.models import Count, FloatField, Sum
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
-from benchmarks.boards.costs import Cost, Scope
+from benchmarks.boards.costs import Scope, SearchCost
 
 from .models import Run
 
 CURRENCIES = ("usd", "input_tokens", "output_tokens", "judgings", "judging_s")
 
 
-def spent_by_method(scope: Scope) -> dict[int, Cost]:
+def spent_by_method(scope: Scope) -> dict[int, SearchCost]:
     """One query, summed by the database."""
     sums = {name: Coalesce(Sum(Cast(KT(f"spent__{name}"), FloatField())), 0.0) for name in CURRENCIES}
     runs = Run.objects.filter(
@@ -22,6 +22,6 @@ def spent_by_method(scope: Scope) -> dict[int, Cost]:
     ).order_by()
     rows = runs.values_list("method").annotate(n=Count("pk"), **sums)
     return {
-        method: Cost(n, usd, int(read + written), int(judgings), judging_s)
+        method: SearchCost(n, usd, int(read + written), int(judgings), judging_s)
         for method, n, usd, read, written, judgings, judging_s in rows
     }

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from django.db import close_old_connections, connections
 
-from .evolve.events import Draft, Event, EventLog
+from .evolve.events import Draft, EventLog, LogEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,10 +52,10 @@ class DeskLog:
     def __init__(self, log: EventLog, desk: Desk) -> None:
         self._log, self._desk = log, desk
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
         return self._desk.now(self._log.append, drafts)
 
-    def read(self, after: int = 0) -> list[Event]:
+    def read(self, after: int = 0) -> list[LogEvent]:
         return self._desk.now(self._log.read, after)
 
     def put_source(self, text: str) -> str:

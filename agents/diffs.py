@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Gene:
+class GeneChange:
     """A setting that differs; None where one side has none."""
 
     name: str
@@ -17,7 +17,7 @@ class Gene:
     after: Any
 
 
-def gene_diff(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[Gene]:
+def gene_diff(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[GeneChange]:
     old, new = before or {}, after or {}
     names = dict.fromkeys([*old, *new])
-    return [Gene(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+    return [GeneChange(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]

@@ -27,18 +27,17 @@ from .evaluator import SiteEvaluator
 from .evolve.config import ConfigError, RunConfig
 from .evolve.events import Draft
 from .evolve.llm.prices import PriceError
-from .evolve.loop import Wish as EngineWish
-from .evolve.loop import drive
+from .evolve.loop import DriveWish, drive
 from .evolve.proposers import find_proposer
 from .evolve.verifiers import find_verifiers
 from .models import Run
-from .services import Holding
+from .services import RunHolding
 from .states import Wish
-from .stores import ClaimLost
+from .stores import RunClaimLost
 
 logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.5
-ENGINE_WISHES: dict[Wish, EngineWish] = {Wish.GO: "go", Wish.PAUSE: "pause", Wish.STOP: "stop"}
+ENGINE_WISHES: dict[Wish, DriveWish] = {Wish.GO: "go", Wish.PAUSE: "pause", Wish.STOP: "stop"}
 draining = threading.Event()  # set when the worker is asked to end
 
 
@@ -52,15 +51,15 @@ class SiteLive:
         signals.say(self.topic, f"{topic}:{payload.get('candidate', '')}", {"subject": topic, **payload})
 
 
-class Watch:
+class RunWatch:
     """Knows what people want of the run; ends its search when it is no longer ours."""
 
-    def __init__(self, holding: Holding, desk: Desk) -> None:
+    def __init__(self, holding: RunHolding, desk: Desk) -> None:
         self.holding, self.desk = holding, desk
         self.wish = Wish(holding.run.wish)
         self.lost = False
 
-    async def wishes(self) -> EngineWish:
+    async def wishes(self) -> DriveWish:
         return ENGINE_WISHES[self.wish]
 
     async def until_lost(self, search: "asyncio.Task[Any]") -> None:
@@ -81,11 +80,11 @@ def _is_judged(run: Run) -> bool:
     return TaskVersion.objects.filter(pk=run.task_version_id, status=TaskVersionStatus.ACTIVE).exists()
 
 
-def drive_run(holding: Holding) -> None:
+def drive_run(holding: RunHolding) -> None:
     """Until the run ends, is paused, or must be put down."""
     try:
         asyncio.run(_drive(holding))
-    except ClaimLost:
+    except RunClaimLost:
         logger.info("run %s was taken away", holding.run.code)
     except Exception as error:  # the edge of a job: whatever broke is our fault and must be seen on the page
         logger.exception("run %s failed", holding.run.code)
@@ -94,23 +93,23 @@ def drive_run(holding: Holding) -> None:
         services.run_release(holding)
 
 
-async def _drive(holding: Holding) -> None:
+async def _drive(holding: RunHolding) -> None:
     with Desk() as desk:
-        watch = Watch(holding, desk)
+        watch = RunWatch(holding, desk)
         search = asyncio.create_task(_search(holding, desk, watch))
         watcher = asyncio.create_task(watch.until_lost(search))
         try:
             await search
         except asyncio.CancelledError:
             if watch.lost:
-                raise ClaimLost from None
+                raise RunClaimLost from None
         finally:
             watcher.cancel()
             with suppress(asyncio.CancelledError):
                 await watcher
 
 
-async def _search(holding: Holding, desk: Desk, watch: Watch) -> None:
+async def _search(holding: RunHolding, desk: Desk, watch: RunWatch) -> None:
     run = holding.run
     config = RunConfig.from_json(run.config)
     device, task = await desk.call(_device_here, run), await desk.call(_task_of, run)
@@ -175,12 +174,12 @@ def engine_settings(device: str) -> dict[str, Any]:
     }
 
 
-def _put_aside(holding: Holding, error: Exception) -> None:
+def _put_aside(holding: RunHolding, error: Exception) -> None:
     """Paused, with the reason on the page: going on at once would fail again."""
     designed = isinstance(error, ConfigError | PriceError | HarnessError)
     what = str(error) if designed else f"{type(error).__name__}; it has been logged."
     text = f"Our machinery failed: {what}"
     Run.objects.filter(pk=holding.run.pk, claim=holding.claim).update(wish=Wish.PAUSE)
-    with suppress(ClaimLost):
+    with suppress(RunClaimLost):
         holding.log.append([Draft("error", None, {"text": text}), Draft("run.paused", None, {"text": text})])
     services.run_release(holding, text)

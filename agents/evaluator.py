@@ -16,7 +16,7 @@ from benchmarks.states import Origin, Priority, State
 
 from .desk import Desk
 from .evolve.events import Live
-from .evolve.model import Result
+from .evolve.model import JudgeResult
 from .models import Run
 
 LOOK_EVERY_S = 0.25
@@ -26,7 +26,7 @@ OURS = "INTERNAL_ERROR"
 
 
 @dataclass(frozen=True)
-class Progress:
+class EvaluationProgress:
     """Where an evaluation is, as far as a page wants to know."""
 
     state: str
@@ -69,11 +69,11 @@ class SiteEvaluator:
         )
         return str(evaluation.code)
 
-    async def wait(self, ticket: str, live: Live) -> Result:
+    async def wait(self, ticket: str, live: Live) -> JudgeResult:
         told = None
         while True:
             found = await self.desk.call(_look, ticket)
-            if isinstance(found, Result):
+            if isinstance(found, JudgeResult):
                 return found
             if found != told:
                 live.say("evaluation", found.to_json(ticket))
@@ -88,28 +88,28 @@ def token_of(run: Run, key: str) -> str:
     return f"run:{run.code}:{key}"
 
 
-def _look(ticket: str) -> Result | Progress:
+def _look(ticket: str) -> JudgeResult | EvaluationProgress:
     evaluation = Evaluation.objects.select_related("device_kind").filter(code=ticket).first()
     if evaluation is None:
-        return Result(OURS, "Its submission was deleted.")
+        return JudgeResult(OURS, "Its submission was deleted.")
     if evaluation.is_finished:
         return result_of(evaluation)
     return progress_of(evaluation)
 
 
-def progress_of(evaluation: Evaluation) -> Progress:
+def progress_of(evaluation: Evaluation) -> EvaluationProgress:
     text = waiting_reason(evaluation) or evaluation.stage_text
-    return Progress(evaluation.state, evaluation.stage, evaluation.stage_done, evaluation.stage_total, text)
+    return EvaluationProgress(evaluation.state, evaluation.stage, evaluation.stage_done, evaluation.stage_total, text)
 
 
-def result_of(evaluation: Evaluation) -> Result:
+def result_of(evaluation: Evaluation) -> JudgeResult:
     """What the engine is told of a judging that has ended; one without a verdict says nothing about the kernel."""
     report: Mapping[str, Any] = evaluation.report or {}
     stages = report.get("stages", [])
     if evaluation.state != State.DONE:
-        return Result(OURS, evaluation.reason_text)
+        return JudgeResult(OURS, evaluation.reason_text)
     lo, hi = evaluation.score_lo, evaluation.score_hi
-    return Result(
+    return JudgeResult(
         verdict=evaluation.verdict,
         reason=evaluation.reason_text,
         score=evaluation.score,

@@ -11,7 +11,7 @@ from uuid import UUID
 from benchmarks.live.streams import FEEDS, READ_MAX, TOPIC_CHECKS, News, User, formatted
 
 from .models import Run, RunEvent
-from .states import RunState
+from .states import RunStatus
 from .texts import sentence
 from .withheld import EVERYBODY, readable_events
 
@@ -25,7 +25,7 @@ class RunLog:
 
     def read(self, topics: list[str], after: int) -> News:
         # Asked before the events are read: what finished until then has its last event in the table.
-        ended = Run.objects.filter(code=_code(topics[0]), state=RunState.FINISHED).exists()
+        ended = Run.objects.filter(code=_code(topics[0]), state=RunStatus.FINISHED).exists()
         rows = _rows(topics[0]).filter(seq__gt=after).order_by("seq")[:READ_MAX]
         found = _told(rows)
         return News(found, ended and len(found) < READ_MAX)

@@ -11,7 +11,7 @@ from benchmarks.boards.figures import BASELINE, DASHES, Parts, axis, figure, lev
 from .charts import AxisKind, axis_named, measure_of, plane_of, target_of, thinned
 from .lineage import words_of
 from .models import Candidate
-from .pictures import Scene
+from .snapshots import Scene
 
 COLOURS = ("accent", "warn")  # of the runs, as in css/runs.css
 

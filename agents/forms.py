@@ -17,7 +17,7 @@ from .evolve.config import ConfigError, RunConfig
 from .evolve.templates import find_template
 from .proposals import BY_NAME, Choice, User, choices_for, verifiers_for
 from .selectors import judges_of
-from .states import RunState
+from .states import RunStatus
 
 JUDGINGS_MAX = 5000
 MINUTES_MAX = 24 * 60
@@ -142,7 +142,7 @@ class RunFilterForm(forms.Form):
     """The filter of the list of runs; what it does not know it ignores."""
 
     q = forms.CharField(label="Task", required=False, max_length=100, widget=forms.SearchInput)
-    state = forms.ChoiceField(required=False, choices=[("", "Any"), *RunState.choices])
+    state = forms.ChoiceField(required=False, choices=[("", "Any"), *RunStatus.choices])
     method = forms.ChoiceField(required=False)
 
     def __init__(self, *args: Any, methods: list[tuple[str, str]], **kwargs: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .models import Candidate
-from .pictures import Scene
+from .snapshots import Scene
 from .states import CandidateState
 
 GENERATIONS_MAX = 30

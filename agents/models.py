@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from benchmarks.models import DeviceKind, Method, TaskVersion
 
-from .states import CandidateState, RunState, Wish
+from .states import CandidateState, RunStatus, Wish
 
 
 class Run(models.Model):
@@ -34,7 +34,7 @@ class Run(models.Model):
     config = models.JSONField()  # of the engine, as it stands in the first event
     forked_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="forks")
 
-    state = models.CharField(max_length=10, choices=RunState, default=RunState.WAITING, db_index=True)
+    state = models.CharField(max_length=10, choices=RunStatus, default=RunStatus.WAITING, db_index=True)
     wish = models.CharField(max_length=10, choices=Wish, default=Wish.GO)
     claim = models.UUIDField(null=True, blank=True, editable=False)
     worker = models.CharField(max_length=200, blank=True)
@@ -78,7 +78,7 @@ class Run(models.Model):
 
     @property
     def is_finished(self) -> bool:
-        return self.state == RunState.FINISHED
+        return self.state == RunStatus.FINISHED
 
     @property
     def caps(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What pages read of a run, as a fold over its log: figures of the run, candidates, opinions.
 
 The same fold writes the tables as the log grows (`stores.py`) and rebuilds a page as of an earlier event
-(`pictures.py`). Does NOT query or save anything: whoever calls brings the rows that the events name.
+(`snapshots.py`). Does NOT query or save anything: whoever calls brings the rows that the events name.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from .evolve.events import Event
+from .evolve.events import LogEvent
 from .models import Candidate, Opinion, Run
-from .states import CandidateState, RunState
+from .states import CandidateState, RunStatus
 
 Payload = Mapping[str, Any]
 KEPT_TEXT = 4000  # characters of a reason or a thought that rows keep; the log has all of it
@@ -26,13 +26,13 @@ class Picture:
     opinions: dict[str, list[Opinion]] = field(default_factory=dict)
     touched: set[str] = field(default_factory=set)
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: LogEvent) -> None:
         self.run.last_seq = event.seq
         handler = HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event)
 
-    def candidate(self, event: Event) -> Candidate:
+    def candidate(self, event: LogEvent) -> Candidate:
         """The row that the event is about, made when it is named first."""
         key = event.candidate or ""
         found = self.candidates.get(key)
@@ -45,41 +45,41 @@ class Picture:
         return found
 
 
-def keys_of(events: list[Event]) -> set[str]:
+def keys_of(events: list[LogEvent]) -> set[str]:
     """The candidates that the events are about."""
     return {event.candidate for event in events if event.candidate}
 
 
-def _created(picture: Picture, event: Event) -> None:
+def _created(picture: Picture, event: LogEvent) -> None:
     picture.run.config = dict(event.payload.get("config", {}))
 
 
-def _running(picture: Picture, event: Event) -> None:
+def _running(picture: Picture, event: LogEvent) -> None:
     run = picture.run
     run.started = run.started or _moment(event)
-    run.state, run.reason_text = RunState.RUNNING, ""
+    run.state, run.reason_text = RunStatus.RUNNING, ""
 
 
-def _paused(picture: Picture, event: Event) -> None:
-    picture.run.state, picture.run.reason_text = RunState.PAUSED, event.payload.get("text", "")
+def _paused(picture: Picture, event: LogEvent) -> None:
+    picture.run.state, picture.run.reason_text = RunStatus.PAUSED, event.payload.get("text", "")
 
 
-def _stopping(picture: Picture, event: Event) -> None:
-    picture.run.state = RunState.STOPPING
+def _stopping(picture: Picture, event: LogEvent) -> None:
+    picture.run.state = RunStatus.STOPPING
 
 
-def _finished(picture: Picture, event: Event) -> None:
+def _finished(picture: Picture, event: LogEvent) -> None:
     run = picture.run
-    run.state, run.finished = RunState.FINISHED, _moment(event)
+    run.state, run.finished = RunStatus.FINISHED, _moment(event)
     run.reason, run.reason_text = event.payload["reason"], event.payload.get("text", "")
     run.claim = None
 
 
-def _generation(picture: Picture, event: Event) -> None:
+def _generation(picture: Picture, event: LogEvent) -> None:
     picture.run.generation = event.payload["number"]
 
 
-def _requested(picture: Picture, event: Event) -> None:
+def _requested(picture: Picture, event: LogEvent) -> None:
     row = picture.candidate(event)
     row.state = CandidateState.PROPOSING
     _place(row, event.payload)
@@ -87,7 +87,7 @@ def _requested(picture: Picture, event: Event) -> None:
     row.probabilities = event.payload.get("probabilities") or {}
 
 
-def _received(picture: Picture, event: Event) -> None:
+def _received(picture: Picture, event: LogEvent) -> None:
     row, payload = picture.candidate(event), event.payload
     row.state = CandidateState.VERIFYING
     _place(row, payload)
@@ -105,13 +105,13 @@ def _place(row: Candidate, payload: Payload) -> None:
     row.parents = list(payload.get("parents") or row.parents)
 
 
-def _rejected(picture: Picture, event: Event) -> None:
+def _rejected(picture: Picture, event: LogEvent) -> None:
     row = picture.candidate(event)
     row.generation, row.slot = event.payload.get("generation", row.generation), event.payload.get("slot", row.slot)
     _drop(row, event.payload["reason"], event.payload.get("text", ""))
 
 
-def _verdict(picture: Picture, event: Event) -> None:
+def _verdict(picture: Picture, event: LogEvent) -> None:
     row, payload = picture.candidate(event), event.payload
     said = Opinion(
         run=picture.run,
@@ -142,13 +142,13 @@ def _drop(row: Candidate, reason: str, text: str) -> None:
     row.drop_reason, row.drop_text = reason[:40], text[:KEPT_TEXT]
 
 
-def _submitted(picture: Picture, event: Event) -> None:
+def _submitted(picture: Picture, event: LogEvent) -> None:
     row = picture.candidate(event)
     row.state, row.ticket = CandidateState.QUEUED, str(event.payload.get("ticket") or "")
     row.drop_reason = row.drop_text = ""
 
 
-def _judged(picture: Picture, event: Event) -> None:
+def _judged(picture: Picture, event: LogEvent) -> None:
     row, run = picture.candidate(event), picture.run
     payload = event.payload["result"]
     row.reused_from = event.payload.get("reused_from") or ""
@@ -171,32 +171,32 @@ def _note_best(run: Run, row: Candidate) -> None:
         run.best_score, run.best_key, row.improved = row.score, row.key, True
 
 
-def _inserted(picture: Picture, event: Event) -> None:
+def _inserted(picture: Picture, event: LogEvent) -> None:
     if event.candidate:
         picture.candidate(event).archived = True
 
 
-def _evicted(picture: Picture, event: Event) -> None:
+def _evicted(picture: Picture, event: LogEvent) -> None:
     if event.candidate:
         picture.candidate(event).archived = False
 
 
-def _reserved(picture: Picture, event: Event) -> None:
+def _reserved(picture: Picture, event: LogEvent) -> None:
     run = picture.run
     run.leases = {**run.leases, event.payload["lease"]: event.payload["cost"]}
 
 
-def _settled(picture: Picture, event: Event) -> None:
+def _settled(picture: Picture, event: LogEvent) -> None:
     run, payload = picture.run, event.payload
     run.leases = {name: cost for name, cost in run.leases.items() if name != payload["lease"]}
     run.spent = {**run.spent, **{name: run.spent.get(name, 0) + value for name, value in payload["cost"].items()}}
 
 
-def _moment(event: Event) -> datetime:
+def _moment(event: LogEvent) -> datetime:
     return datetime.fromtimestamp(event.at_s, UTC)
 
 
-HANDLERS: dict[str, Callable[[Picture, Event], None]] = {
+HANDLERS: dict[str, Callable[[Picture, LogEvent], None]] = {
     "run.created": _created,
     "run.started": _running,
     "run.resumed": _running,

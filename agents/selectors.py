@@ -21,10 +21,10 @@ from benchmarks.querysets import EXAMPLES_WAIT_S
 from benchmarks.states import WorkerRole
 
 from .evolve.budget import CURRENCIES
-from .evolve.verifiers.matrix import Row
+from .evolve.verifiers.matrix import MatrixRow
 from .models import Candidate, Opinion, Run, RunEvent
-from .pictures import Scene
-from .states import IN_FLIGHT, CandidateState, RunState
+from .snapshots import Scene
+from .states import IN_FLIGHT, CandidateState, RunStatus
 
 PAGE_ROWS = 50
 LOG_ROWS = 200
@@ -93,13 +93,13 @@ def runs_of_task(run: Run) -> list[Run]:
 
 def ahead_of(run: Run) -> int:
     """How many open runs a waiting one stands behind."""
-    return Run.objects.filter(state=RunState.WAITING, claim=None, pk__lt=run.pk).count()
+    return Run.objects.filter(state=RunStatus.WAITING, claim=None, pk__lt=run.pk).count()
 
 
 def is_about_to_want(kind: DeviceKind) -> bool:
     """Whether a run at work, or one that was started a moment ago, will soon have something to judge there."""
     since = timezone.now() - timedelta(seconds=EXAMPLES_WAIT_S)
-    soon = Q(state=RunState.RUNNING, heartbeat__gte=since) | Q(state=RunState.WAITING, created__gte=since)
+    soon = Q(state=RunStatus.RUNNING, heartbeat__gte=since) | Q(state=RunStatus.WAITING, created__gte=since)
     return Run.objects.filter(soon, device_kind=kind).exists()
 
 
@@ -181,7 +181,7 @@ def log_kinds(run: Run) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Purse:
+class CurrencyUse:
     """One currency of a run; `cap` is None where nothing limits it."""
 
     name: str
@@ -195,17 +195,17 @@ class Purse:
         return self.cap or (self.spent + self.reserved) or 1.0
 
 
-def purses(run: Run) -> list[Purse]:
+def purses(run: Run) -> list[CurrencyUse]:
     """The currencies that are limited or in use."""
     reserved = {name: sum(lease.get(name, 0.0) for lease in run.leases.values()) for name in CURRENCIES}
-    known = [Purse(name, run.spent.get(name, 0.0), reserved[name], run.caps.get(name)) for name in CURRENCIES]
+    known = [CurrencyUse(name, run.spent.get(name, 0.0), reserved[name], run.caps.get(name)) for name in CURRENCIES]
     return [purse for purse in known if purse.cap is not None or purse.spent or purse.reserved]
 
 
 # --- verifiers -----------------------------------------------------------------------------------------------------
 
 
-def matrix_rows(run: Run | None = None) -> list[Row]:
+def matrix_rows(run: Run | None = None) -> list[MatrixRow]:
     """One per opinion, oldest first, of one run or of all.
 
     What was not judged would have taken as long as the mean of its run.
@@ -219,6 +219,8 @@ def matrix_rows(run: Run | None = None) -> list[Row]:
         *("candidate__judging_s", "run", "run__code"),
     )
     return [
-        Row(verifier, version, fault, decision, truth or None, seconds, usd, judging_s or means.get(pk, 0.0), str(code))
+        MatrixRow(
+            verifier, version, fault, decision, truth or None, seconds, usd, judging_s or means.get(pk, 0.0), str(code)
+        )
         for verifier, version, fault, decision, truth, seconds, usd, judging_s, pk, code in values
     ]

@@ -30,13 +30,13 @@ from .evolve.events import Draft
 from .evolve.llm.prices import load_prices
 from .models import Run
 from .proposals import BY_NAME
-from .states import OPEN, RunState, Wish, sources
+from .states import OPEN, RunStatus, Wish, sources
 from .stores import DbLog
 
 __all__ = [
-    "Holding",
-    "Order",
     "Refused",
+    "RunHolding",
+    "RunRequest",
     "run_claim",
     "run_fork",
     "run_heartbeat",
@@ -50,7 +50,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Holding:
+class RunHolding:
     """A claimed run and the secret that allows to write its log."""
 
     run: Run
@@ -62,7 +62,7 @@ class Holding:
 
 
 @dataclass(frozen=True)
-class Order:
+class RunRequest:
     """A run that somebody wants."""
 
     version: TaskVersion
@@ -71,7 +71,7 @@ class Order:
     owner: User | None = None
 
 
-def run_start(order: Order) -> Run:
+def run_start(order: RunRequest) -> Run:
     """The waiting run, with its first event. Raises Refused."""
     _refuse_if_not_now(order)
     with transaction.atomic():
@@ -82,7 +82,7 @@ def run_start(order: Order) -> Run:
     return run
 
 
-def _create(order: Order, forked_from: Run | None = None) -> Run:
+def _create(order: RunRequest, forked_from: Run | None = None) -> Run:
     return Run.objects.create(
         task_version=order.version,
         device_kind=order.device_kind,
@@ -121,18 +121,18 @@ def _log_of(run: Run) -> Iterator[DbLog]:
     run.refresh_from_db()
 
 
-def run_claim(worker: str) -> Holding | None:
+def run_claim(worker: str) -> RunHolding | None:
     """The run that has waited longest, for `worker` to drive. None: there is none."""
     for pk in Run.objects.filter(state__in=OPEN, claim=None).order_by("pk").values_list("pk", flat=True):
         claim, now = uuid.uuid4(), timezone.now()
         free = Run.objects.filter(pk=pk, state__in=OPEN, claim=None)
         if free.update(claim=claim, worker=worker, heartbeat=now):
             run = Run.objects.select_related("task_version__task__suite", "device_kind", "method", "owner").get(pk=pk)
-            return Holding(run, claim)
+            return RunHolding(run, claim)
     return None
 
 
-def run_heartbeat(holding: Holding) -> Wish | None:
+def run_heartbeat(holding: RunHolding) -> Wish | None:
     """What people want of the run now. None: it was given to another worker."""
     held = Run.objects.filter(pk=holding.run.pk, claim=holding.claim)
     if not held.update(heartbeat=timezone.now()):
@@ -140,7 +140,7 @@ def run_heartbeat(holding: Holding) -> Wish | None:
     return Wish(held.values_list("wish", flat=True)[0])
 
 
-def run_release(holding: Holding, why: str = "") -> None:
+def run_release(holding: RunHolding, why: str = "") -> None:
     """The worker is through with it for now; an open run is for the next one. Without `why` the log has said it."""
     held = Run.objects.filter(pk=holding.run.pk, claim=holding.claim)
     said = {"reason_text": why} if why else {}
@@ -156,11 +156,11 @@ def run_wish(run: Run, wish: Wish, who: str) -> None:
     """Pause, go on or stop. Raises Refused where the run is beyond that."""
     if run.is_finished:
         raise Refused("The run has ended; fork it to go on from where it is.")
-    if run.state == RunState.STOPPING:
+    if run.state == RunStatus.STOPPING:
         raise Refused("The run is being stopped.")
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(wish=wish)
-        if wish == Wish.GO and _move(run, RunState.WAITING):
+        if wish == Wish.GO and _move(run, RunStatus.WAITING):
             queue.wake()
         elif wish != Wish.GO:
             _settle_unclaimed(run, wish, who)
@@ -169,17 +169,17 @@ def run_wish(run: Run, wish: Wish, who: str) -> None:
 
 def runs_stop(owner: User, who: str = "the account that was deleted") -> None:
     """Stop all runs of an account that goes or is suspended."""
-    for run in Run.objects.filter(owner=owner).exclude(state__in=(RunState.FINISHED, RunState.STOPPING)):
+    for run in Run.objects.filter(owner=owner).exclude(state__in=(RunStatus.FINISHED, RunStatus.STOPPING)):
         run_wish(run, Wish.STOP, who)
 
 
 def _settle_unclaimed(run: Run, wish: Wish, who: str) -> None:
     """A run without a worker need not wait for one to be paused or stopped; what it has open needs one all the same."""
-    idle = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunState.RUNNING).first()
+    idle = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunStatus.RUNNING).first()
     if idle is None:
         return
     if idle.leases:
-        if wish == Wish.STOP and _move(idle, RunState.WAITING):
+        if wish == Wish.STOP and _move(idle, RunStatus.WAITING):
             queue.wake()
         return
     with _log_of(idle) as log:
@@ -192,7 +192,7 @@ def _end_of(wish: Wish, who: str) -> Draft:
     return Draft("run.finished", None, {"reason": "stopped", "text": f"Stopped by {who}."})
 
 
-def _move(run: Run, target: RunState) -> bool:
+def _move(run: Run, target: RunStatus) -> bool:
     return Run.objects.filter(pk=run.pk, state__in=sources(target)).update(state=target) == 1
 
 
@@ -220,7 +220,7 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
         config = replace(RunConfig.from_json(parent.config), seed=seed, caps=more)
     except ConfigError as error:
         raise Refused(str(error)) from error
-    order = Order(parent.task_version, parent.device_kind, config, owner)
+    order = RunRequest(parent.task_version, parent.device_kind, config, owner)
     _refuse_if_not_now(order)
     with transaction.atomic():
         run = _create(order, forked_from=parent)
@@ -230,13 +230,13 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     return run
 
 
-def _refuse_if_not_now(order: Order) -> None:
+def _refuse_if_not_now(order: RunRequest) -> None:
     _refuse_if_closed(order)
     _refuse_if_many(order.owner)
     _refuse_if_costly(order)
 
 
-def _refuse_if_closed(order: Order) -> None:
+def _refuse_if_closed(order: RunRequest) -> None:
     paused = SiteSwitch.objects.filter(key=Switch.RUNS, on=False).first()
     if paused is not None:
         raise Refused(f"New agent runs are paused: {paused.message or 'no reason was given'}")
@@ -245,7 +245,7 @@ def _refuse_if_closed(order: Order) -> None:
 
 
 def _refuse_if_many(owner: User | None) -> None:
-    unfinished = Run.objects.exclude(state=RunState.FINISHED)
+    unfinished = Run.objects.exclude(state=RunStatus.FINISHED)
     if unfinished.filter(owner=owner).count() >= settings.KBENCH_RUNS_PER_OWNER_MAX:
         whose = "You have" if owner else "Visitors without an account have"
         raise Refused(f"{whose} {settings.KBENCH_RUNS_PER_OWNER_MAX} unfinished runs, which is the limit. Stop one.")
@@ -254,7 +254,7 @@ def _refuse_if_many(owner: User | None) -> None:
         raise Refused(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
 
 
-def _refuse_if_costly(order: Order) -> None:
+def _refuse_if_costly(order: RunRequest) -> None:
     """A paid run needs a limit in dollars, and the limits of one owner's day add up."""
     if not BY_NAME[order.config.proposer].paid:
         return

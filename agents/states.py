@@ -6,7 +6,7 @@ Does NOT cover the types of events, which belong to the engine.
 from django.db import models
 
 
-class RunState(models.TextChoices):
+class RunStatus(models.TextChoices):
     """Where a run is in its life."""
 
     WAITING = "waiting", "Waiting for a worker"
@@ -16,17 +16,17 @@ class RunState(models.TextChoices):
     FINISHED = "finished", "Finished"
 
 
-OPEN = (RunState.WAITING, RunState.RUNNING, RunState.STOPPING)  # a worker is wanted
-MOVES: dict[RunState, frozenset[RunState]] = {
-    RunState.WAITING: frozenset({RunState.RUNNING, RunState.PAUSED, RunState.STOPPING, RunState.FINISHED}),
-    RunState.RUNNING: frozenset({RunState.PAUSED, RunState.STOPPING, RunState.FINISHED}),
-    RunState.PAUSED: frozenset({RunState.WAITING, RunState.RUNNING, RunState.STOPPING, RunState.FINISHED}),
-    RunState.STOPPING: frozenset({RunState.FINISHED}),
-    RunState.FINISHED: frozenset(),
+OPEN = (RunStatus.WAITING, RunStatus.RUNNING, RunStatus.STOPPING)  # a worker is wanted
+MOVES: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus.WAITING: frozenset({RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.STOPPING, RunStatus.FINISHED}),
+    RunStatus.RUNNING: frozenset({RunStatus.PAUSED, RunStatus.STOPPING, RunStatus.FINISHED}),
+    RunStatus.PAUSED: frozenset({RunStatus.WAITING, RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.FINISHED}),
+    RunStatus.STOPPING: frozenset({RunStatus.FINISHED}),
+    RunStatus.FINISHED: frozenset(),
 }
 
 
-def sources(target: RunState) -> tuple[RunState, ...]:
+def sources(target: RunStatus) -> tuple[RunStatus, ...]:
     """The states from which `target` may be entered."""
     return tuple(state for state, targets in MOVES.items() if target in targets)
 

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from benchmarks.live import events as signals
 
-from .evolve.events import Draft, Event
+from .evolve.events import Draft, LogEvent
 from .models import Candidate, Opinion, Run, RunEvent, RunSource
 from .projection import Picture, keys_of
 
@@ -26,7 +26,7 @@ CANDIDATE_FIELDS = [
 ]
 
 
-class ClaimLost(Exception):
+class RunClaimLost(Exception):
     """The run belongs to another worker by now; whoever holds this must stop quietly."""
 
 
@@ -36,17 +36,17 @@ class DbLog:
     def __init__(self, run: Run, claim: uuid.UUID) -> None:
         self.run_pk, self.claim = run.pk, claim
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
-        """Raises ClaimLost where the run is held by somebody else."""
+    def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
+        """Raises RunClaimLost where the run is held by somebody else."""
         if not drafts:
             return []
         with transaction.atomic():
             run = Run.objects.select_for_update().filter(pk=self.run_pk, claim=self.claim).first()
             if run is None:
-                raise ClaimLost
+                raise RunClaimLost
             now = time.time()
             events = [
-                Event(run.last_seq + place, now, draft.type, draft.candidate, draft.payload)
+                LogEvent(run.last_seq + place, now, draft.type, draft.candidate, draft.payload)
                 for place, draft in enumerate(drafts, 1)
             ]
             RunEvent.objects.bulk_create(_row(run, event) for event in events)
@@ -54,7 +54,7 @@ class DbLog:
             signals.wake(run.topic)
         return events
 
-    def read(self, after: int = 0) -> list[Event]:
+    def read(self, after: int = 0) -> list[LogEvent]:
         return read(self.run_pk, after)
 
     def put_source(self, text: str) -> str:
@@ -66,11 +66,11 @@ class DbLog:
         return source(sha256)
 
 
-def read(run_pk: int, after: int = 0, until: int | None = None) -> list[Event]:
+def read(run_pk: int, after: int = 0, until: int | None = None) -> list[LogEvent]:
     rows = RunEvent.objects.filter(run=run_pk, seq__gt=after).order_by("seq")
     found = rows if until is None else rows.filter(seq__lte=until)
     columns = found.values_list("seq", "at_s", "type", "candidate", "payload")
-    return [Event(seq, at_s, type_, key or None, payload) for seq, at_s, type_, key, payload in columns]
+    return [LogEvent(seq, at_s, type_, key or None, payload) for seq, at_s, type_, key, payload in columns]
 
 
 def source(sha256: str) -> str:
@@ -81,7 +81,7 @@ def source(sha256: str) -> str:
     return text
 
 
-def _row(run: Run, event: Event) -> RunEvent:
+def _row(run: Run, event: LogEvent) -> RunEvent:
     return RunEvent(
         run=run,
         seq=event.seq,
@@ -92,7 +92,7 @@ def _row(run: Run, event: Event) -> RunEvent:
     )
 
 
-def _project(run: Run, events: list[Event]) -> None:
+def _project(run: Run, events: list[LogEvent]) -> None:
     rows = Candidate.objects.filter(run=run, key__in=keys_of(events))
     picture = Picture(run, {row.key: row for row in rows})
     known = Opinion.objects.filter(candidate__in=[row.pk for row in picture.candidates.values()])

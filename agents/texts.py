@@ -18,14 +18,14 @@ CURRENCY_TITLES = {
 }
 
 
-class Line(Protocol):
+class LogLine(Protocol):
     """An event, stored or not."""
 
     type: str
     payload: Any
 
 
-def sentence(event: Line) -> str:
+def sentence(event: LogLine) -> str:
     """What happened, in at most `KEPT` characters; empty where the type says it all."""
     writer = WRITERS.get(event.type)
     return (writer(event.payload) if writer else "")[:KEPT]

@@ -17,7 +17,7 @@ from django.forms.utils import ErrorDict
 
 from .accounts import names
 from .catalogue.devices import NoDevice, kind_for
-from .harness import LANGUAGES, Flag, RuleSet, Source, StaticCheck, TaskSpec
+from .harness import LANGUAGES, Flag, Rules, Source, StaticCheck, TaskSpec
 from .models import DeviceKind
 from .selectors import TASK_ORDERS, TaskFilter
 from .states import TokenScope, Visibility
@@ -47,7 +47,7 @@ class SubmissionForm(forms.Form):
     def __init__(
         self,
         task: TaskSpec,
-        rules: RuleSet,
+        rules: Rules,
         *args: Any,
         kinds: Sequence[DeviceKind] = (),
         signed_in: bool = False,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Report, RuleSet, Source, Verdict
+from benchmarks.harness import Report, Rules, Source, Verdict
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 KINDS = ("attack", "failure", "honest")
@@ -93,7 +93,7 @@ class Case:
         text = self.kernel.read_bytes().decode(errors="replace")
         return Source(_PART.sub(lambda found: _part(found[1] or f"{found[2]}.py"), text), self.language)
 
-    def changed(self, rules: RuleSet) -> RuleSet:
+    def changed(self, rules: Rules) -> Rules:
         return replace(
             rules, **{name: replace(getattr(rules, name), **numbers) for name, numbers in self.rules.items()}
         )

@@ -23,7 +23,7 @@ from benchmarks.harness import (
     HarnessError,
     Paths,
     Report,
-    RuleSet,
+    Rules,
     check_source,
     compile_source,
     default_rules,
@@ -106,7 +106,7 @@ def select(cases: Sequence[Case], words: Sequence[str], kind: str | None) -> lis
     return sorted((case for case in chosen if kind in (None, case.kind)), key=lambda case: _ORDER.index(case.kind))
 
 
-def compile_all(cases: Sequence[Case], rules: RuleSet, paths: Paths, *, device: str, jobs: int) -> None:
+def compile_all(cases: Sequence[Case], rules: Rules, paths: Paths, *, device: str, jobs: int) -> None:
     """Fills the build cache; what does not compile is found there by the judging."""
 
     def compile_one(case: Case) -> None:
@@ -131,7 +131,7 @@ def run(cases: Sequence[Case], judging: JudgeCase, control: Case, *, deadline: f
         yield outcome
 
 
-def judge_case(case: Case, *, rules: RuleSet, paths: Paths, device: str, quick: bool) -> Outcome:
+def judge_case(case: Case, *, rules: Rules, paths: Paths, device: str, quick: bool) -> Outcome:
     """One judging, or as many in a row as the case asks for; the last one counts."""
     started = time.monotonic()
     task, own, report, error = find_task(default_suites(), case.task), case.changed(rules), None, ""

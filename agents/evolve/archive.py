@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .budget import Cost
-from .events import Event
-from .model import ArchiveView, Candidate, Opinion, Proposal, Reason, Refusal, Result
+from .events import LogEvent
+from .model import ArchiveView, CandidateView, JudgeResult, NoProposal, Proposal, Reason, VerifierOpinion
 
 _SHARED = re.compile(r"\b__shared__\b")
 _KERNELS = re.compile(r"<<<|\bcuLaunchKernel\b|\bparallel_for\b|#\s*pragma\s+omp\s+parallel|\[\s*grid\w*\s*\]\s*\(")
@@ -41,14 +41,14 @@ class Archive:
     """Fold events into it with `apply`; look at it with `view`."""
 
     load: Callable[[str], str] = field(repr=False)
-    candidates: dict[str, Candidate] = field(default_factory=dict)
+    candidates: dict[str, CandidateView] = field(default_factory=dict)
     islands: list[dict[tuple[str, ...], str]] = field(default_factory=list)
     champions: dict[str, str] = field(default_factory=dict)
     children: dict[str, int] = field(default_factory=dict)
     best: str | None = None
     gained_in: list[int] = field(default_factory=list)  # the generation in which each island last got better
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: LogEvent) -> None:
         handler = _HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event)
@@ -98,11 +98,11 @@ class Archive:
     def _fast_first(self, cells: Mapping[tuple[str, ...], str]) -> list[str]:
         return sorted(cells.values(), key=lambda name: _rank(self.candidates[name]), reverse=True)
 
-    def _change(self, candidate: str, /, **values: Any) -> Candidate:
+    def _change(self, candidate: str, /, **values: Any) -> CandidateView:
         self.candidates[candidate] = replace(self.candidates[candidate], **values)
         return self.candidates[candidate]
 
-    def _settle(self, candidate: Candidate, island: int) -> None:
+    def _settle(self, candidate: CandidateView, island: int) -> None:
         """Gives the candidate its cell of the island if it is better than who has it."""
         cells = self.islands[island]
         holder = cells.get(candidate.cell)
@@ -112,7 +112,7 @@ class Archive:
         if before is None or _rank(candidate)[0] > before[0]:
             self.gained_in[island] = max(self.gained_in[island], candidate.generation)
 
-    def _crown(self, candidate: Candidate) -> None:
+    def _crown(self, candidate: CandidateView) -> None:
         for key, speedup in speedups(candidate).items():
             holder = self.champions.get(key)
             if holder is None or (speedup, _age(candidate)) > self._crowned(holder, key):
@@ -123,20 +123,20 @@ class Archive:
         return speedups(holder)[key], _age(holder)
 
 
-def speedups(candidate: Candidate) -> dict[str, float]:
+def speedups(candidate: CandidateView) -> dict[str, float]:
     """Of each timed configuration."""
     configs = candidate.result.configs if candidate.result is not None and candidate.correct else ()
     return {item["key"]: item["speedup"] for item in configs if item.get("speedup") is not None}
 
 
-def pareto(candidates: list[Candidate]) -> list[Candidate]:
+def pareto(candidates: list[CandidateView]) -> list[CandidateView]:
     """Those that no other one beats on every configuration."""
     times = {item.id: speedups(item) for item in candidates}
     return [item for item in candidates if not any(_beats(times[other.id], times[item.id]) for other in candidates)]
 
 
-def opinion_from_json(data: Mapping[str, Any]) -> Opinion:
-    return Opinion(
+def opinion_from_json(data: Mapping[str, Any]) -> VerifierOpinion:
+    return VerifierOpinion(
         decision=data["decision"],
         reasons=tuple(Reason(**item) for item in data.get("reasons", ())),
         fault=data.get("fault"),
@@ -147,40 +147,40 @@ def opinion_from_json(data: Mapping[str, Any]) -> Opinion:
     )
 
 
-def result_from_json(data: Mapping[str, Any]) -> Result:
+def result_from_json(data: Mapping[str, Any]) -> JudgeResult:
     ci95 = data.get("ci95")
-    return Result(**{**data, "ci95": tuple(ci95) if ci95 else None, "configs": tuple(data.get("configs", ()))})
+    return JudgeResult(**{**data, "ci95": tuple(ci95) if ci95 else None, "configs": tuple(data.get("configs", ()))})
 
 
 def _beats(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
     return one.keys() == other.keys() != set() and one != other and all(one[key] >= other[key] for key in one)
 
 
-def _age(candidate: Candidate) -> tuple[int, int]:
+def _age(candidate: CandidateView) -> tuple[int, int]:
     """Greater for the earlier one, which wins among equals."""
     return -candidate.generation, -candidate.slot
 
 
-def _rank(candidate: Candidate) -> tuple[float, tuple[int, int]]:
+def _rank(candidate: CandidateView) -> tuple[float, tuple[int, int]]:
     return -math.inf if candidate.score is None else candidate.score, _age(candidate)
 
 
-def _essence(candidate: Candidate) -> list[Any]:
+def _essence(candidate: CandidateView) -> list[Any]:
     refusal = candidate.refusal.reason if candidate.refusal is not None else None
     result = candidate.result
     verdict = None if result is None else [result.verdict, result.score]
     return [candidate.state, candidate.source_sha256, sorted(candidate.parents), refusal, verdict]
 
 
-def _created(archive: Archive, event: Event) -> None:
+def _created(archive: Archive, event: LogEvent) -> None:
     count = event.payload["config"].get("islands", 1)
     archive.islands = [{} for _ in range(count)]
     archive.gained_in = [0] * count
 
 
-def _requested(archive: Archive, event: Event) -> None:
+def _requested(archive: Archive, event: LogEvent) -> None:
     name, data = str(event.candidate), event.payload
-    archive.candidates[name] = Candidate(
+    archive.candidates[name] = CandidateView(
         id=name,
         generation=data["generation"],
         slot=data["slot"],
@@ -190,7 +190,7 @@ def _requested(archive: Archive, event: Event) -> None:
     )
 
 
-def _received(archive: Archive, event: Event) -> None:
+def _received(archive: Archive, event: LogEvent) -> None:
     data = event.payload
     archive._change(
         str(event.candidate),
@@ -210,13 +210,13 @@ def _received(archive: Archive, event: Event) -> None:
         archive.children[parent] = archive.children.get(parent, 0) + 1
 
 
-def _rejected(archive: Archive, event: Event) -> None:
+def _rejected(archive: Archive, event: LogEvent) -> None:
     data = event.payload
-    refusal = Refusal(data["reason"], data["text"], data.get("pause", False), data.get("exhausted", False))
+    refusal = NoProposal(data["reason"], data["text"], data.get("pause", False), data.get("exhausted", False))
     archive._change(str(event.candidate), state="refused", refusal=refusal)
 
 
-def _verdict(archive: Archive, event: Event) -> None:
+def _verdict(archive: Archive, event: LogEvent) -> None:
     candidate = archive.candidates[str(event.candidate)]
     opinion = opinion_from_json(event.payload)
     dropped = opinion.decision == "reject" and not event.payload.get("audit", False)
@@ -224,11 +224,11 @@ def _verdict(archive: Archive, event: Event) -> None:
     archive._change(candidate.id, opinions={**candidate.opinions, event.payload["verifier"]: opinion}, state=state)
 
 
-def _submitted(archive: Archive, event: Event) -> None:
+def _submitted(archive: Archive, event: LogEvent) -> None:
     archive._change(str(event.candidate), state="judging", ticket=event.payload["ticket"])
 
 
-def _finished(archive: Archive, event: Event) -> None:
+def _finished(archive: Archive, event: LogEvent) -> None:
     result = result_from_json(event.payload["result"])
     twin = event.payload.get("reused_from")
     candidate = archive._change(str(event.candidate), state="judged", result=result, reused_from=twin)
@@ -239,19 +239,19 @@ def _finished(archive: Archive, event: Event) -> None:
             archive.best = candidate.id
 
 
-def _migrated(archive: Archive, event: Event) -> None:
+def _migrated(archive: Archive, event: LogEvent) -> None:
     island = event.payload["to_island"]
     archive._settle(archive.candidates[str(event.candidate)], island)
     archive.gained_in[island] = event.payload["generation"]
 
 
-def _settled(archive: Archive, event: Event) -> None:
+def _settled(archive: Archive, event: LogEvent) -> None:
     if event.candidate is not None:
         candidate = archive.candidates[event.candidate]
         archive._change(candidate.id, cost=candidate.cost + Cost.from_json(event.payload["cost"]))
 
 
-_HANDLERS: Mapping[str, Callable[[Archive, Event], None]] = {
+_HANDLERS: Mapping[str, Callable[[Archive, LogEvent], None]] = {
     "run.created": _created,
     "proposal.requested": _requested,
     "proposal.received": _received,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .config import RunConfig
-from .events import Draft, Event, EventLog
+from .events import Draft, EventLog, LogEvent
 from .state import RunState
 
 _FOUND = {
@@ -53,5 +53,5 @@ def fork(log: EventLog, at_seq: int, new_log: EventLog, seed: int, config: RunCo
         new_log.append(drafts)
 
 
-def _drafts(events: Sequence[Event]) -> list[Draft]:
+def _drafts(events: Sequence[LogEvent]) -> list[Draft]:
     return [Draft(event.type, event.candidate, event.payload) for event in events]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from .events import Event
+from .events import LogEvent
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Budget:
         left = {name: max(0, cap - getattr(committed, name)) for name, cap in self.caps.to_json().items()}
         return Caps.from_json(left)
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: LogEvent) -> None:
         if event.type == "budget.reserved":
             self.reserve(event.payload["lease"], Cost.from_json(event.payload["cost"]))
         elif event.type == "budget.settled":

@@ -52,7 +52,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Event:
+class LogEvent:
     """One committed fact. `seq` is dense from 1; `at_s`, seconds since 1970, is for people and decides nothing."""
 
     seq: int
@@ -65,11 +65,11 @@ class Event:
 class EventLog(Protocol):
     """A store of one run with one writer."""
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
         """Commits all of `drafts` or none."""
         ...
 
-    def read(self, after: int = 0) -> list[Event]:
+    def read(self, after: int = 0) -> list[LogEvent]:
         """Every event with a greater number, in order."""
         ...
 

@@ -17,7 +17,7 @@ from benchmarks.harness import (
     HarnessError,
     Paths,
     Report,
-    RuleSet,
+    Rules,
     Source,
     Step,
     TaskSpec,
@@ -29,7 +29,7 @@ from benchmarks.harness import (
 from .archive import result_from_json
 from .events import Live
 from .logs import write_file
-from .model import Result
+from .model import JudgeResult
 from .slots import result_to_json
 
 _LOG_CHARS = 4000
@@ -44,7 +44,7 @@ class LocalEvaluator:
     device: Device
     paths: Paths
     quick: bool = False
-    rules: RuleSet = field(default_factory=default_rules)
+    rules: Rules = field(default_factory=default_rules)
 
     def __post_init__(self) -> None:
         self.results.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ class LocalEvaluator:
         self._sources[candidate_key] = Source(source, language)
         return candidate_key
 
-    async def wait(self, ticket: str, live: Live) -> Result:
+    async def wait(self, ticket: str, live: Live) -> JudgeResult:
         file = self.results / f"{ticket}.json"
         if not file.exists():
             async with self._turn:
@@ -69,7 +69,7 @@ class LocalEvaluator:
         if ticket in self._cancels:
             self._cancels[ticket].set()
 
-    async def _judged(self, ticket: str, live: Live) -> Result:
+    async def _judged(self, ticket: str, live: Live) -> JudgeResult:
         loop, cancel = asyncio.get_running_loop(), threading.Event()
         self._cancels[ticket] = cancel
 
@@ -85,7 +85,7 @@ class LocalEvaluator:
         finally:
             del self._cancels[ticket]
 
-    def _blocking(self, source: Source, tell: Callable[[Step], None], cancel: threading.Event) -> Result:
+    def _blocking(self, source: Source, tell: Callable[[Step], None], cancel: threading.Event) -> JudgeResult:
         """What is our own fault is tried once more."""
         result = self._once(source, tell, cancel)
         if not result.ours or cancel.is_set():
@@ -93,7 +93,7 @@ class LocalEvaluator:
         again = self._once(source, tell, cancel)
         return replace(again, seconds=result.seconds + again.seconds)
 
-    def _once(self, source: Source, tell: Callable[[Step], None], cancel: threading.Event) -> Result:
+    def _once(self, source: Source, tell: Callable[[Step], None], cancel: threading.Event) -> JudgeResult:
         try:
             report = judge(
                 source,
@@ -106,17 +106,17 @@ class LocalEvaluator:
                 cancelled=cancel.is_set,
             )
         except Cancelled:
-            return Result(Verdict.INTERNAL_ERROR.value, "the judging was withdrawn")
+            return JudgeResult(Verdict.INTERNAL_ERROR.value, "the judging was withdrawn")
         except HarnessError as error:
-            return Result(Verdict.INTERNAL_ERROR.value, f"{type(error).__name__}: {error}")
+            return JudgeResult(Verdict.INTERNAL_ERROR.value, f"{type(error).__name__}: {error}")
         return result_of(report)
 
 
-def result_of(report: Report) -> Result:
+def result_of(report: Report) -> JudgeResult:
     """What the search needs of a report."""
     score, data = report.score, report.to_json()
     failed = [stage.log_tail for stage in report.stages if stage.log_tail]
-    return Result(
+    return JudgeResult(
         verdict=report.verdict.value,
         reason=report.reason,
         score=score.speedup if score else None,
@@ -130,7 +130,7 @@ def result_of(report: Report) -> Result:
     )
 
 
-def _keep(file: Path, result: Result) -> None:
+def _keep(file: Path, result: JudgeResult) -> None:
     """What a cancelled judging said is not kept."""
     fresh = file.with_suffix(".new")
     write_file(fresh, json.dumps(result_to_json(result)).encode())

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from .events import Draft, Event
+from .events import Draft, LogEvent
 
 
 class LogError(Exception):
@@ -25,15 +25,15 @@ class MemoryLog:
     """For tests, and for runs that nobody will ask about."""
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
+        self._events: list[LogEvent] = []
         self._sources: dict[str, str] = {}
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
         events = _numbered(drafts, len(self._events))
         self._events += events
         return events
 
-    def read(self, after: int = 0) -> list[Event]:
+    def read(self, after: int = 0) -> list[LogEvent]:
         return self._events[after:]
 
     def put_source(self, text: str) -> str:
@@ -72,7 +72,7 @@ class JsonlLog:
     def close(self) -> None:
         os.close(self._file)
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
         events = _numbered(drafts, len(self._events))
         lines = [_line(event, more=event is not events[-1]) for event in events]
         before = os.fstat(self._file).st_size
@@ -84,7 +84,7 @@ class JsonlLog:
         self._events += events
         return events
 
-    def read(self, after: int = 0) -> list[Event]:
+    def read(self, after: int = 0) -> list[LogEvent]:
         return self._events[after:]
 
     def put_source(self, text: str) -> str:
@@ -103,10 +103,10 @@ class JsonlLog:
         except OSError as error:
             raise KeyError(sha256) from error
 
-    def _recovered(self) -> list[Event]:
+    def _recovered(self) -> list[LogEvent]:
         """The events of all whole commits; the file is cut after the last of them."""
-        events: list[Event] = []
-        pending: list[Event] = []
+        events: list[LogEvent] = []
+        pending: list[LogEvent] = []
         kept_bytes = read_bytes = 0
         for line in (self.folder / "events.jsonl").read_bytes().splitlines(keepends=True):
             data = _parsed(line)
@@ -114,7 +114,7 @@ class JsonlLog:
                 break
             read_bytes += len(line)
             more = data.pop("more", False)
-            pending.append(Event(**data))
+            pending.append(LogEvent(**data))
             if not more:
                 events += pending
                 pending, kept_bytes = [], read_bytes
@@ -140,10 +140,10 @@ def _write(file: int, data: bytes) -> None:
     os.fsync(file)
 
 
-def _numbered(drafts: Sequence[Draft], last: int) -> list[Event]:
+def _numbered(drafts: Sequence[Draft], last: int) -> list[LogEvent]:
     now_s = time.time()
     return [
-        Event(last + place, now_s, draft.type, draft.candidate, _plain(draft.payload))
+        LogEvent(last + place, now_s, draft.type, draft.candidate, _plain(draft.payload))
         for place, draft in enumerate(drafts, 1)
     ]
 
@@ -153,7 +153,7 @@ def _plain(payload: Any) -> Any:
     return json.loads(json.dumps(payload, allow_nan=False))
 
 
-def _line(event: Event, *, more: bool) -> str:
+def _line(event: LogEvent, *, more: bool) -> str:
     return json.dumps({**asdict(event), **({"more": True} if more else {})}) + "\n"
 
 

@@ -17,16 +17,16 @@ from .begin import create, fork
 from .book import Book, LeaseMeter
 from .budget import Cost
 from .events import Draft, EventLog, Live
-from .model import Candidate, Evaluator, Proposer, Verifier
+from .model import CandidateView, Evaluator, Proposer, Verifier
 from .novelty import Novelty
 from .proposing import Asking, Opening
 from .slots import Round
 from .state import RunState
 from .stops import Stop, provider_wait_s, stop_reason
 
-__all__ = ["Outcome", "Wish", "create", "drive", "fork"]
+__all__ = ["DriveWish", "RunOutcome", "create", "drive", "fork"]
 
-Wish = Literal["go", "pause", "stop"]
+DriveWish = Literal["go", "pause", "stop"]
 Sleep = Callable[[float], Awaitable[None]]
 _POLL_S = 0.2
 _GRACE_S = 0.4  # for plug-ins to let go
@@ -36,7 +36,7 @@ _VAIN_MAX = 5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How `drive` returned. A paused run goes on when it is driven again."""
 
     state: Literal["finished", "paused"]
@@ -50,11 +50,11 @@ async def drive(  # noqa: PLR0917 - what a run is made of, in the order of its w
     verifiers: Sequence[Verifier],
     evaluator: Evaluator,
     live: Live,
-    wishes: Callable[[], Awaitable[Wish]],
+    wishes: Callable[[], Awaitable[DriveWish]],
     *,
     task: TaskSpec | None = None,
     sleep: Sleep = asyncio.sleep,
-) -> Outcome:
+) -> RunOutcome:
     """Drives the run in `log` until it is finished or paused. `task` is looked up by its name if it is not given.
 
     Raises what the log raises. Cancelled, it leaves the run as a crash would.
@@ -70,10 +70,10 @@ async def drive(  # noqa: PLR0917 - what a run is made of, in the order of its w
     return await _Drive(book, task, proposer, verifiers, evaluator, live, wishes, sleep).go()
 
 
-def _outcome(state: RunState) -> Outcome:
+def _outcome(state: RunState) -> RunOutcome:
     if state.status == "finished":
-        return Outcome("finished", state.reason or "", state.text)
-    return Outcome("paused", "paused", state.text)
+        return RunOutcome("finished", state.reason or "", state.text)
+    return RunOutcome("paused", "paused", state.text)
 
 
 @dataclass
@@ -84,7 +84,7 @@ class _Drive:
     verifiers: Sequence[Verifier]
     evaluator: Evaluator
     live: Live
-    wishes: Callable[[], Awaitable[Wish]]
+    wishes: Callable[[], Awaitable[DriveWish]]
     sleep: Sleep
     meters: dict[str, LeaseMeter] = field(default_factory=dict)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
@@ -100,7 +100,7 @@ class _Drive:
     def state(self) -> RunState:
         return self.book.state
 
-    async def go(self) -> Outcome:
+    async def go(self) -> RunOutcome:
         """The work and the watch side by side; whoever is done first decides."""
         self._enter()
         if self.state.status == "stopping":
@@ -198,14 +198,14 @@ class _Drive:
         await asyncio.gather(*(self._withdraw(item) for item in judging))
         self._finish(stop)
 
-    async def _withdraw(self, candidate: Candidate) -> None:
+    async def _withdraw(self, candidate: CandidateView) -> None:
         try:
             await asyncio.wait_for(self.evaluator.withdraw(candidate.ticket or ""), _GRACE_S)
         except Exception as error:  # noqa: BLE001 - an evaluator is a plug-in: a run ends even if it does not
             text = f"{candidate.id} could not be withdrawn: {type(error).__name__}: {error}"
             self.book.commit(Draft("error", candidate.id, {"text": text}))
 
-    def _in_flight(self) -> list[Candidate]:
+    def _in_flight(self) -> list[CandidateView]:
         generation = self.state.generation
         return self.state.of(generation) if generation is not None else []
 

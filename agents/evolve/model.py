@@ -49,7 +49,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class NoProposal:
     """No kernel, and why. `pause`: only a person can mend it (no credit left), so the run pauses instead of going on.
 
     `exhausted`: there is nothing left to propose, so the run may end.
@@ -70,7 +70,7 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Opinion:
+class VerifierOpinion:
     """What a verifier thinks of a source. `probability`: that it is correct.
 
     `resources` may hold `registers`, `spill_bytes`, `shared_bytes` and `binary_sha256`; the last lets identical
@@ -87,7 +87,7 @@ class Opinion:
 
 
 @dataclass(frozen=True)
-class Result:
+class JudgeResult:
     """What the judge found. `configs` are those of the report's JSON form, hidden ones without values."""
 
     verdict: str
@@ -112,7 +112,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateView:
     """One slot of the search and all that is known of it. `state` says how far it came.
 
     proposing → proposed → verified → judging → judged; or refused (`refusal`), or dropped by a verifier.
@@ -135,10 +135,10 @@ class Candidate:
     operator: str = ""
     arm: str | None = None
     cell: tuple[str, ...] = ()
-    refusal: Refusal | None = None
-    opinions: Mapping[str, Opinion] = field(default_factory=dict)
+    refusal: NoProposal | None = None
+    opinions: Mapping[str, VerifierOpinion] = field(default_factory=dict)
     ticket: str | None = None
-    result: Result | None = None
+    result: JudgeResult | None = None
     reused_from: str | None = None  # whose result this is, where the binaries are the same
     cost: Cost = field(default_factory=Cost)
 
@@ -164,25 +164,25 @@ class ArchiveView:
     """The archive as of one event; immutable. Candidates are in the order of generation and slot."""
 
     seq: int
-    candidates: Mapping[str, Candidate]
+    candidates: Mapping[str, CandidateView]
     islands: tuple[tuple[str, ...], ...]  # the elites of each, fast first
     champions: Mapping[str, str]  # the fastest candidate on each configuration
     children: Mapping[str, int]  # how often each was a parent
     load: Callable[[str], str] = field(compare=False, repr=False)
 
     @property
-    def best(self) -> Candidate | None:
+    def best(self) -> CandidateView | None:
         """The highest score; the earlier one of equals."""
         scored = [item for item in self.candidates.values() if item.score is not None]
         return max(scored, key=lambda item: item.score or 0.0, default=None)
 
-    def members(self, island: int) -> tuple[Candidate, ...]:
+    def members(self, island: int) -> tuple[CandidateView, ...]:
         """Who may be a parent there: its elites and the champions of all; those of all islands if it has none."""
         own = self.islands[island] or tuple(name for elites in self.islands for name in elites)
         names = dict.fromkeys((*own, *self.champions.values()))
         return tuple(item for name, item in self.candidates.items() if name in names)
 
-    def source(self, candidate: Candidate) -> str:
+    def source(self, candidate: CandidateView) -> str:
         """The text that was proposed. Raises KeyError for a candidate without one."""
         return self.load(candidate.source_sha256 or "")
 
@@ -198,10 +198,10 @@ class ProposalRequest:
     generation: int
     slot: int
     island: int
-    parents: tuple[Candidate, ...]  # slow to fast, at most five
+    parents: tuple[CandidateView, ...]  # slow to fast, at most five
     view: ArchiveView
     rng: Rng
-    last_failure: Candidate | None
+    last_failure: CandidateView | None
     budget_left: Caps  # None where there is no cap
 
     @property
@@ -247,7 +247,7 @@ class Proposer(Protocol):
         """The most that `propose` can cost; reserved before. Costs nothing itself."""
         ...
 
-    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | Refusal: ...
+    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | NoProposal: ...
 
 
 class Verifier(Protocol):
@@ -256,7 +256,7 @@ class Verifier(Protocol):
     id: str
     version: str
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion: ...
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion: ...
 
 
 @runtime_checkable
@@ -268,7 +268,7 @@ class PaidVerifier(Protocol):
 
     def bound(self, source: str, language: str, task: TaskSpec) -> Cost: ...
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion: ...
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion: ...
 
 
 class Evaluator(Protocol):
@@ -276,7 +276,7 @@ class Evaluator(Protocol):
 
     async def submit(self, candidate_key: str, source: str, language: str) -> str: ...
 
-    async def wait(self, ticket: str, live: Live) -> Result: ...
+    async def wait(self, ticket: str, live: Live) -> JudgeResult: ...
 
     async def withdraw(self, ticket: str) -> None:
         """Gives up an evaluation; returns within a second. One that is over stays as it is."""

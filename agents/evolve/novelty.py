@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .model import Candidate, Refusal
+from .model import CandidateView, NoProposal
 
 NEAR = 0.95
 _TOKENS = re.compile(
@@ -60,29 +60,29 @@ class Novelty:
     load: Callable[[str], str]
     _known: dict[str, Fingerprint] = field(default_factory=dict)
 
-    def duplicate(self, candidate: Candidate, earlier: Iterable[Candidate]) -> Refusal | None:
+    def duplicate(self, candidate: CandidateView, earlier: Iterable[CandidateView]) -> NoProposal | None:
         """Why the candidate was seen before, if it was. What the judge failed on may come again."""
         for other in earlier:
             if other.source_sha256 is None or (other.result is not None and other.result.ours):
                 continue
             if other.source_sha256 == candidate.source_sha256:
-                return Refusal("duplicate", f"the same text as {other.id}")
+                return NoProposal("duplicate", f"the same text as {other.id}")
             if candidate.params is None and other.params is None and self._alike(candidate, other):
-                return Refusal("duplicate", f"nearly the same code as {other.id}")
+                return NoProposal("duplicate", f"nearly the same code as {other.id}")
         return None
 
-    def _alike(self, candidate: Candidate, other: Candidate) -> bool:
+    def _alike(self, candidate: CandidateView, other: CandidateView) -> bool:
         mine, theirs = self._of(candidate), self._of(other)
         return mine.sha256 == theirs.sha256 or (other.correct and mine.near(theirs))
 
-    def _of(self, candidate: Candidate) -> Fingerprint:
+    def _of(self, candidate: CandidateView) -> Fingerprint:
         sha256 = candidate.source_sha256 or ""
         if sha256 not in self._known:
             self._known[sha256] = fingerprint(self.load(sha256), candidate.language)
         return self._known[sha256]
 
 
-def binary_of(candidate: Candidate) -> str | None:
+def binary_of(candidate: CandidateView) -> str | None:
     """The hash of what it compiles to, if a verifier or the judge told."""
     told = [opinion.resources for opinion in candidate.opinions.values()]
     told.append(candidate.result.resources if candidate.result is not None else None)
@@ -90,7 +90,7 @@ def binary_of(candidate: Candidate) -> str | None:
     return str(hashes[0]) if hashes else None
 
 
-def twin(candidate: Candidate, earlier: Iterable[Candidate]) -> Candidate | None:
+def twin(candidate: CandidateView, earlier: Iterable[CandidateView]) -> CandidateView | None:
     """The first one that compiled to the same binary and is judged, or being judged."""
     binary = binary_of(candidate)
     if binary is None:

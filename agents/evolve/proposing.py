@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from benchmarks.harness import RuleSet, Source, TaskSpec, check_source, default_rules
+from benchmarks.harness import Rules, Source, TaskSpec, check_source, default_rules
 
 from . import book as books
 from .archive import cell_of
 from .book import Book, LeaseMeter, Tagged
 from .budget import Budget, Caps, Cost
 from .events import Draft, Live
-from .model import ArchiveView, Candidate, Proposal, ProposalRequest, Proposer, Refusal, RefusalReason, Stage
+from .model import ArchiveView, CandidateView, NoProposal, Proposal, ProposalRequest, Proposer, RefusalReason, Stage
 from .rng import Rng
 from .selection import last_failure, migrations, select
 
@@ -37,7 +37,7 @@ class Opening:
     book: Book
     task: TaskSpec
     proposer: Proposer
-    rules: RuleSet = field(default_factory=default_rules)
+    rules: Rules = field(default_factory=default_rules)
 
     def migrate(self) -> None:
         """Sends elites to islands that stand still. Committed before the generation, whose archive holds them."""
@@ -66,7 +66,7 @@ class Opening:
         self.book.commit(Draft("generation.opened", None, opened), *slots)
         return True
 
-    def request(self, candidate: Candidate) -> ProposalRequest:
+    def request(self, candidate: CandidateView) -> ProposalRequest:
         """The request of a slot of the open generation, the same every time it is asked."""
         base = self.book.state.base
         parents = tuple(base.view.candidates[name] for name in candidate.parents)
@@ -99,7 +99,9 @@ class Opening:
         config = self.book.state.config
         return (number * config.generation_size + slot) % config.islands
 
-    def _request(self, place: _Place, parents: tuple[Candidate, ...], view: ArchiveView, left: Caps) -> ProposalRequest:
+    def _request(
+        self, place: _Place, parents: tuple[CandidateView, ...], view: ArchiveView, left: Caps
+    ) -> ProposalRequest:
         config, island = self.book.state.config, self._island(place.generation, place.slot)
         return ProposalRequest(
             task=self.task,
@@ -125,7 +127,7 @@ class Asking:
     live: Live
     meters: dict[str, LeaseMeter]  # of the calls that are open
 
-    async def propose(self, candidate: Candidate) -> None:
+    async def propose(self, candidate: CandidateView) -> None:
         """Afterwards the candidate is `proposed` or `refused`. Its reservations are open before."""
         book, lease = self.opening.book, books.propose_lease(candidate.id)
         meter = LeaseMeter(book, candidate.id, book.state.budget.leases.get(lease, Cost()))
@@ -135,28 +137,28 @@ class Asking:
         book.commit(*meter.drafts, *self._outcome(candidate, answer), *settling)
         del self.meters[candidate.id]
 
-    async def _answer(self, request: ProposalRequest, meter: LeaseMeter) -> Proposal | Refusal:
+    async def _answer(self, request: ProposalRequest, meter: LeaseMeter) -> Proposal | NoProposal:
         live = Tagged(self.live, request.candidate)
         live.say("slot", {"phase": "proposing"})
         try:
             answer = await self.opening.proposer.propose(request, meter, live)
         except Exception as error:  # noqa: BLE001 - a proposer is a plug-in: its faults cost a slot, never the run
             reason: RefusalReason = "provider_error" if self.opening.proposer.needs_key else "template_error"
-            return Refusal(reason, f"{type(error).__name__}: {error}")
-        if isinstance(answer, Refusal):
+            return NoProposal(reason, f"{type(error).__name__}: {error}")
+        if isinstance(answer, NoProposal):
             return answer
         return unusable(answer, request, self.opening.rules.source.max_bytes) or cleaned(answer, request)
 
-    def _outcome(self, candidate: Candidate, answer: Proposal | Refusal) -> list[Draft]:
-        if isinstance(answer, Refusal):
+    def _outcome(self, candidate: CandidateView, answer: Proposal | NoProposal) -> list[Draft]:
+        if isinstance(answer, NoProposal):
             return refused(self.opening.book, candidate, answer)
         received = self._received(candidate, answer)
         problem = check_source(Source(answer.source, answer.language), self.opening.task, self.opening.rules).problem
         if problem is None:
             return [received]
-        return [received, *refused(self.opening.book, candidate, Refusal("wrong_task", problem))]
+        return [received, *refused(self.opening.book, candidate, NoProposal("wrong_task", problem))]
 
-    def _received(self, candidate: Candidate, proposal: Proposal) -> Draft:
+    def _received(self, candidate: CandidateView, proposal: Proposal) -> Draft:
         payload = {
             "generation": candidate.generation,
             "slot": candidate.slot,
@@ -175,7 +177,7 @@ class Asking:
         return Draft("proposal.received", candidate.id, payload)
 
 
-def refused(book: Book, candidate: Candidate, refusal: Refusal) -> list[Draft]:
+def refused(book: Book, candidate: CandidateView, refusal: NoProposal) -> list[Draft]:
     """The refusal, and its judging given back."""
     payload = {
         "generation": candidate.generation,
@@ -190,17 +192,17 @@ def refused(book: Book, candidate: Candidate, refusal: Refusal) -> list[Draft]:
     return [Draft("proposal.rejected", candidate.id, payload), *back]
 
 
-def unusable(proposal: Proposal, request: ProposalRequest, limit: int) -> Refusal | None:
+def unusable(proposal: Proposal, request: ProposalRequest, limit: int) -> NoProposal | None:
     """What is no kernel at all, so that not even its text is kept."""
     source = proposal.source
     if not isinstance(source, str) or not source.strip():
-        return Refusal("empty", "the answer holds no code")
+        return NoProposal("empty", "the answer holds no code")
     if len(source) > limit or len(source.encode(errors="replace")) > limit:
-        return Refusal("too_long", f"the code has {len(source)} characters, the rules allow {limit} bytes")
+        return NoProposal("too_long", f"the code has {len(source)} characters, the rules allow {limit} bytes")
     if source != readable(source):
-        return Refusal("unparsable", "the code is not text: it holds control characters or broken Unicode")
+        return NoProposal("unparsable", "the code is not text: it holds control characters or broken Unicode")
     if proposal.language != request.language:
-        return Refusal("wrong_task", f"the code is in {proposal.language}, this run is in {request.language}")
+        return NoProposal("wrong_task", f"the code is in {proposal.language}, this run is in {request.language}")
     return None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from .archive import Archive
-from .model import ArchiveView, Candidate
+from .model import ArchiveView, CandidateView
 from .rng import Rng
 
 _STEEPNESS = 10.0
@@ -24,7 +24,7 @@ _SHOWN = 5
 class Selection:
     """`parents` from slow to fast; `probabilities` of being drawn first."""
 
-    parents: tuple[Candidate, ...]
+    parents: tuple[CandidateView, ...]
     probabilities: dict[str, float]
 
 
@@ -48,7 +48,7 @@ def select(view: ArchiveView, island: int, rng: Rng) -> Selection:
     )
 
 
-def weigh(members: Sequence[Candidate], view: ArchiveView) -> list[float]:
+def weigh(members: Sequence[CandidateView], view: ArchiveView) -> list[float]:
     logs = [math.log(item.score or 1.0) for item in members]
     middle = median(logs)
     spread = max(_LEAST_SPREAD, _SPREAD_OF_NORMAL * median([abs(value - middle) for value in logs]))
@@ -73,7 +73,7 @@ def migrations(archive: Archive, generation: int, stagnation: int) -> list[Migra
     return found
 
 
-def last_failure(view: ArchiveView, island: int | None) -> Candidate | None:
+def last_failure(view: ArchiveView, island: int | None) -> CandidateView | None:
     """The latest candidate that is known to be wrong, of the island or of all."""
     latest_first = reversed(list(view.candidates.values()))
     return next((item for item in latest_first if item.failed and island in (None, item.island)), None)

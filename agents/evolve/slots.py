@@ -14,8 +14,8 @@ from . import book as books
 from .archive import speedups
 from .book import Book, Tagged
 from .budget import Cost
-from .events import Draft, Event
-from .model import Candidate, Evaluator, Opinion, PaidVerifier, Reason, Refusal, Result, Verifier
+from .events import Draft, LogEvent
+from .model import CandidateView, Evaluator, JudgeResult, NoProposal, PaidVerifier, Reason, Verifier, VerifierOpinion
 from .novelty import Novelty, twin
 from .proposing import Asking, refused
 from .rng import Rng
@@ -106,10 +106,10 @@ class Round:
         if self._candidate(place).state in ("proposed", "verified", "judging"):
             await self._await_judging(place)
 
-    def _candidate(self, place: int) -> Candidate:
+    def _candidate(self, place: int) -> CandidateView:
         return self.book.state.archive.candidates[self.names[place]]
 
-    def _earlier(self, place: int) -> Iterator[Candidate]:
+    def _earlier(self, place: int) -> Iterator[CandidateView]:
         """The archive of the opening and the lower slots."""
         names = (*self.book.state.base.view.candidates, *self.names[:place])
         return (self.book.state.archive.candidates[name] for name in names)
@@ -120,7 +120,7 @@ class Round:
         if refusal is not None and refusal.pause:
             self.asked_to_pause = refusal.text
 
-    def _covered(self, candidate: Candidate) -> bool:
+    def _covered(self, candidate: CandidateView) -> bool:
         """Reserves again what a pause or a crash has settled. What does not fit any more is refused."""
         opening, budget = self.asking.opening, self.book.state.budget
         wanted = {books.judge_lease(candidate.id): opening.judging}
@@ -129,7 +129,7 @@ class Round:
         missing = {lease: cost for lease, cost in wanted.items() if lease not in budget.leases and cost != Cost()}
         short = budget.fits(sum(missing.values(), Cost())) if missing else None
         if short is not None:
-            refusal = Refusal("budget", f"going on would exceed the cap of {short}")
+            refusal = NoProposal("budget", f"going on would exceed the cap of {short}")
             denied = books.denied(short, candidate.id, "going on")
             self.book.commit(denied, *refused(self.book, candidate, refusal))
             return False
@@ -152,7 +152,7 @@ class Round:
             if verifier.id not in candidate.opinions:
                 await self._consult(candidate, verifier)
 
-    async def _consult(self, candidate: Candidate, verifier: Verifier) -> None:
+    async def _consult(self, candidate: CandidateView, verifier: Verifier) -> None:
         self._say(candidate, {"phase": "verifying", "verifier": verifier.id})
         lease = books.verify_lease(candidate.id, verifier.id)
         source = self.novelty.load(candidate.source_sha256 or "")
@@ -163,7 +163,7 @@ class Round:
         settling = [books.settled(lease, candidate.id, opinion.cost)] if paid else []
         self.book.commit(*self._verdict(candidate, verifier, opinion), *settling)
 
-    def _paid(self, candidate: Candidate, verifier: PaidVerifier, source: str) -> bool:
+    def _paid(self, candidate: CandidateView, verifier: PaidVerifier, source: str) -> bool:
         """Whether it is worth asking, and its price is reserved."""
         if not any(item.decision == "abstain" for item in candidate.opinions.values()):
             return False
@@ -175,16 +175,16 @@ class Round:
         self.book.commit(books.reserved(books.verify_lease(candidate.id, verifier.id), candidate.id, cost))
         return True
 
-    async def _opinion(self, verifier: Verifier, source: str, candidate: Candidate) -> Opinion:
+    async def _opinion(self, verifier: Verifier, source: str, candidate: CandidateView) -> VerifierOpinion:
         try:
             return await verifier.judge(source, candidate.language, self.asking.opening.task)
         except Exception as error:  # noqa: BLE001 - a verifier is a plug-in: its faults never cost the candidate
             text = f"{verifier.id} failed: {type(error).__name__}: {error}"
             self.book.commit(Draft("error", candidate.id, {"text": text}))
             lease = self.book.state.budget.leases.get(books.verify_lease(candidate.id, verifier.id), Cost())
-            return Opinion("abstain", (Reason(text),), cost=lease)
+            return VerifierOpinion("abstain", (Reason(text),), cost=lease)
 
-    def _verdict(self, candidate: Candidate, verifier: Verifier, opinion: Opinion) -> list[Draft]:
+    def _verdict(self, candidate: CandidateView, verifier: Verifier, opinion: VerifierOpinion) -> list[Draft]:
         """What is dropped gives its judging back."""
         rejects = opinion.decision == "reject"
         audit = rejects and self._audited(candidate)
@@ -201,7 +201,7 @@ class Round:
         back = [books.settled(lease, candidate.id, Cost())] if rejects and not audit else []
         return [Draft("verdict", candidate.id, payload), *back]
 
-    def _audited(self, candidate: Candidate) -> bool:
+    def _audited(self, candidate: CandidateView) -> bool:
         config = self.book.state.config
         return Rng(config.seed, "audit", candidate.generation, candidate.slot).random() < config.audit_fraction
 
@@ -233,24 +233,26 @@ class Round:
             self._built.leave(place)
             result = await self.evaluator.wait(self._candidate(place).ticket or "", live)
         except Exception as error:  # noqa: BLE001 - an evaluator is a plug-in: its faults cost one judging, never the run
-            result = Result("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
+            result = JudgeResult("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
         self._finish(candidate, result, Cost(judgings=1, judging_s=result.seconds))
 
-    async def _submit(self, candidate: Candidate) -> None:
+    async def _submit(self, candidate: CandidateView) -> None:
         """Not to be cancelled half-way, or nobody would know the ticket."""
         task = asyncio.create_task(self._submitted(candidate))
         self.submitting.add(task)
         task.add_done_callback(self.submitting.discard)
         await asyncio.shield(task)
 
-    async def _submitted(self, candidate: Candidate) -> None:
+    async def _submitted(self, candidate: CandidateView) -> None:
         self.submitted_at_s[candidate.id] = asyncio.get_running_loop().time()
         source = self.novelty.load(candidate.source_sha256 or "")
         ticket = await self.evaluator.submit(candidate.id, source, candidate.language)
         if ticket != candidate.ticket:
             self.book.commit(Draft("evaluation.submitted", candidate.id, {"key": candidate.id, "ticket": ticket}))
 
-    def _finish(self, candidate: Candidate, result: Result, cost: Cost, reused_from: str | None = None) -> None:
+    def _finish(
+        self, candidate: CandidateView, result: JudgeResult, cost: Cost, reused_from: str | None = None
+    ) -> None:
         finished = Draft(
             "evaluation.finished", candidate.id, {"result": result_to_json(result), "reused_from": reused_from}
         )
@@ -258,7 +260,7 @@ class Round:
         news = announcements(self.book, finished)
         self.book.commit(finished, books.settled(lease, candidate.id, cost), *news, *self._arm(candidate, result))
 
-    def _arm(self, candidate: Candidate, result: Result) -> list[Draft]:
+    def _arm(self, candidate: CandidateView, result: JudgeResult) -> list[Draft]:
         """What the arm that made it has gained over its best parent, as a ratio."""
         if candidate.arm is None:
             return []
@@ -267,18 +269,18 @@ class Round:
         gain = result.score / before if result.correct and result.score and before else None
         return [Draft("arm.updated", candidate.id, {"arm": candidate.arm, "gain": gain, "usd": candidate.cost.usd})]
 
-    def _say(self, candidate: Candidate, payload: dict[str, Any]) -> None:
+    def _say(self, candidate: CandidateView, payload: dict[str, Any]) -> None:
         Tagged(self.asking.live, candidate.id).say("slot", payload)
 
 
-def result_to_json(result: Result) -> dict[str, Any]:
+def result_to_json(result: JudgeResult) -> dict[str, Any]:
     return {**asdict(result), "configs": [dict(item) for item in result.configs]}
 
 
 def announcements(book: Book, finished: Draft) -> list[Draft]:
     """Who gets a place in the archive by this result, and who loses the last one."""
     after = book.state.archive.copy()
-    after.apply(Event(book.state.seq + 1, 0.0, finished.type, finished.candidate, finished.payload))
+    after.apply(LogEvent(book.state.seq + 1, 0.0, finished.type, finished.candidate, finished.payload))
     name = str(finished.candidate)
     places = after.holds(name)
     if not places:

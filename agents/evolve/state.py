@@ -10,8 +10,8 @@ from typing import Any
 from .archive import Archive
 from .budget import Budget
 from .config import RunConfig
-from .events import Event
-from .model import ArchiveView, Candidate, Stage
+from .events import LogEvent
+from .model import ArchiveView, CandidateView, Stage
 
 
 @dataclass
@@ -56,7 +56,7 @@ class RunState:
         self.archive = Archive(self.load)
 
     @classmethod
-    def fold(cls, events: Iterable[Event], load: Callable[[str], str]) -> "RunState":
+    def fold(cls, events: Iterable[LogEvent], load: Callable[[str], str]) -> "RunState":
         state = cls(load)
         for event in events:
             state.apply(event)
@@ -72,10 +72,10 @@ class RunState:
         return self.generations[-1].number + 1 if self.generations else 0
 
     @property
-    def best(self) -> Candidate | None:
+    def best(self) -> CandidateView | None:
         return self.archive.candidates[self.archive.best] if self.archive.best is not None else None
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: LogEvent) -> None:
         if event.seq != self.seq + 1:
             raise ValueError(f"event {event.seq} after event {self.seq}")
         handler = _HANDLERS.get(event.type)
@@ -87,52 +87,52 @@ class RunState:
             self.budget.apply(event)
         self.seq = event.seq
 
-    def of(self, generation: Generation) -> list[Candidate]:
+    def of(self, generation: Generation) -> list[CandidateView]:
         return [self.archive.candidates[name] for name in generation.candidates]
 
 
-def _created(state: RunState, event: Event) -> None:
+def _created(state: RunState, event: LogEvent) -> None:
     state.config = RunConfig.from_json(event.payload["config"])
     state.prices = event.payload.get("prices", {})
     state.budget = Budget(state.config.caps)
     state.status = "created"
 
 
-def _running(state: RunState, event: Event) -> None:
+def _running(state: RunState, event: LogEvent) -> None:
     if not state.started:
         state.inherited = len(state.generations)
     state.status, state.started = "running", True
 
 
-def _paused(state: RunState, event: Event) -> None:
+def _paused(state: RunState, event: LogEvent) -> None:
     state.status, state.text = "paused", event.payload.get("text", "")
 
 
-def _stopping(state: RunState, event: Event) -> None:
+def _stopping(state: RunState, event: LogEvent) -> None:
     state.status = "stopping"
 
 
-def _finished(state: RunState, event: Event) -> None:
+def _finished(state: RunState, event: LogEvent) -> None:
     state.status, state.reason, state.text = "finished", event.payload["reason"], event.payload["text"]
 
 
-def _opened(state: RunState, event: Event) -> None:
+def _opened(state: RunState, event: LogEvent) -> None:
     state.generations.append(Generation(event.payload["number"], event.payload["stage"]))
     state.base = Base(state.archive.view(event.payload["base_seq"]), state.budget.copy())
 
 
-def _requested(state: RunState, event: Event) -> None:
+def _requested(state: RunState, event: LogEvent) -> None:
     state.generations[-1].candidates.append(str(event.candidate))
 
 
-def _closed(state: RunState, event: Event) -> None:
+def _closed(state: RunState, event: LogEvent) -> None:
     generation = state.generations[-1]
     generation.closed, generation.best = True, state.best.score if state.best is not None else None
 
 
 _NO_PROGRESS = ("run.resumed", "budget.reserved", "budget.settled", "note", "error")
 
-_HANDLERS: Mapping[str, Callable[[RunState, Event], None]] = {
+_HANDLERS: Mapping[str, Callable[[RunState, LogEvent], None]] = {
     "run.created": _created,
     "run.started": _running,
     "run.resumed": _running,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from .model import Candidate
+from .model import CandidateView
 from .state import Generation, RunState
 
 GAIN = 1.01  # what counts as better for the plateau
@@ -54,7 +54,7 @@ def _roofline(state: RunState) -> Stop | None:
     return Stop("roofline", f"{best.id} reaches {reached:.0%} of the roofline on its slowest configuration")
 
 
-def roofline_fraction(candidate: Candidate) -> float | None:
+def roofline_fraction(candidate: CandidateView) -> float | None:
     """Of the slowest configuration; None where it is unknown for one that was timed."""
     configs = candidate.result.configs if candidate.result is not None else ()
     fractions = [item.get("roofline_fraction") for item in configs if item.get("speedup") is not None]

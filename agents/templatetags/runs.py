@@ -14,8 +14,8 @@ from django.utils.safestring import SafeString
 
 from agents.lineage import mark_of, words_of
 from agents.models import Candidate, Run, RunEvent
-from agents.selectors import Purse
-from agents.states import CandidateState, RunState
+from agents.selectors import CurrencyUse
+from agents.states import CandidateState, RunStatus
 from agents.texts import CURRENCY_TITLES, sentence
 from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation
@@ -24,11 +24,11 @@ from benchmarks.templatetags.kbench import VERDICT_BADGES, Badge
 register = template.Library()
 
 STATE_BADGES = {
-    RunState.WAITING: Badge("Waiting", "live", "clock"),
-    RunState.RUNNING: Badge("Running", "live", "play"),
-    RunState.PAUSED: Badge("Paused", "warn", "pause"),
-    RunState.STOPPING: Badge("Stopping", "warn", "pause"),
-    RunState.FINISHED: Badge("Finished", "good", "check"),
+    RunStatus.WAITING: Badge("Waiting", "live", "clock"),
+    RunStatus.RUNNING: Badge("Running", "live", "play"),
+    RunStatus.PAUSED: Badge("Paused", "warn", "pause"),
+    RunStatus.STOPPING: Badge("Stopping", "warn", "pause"),
+    RunStatus.FINISHED: Badge("Finished", "good", "check"),
 }
 BAD_ENDS = ("error", "failed")
 DECISION_BADGES = {
@@ -42,7 +42,7 @@ DECISION_BADGES = {
 def run_state(run: Run) -> dict[str, Badge]:
     if run.reason in BAD_ENDS:
         return {"badge": Badge("Failed", "bad", "cross")}
-    return {"badge": STATE_BADGES[RunState(run.state)]}
+    return {"badge": STATE_BADGES[RunStatus(run.state)]}
 
 
 @register.inclusion_tag("_badge.html")
@@ -106,12 +106,12 @@ def elapsed_s(run: Run) -> float:
 
 
 @register.filter
-def currency(purse: Purse) -> str:
+def currency(purse: CurrencyUse) -> str:
     return CURRENCY_TITLES[purse.name]
 
 
 @register.simple_tag
-def amount(purse: Purse, value: float | None) -> str:
+def amount(purse: CurrencyUse, value: float | None) -> str:
     """In the unit of the currency."""
     if value is None:
         return "no limit"
@@ -123,7 +123,7 @@ def amount(purse: Purse, value: float | None) -> str:
 
 
 @register.simple_tag
-def bar_width(purse: Purse, *values: float) -> str:
+def bar_width(purse: CurrencyUse, *values: float) -> str:
     """How much of a bar of 200 units the values fill together."""
     return f"{min(sum(values) / purse.top, 1.0) * 200:.1f}"
 

@@ -11,10 +11,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agents import selectors, stores, withheld
-from agents.diffs import Gene, gene_diff
+from agents.diffs import GeneChange, gene_diff
 from agents.models import Candidate
-from agents.pictures import opinions_of, present, whole
-from benchmarks.submissions.diffs import Line, line_diff
+from agents.snapshots import opinions_of, present, whole
+from benchmarks.submissions.diffs import DiffLine, line_diff
 from benchmarks.templatetags.whiskers import Axis
 
 from .parts import score_axis
@@ -33,12 +33,12 @@ def candidate_list(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ParentComparison:
     """What a candidate has changed of one parent; `lines` is None where the sources cannot be compared."""
 
     parent: Candidate
-    lines: list[Line] | None
-    genes: list[Gene]
+    lines: list[DiffLine] | None
+    genes: list[GeneChange]
 
 
 def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpResponse:
@@ -69,9 +69,9 @@ def _source(row: Candidate) -> str:
     return stores.source(row.source_sha256) if row.source_sha256 else ""
 
 
-def _comparisons(row: Candidate, source: str, parents: Sequence[Candidate], hidden: set[str]) -> list[Comparison]:
+def _comparisons(row: Candidate, source: str, parents: Sequence[Candidate], hidden: set[str]) -> list[ParentComparison]:
     return [
-        Comparison(
+        ParentComparison(
             parent,
             line_diff(_source(parent), source) if source and parent.ticket not in hidden else None,
             gene_diff(parent.params, row.params),

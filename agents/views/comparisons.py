@@ -11,10 +11,10 @@ from django.shortcuts import render
 
 from agents import selectors
 from agents.charts import AXES, chart
-from agents.evolve.verifiers.matrix import Confusion, Row, by, confusion
+from agents.evolve.verifiers.matrix import Confusion, MatrixRow, by, confusion
 from agents.figures import best_figure
 from agents.models import Run
-from agents.pictures import Scene, present
+from agents.snapshots import Scene, present
 from benchmarks.boards.figures import answer
 
 SHARE = 0.95
@@ -22,7 +22,7 @@ RUNS_SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Figures:
+class RunFigures:
     """What a comparison says of one run. `to_common`: judgings until 95 % of the lower of both bests."""
 
     run: Run
@@ -62,11 +62,11 @@ def _chosen(request: HttpRequest) -> list[Run]:
     return [run for run in found if run is not None]
 
 
-def figures(scenes: list[Scene]) -> list[Figures]:
+def figures(scenes: list[Scene]) -> list[RunFigures]:
     common = min((scene.run.best_score or 0.0 for scene in scenes), default=0.0)
     shortest = min((len(scene.judged) for scene in scenes), default=0)
     return [
-        Figures(
+        RunFigures(
             run=scene.run,
             scene=scene,
             first_correct=scene.improvements[0].judged_as if scene.improvements else None,
@@ -104,7 +104,7 @@ def verifiers(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/verifiers.html", context)
 
 
-def _tables(rows: list[Row]) -> list[MatrixTable]:
+def _tables(rows: list[MatrixRow]) -> list[MatrixTable]:
     """All figures are over all runs; of the table by run the newest alone, for nobody reads hundreds of lines."""
     newest = list(dict.fromkeys(row.run for row in reversed(rows)))
     shown = set(newest[:RUNS_SHOWN])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agents import selectors
 from agents.evaluator import progress_of
 from agents.models import Candidate
-from agents.pictures import Scene
+from agents.snapshots import Scene
 from agents.states import CandidateState
 from agents.withheld import EVERYBODY, hidden_tickets
 from benchmarks.models import Evaluation

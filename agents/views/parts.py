@@ -15,7 +15,7 @@ from agents import selectors
 from agents.charts import AXES, chart
 from agents.lineage import lineage
 from agents.models import Candidate, Run
-from agents.pictures import Scene, outcome_counts, past, present, whole
+from agents.snapshots import Scene, outcome_counts, past, present, whole
 from agents.views.flights import flights
 from agents.withheld import EVERYBODY, readable_candidates, readable_events
 from benchmarks.templatetags.whiskers import Axis

@@ -19,8 +19,8 @@ from agents import selectors, services
 from agents.figures import best_figure
 from agents.forms import BudgetForm, RunFilterForm, RunForm
 from agents.models import Run
-from agents.pictures import past, present
 from agents.proposals import problem_with
+from agents.snapshots import past, present
 from agents.states import Wish
 from benchmarks import selectors as tasks
 from benchmarks.boards.figures import answer
@@ -73,7 +73,7 @@ def _started(request: HttpRequest, form: RunForm) -> Run | None:
         return None
     assert form.config is not None  # noqa: S101 - a valid form has one
     try:
-        run = services.run_start(services.Order(form.version, form.device_kind, form.config, _owner(request)))
+        run = services.run_start(services.RunRequest(form.version, form.device_kind, form.config, _owner(request)))
     except services.Refused as error:
         form.add_error(None, str(error))
         return None

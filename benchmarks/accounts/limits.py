@@ -17,7 +17,7 @@ from django.utils.crypto import salted_hmac
 
 from ..models import Attempt, Payer
 from . import quotas
-from .quotas import Meter
+from .quotas import QuotaUse
 
 UNKNOWN = "unknown"
 IPV6_NETWORK_BITS = 64  # what one household gets: counting single addresses would count nobody
@@ -50,7 +50,7 @@ def payer(request: HttpRequest) -> Payer:
     return quotas.payer_of(request.user, address_of(request))
 
 
-def meters(request: HttpRequest) -> list[Meter]:
+def meters(request: HttpRequest) -> list[QuotaUse]:
     """What the visitor has used and has left; looking leaves no trace."""
     return quotas.meters_of(request.user, address_of(request))
 

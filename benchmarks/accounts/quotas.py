@@ -79,13 +79,13 @@ JUDGING = MeterKind(
 class OverQuota(Exception):
     """A meter is full; the text is for the person."""
 
-    def __init__(self, meter: "Meter") -> None:
+    def __init__(self, meter: "QuotaUse") -> None:
         super().__init__(meter.refusal)
         self.meter = meter
 
 
 @dataclass(frozen=True)
-class Meter:
+class QuotaUse:
     """One limit and how much of it is used; `limit` None: there is none. `retry_after_s` is set while it is full."""
 
     kind: MeterKind
@@ -118,13 +118,13 @@ def payer_of(user: User | AnonymousUser, address: str) -> Payer:
     return Payer.objects.get_or_create(address_digest=_digest(address))[0]
 
 
-def meters_of(user: User | AnonymousUser, address: str) -> list[Meter]:
+def meters_of(user: User | AnonymousUser, address: str) -> list[QuotaUse]:
     """The same as `meters`, without writing a row for somebody who only looks."""
     known = Q(account=user.pk) if user.is_authenticated else Q(address_digest=_digest(address))
     return meters(Payer.objects.filter(known).first() or Payer(account_id=user.pk))
 
 
-def meters(payer: Payer) -> list[Meter]:
+def meters(payer: Payer) -> list[QuotaUse]:
     """In flight, public submissions and judging seconds, in this order."""
     return [_in_flight(payer), _public_per_day(payer), _judging_per_day(payer)]
 
@@ -235,13 +235,13 @@ def _refunds_today(payer_id: int) -> int:
     return recent.count()
 
 
-def _in_flight(payer: Payer) -> Meter:
+def _in_flight(payer: Payer) -> QuotaUse:
     open_rows = _evaluations(payer).filter(state__in=(State.QUEUED, *RUNNING))
     soon = timezone.now() + timedelta(seconds=IN_FLIGHT_RETRY_S)
     return _meter(payer, IN_FLIGHT, open_rows.count(), lambda _: soon)
 
 
-def _public_per_day(payer: Payer) -> Meter:
+def _public_per_day(payer: Payer) -> QuotaUse:
     """What was deleted counts still, and of what was our own fault what is beyond the refunds of a day."""
     places = _public_places(payer, settings.KBENCH_REFUNDS_PER_DAY)
     spent = SpentPlace.objects.filter(payer=payer.pk or 0, submitted__gte=timezone.now() - DAY)
@@ -259,7 +259,7 @@ def _public_places(payer: Payer, forgiven: int) -> EvaluationQuerySet:
     return counted.exclude(pk__in=list(ours[:forgiven]))
 
 
-def _judging_per_day(payer: Payer) -> Meter:
+def _judging_per_day(payer: Payer) -> QuotaUse:
     recent = _entries(payer).filter(created__gte=timezone.now() - DAY).annotate(signed=_SIGNED)
     rows = list(recent.order_by("-created", "-pk").values_list("created", "signed"))
     totals = list(accumulate((signed for _, signed in rows), initial=0.0))
@@ -270,12 +270,12 @@ def _judging_per_day(payer: Payer) -> Meter:
     return _meter(payer, JUDGING, max(0.0, totals[-1]), free_at)
 
 
-def _meter(payer: Payer, kind: MeterKind, used: float, free_at: Callable[[int], datetime]) -> Meter:
+def _meter(payer: Payer, kind: MeterKind, used: float, free_at: Callable[[int], datetime]) -> QuotaUse:
     """`free_at` is asked, with the limit, when the meter is full: when is there room again?"""
     limit = _limit(payer, kind)
     if limit is None or used < limit:
-        return Meter(kind, used, limit)
-    return Meter(kind, used, limit, max(1, round((free_at(limit) - timezone.now()).total_seconds())))
+        return QuotaUse(kind, used, limit)
+    return QuotaUse(kind, used, limit, max(1, round((free_at(limit) - timezone.now()).total_seconds())))
 
 
 def _limit(payer: Payer, kind: MeterKind) -> int | None:

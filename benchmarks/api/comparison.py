@@ -16,9 +16,9 @@ from ninja import Field, Query, Router, Schema
 
 from benchmarks import selectors
 from benchmarks.boards import overview
-from benchmarks.boards.comparing import FAST_AT, Figures, Share, curve
+from benchmarks.boards.comparing import FAST_AT, MethodFigures, Share, curve
 from benchmarks.boards.overview import Cell, Comparison, Row
-from benchmarks.boards.ranking import Estimate
+from benchmarks.boards.ranking import SpeedupEstimate
 from benchmarks.models import Method
 from benchmarks.views.compare import METHODS_MAX, wanted_slugs
 from benchmarks.views.leaderboards import best_first
@@ -209,7 +209,7 @@ def _about(row: Row) -> dict[str, Any]:
     }
 
 
-def _shares(figures: Figures) -> list[ShareOut]:
+def _shares(figures: MethodFigures) -> list[ShareOut]:
     return [ShareOut(p=p, **_counts(share)) for p, share in zip(figures.ps, figures.shares, strict=True)]
 
 
@@ -235,7 +235,7 @@ def _compared(row: Row) -> ComparedOut:
     return ComparedOut(**_about(row), mean=_mean(row.figures.mean, row.figures.common), cost=cost)
 
 
-def _mean(mean: Estimate | None, tasks: int) -> MeanOut | None:
+def _mean(mean: SpeedupEstimate | None, tasks: int) -> MeanOut | None:
     return MeanOut(speedup=mean.score, ci95=(mean.lo, mean.hi), tasks=tasks) if mean else None
 
 

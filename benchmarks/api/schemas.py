@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ninja import Field, Schema
 
-from benchmarks.accounts.quotas import Meter
+from benchmarks.accounts.quotas import QuotaUse
 from benchmarks.judgings.waiting import Waiting, waiting
 from benchmarks.models import Evaluation, Submission, Task, TaskVersion
 from benchmarks.states import Visibility
@@ -309,7 +309,7 @@ def submission_line(row: Submission) -> SubmissionLine:
     )
 
 
-def meter_out(meter: Meter) -> MeterOut:
+def meter_out(meter: QuotaUse) -> MeterOut:
     return MeterOut(
         code=meter.code,
         title=meter.kind.title,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .ranking import NORMAL_95, Estimate
+from .ranking import NORMAL_95, SpeedupEstimate
 
 FAST_AT = (0.0, 1.0, 1.5, 2.0, 3.0)  # the p of the columns of an overall board
 
@@ -87,7 +87,7 @@ def common(everybody: Iterable[Marks]) -> frozenset[int]:
     return frozenset.intersection(*solved) if solved else frozenset()
 
 
-def mean_over(marks: Marks, tasks: Collection[int]) -> Estimate | None:
+def mean_over(marks: Marks, tasks: Collection[int]) -> SpeedupEstimate | None:
     """Geometric mean over `tasks`, all of which must be solved; None over none.
 
     The interval is that of the measurements: the logarithms of independent scores, their variances added.
@@ -98,7 +98,7 @@ def mean_over(marks: Marks, tasks: Collection[int]) -> Estimate | None:
     mean = math.fsum(math.log(mark.score) for mark in chosen) / len(chosen)
     errors = [math.log(mark.hi / mark.lo) / (2 * NORMAL_95) for mark in chosen]
     half = NORMAL_95 * math.sqrt(math.fsum(error**2 for error in errors)) / len(chosen)
-    return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return SpeedupEstimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 def best_of(everybody: Iterable[Marks]) -> dict[int, Mark]:
@@ -112,7 +112,7 @@ def best_of(everybody: Iterable[Marks]) -> dict[int, Mark]:
 
 
 @dataclass(frozen=True)
-class Figures:
+class MethodFigures:
     """What a method comes to on a set of `total` tasks. `mean` is over the `common` tasks alone."""
 
     total: int
@@ -120,15 +120,15 @@ class Figures:
     ps: tuple[float, ...]
     shares: tuple[Share, ...]  # one for each p
     won: int
-    mean: Estimate | None
+    mean: SpeedupEstimate | None
     common: int
 
 
 def figures(
     marks: Marks, attempted: Collection[int], shared: Collection[int], total: int, ps: Sequence[float] = FAST_AT
-) -> Figures:
+) -> MethodFigures:
     """`shared`: the common set; `won` counts first places, shared ones too."""
-    return Figures(
+    return MethodFigures(
         total=total,
         attempted=len(attempted),
         ps=tuple(ps),

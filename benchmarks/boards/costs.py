@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
-class Cost:
+class SearchCost:
     """What the searches of a method on one suite and device kind have used up."""
 
     runs: int = 0
@@ -17,8 +17,8 @@ class Cost:
     judgings: int = 0
     judging_s: float = 0.0
 
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
+    def __add__(self, other: "SearchCost") -> "SearchCost":
+        return SearchCost(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Scope:
     device: int
 
 
-Provider = Callable[[Scope], Mapping[int, Cost]]
+Provider = Callable[[Scope], Mapping[int, SearchCost]]
 _providers: dict[str, Provider] = {}
 
 
@@ -39,10 +39,10 @@ def register(name: str, provider: Provider) -> None:
     _providers[name] = provider
 
 
-def costs_of(scope: Scope) -> dict[int, Cost]:
+def costs_of(scope: Scope) -> dict[int, SearchCost]:
     """By method; one that nobody knows costs of is missing."""
-    found: dict[int, Cost] = {}
+    found: dict[int, SearchCost] = {}
     for provider in _providers.values():
         for method, cost in provider(scope).items():
-            found[method] = found.get(method, Cost()) + cost
+            found[method] = found.get(method, SearchCost()) + cost
     return found

@@ -24,15 +24,15 @@ from ..models import DeviceKind, Evaluation, Method, RuleSet, Standing, Suite, T
 from ..querysets import StandingQuerySet
 from ..selectors import active_ruleset
 from ..states import State, TaskVersionStatus
-from .comparing import FAST_AT, Figures, Mark, best_of, common, figures
-from .costs import Cost, Scope, costs_of
+from .comparing import FAST_AT, Mark, MethodFigures, best_of, common, figures
+from .costs import Scope, SearchCost, costs_of
 
 KEPT_FROM = 5000  # marks and attempts; what is smaller is read anew each time
 REUSE = 20  # times what the reading took: at most a twentieth of the time goes into reading
 KEPT_S = 300.0
 KEPT_MAX = 8
 
-Fingerprint = tuple[object, ...]
+FieldFingerprint = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Field:
 @dataclass
 class _Kept:
     field: Field
-    fingerprint: Fingerprint
+    fingerprint: FieldFingerprint
     cost_s: float
     read_at_s: float
 
@@ -111,7 +111,7 @@ def _keep(key: tuple[int, int], kept: _Kept) -> None:
     _kept[key] = kept
 
 
-def _fingerprint(device: DeviceKind) -> Fingerprint:
+def _fingerprint(device: DeviceKind) -> FieldFingerprint:
     """Differs after any change of a standing or end of a judging; what it cannot see waits `KEPT_S`."""
     standings = Standing.objects.filter(device_kind=device).aggregate(
         rows=Count("pk"), newest=Max("pk"), scores=Sum("score"), ranks=Sum("rank")
@@ -194,8 +194,8 @@ class Row:
 
     method: Method
     marks: Mapping[int, Mark]
-    figures: Figures
-    cost: Cost | None = None
+    figures: MethodFigures
+    cost: SearchCost | None = None
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Comparison:
 
     field: Field
     rows: list[Row]
-    best: Figures
+    best: MethodFigures
     common: frozenset[int]
 
     @property

@@ -49,7 +49,7 @@ def _groups(entries: Iterable[Entry[Key]]) -> list[list[Entry[Key]]]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SpeedupEstimate:
     """A speedup with its 95 % interval."""
 
     score: float
@@ -57,7 +57,7 @@ class Estimate:
     hi: float
 
 
-def pooled(estimates: Sequence[Estimate]) -> Estimate:
+def pooled(estimates: Sequence[SpeedupEstimate]) -> SpeedupEstimate:
     """Several judgings of the same code as one: the mean of their logarithms, weighted by how sure each is.
 
     Where judgings differ by more than their intervals allow, the pooled interval is widened to what they show.
@@ -71,7 +71,7 @@ def pooled(estimates: Sequence[Estimate]) -> Estimate:
     surprise = math.fsum(weight * (log - mean) ** 2 for weight, log in zip(weights, logs, strict=True))
     spread = max(1.0, surprise / (len(estimates) - 1))
     half = NORMAL_95 * math.sqrt(spread / math.fsum(weights))
-    return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return SpeedupEstimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Attack:
 
 
 @dataclass(frozen=True)
-class Run:
+class RedteamRun:
     """One `make redteam`. `controls` counts the honest judgings made between hostile ones."""
 
     date: str
@@ -79,12 +79,12 @@ class Run:
         return asdict(self)
 
 
-def run_from_json(data: Mapping[str, Any]) -> Run:
+def run_from_json(data: Mapping[str, Any]) -> RedteamRun:
     """Raises KeyError or TypeError for what is no such record."""
-    return Run(**{**data, "attacks": tuple(Attack(**item) for item in data["attacks"])})
+    return RedteamRun(**{**data, "attacks": tuple(Attack(**item) for item in data["attacks"])})
 
 
-def runs(folder: Path) -> list[Run]:
+def runs(folder: Path) -> list[RedteamRun]:
     """The last run of each kind of device, by its name; none if nobody has run it."""
     return [run_from_json(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
 

@@ -16,6 +16,7 @@ from django.db.models import Max
 
 from ..harness import (
     Config,
+    Rules,
     TaskError,
     TaskSpec,
     TensorArgument,
@@ -26,7 +27,6 @@ from ..harness import (
     load_rules,
     load_suite,
 )
-from ..harness import RuleSet as Rules
 from ..models import DeviceKind, Evaluation, Method, RuleSet, Submission, Suite, Task, TaskVersion
 from ..services import submission_create, switch_is_on
 from ..states import MethodKind, Origin, Priority, Switch, TaskVersionStatus

@@ -28,12 +28,12 @@ from .outbox import NotTaken, TooMuch, read_file
 from .processor import KINDS as PROCESSOR_KINDS
 from .processor import processor
 from .protocol import clean_text
-from .report import VERDICT_TEXTS, ConfigResult, Flag, Report, Score, StageResult, Verdict, VerdictText
-from .rules import RuleSet, load_rules
+from .report import VERDICT_TEXTS, ConfigReport, Flag, Report, Score, StageReport, Verdict, VerdictText
+from .rules import Rules, load_rules
 from .seccomp import candidate_program
 from .selfcheck import self_test
 from .shelf import Shelf
-from .source import LANGUAGES, PYTHON, Paths, Source, Step, StepListener, device_class, device_classes
+from .source import LANGUAGES, PYTHON, CancelCheck, Paths, Source, Step, StepListener, device_class, device_classes
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
 from .spec_json import spec_from_json, spec_to_json
 from .starter import starter_code
@@ -50,9 +50,10 @@ __all__ = [
     "PYTHON",
     "VERDICT_TEXTS",
     "Build",
+    "CancelCheck",
     "Cancelled",
     "Config",
-    "ConfigResult",
+    "ConfigReport",
     "Device",
     "Examined",
     "Flag",
@@ -67,12 +68,12 @@ __all__ = [
     "Report",
     "Result",
     "Room",
-    "RuleSet",
     "RuleSetError",
+    "Rules",
     "Score",
     "Shelf",
     "Source",
-    "StageResult",
+    "StageReport",
     "StaticCheck",
     "Step",
     "StepListener",
@@ -126,6 +127,6 @@ def default_suites() -> Path:
     return Path(__file__).parents[1] / "suites"
 
 
-def default_rules(name: str = "rk-2") -> RuleSet:
+def default_rules(name: str = "rk-2") -> Rules:
     """A rule set that comes with kbench. Raises RuleSetError."""
     return load_rules(Path(__file__).parents[1] / "rules" / f"{name}.toml")

@@ -24,7 +24,7 @@ from .machine import Cores, Peaks
 from .memory import SharedMemory, describe, lay_out
 from .outbox import Bounds, NotTaken, discard, scratch_folder, take_folder
 from .protocol import ProtocolError
-from .rules import RuleSet
+from .rules import Rules
 from .seccomp import builder_program, supported
 from .source import CancelCheck, Paths, Step, StepListener
 from .spec import Config, TaskSpec
@@ -45,7 +45,7 @@ class PreparedBaseline:
     problems: tuple[str | None, ...]
 
 
-def baseline_room(task: Path, cache: Path, rules: RuleSet) -> Room:
+def baseline_room(task: Path, cache: Path, rules: Rules) -> Room:
     """Where baselines run: they see the reference (a file, or the folder that holds it) and a cache of their own."""
     place = "/kbench/task" if task.is_dir() else "/kbench/task/reference.py"
     return Room(
@@ -81,7 +81,7 @@ class Preparation(ABC):
 
     task: TaskSpec
     configs: Sequence[Config]
-    rules: RuleSet
+    rules: Rules
     on_step: StepListener
     cancelled: CancelCheck
     stage: str = "prepare"

@@ -20,7 +20,7 @@ from .nvcc import Nvcc
 from .protocol import clean_text
 from .python_module import PythonModule
 from .report import clean_log
-from .rules import RuleSet
+from .rules import Rules
 from .shelf import Shelf, pack, unpack
 from .source import PYTHON, CancelCheck, Paths, Source, device_class, never_cancelled
 from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest
@@ -48,7 +48,7 @@ class Build:
 
 def build(
     source: Source,
-    rules: RuleSet,
+    rules: Rules,
     paths: Paths,
     *,
     target: str | None = None,
@@ -73,7 +73,7 @@ def build(
     return result
 
 
-def kept(source: Source, rules: RuleSet, paths: Paths, *, target: str | None = None) -> Build | None:
+def kept(source: Source, rules: Rules, paths: Paths, *, target: str | None = None) -> Build | None:
     """The build as it was made before, here or on another machine of the same kind."""
     toolchain = _toolchain(source.language, target)
     folder = paths.builds / _key(source, rules, toolchain)
@@ -114,7 +114,7 @@ def _size_bytes(made: Path) -> int:
     return sum(path.stat().st_size for path in (made.rglob("*") if made.is_dir() else (made,)))
 
 
-def _key(source: Source, rules: RuleSet, toolchain: Toolchain) -> str:
+def _key(source: Source, rules: Rules, toolchain: Toolchain) -> str:
     return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules))
 
 
@@ -160,7 +160,7 @@ def _move(made: Path, folder: Path) -> None:
 
 
 @contextmanager
-def _workshop(rules: RuleSet, paths: Paths, cancelled: CancelCheck) -> Iterator[Workshop]:
+def _workshop(rules: Rules, paths: Paths, cancelled: CancelCheck) -> Iterator[Workshop]:
     outer = Path(tempfile.mkdtemp(prefix="build-", dir=paths.scratch))
     work = outer / "work"
     work.mkdir()

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from .isolation import inside
 from .locks import file_lock
-from .rules import RuleSet
+from .rules import Rules
 from .source import Paths, Source
 from .toolchain import (
     HEADERS,
     MODULE,
-    Outcome,
+    Compilation,
     Workshop,
     digest,
     fallback,
@@ -45,10 +45,10 @@ class Gxx:
 
     binary = f"{MODULE}.so"
 
-    def fingerprint(self, rules: RuleSet) -> tuple[str, ...]:
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
         return (*_flags(rules), *_includes(thin=True), headers_fingerprint(), *environment().values(), sys.version)
 
-    def compile(self, source: Source, shop: Workshop) -> Outcome:
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
         headers = prepare_headers(shop.rules, shop.paths)
         shop.give({f"{MODULE}.cpp": source.text})
         tiers = [headers, None] if headers else [None]
@@ -63,7 +63,7 @@ def environment() -> dict[str, str]:
     return {"compiler": host_compiler_version(), "torch": version("torch"), "machine": machine_fingerprint()}
 
 
-def prepare_headers(rules: RuleSet, paths: Paths) -> Path | None:
+def prepare_headers(rules: Rules, paths: Paths) -> Path | None:
     """The folder of the precompiled header, built once per machine and flags; None if it cannot be built."""
     folder = paths.headers / digest(*Gxx().fingerprint(rules))
     with file_lock(folder.with_suffix(".lock")):
@@ -72,7 +72,7 @@ def prepare_headers(rules: RuleSet, paths: Paths) -> Path | None:
     return folder if (folder / "kbench.h.gch").exists() else None
 
 
-def _precompile(rules: RuleSet, paths: Paths, folder: Path) -> None:
+def _precompile(rules: Rules, paths: Paths, folder: Path) -> None:
     work = Path(tempfile.mkdtemp(prefix="headers-", dir=paths.scratch)) / "work"
     try:
         made = work / "made"
@@ -91,7 +91,7 @@ def _precompile(rules: RuleSet, paths: Paths, folder: Path) -> None:
         shutil.rmtree(work.parent)
 
 
-def _attempt(shop: Workshop, headers: Path | None) -> Outcome:
+def _attempt(shop: Workshop, headers: Path | None) -> Compilation:
     """Compiles and links; with `headers` against the thin precompiled header, else against the stock one."""
     room = shop.room(packages())
     use = ["-include", f"{inside(headers, 'precompiled')}/kbench.h"] if headers else []
@@ -106,7 +106,7 @@ def _attempt(shop: Workshop, headers: Path | None) -> Outcome:
     return shop.make(steps, f"{place}/{binary}", room, shop.folder / binary)
 
 
-def _flags(rules: RuleSet) -> list[str]:
+def _flags(rules: Rules) -> list[str]:
     return [*rules.compile.flags, f"-DTORCH_EXTENSION_NAME={MODULE}", "-fmax-errors=20", "-fdiagnostics-color=never"]
 
 

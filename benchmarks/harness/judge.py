@@ -24,8 +24,8 @@ from .machine import Peaks
 from .outbox import discard, log_end, scratch_folder
 from .processor import processor
 from .protocol import clean_text
-from .report import ConfigResult, Flag, Report, Score, StageResult, Verdict
-from .rules import RuleSet
+from .report import ConfigReport, Flag, Report, Score, StageReport, Verdict
+from .rules import Rules
 from .session import Session
 from .source import (
     LANGUAGES,
@@ -51,7 +51,7 @@ _LATE_FLAG_US = 5.0
 def judge(
     source: Source,
     task: TaskSpec,
-    rules: RuleSet,
+    rules: Rules,
     paths: Paths,
     *,
     device: str = "cpu",
@@ -80,7 +80,7 @@ def judge(
 def audit(
     source: Source,
     task: TaskSpec,
-    rules: RuleSet,
+    rules: Rules,
     paths: Paths,
     *,
     report: Report,
@@ -106,7 +106,7 @@ def audit(
             return replace(report, gates=(*report.gates, Flag("not-audited", f"It could not be audited: {broken}.")))
         finally:
             on_step(Step("audit", "finished"))
-    stages = (*report.stages, StageResult("audit", time.monotonic() - started))
+    stages = (*report.stages, StageReport("audit", time.monotonic() - started))
     if found["agrees"]:
         trust = "replayed" if report.score.timing_trust == "replayed" else "audited"
         score = replace(report.score, timing_trust=trust)
@@ -118,7 +118,7 @@ def audit(
 def compile_source(
     source: Source,
     task: TaskSpec,
-    rules: RuleSet,
+    rules: Rules,
     paths: Paths,
     *,
     device: str = "cpu",
@@ -135,7 +135,7 @@ def compile_source(
 
 def prepare_task(
     task: TaskSpec,
-    rules: RuleSet,
+    rules: Rules,
     paths: Paths,
     *,
     device: str = "cpu",
@@ -154,7 +154,7 @@ def prepare_task(
         preparation.compiled(paths)
 
 
-def quick_rules(rules: RuleSet) -> RuleSet:
+def quick_rules(rules: Rules) -> Rules:
     """The same rules with few steps and no demand on the width of the interval."""
     steps = min(_QUICK_STEPS, rules.time.steps_per_config)
     few = {"launches": 1, "steps_per_config": steps, "min_steps_per_config": steps}
@@ -176,15 +176,15 @@ class _Work:
     quick: bool
     on_step: StepListener
     cancelled: CancelCheck
-    stages: list[StageResult] = field(default_factory=list)
+    stages: list[StageReport] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
     gates: tuple[Flag, ...] = ()
-    results: tuple[ConfigResult, ...] = ()
+    results: tuple[ConfigReport, ...] = ()
     environment: dict[str, Any] = field(default_factory=dict)
     _log_of_stage: str = ""
     _exit_code_of_stage: int | None = None
 
-    def run(self) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+    def run(self) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         self._stage("static", self._check)
         with nullcontext() if self._is_built() else self.track.build_lock(self.on_step, self.cancelled):
             build = self._stage("compile", self._build)
@@ -216,7 +216,7 @@ class _Work:
         raise Fault(Verdict.RUNTIME_ERROR, reason) from error
 
     @property
-    def rules(self) -> RuleSet:
+    def rules(self) -> Rules:
         return self.track.rules
 
     @property
@@ -234,7 +234,7 @@ class _Work:
         isolation: str,
         *,
         score: Score | None = None,
-        configs: tuple[ConfigResult, ...] = (),
+        configs: tuple[ConfigReport, ...] = (),
     ) -> Report:
         return Report(
             task=self.task.name,
@@ -284,7 +284,7 @@ class _Work:
 
     def _run_session(
         self, build: Build, prepared: PreparedBaseline, scratch: Path
-    ) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+    ) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
         before = os.sched_getaffinity(0)
         self._log = _VisibleLog(scratch / "candidate0.log")
@@ -302,7 +302,7 @@ class _Work:
         finally:
             self._log_of_stage = self._log.read()
 
-    def _judge_calls(self, judging: Judging) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+    def _judge_calls(self, judging: Judging) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         try:
             self._stage("verify", lambda: self._calls(judging, judging.verify))
             self._stage("time", lambda: self._calls(judging, judging.time))
@@ -326,7 +326,7 @@ class _Work:
             where = "a hidden configuration" if config.hidden else config.key
             raise Fault(fault.verdict, f"{hidden_words(config, fault)} ({where})")
 
-    def _scored(self, judging: Judging) -> tuple[Score, str, tuple[ConfigResult, ...]]:
+    def _scored(self, judging: Judging) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         times: dict[str, PairedTimes] = {}
         for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
             if not config.hidden:
@@ -346,7 +346,7 @@ class _Work:
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
         return score, f"{score.speedup:.2f}× over the stronger baseline on {len(timed)} configurations", tuple(finished)
 
-    def _with_times(self, times: Mapping[str, PairedTimes], peaks: Peaks) -> list[ConfigResult]:
+    def _with_times(self, times: Mapping[str, PairedTimes], peaks: Peaks) -> list[ConfigReport]:
         finished = []
         for config, result in zip(self.configs, self.results, strict=True):
             if not config.hidden:
@@ -383,7 +383,7 @@ class _Work:
             return run()
         finally:
             seconds = time.monotonic() - started
-            self.stages.append(StageResult(name, seconds, self._exit_code_of_stage, self._log_of_stage))
+            self.stages.append(StageReport(name, seconds, self._exit_code_of_stage, self._log_of_stage))
             self.on_step(Step(name, "finished"))
 
 

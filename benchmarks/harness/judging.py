@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from .contestants import CallResult
 from .errors import Cancelled, RefereeError
 from .faults import Fault, call_fault
-from .report import ConfigResult, Verdict
-from .rules import RuleSet
-from .session import COMPILE, EAGER, NOTHING, Comparison, Session
+from .report import ConfigReport, Verdict
+from .rules import Rules
+from .session import COMPILE, EAGER, NOTHING, CallComparison, Session
 from .source import CancelCheck, Step, StepListener
 from .spec import Config
 from .stats import PairedTimes, median_us
@@ -37,7 +37,7 @@ CANDIDATE: Contender = ("candidate", 0)
 
 
 @dataclass
-class Ledger:
+class ConfigTally:
     """What is known of one configuration so far."""
 
     config: Config
@@ -52,7 +52,7 @@ class Ledger:
     seen: dict[Contender, list[CallResult]] = field(default_factory=dict)  # timed calls, for what bounds their claims
     throttled: int = 0  # steps that were dropped because clocks were lowered
 
-    def note(self, comparison: Comparison) -> None:
+    def note(self, comparison: CallComparison) -> None:
         self.checked += 1
         self.max_abs_error = max(self.max_abs_error, comparison.max_abs_error)
         self.max_rel_error = max(self.max_rel_error, comparison.max_rel_error)
@@ -63,10 +63,10 @@ class Ledger:
             self.times_us.setdefault(who, []).append(result.time_us)
             self.resumes_us.setdefault(who, []).append(result.resume_us)
 
-    def result(self, shown_key: str) -> ConfigResult:
+    def result(self, shown_key: str) -> ConfigReport:
         """Errors of hidden configurations are not shown: they would tell their values apart."""
         hidden, checked = self.config.hidden, self.checked > 0
-        return ConfigResult(
+        return ConfigReport(
             key=shown_key,
             group=self.config.group,
             correct=None if self.calls == 0 else self.fault is None,
@@ -97,9 +97,9 @@ class Judging:
         self._session = session
         self._on_step = on_step
         self._cancelled = cancelled
-        self._rules: RuleSet = session.setting.rules
+        self._rules: Rules = session.setting.rules
         self._deadline = time.monotonic() + self._rules.limits.judging_s
-        self.ledgers = [Ledger(config) for config in session.setting.configs]
+        self.ledgers = [ConfigTally(config) for config in session.setting.configs]
         self.compile_problems = list(session.setting.prepared.problems)
         self.null_calls: list[CallResult] = []
 
@@ -188,7 +188,7 @@ class Judging:
         ledger = self.ledgers[number]
         return median_us(self._charged_us(ledger, CANDIDATE)) - median_us(np.array(ledger.times_us[CANDIDATE]))
 
-    def _charged_us(self, ledger: Ledger, who: Contender) -> NDArray[np.float64]:
+    def _charged_us(self, ledger: ConfigTally, who: Contender) -> NDArray[np.float64]:
         """The times of `who` with the lateness of each call."""
         rules = self._rules.time
         launches, resumes_us = np.array(ledger.launches), np.array(ledger.resumes_us[who])
@@ -296,7 +296,7 @@ class Judging:
         if ledger.fault is None and noted:
             self._note(ledger, results)
 
-    def _note(self, ledger: Ledger, results: dict[Contender, CallResult]) -> None:
+    def _note(self, ledger: ConfigTally, results: dict[Contender, CallResult]) -> None:
         if any(result.throttled for result in results.values()):
             ledger.throttled += 1
             return

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .process_memory import Reader
+from .process_memory import MemoryReader
 from .protocol import CONTROL_BYTES
 from .spec import Config, TensorArgument
 
@@ -113,7 +113,7 @@ class OutputMemory(SharedMemory):
     def copy(self, config: int, pid: int, places: NDArray[np.uint64]) -> bool:
         """Copies the results of a call of `config` out of process `pid`; False if they cannot be read there."""
         return all(
-            Reader(target, np.array([target.nbytes], dtype=np.uint64)).read(pid, places[number : number + 1])
+            MemoryReader(target, np.array([target.nbytes], dtype=np.uint64)).read(pid, places[number : number + 1])
             for number, target in enumerate(self.results(config))
         )
 
@@ -135,10 +135,10 @@ class Sample:
         offsets[: len(sizes)] = latest[: len(sizes)]
         self._offsets = offsets
         self._values = np.zeros(len(offsets) * _SAMPLE_BYTES, dtype=np.uint8)
-        self._reader = Reader(self._values, spans[self._which].astype(np.uint64))
+        self._reader = MemoryReader(self._values, spans[self._which].astype(np.uint64))
 
     def read(self, pid: int, places: NDArray[np.uint64]) -> bytes | None:
-        """The values there; None if they cannot be read. Raises PermissionError as `Reader.read` does."""
+        """The values there; None if they cannot be read. Raises PermissionError as `MemoryReader.read` does."""
         there = self._reader.read(pid, places[self._which] + self._offsets)
         return self._values.tobytes() if there else None
 

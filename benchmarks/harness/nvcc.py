@@ -21,13 +21,13 @@ from .errors import SupervisorError
 from .isolation import inside
 from .missing_names import more_headers_may_help
 from .nvcc_plan import MODULE_ID, parallel_script
-from .rules import RuleSet
+from .rules import Rules
 from .source import Source
 from .toolchain import (
     HEADERS,
     MODULE,
+    Compilation,
     KernelResources,
-    Outcome,
     Workshop,
     fallback,
     headers_fingerprint,
@@ -71,10 +71,10 @@ class Nvcc:
         self._tiers = tiers
         self._side_by_side = side_by_side
 
-    def fingerprint(self, rules: RuleSet) -> tuple[str, ...]:
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
         return (*self._flags(rules), *_includes("stock"), headers_fingerprint(), *environment().values(), sys.version)
 
-    def compile(self, source: Source, shop: Workshop) -> Outcome:
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
         texts = {
             f"{MODULE}.cu": source.text,
             "kbench_operators.h": operator_headers(source.text),
@@ -85,7 +85,7 @@ class Nvcc:
         outcome = fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers))
         return _demangled(with_resources(outcome), shop)
 
-    def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str]) -> Outcome:
+    def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str]) -> Compilation:
         folders, place = {**packages(), **_cuda_packages()}, shop.scratch
         nvcc = f"{inside(cuda_folder(), 'cuda')}/bin/nvcc"
         compiling = [nvcc, *self._flags(shop.rules), *_includes(tier), "-c", f"{MODULE}.cu", "-o", f"{place}/a.o"]
@@ -106,7 +106,7 @@ class Nvcc:
         told = shop.run([compiling[0], "--dryrun", *compiling[1:]], shop.room(folders))
         return parallel_script(told.log, place)
 
-    def _flags(self, rules: RuleSet) -> list[str]:
+    def _flags(self, rules: Rules) -> list[str]:
         number = self._target.removeprefix("sm_").rstrip("a")
         # from 90 on, `a` gives the instructions that only this architecture has, wgmma and bulk copies among them
         number += "a" if int(number) >= _FIRST_WITH_OWN_INSTRUCTIONS else ""
@@ -139,7 +139,7 @@ _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"\b(\d++) bytes smem")
 
 
-def with_resources(outcome: Outcome) -> Outcome:
+def with_resources(outcome: Compilation) -> Compilation:
     """What the assembler says about each kernel, moved from the log into records."""
     own: list[str] = []
     kept: list[str] = []
@@ -161,7 +161,7 @@ def _resources(lines: list[str]) -> Iterator[KernelResources]:
             kernel, frame = None, (0, 0, 0)
 
 
-def _demangled(outcome: Outcome, shop: Workshop) -> Outcome:
+def _demangled(outcome: Compilation, shop: Workshop) -> Compilation:
     """The kernels under the names that their author gave them, as far as c++filt can tell."""
     if not outcome.resources:
         return outcome

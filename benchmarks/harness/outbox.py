@@ -42,7 +42,7 @@ class Bounds:
     depth: int = 8
 
 
-class Answer:
+class AnswerFile:
     """A file in memory: a child inherits `fd`, or opens `path`, and leaves there all that may leave its sandbox.
 
     Read it when everybody who had it is dead.

@@ -16,7 +16,7 @@ _read.argtypes = [ctypes.c_int, *(ctypes.c_void_p, ctypes.c_ulong) * 2, ctypes.c
 _SPANS_MAX = 1024  # of one call of the kernel (IOV_MAX)
 
 
-class Reader:
+class MemoryReader:
     """Reads spans of fixed sizes into `target`, one after the other. Made ahead, so that reading takes one call."""
 
     def __init__(self, target: NDArray[np.uint8], sizes_bytes: NDArray[np.uint64]) -> None:

@@ -17,10 +17,10 @@ from .errors import SupervisorError
 from .gxx import Gxx
 from .isolation import child_code, python_argv
 from .nvcc import Nvcc
-from .outbox import Answer, NotTaken
-from .rules import RuleSet
+from .outbox import AnswerFile, NotTaken
+from .rules import Rules
 from .source import Source
-from .toolchain import MODULE, KernelResources, Outcome, Workshop, digest
+from .toolchain import MODULE, Compilation, KernelResources, Workshop, digest
 
 BUNDLE = f"{MODULE}.model"
 ENTRY, EXTENSIONS = "module.py", "extensions.json"
@@ -40,27 +40,27 @@ class PythonModule:
     def __init__(self, target: str | None) -> None:
         self._target = target
 
-    def fingerprint(self, rules: RuleSet) -> tuple[str, ...]:
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
         cuda = _cuda_fingerprint(self._target, rules)
         return ("python", sys.version, self._target or "", *Gxx().fingerprint(rules), *cuda)
 
-    def compile(self, source: Source, shop: Workshop) -> Outcome:
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
         bundle = shop.folder / BUNDLE
         bundle.mkdir()
         (bundle / ENTRY).write_text(source.text)
         problem = _syntax_problem(source.text)
         if problem:
-            return Outcome(1, problem)
+            return Compilation(1, problem)
         if not _ASKS.search(source.text):
             return self._built([], shop)
         ran, requests = self._asked(source.text, shop)
         return ran if requests is None else self._built(requests, shop)
 
-    def _asked(self, text: str, shop: Workshop) -> tuple[Outcome, list[Request] | None]:
+    def _asked(self, text: str, shop: Workshop) -> tuple[Compilation, list[Request] | None]:
         """The extensions that the module asks for, or None where the outcome says what is wrong with it."""
         shop.give({ENTRY: text})
         room = replace(shop.room(child_code()), python=True)
-        with Answer(4 * shop.rules.source.max_bytes) as answer:
+        with AnswerFile(4 * shop.rules.source.max_bytes) as answer:
             argv = python_argv("record_inline", f"{shop.given}/{ENTRY}", str(answer.fd))
             ran = shop.run(argv, room, fds=(answer.fd,))
             if ran.exit_code != 0:
@@ -70,7 +70,7 @@ class PythonModule:
             except NotTaken as error:
                 return replace(ran, exit_code=1, problem=f"what the module asks for cannot be read: {error}"), None
 
-    def _built(self, requests: list[Request], shop: Workshop) -> Outcome:
+    def _built(self, requests: list[Request], shop: Workshop) -> Compilation:
         log, files = "", {}
         resources: list[KernelResources] = []
         for number, request in enumerate(requests):
@@ -84,13 +84,15 @@ class PythonModule:
             resources.extend(outcome.resources)
             (folder / f"{MODULE}.so").rename(shop.folder / BUNDLE / f"extension{number}.so")
         (shop.folder / BUNDLE / EXTENSIONS).write_text(json.dumps(files))
-        return Outcome(0, log, tuple(resources))
+        return Compilation(0, log, tuple(resources))
 
-    def _extension(self, request: Mapping[str, Any], shop: Workshop) -> Outcome:
+    def _extension(self, request: Mapping[str, Any], shop: Workshop) -> Compilation:
         if not request["cuda"]:
             return Gxx().compile(Source(extension_source(request), "cpp"), shop)
         if self._target is None:
-            return Outcome(1, f"{ENTRY}:1:1: error: {request['name']} has CUDA sources, which the CPU does not run\n")
+            return Compilation(
+                1, f"{ENTRY}:1:1: error: {request['name']} has CUDA sources, which the CPU does not run\n"
+            )
         return Nvcc(self._target).compile(Source(extension_source(request), "cuda"), shop)
 
 
@@ -160,7 +162,7 @@ def _syntax_problem(text: str) -> str:
     return ""
 
 
-def _cuda_fingerprint(target: str | None, rules: RuleSet) -> tuple[str, ...]:
+def _cuda_fingerprint(target: str | None, rules: Rules) -> tuple[str, ...]:
     """Nothing on a CPU, nor where there is no CUDA compiler: modules without CUDA sources need none."""
     try:
         return Nvcc(target).fingerprint(rules) if target else ()

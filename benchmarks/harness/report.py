@@ -140,7 +140,7 @@ class Score(_Storable):
 
 
 @dataclass(frozen=True)
-class ConfigResult(_Storable):
+class ConfigReport(_Storable):
     """What happened on one configuration; None where nothing was measured."""
 
     key: str
@@ -173,7 +173,7 @@ class ConfigResult(_Storable):
 
 
 @dataclass(frozen=True)
-class StageResult(_Storable):
+class StageReport(_Storable):
     name: str  # static, compile, prepare, load, verify, time
     seconds: float
     exit_code: int | None = None
@@ -202,8 +202,8 @@ class Report(_Storable):
     reason: str
     source_sha256: str
     score: Score | None = None
-    configs: tuple[ConfigResult, ...] = ()
-    stages: tuple[StageResult, ...] = ()
+    configs: tuple[ConfigReport, ...] = ()
+    stages: tuple[StageReport, ...] = ()
     flags: tuple[Flag, ...] = ()
     gates: tuple[Flag, ...] = ()
     audit: dict[str, Any] | None = None  # GPU: what NVIDIA's tools said, see `gpu/audit.py`

@@ -95,7 +95,7 @@ class GateRules:
 
 
 @dataclass(frozen=True)
-class RuleSet:
+class Rules:
     name: str
     title: str
     source: SourceRules
@@ -125,7 +125,7 @@ _SECTIONS: dict[str, type[Any]] = {
 }
 
 
-def load_rules(path: Path) -> RuleSet:
+def load_rules(path: Path) -> Rules:
     """The rule set in `path`. Raises RuleSetError for a missing file, a missing number or an unknown one."""
     try:
         text = path.read_text()
@@ -136,7 +136,7 @@ def load_rules(path: Path) -> RuleSet:
     if unknown:
         raise RuleSetError(f"{path.name} has unknown sections: {', '.join(sorted(unknown))}")
     sections = {name: _section(path.name, name, kind, data.get(name, {})) for name, kind in _SECTIONS.items()}
-    return RuleSet(name=data["name"], title=data["title"], text=text, **sections)
+    return Rules(name=data["name"], title=data["title"], text=text, **sections)
 
 
 def _section(file: str, name: str, kind: type[T], values: dict[str, Any]) -> T:

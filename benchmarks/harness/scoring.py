@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from . import stats
-from .report import ConfigResult, Flag, Score
-from .rules import RuleSet
+from .report import ConfigReport, Flag, Score
+from .rules import Rules
 from .stats import PairedTimes
 
 
-def with_times(result: ConfigResult, times: PairedTimes, floor_us: float | None, rules: RuleSet) -> ConfigResult:
+def with_times(result: ConfigReport, times: PairedTimes, floor_us: float | None, rules: Rules) -> ConfigReport:
     """`result` with medians, quartile ranges, speedup and its interval."""
     logs = stats.bootstrap_log_speedups([times], rules.score.bootstrap_samples, _seed(result.key))[0]
     kernel_us = stats.median_us(times.kernel_us)
@@ -38,9 +38,7 @@ def with_times(result: ConfigResult, times: PairedTimes, floor_us: float | None,
     )
 
 
-def score(
-    results: Sequence[ConfigResult], times: Mapping[str, PairedTimes], rules: RuleSet, timing_trust: str
-) -> Score:
+def score(results: Sequence[ConfigReport], times: Mapping[str, PairedTimes], rules: Rules, timing_trust: str) -> Score:
     """The score over `results`, all of which have times. `timing_trust` says who held the clock."""
     logs = stats.bootstrap_log_speedups(
         [times[item.key] for item in results], rules.score.bootstrap_samples, _seed(*(item.key for item in results))
@@ -74,7 +72,7 @@ def half_width(value: Score) -> float:
     return (value.ci95[1] - value.ci95[0]) / 2 / value.speedup
 
 
-def gates(value: Score, results: Sequence[ConfigResult], rules: RuleSet, *, exact: bool) -> tuple[Flag, ...]:
+def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact: bool) -> tuple[Flag, ...]:
     """What is too good to be shown before somebody has looked at it."""
     found = []
     if value.speedup > rules.gates.max_speedup:
@@ -88,7 +86,7 @@ def gates(value: Score, results: Sequence[ConfigResult], rules: RuleSet, *, exac
     return tuple(found)
 
 
-def under_the_floor(results: Sequence[ConfigResult], rules: RuleSet) -> tuple[ConfigResult, ...]:
+def under_the_floor(results: Sequence[ConfigReport], rules: Rules) -> tuple[ConfigReport, ...]:
     """Those that took less time than the machine needs for their bytes or their arithmetic."""
     limit = rules.gates.max_roofline_fraction
     return tuple(item for item in results if item.roofline_fraction is not None and item.roofline_fraction > limit)

@@ -28,7 +28,7 @@ from .machine import Cores
 from .memory import SharedMemory, describe, lay_out
 from .protocol import Link, ProtocolError, Status, make_links
 from .report import Verdict
-from .rules import RuleSet
+from .rules import Rules
 from .seccomp import builder_program, candidate_program, supported
 from .spec import Config, TaskSpec
 
@@ -38,7 +38,7 @@ REFEREE_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CallComparison:
     """What the referee says of one call's results."""
 
     ok: bool
@@ -55,7 +55,7 @@ class Setting:
 
     task: TaskSpec
     configs: Sequence[Config]
-    rules: RuleSet
+    rules: Rules
     cores: Cores
     binary: Path
     prepared: PreparedBaseline
@@ -82,7 +82,7 @@ class Session(ABC, Generic[ActorT]):
         self._drawn = 0
         self._stack = ExitStack()
         self._casts: list[tuple[ActorT, ActorT]] = []  # baseline and candidate of each launch
-        self._referee: Referee
+        self._referee: RefereeProcess
         self.launch = 0
 
     def __enter__(self) -> Self:
@@ -141,9 +141,9 @@ class Session(ABC, Generic[ActorT]):
             raise RefereeError(f"the {name} baseline failed: {result.text}\n{self.baseline.child.log_tail(2000)}")
         return result
 
-    def compare(self, who: str, config: int, choice: int) -> Comparison:
+    def compare(self, who: str, config: int, choice: int) -> CallComparison:
         answer = self._referee.ask("compare", who=f"{who}{self.launch}", config=config, number=choice)
-        return Comparison(
+        return CallComparison(
             ok=bool(answer["ok"]),
             reason=str(answer["reason"]),
             max_abs_error=float(answer["max_abs_error"]),
@@ -239,14 +239,14 @@ class CpuSession(Session[Contestant]):
         self._stack.callback(contestant.kill)
         return contestant
 
-    def _start_referee(self, inputs_fd: int) -> "Referee":
+    def _start_referee(self, inputs_fd: int) -> "RefereeProcess":
         memory = [contestant.outputs.fd for cast in self._casts for contestant in cast]
         setting = self.setting
         room = Room(
             read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
             memory_bytes=4 * setting.rules.limits.memory_bytes,
         )
-        referee = Referee("referee", room, setting.scratch / "referee.log", fds=(inputs_fd, *memory))
+        referee = RefereeProcess("referee", room, setting.scratch / "referee.log", fds=(inputs_fd, *memory))
         self._stack.callback(referee.kill)
         return referee
 
@@ -293,7 +293,7 @@ class CpuSession(Session[Contestant]):
         candidate.open(message)
 
 
-class Referee:
+class RefereeProcess:
     """The supervisor's end of a referee process. Whatever goes wrong there is a RefereeError: our fault."""
 
     def __init__(
@@ -353,7 +353,7 @@ def faults_of(who: str) -> Iterator[None]:
         raise SupervisorError(f"{error}: allow ptrace of children (kernel.yama.ptrace_scope at most 1)") from error
 
 
-def _set_count(config: Config, rules: RuleSet) -> int:
+def _set_count(config: Config, rules: Rules) -> int:
     """Small inputs lie ready in many sets, since little time is enough to compute ahead on them."""
     size_bytes = max(1, sum(item.nbytes for item in config.tensors))
     return max(1, min(rules.time.input_sets, rules.time.input_sets_max_bytes // size_bytes))

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from . import builds
 from .errors import SupervisorError
-from .rules import RuleSet
+from .rules import Rules
 from .source import Paths, Source
 
 _SOURCE = Path(__file__).parent / "child" / "shell.cpp"
 
 
-def shell_library(rules: RuleSet, paths: Paths) -> Path:
+def shell_library(rules: Rules, paths: Paths) -> Path:
     """The loop as an extension module. Raises SupervisorError if this machine cannot build it."""
     build = builds.build(Source(_SOURCE.read_text(), "cpp"), rules, paths)
     if build.binary is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .remarks import blank, remarks
 from .report import Flag
-from .rules import RuleSet
+from .rules import Rules
 from .source import LANGUAGES, PYTHON, Source
 from .spec import TaskSpec
 
@@ -35,13 +35,13 @@ class StaticCheck:
     flags: tuple[Flag, ...] = ()
 
 
-def check_source(source: Source, task: TaskSpec, rules: RuleSet) -> StaticCheck:
+def check_source(source: Source, task: TaskSpec, rules: Rules) -> StaticCheck:
     """Looks at the text alone; takes milliseconds."""
     problem = _problem(source, task, rules)
     return StaticCheck(problem, () if problem else tuple(remarks(source.text, source.language)))
 
 
-def _problem(source: Source, task: TaskSpec, rules: RuleSet) -> str | None:
+def _problem(source: Source, task: TaskSpec, rules: Rules) -> str | None:
     size_bytes = len(source.text.encode(errors="replace"))
     if source.language not in LANGUAGES:
         return f"the language {source.language!r} is not known here; known: {', '.join(LANGUAGES)}"

@@ -22,8 +22,8 @@ from typing import Protocol
 
 from .errors import SupervisorError
 from .isolation import Room, inside, isolation_in_force, spawn
-from .outbox import Answer, NotTaken, TooMuch
-from .rules import RuleSet
+from .outbox import AnswerFile, NotTaken, TooMuch
+from .rules import Rules
 from .seccomp import builder_program, supported
 from .source import CancelCheck, Paths, Source, never_cancelled
 
@@ -48,7 +48,7 @@ class KernelResources:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Compilation:
     """How one compilation went; exit code None: it ran out of time or was cancelled."""
 
     exit_code: int | None
@@ -62,7 +62,7 @@ class Workshop:
     """The folder of one compilation, which no sandbox can write, with the rules and limits that hold."""
 
     folder: Path
-    rules: RuleSet
+    rules: Rules
     paths: Paths
     cancelled: CancelCheck = never_cancelled
 
@@ -96,7 +96,7 @@ class Workshop:
             python=False,
         )
 
-    def run(self, argv: Iterable[str], room: Room, *, fds: tuple[int, ...] = ()) -> Outcome:
+    def run(self, argv: Iterable[str], room: Room, *, fds: tuple[int, ...] = ()) -> Compilation:
         """One program, started where the texts lie."""
         with tempfile.NamedTemporaryFile(prefix="log-", dir=self.folder.parent) as file:
             command = ["/usr/bin/env", "-C", self.given, *argv]
@@ -111,12 +111,12 @@ class Workshop:
                 child.kill()
             log = child.log_tail(_LOG_BYTES)
         if self._digest() != texts:
-            return Outcome(1, log, problem="the text was changed while it was compiled")
-        return Outcome(code, log)
+            return Compilation(1, log, problem="the text was changed while it was compiled")
+        return Compilation(code, log)
 
-    def make(self, steps: Iterable[Iterable[str]], made: str, room: Room, target: Path) -> Outcome:
+    def make(self, steps: Iterable[Iterable[str]], made: str, room: Room, target: Path) -> Compilation:
         """The tools in turn in one sandbox, until one fails; then what lies at `made` becomes the file `target`."""
-        with Answer(room.file_bytes) as answer:
+        with AnswerFile(room.file_bytes) as answer:
             lines = [*(shlex.join(argv) for argv in steps), f"exec cat {shlex.quote(made)} > {answer.path}"]
             outcome = self.run(["sh", "-ec", "\n".join(lines)], room, fds=(answer.fd,))
             return saved(outcome, answer, target)
@@ -131,7 +131,7 @@ class Workshop:
         return digest(*(part for file in files for part in (file.name, file.read_text(errors="replace"))))
 
 
-def saved(outcome: Outcome, answer: Answer, target: Path) -> Outcome:
+def saved(outcome: Compilation, answer: AnswerFile, target: Path) -> Compilation:
     """`outcome` of what was to leave `answer`, which becomes the file `target` if all went well."""
     if outcome.exit_code == -signal.SIGXFSZ:
         return replace(outcome, exit_code=1, problem=TOO_LARGE)
@@ -153,16 +153,16 @@ class Toolchain(Protocol):
     def binary(self) -> str:
         """The name of the file that it makes."""
 
-    def fingerprint(self, rules: RuleSet) -> tuple[str, ...]:
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
         """All that a build depends on beside its source and the compile rules."""
 
-    def compile(self, source: Source, shop: Workshop) -> Outcome:
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
         """Leaves `binary` in the workshop's folder if the exit code is 0."""
 
 
-def fallback(attempts: Iterable[Callable[[], Outcome]], wanted: Callable[[Outcome], bool]) -> Outcome:
+def fallback(attempts: Iterable[Callable[[], Compilation]], wanted: Callable[[Compilation], bool]) -> Compilation:
     """The first attempt that succeeds or whose failure the next one would not mend."""
-    outcome = Outcome(None, "")
+    outcome = Compilation(None, "")
     for attempt in attempts:
         outcome = attempt()
         if outcome.exit_code in (0, None) or not wanted(outcome):

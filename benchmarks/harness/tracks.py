@@ -25,12 +25,12 @@ from .gpu.crew import STANDBY
 from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
-from .judging import CANDIDATE, Judging, Ledger
+from .judging import CANDIDATE, ConfigTally, Judging
 from .locks import build_lock, machine_lock
 from .machine import divide_cores, machine_record
 from .processor import processor
-from .report import ConfigResult, Verdict
-from .rules import RuleSet
+from .report import ConfigReport, Verdict
+from .rules import Rules
 from .session import CpuSession, CpuSetting, Session
 from .shell_library import shell_library
 from .source import CancelCheck, Paths, StepListener, device_classes
@@ -40,7 +40,7 @@ _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end
 _HOST_IS_BUSY = "another submission is being timed or built on this machine"
 _LEFT_RUNNING = 0.1  # a kernel that shares the GPU takes more of its speed than this
-Found = tuple[tuple[ConfigResult, ...], dict[str, Any]]
+TrackFindings = tuple[tuple[ConfigReport, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Track(ABC):
     timing_trust: str
     target: str | None = None  # what device code is compiled for
 
-    def __init__(self, rules: RuleSet, paths: Paths) -> None:
+    def __init__(self, rules: Rules, paths: Paths) -> None:
         self.rules, self.paths = rules, paths
         self.cores = divide_cores(rules.cpu)
 
@@ -126,7 +126,7 @@ class Track(ABC):
         self,
         task: TaskSpec,
         binary: Path,
-        results: Mapping[str, ConfigResult],
+        results: Mapping[str, ConfigReport],
         scratch: Path,
         cancelled: CancelCheck,
     ) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Track(ABC):
         """What is measured of the device before the first call."""
         return {}
 
-    def after(self, judging: Judging, results: Sequence[ConfigResult]) -> Found:
+    def after(self, judging: Judging, results: Sequence[ConfigReport]) -> TrackFindings:
         """Results with what bounds their times, and what is measured of the device after the last call.
 
         Raises Fault where the bounds say that times cannot be as claimed, or the device was not steady.
@@ -151,7 +151,7 @@ class Track(ABC):
 class CpuTrack(Track):
     timing_trust = "supervisor"
 
-    def __init__(self, rules: RuleSet, paths: Paths) -> None:
+    def __init__(self, rules: Rules, paths: Paths) -> None:
         super().__init__(rules, paths)
         self.device = _processor()
 
@@ -201,7 +201,7 @@ class CpuTrack(Track):
 class GpuTrack(Track):
     timing_trust = "bounded"
 
-    def __init__(self, gpu: Gpu, rules: RuleSet, paths: Paths) -> None:
+    def __init__(self, gpu: Gpu, rules: Rules, paths: Paths) -> None:
         super().__init__(replace(rules, time=rules.gpu_time), paths)
         self.gpu = gpu
         self.device = Device(gpu.name, gpu.kind, gpu.title, "cuda")
@@ -281,7 +281,7 @@ class GpuTrack(Track):
             "gemm_tflops": round(first["gemm_tflops"], 2),
         }
 
-    def after(self, judging: Judging, results: Sequence[ConfigResult]) -> Found:
+    def after(self, judging: Judging, results: Sequence[ConfigReport]) -> TrackFindings:
         last = self._steadiest()
         drift = self._drift(last)
         session = self._opened()
@@ -324,7 +324,7 @@ class GpuTrack(Track):
         self,
         task: TaskSpec,
         binary: Path,
-        results: Mapping[str, ConfigResult],
+        results: Mapping[str, ConfigReport],
         scratch: Path,
         cancelled: CancelCheck,
     ) -> dict[str, Any]:
@@ -332,7 +332,7 @@ class GpuTrack(Track):
         timeout_s = self.rules.gpu.audit_timeout_s
         return Auditor(task, configs, binary, self.gpu, self.rules.gpu, scratch, timeout_s, cancelled).look(results)
 
-    def _bounded(self, judging: Judging, number: int, result: ConfigResult) -> ConfigResult:
+    def _bounded(self, judging: Judging, number: int, result: ConfigReport) -> ConfigReport:
         ledger = judging.ledgers[number]
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             return result
@@ -348,7 +348,7 @@ class GpuTrack(Track):
             raise Fault(Verdict.TAMPERING, f"something kept running on the GPU between the calls ({result.key})")
         return replace(result, excess_us=bounds.excess_us(seen, trusted), copied=any(item.copied for item in seen))
 
-    def _demand_true_claims(self, ledger: Ledger, null: Sequence[CallResult], key: str) -> None:
+    def _demand_true_claims(self, ledger: ConfigTally, null: Sequence[CallResult], key: str) -> None:
         """Of one launch: the truth in another one helps nobody."""
         seen = ledger.seen[CANDIDATE]
         excess_us = bounds.excess_us(seen, _trusted(ledger, null))
@@ -370,19 +370,19 @@ class GpuTrack(Track):
         return min(max(abs(float(now[name]) / float(before[name]) - 1) for name in _RATES) for before in self._before)
 
 
-def of_launch(ledger: Ledger, launch: int) -> Ledger:
+def of_launch(ledger: ConfigTally, launch: int) -> ConfigTally:
     """The timed calls of one launch alone."""
     kept = [number for number, one in enumerate(ledger.launches) if one == launch]
     return replace(ledger, seen={who: [calls[number] for number in kept] for who, calls in ledger.seen.items()})
 
 
-def _trusted(ledger: Ledger, null: Sequence[CallResult]) -> list[Sequence[CallResult]]:
+def _trusted(ledger: ConfigTally, null: Sequence[CallResult]) -> list[Sequence[CallResult]]:
     """Calls of nothing, and of those baselines that are short enough to say what a call costs beside its time."""
     baselines = (calls for who, calls in ledger.seen.items() if who != CANDIDATE)
     return [null, *(calls for calls in baselines if bounds.comparable(calls))]
 
 
-def open_track(device: str, rules: RuleSet, paths: Paths) -> Track:
+def open_track(device: str, rules: Rules, paths: Paths) -> Track:
     """The track of a device name. Raises UsageError for one that is not here."""
     if device in (CPU, processor().kind):
         return CpuTrack(rules, paths)

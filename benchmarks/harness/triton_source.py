@@ -7,9 +7,9 @@ only running the file can tell.
 import ast
 import sys
 
-from .rules import RuleSet
+from .rules import Rules
 from .source import Source
-from .toolchain import MODULE, Outcome, Workshop
+from .toolchain import MODULE, Compilation, Workshop
 
 
 class TritonSource:
@@ -17,15 +17,15 @@ class TritonSource:
 
     binary = f"{MODULE}.py"
 
-    def fingerprint(self, rules: RuleSet) -> tuple[str, ...]:
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
         return ("triton", sys.version)
 
-    def compile(self, source: Source, shop: Workshop) -> Outcome:
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
         (shop.folder / self.binary).write_text(source.text)
         try:
             ast.parse(source.text, self.binary)
         except SyntaxError as error:
-            return Outcome(1, f"{self.binary}:{error.lineno}:{error.offset}: error: {error.msg}\n")
+            return Compilation(1, f"{self.binary}:{error.lineno}:{error.offset}: error: {error.msg}\n")
         except (ValueError, RecursionError, MemoryError) as error:
-            return Outcome(1, f"{self.binary}:1:1: error: Python cannot parse this: {error}\n")
-        return Outcome(0, "")
+            return Compilation(1, f"{self.binary}:1:1: error: Python cannot parse this: {error}\n")
+        return Compilation(0, "")

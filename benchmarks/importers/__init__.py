@@ -10,8 +10,8 @@ from pathlib import Path
 from . import kernelbench, robust_kbench
 from .records import Found
 
-Reader = Callable[[Path, str], Iterator[Found]]
-READERS: dict[str, Reader] = {"kernelbench": kernelbench.read, "robust-kbench": robust_kbench.read}
+SuiteReader = Callable[[Path, str], Iterator[Found]]
+READERS: dict[str, SuiteReader] = {"kernelbench": kernelbench.read, "robust-kbench": robust_kbench.read}
 SUITES = {"kernelbench": "kernelbench", "robust-kbench": "robust-kbench-published"}  # where nobody names one
 
-__all__ = ["READERS", "SUITES", "Found", "Reader"]
+__all__ = ["READERS", "SUITES", "Found", "SuiteReader"]

@@ -38,7 +38,7 @@ class Took:
 
 
 @dataclass(frozen=True)
-class Load:
+class QueueLoad:
     """`rows` evaluations of one task that go first, `unbuilt` of them not compiled yet."""
 
     task_version: int
@@ -60,8 +60,8 @@ class Demand:
 
     judges: int
     running: Sequence[AtWork]
-    ahead: Sequence[Load]
-    own: Load
+    ahead: Sequence[QueueLoad]
+    own: QueueLoad
 
     def rows(self) -> list[tuple[int, bool]]:
         """Task of each row that goes first, and whether it is to be built; what is being compiled comes back first."""
@@ -71,7 +71,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class WaitEstimate:
     """Seconds until a judge begins; against a simulated queue seven of ten waits end between the two, or more."""
 
     low_s: float
@@ -137,7 +137,7 @@ def pace(kind: DeviceKind, now: datetime) -> Pace:
     return Pace(seen, builds_take_turns=kind.device_class == CPU)
 
 
-def estimated(pace: Pace, demand: Demand, now: datetime) -> Estimate:
+def estimated(pace: Pace, demand: Demand, now: datetime) -> WaitEstimate:
     """When a judge begins with one's own. Raises NoEstimate."""
     if demand.judges < 1:
         raise NoEstimate("No worker is online.")
@@ -147,7 +147,7 @@ def estimated(pace: Pace, demand: Demand, now: datetime) -> Estimate:
     rows = demand.rows()
     draws = Random(len(rows))  # noqa: S311 - no secret: the same queue is told the same
     waits = sorted(_wait_s(pace.seen_anew(draws), demand, rows, now, draws) for _ in range(DRAWS))
-    return Estimate(waits[DRAWS // 10], waits[-1 - DRAWS // 10])
+    return WaitEstimate(waits[DRAWS // 10], waits[-1 - DRAWS // 10])
 
 
 def _wait_s(pace: Pace, demand: Demand, rows: list[tuple[int, bool]], now: datetime, draws: Random) -> float:

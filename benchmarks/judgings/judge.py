@@ -4,18 +4,14 @@
 Does NOT cover states and tables: a judge knows nothing of them.
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 
 from .. import harness
-from ..harness import Build, Device, Isolation, Paths, Report, RuleSet, Source, Step, TaskSpec
+from ..harness import Build, CancelCheck, Device, Isolation, Paths, Report, Rules, Source, StepListener, TaskSpec
 from .artefacts import site_shelf
-
-StepListener = Callable[[Step], None]
-Cancelled = Callable[[], bool]
 
 
 class Judge(Protocol):
@@ -27,15 +23,15 @@ class Judge(Protocol):
         self,
         source: Source,
         task: TaskSpec,
-        rules: RuleSet,
+        rules: Rules,
         *,
         device: str,
         on_step: StepListener,
-        cancelled: Cancelled,
+        cancelled: CancelCheck,
     ) -> Build: ...
 
     def prepare(
-        self, task: TaskSpec, rules: RuleSet, *, device: str, on_step: StepListener, cancelled: Cancelled
+        self, task: TaskSpec, rules: Rules, *, device: str, on_step: StepListener, cancelled: CancelCheck
     ) -> None:
         """Makes ready of a task's baselines what needs no device; where nothing is missing, at once."""
 
@@ -43,24 +39,24 @@ class Judge(Protocol):
         self,
         source: Source,
         task: TaskSpec,
-        rules: RuleSet,
+        rules: Rules,
         *,
         device: str,
         quick: bool,
         on_step: StepListener,
-        cancelled: Cancelled,
+        cancelled: CancelCheck,
     ) -> Report: ...
 
     def audit(
         self,
         source: Source,
         task: TaskSpec,
-        rules: RuleSet,
+        rules: Rules,
         *,
         device: str,
         report: Report,
         on_step: StepListener,
-        cancelled: Cancelled,
+        cancelled: CancelCheck,
     ) -> Report:
         """The report of an accepted kernel with what a profiler and a sanitizer say, or with another verdict."""
 
@@ -91,18 +87,18 @@ class HarnessJudge:
         self,
         source: Source,
         task: TaskSpec,
-        rules: RuleSet,
+        rules: Rules,
         *,
         device: str,
         on_step: StepListener,
-        cancelled: Cancelled,
+        cancelled: CancelCheck,
     ) -> Build:
         return harness.compile_source(
             source, task, rules, self.paths, device=device, on_step=on_step, cancelled=cancelled
         )
 
     def prepare(
-        self, task: TaskSpec, rules: RuleSet, *, device: str, on_step: StepListener, cancelled: Cancelled
+        self, task: TaskSpec, rules: Rules, *, device: str, on_step: StepListener, cancelled: CancelCheck
     ) -> None:
         harness.prepare_task(task, rules, self.paths, device=device, on_step=on_step, cancelled=cancelled)
 
@@ -110,12 +106,12 @@ class HarnessJudge:
         self,
         source: Source,
         task: TaskSpec,
-        rules: RuleSet,
+        rules: Rules,
         *,
         device: str,
         quick: bool,
         on_step: StepListener,
-        cancelled: Cancelled,
+        cancelled: CancelCheck,
     ) -> Report:
         harness.keep_ready()  # a worker judges again and again
         return harness.judge(
@@ -134,12 +130,12 @@ class HarnessJudge:
         self,
         source: Source,
         task: TaskSpec,
-        rules: RuleSet,
+        rules: Rules,
         *,
         device: str,
         report: Report,
         on_step: StepListener,
-        cancelled: Cancelled,
+        cancelled: CancelCheck,
     ) -> Report:
         return harness.audit(
             source, task, rules, self.paths, device=device, report=report, on_step=on_step, cancelled=cancelled

@@ -14,9 +14,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ..boards.labels import is_ranked
-from ..boards.ranking import Entry, Estimate, pooled, rank
-from ..harness import ConfigResult as ConfigReport
-from ..harness import Report, Score, Verdict
+from ..boards.ranking import Entry, SpeedupEstimate, pooled, rank
+from ..harness import ConfigReport, Report, Score, Verdict
 from ..models import (
     BaselineResult,
     ConfigResult,
@@ -383,7 +382,12 @@ def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
 
 
 def _replaces(
-    evaluation: Evaluation, estimate: Estimate, current: Standing, same_code: list[Evaluation], *, in_question: bool
+    evaluation: Evaluation,
+    estimate: SpeedupEstimate,
+    current: Standing,
+    same_code: list[Evaluation],
+    *,
+    in_question: bool,
 ) -> bool:
     """An entry under review never hides one that stands, and never keeps a clean one out."""
     if in_question != current.under_review:
@@ -477,7 +481,7 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
     return rows
 
 
-def _pooled(evaluation: Evaluation, same_code: list[Evaluation]) -> Estimate:
+def _pooled(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
     """Deleted judgings count as well, or the unlucky ones would be deleted."""
     rows: list[Any] = [item for item in same_code if item.score is not None]
     like, owner = _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
@@ -485,7 +489,7 @@ def _pooled(evaluation: Evaluation, same_code: list[Evaluation]) -> Estimate:
         own = [item for item in same_code if item.submission.owner_id == owner]
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
     rows += _deleted(DeletedScore, same_code, like)
-    return pooled([Estimate(item.score, item.score_lo, item.score_hi) for item in rows])
+    return pooled([SpeedupEstimate(item.score, item.score_lo, item.score_hi) for item in rows])
 
 
 def _rank_board(evaluation: Evaluation) -> None:

@@ -16,7 +16,7 @@ from ..harness import CPU
 from ..models import DeviceKind, Evaluation, SiteSwitch, TaskVersion, Worker
 from ..querysets import EXAMPLES_WAIT_S, Place, WorkerQuerySet
 from ..states import Priority, State, Switch, WorkerRole, WorkerState
-from .estimates import AtWork, Demand, Estimate, Load, NoEstimate, TooFewSeen, estimated, pace
+from .estimates import AtWork, Demand, NoEstimate, QueueLoad, TooFewSeen, WaitEstimate, estimated, pace
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Waiting:
     running: int
     reason: str
     text: str
-    estimate: Estimate | None = None
+    estimate: WaitEstimate | None = None
     no_estimate: str = ""  # why there is none
 
     @property
@@ -43,7 +43,7 @@ class _Queue:
     """What goes before a place, and what runs, on one device kind."""
 
     kind: DeviceKind
-    loads: Sequence[Load]
+    loads: Sequence[QueueLoad]
     running: Sequence[AtWork]
 
     @property
@@ -57,7 +57,7 @@ def waiting(evaluation: Evaluation) -> Waiting | None:
         return None
     queue = _queue(evaluation.device_kind, Evaluation.objects.place_of(evaluation))
     reason = _reason(evaluation, queue.ahead, len(queue.running))
-    own = Load(evaluation.task_version_id, 1, unbuilt=evaluation.built is None)
+    own = QueueLoad(evaluation.task_version_id, 1, unbuilt=evaluation.built is None)
     told = partial(Waiting, queue.ahead, len(queue.running), reason)
     try:
         estimate = _estimate(queue, own, evaluation.priority)
@@ -89,7 +89,7 @@ def outlook(kind: DeviceKind, version: TaskVersion, owner: int | None) -> str:
     queue = _queue(kind, Evaluation.objects.place_of_next(kind, owner, Priority.PERSON))
     place = f"{queue.ahead} in the queue would go first" if queue.ahead else "You would be next"
     try:
-        estimate = _estimate(queue, Load(version.pk, 1, unbuilt=1), Priority.PERSON)
+        estimate = _estimate(queue, QueueLoad(version.pk, 1, unbuilt=1), Priority.PERSON)
     except NoEstimate as error:
         return f"{place}. No estimate: {_within(error)}"
     return f"{place}; judging should begin in {estimate}."
@@ -104,13 +104,13 @@ def _queue(kind: DeviceKind, place: Place) -> _Queue:
     same_kind = Evaluation.objects.filter(device_kind=kind)
     before = same_kind.queued().ahead_of(place).order_by().values("pk")
     counted = Evaluation.objects.filter(pk__in=before).order_by().values_list("task_version")
-    loads = [Load(*row) for row in counted.annotate(rows=Count("pk"), unbuilt=Count("pk", filter=Q(built=None)))]
+    loads = [QueueLoad(*row) for row in counted.annotate(rows=Count("pk"), unbuilt=Count("pk", filter=Q(built=None)))]
     judging = Case(When(worker__role=WorkerRole.COMPILE, then=None), default=F("claimed"))
     running = same_kind.running().order_by().values_list("task_version", judging)
     return _Queue(kind, loads, [AtWork(*row) for row in running])
 
 
-def _estimate(queue: _Queue, own: Load, priority: int) -> Estimate:
+def _estimate(queue: _Queue, own: QueueLoad, priority: int) -> WaitEstimate:
     if _paused():
         raise NoEstimate("Judging is paused.")
     if priority == Priority.EXAMPLE:

@@ -19,7 +19,7 @@ PAGE_ROWS = 50
 
 
 @dataclass(frozen=True)
-class Progress:
+class BatchProgress:
     """`open` are queued or being judged, `done` have ended, whatever came out."""
 
     total: int
@@ -30,7 +30,7 @@ class Progress:
     ranks_changed: int
 
 
-def progress(batch: RejudgeBatch) -> Progress:
+def progress(batch: RejudgeBatch) -> BatchProgress:
     ended = Q(after__state__in=FINISHED)
     counts = batch.items.aggregate(
         total=Count("pk"),
@@ -39,7 +39,7 @@ def progress(batch: RejudgeBatch) -> Progress:
         verdicts_changed=Count("pk", filter=Q(after__state=State.DONE) & ~Q(after__verdict=F("before__verdict"))),
         ranks_changed=Count("pk", filter=Q(rank_after__isnull=False) & ~Q(rank_after=F("rank_before"))),
     )
-    return Progress(open=counts["total"] - counts["waiting"] - counts["done"], **counts)
+    return BatchProgress(open=counts["total"] - counts["waiting"] - counts["done"], **counts)
 
 
 def changes(batch: RejudgeBatch, page: int | str = 1) -> Page[Any]:

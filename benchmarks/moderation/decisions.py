@@ -29,7 +29,7 @@ ON_BAN: list[Callable[[User], None]] = []
 
 
 @dataclass(frozen=True)
-class Move:
+class StatusMove:
     """From which submissions a decision leads, and what it makes of them."""
 
     sources: Q
@@ -38,16 +38,18 @@ class Move:
 
 
 _OK, _HIDDEN, _INVALIDATED = Moderation.OK, Moderation.HIDDEN, Moderation.INVALIDATED
-MOVES: dict[ActionKind, Move] = {
-    ActionKind.HIDE: Move(~Q(moderation=_HIDDEN), lambda: {"moderation": _HIDDEN}, "It is hidden already."),
-    ActionKind.INVALIDATE: Move(
+MOVES: dict[ActionKind, StatusMove] = {
+    ActionKind.HIDE: StatusMove(~Q(moderation=_HIDDEN), lambda: {"moderation": _HIDDEN}, "It is hidden already."),
+    ActionKind.INVALIDATE: StatusMove(
         ~Q(moderation=_INVALIDATED), lambda: {"moderation": _INVALIDATED}, "It is invalidated already."
     ),
-    ActionKind.RESTORE: Move(~Q(moderation=_OK), lambda: {"moderation": _OK}, "It is neither hidden nor invalidated."),
-    ActionKind.CONFIRM: Move(
+    ActionKind.RESTORE: StatusMove(
+        ~Q(moderation=_OK), lambda: {"moderation": _OK}, "It is neither hidden nor invalidated."
+    ),
+    ActionKind.CONFIRM: StatusMove(
         Q(moderation=_OK), lambda: {"confirmed_at": timezone.now()}, "It is hidden or invalidated: restore it first."
     ),
-    ActionKind.REOPEN: Move(
+    ActionKind.REOPEN: StatusMove(
         Q(confirmed_at__isnull=False), lambda: {"confirmed_at": None}, "No review of it has been settled."
     ),
 }

@@ -47,7 +47,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Load:
+class RejudgingLoad:
     """How much one device kind gets to do: the seconds that the earlier judgings of the same entries took."""
 
     device: str
@@ -59,7 +59,7 @@ class Load:
 class Preview:
     count: int
     first: list[Evaluation]
-    loads: list[Load]
+    loads: list[RejudgingLoad]
 
     @property
     def judging_s(self) -> float:
@@ -77,13 +77,13 @@ def preview(wanted: Wanted, ruleset: RuleSet) -> Preview:
     return Preview(len(order), [rows[pk] for pk in order[:FIRST_ROWS]], loads)
 
 
-def _load(device: str, pks: list[int]) -> Load:
+def _load(device: str, pks: list[int]) -> RejudgingLoad:
     """From a sample spread over all; entries that were never measured count like the others in the mean."""
     sample = pks[:: max(1, len(pks) // SAMPLED)]
     stages = StageResult.objects.filter(evaluation__in=sample)
     found = stages.aggregate(seconds=Sum("seconds"), judgings=Count("evaluation", distinct=True))
     mean_s = (found["seconds"] or 0.0) / max(1, found["judgings"])
-    return Load(device, len(pks), mean_s * len(pks))
+    return RejudgingLoad(device, len(pks), mean_s * len(pks))
 
 
 def chosen(wanted: Wanted, ruleset: RuleSet) -> Any:
@@ -171,10 +171,10 @@ def _items(batch: RejudgeBatch, rows: list[Evaluation]) -> Iterable[RejudgeItem]
         )
 
 
-Place = tuple[int, int, int, int]  # rule set, task version, device kind, submission
+RejudgingPlace = tuple[int, int, int, int]  # rule set, task version, device kind, submission
 
 
-def _ranks(places: Iterable[Place]) -> dict[Place, int | None]:
+def _ranks(places: Iterable[RejudgingPlace]) -> dict[RejudgingPlace, int | None]:
     """The rank of every submission that stands on its board."""
     wanted = set(places)
     rows = Standing.objects.filter(

@@ -8,7 +8,7 @@ import uuid
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -16,7 +16,8 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 
-from ..models import DeviceKind, Evaluation, ModerationAction, RuleSet, Standing, Submission, TaskVersion
+from ..boards.selectors import BoardKey
+from ..models import DeviceKind, Evaluation, ModerationAction, Standing, Submission, TaskVersion
 from ..querysets import HEAVY
 from ..selectors import page_by_key
 from ..states import ActionKind, Moderation, TaskVersionStatus, Visibility
@@ -26,21 +27,10 @@ GROUPS = 20  # of entries with one source, on a page
 LIST_MAX = 200
 
 
-class Board(Protocol):
-    """Which leaderboard."""
-
-    @property
-    def version(self) -> TaskVersion: ...
-    @property
-    def device(self) -> DeviceKind: ...
-    @property
-    def ruleset(self) -> RuleSet: ...
-
-
 # --- for everybody ---------------------------------------------------------------------------------------------------
 
 
-def invalidated_on(board: Board) -> list[Any]:
+def invalidated_on(board: BoardKey) -> list[Any]:
     """The latest judging of each submission that staff took off a board, newest first, with its `public_reason`."""
     taken = Submission.objects.moderated().filter(moderation=Moderation.INVALIDATED, visibility=Visibility.PUBLIC)
     gone = Evaluation.objects.scored_on(board).filter(submission__in=taken.order_by().values("pk"))
@@ -50,7 +40,7 @@ def invalidated_on(board: Board) -> list[Any]:
     return list(reversed(latest.values()))
 
 
-def awaiting_on(board: Board) -> list[Standing]:
+def awaiting_on(board: BoardKey) -> list[Standing]:
     """Entries of older versions or rules that wait for being judged as the board is, the best first.
 
     One per holder, the newest; nothing for a board that is itself an old one. The entries are looked up before what
@@ -71,7 +61,7 @@ def awaiting_on(board: Board) -> list[Standing]:
     )
 
 
-def _judged_on(board: Board, submissions: list[int]) -> set[int]:
+def _judged_on(board: BoardKey, submissions: list[int]) -> set[int]:
     if not submissions:
         return set()
     judged = Evaluation.objects.full().filter(

@@ -5,6 +5,6 @@ implementation of what most scripts do, so that the page of attacks can show wha
 The code is hostile, so the script runs in the sandbox of a candidate with a limit on its time.
 """
 
-from .measure import Opinion, opinion
+from .measure import NaiveResult, opinion
 
-__all__ = ["Opinion", "opinion"]
+__all__ = ["NaiveResult", "opinion"]

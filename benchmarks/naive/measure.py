@@ -18,7 +18,7 @@ from ..harness import (
     Config,
     Paths,
     Room,
-    RuleSet,
+    Rules,
     TaskSpec,
     TensorArgument,
     candidate_program,
@@ -35,14 +35,14 @@ MARK = "kbench-naive "
 
 
 @dataclass(frozen=True)
-class Opinion:
+class NaiveResult:
     """What the script says. `speedup` is None unless it says that the results agree."""
 
     said: str  # agrees, differs, failed, no answer, nonsense
     speedup: float | None = None
 
 
-def opinion(task: TaskSpec, binary: Path, rules: RuleSet, paths: Paths) -> Opinion:
+def opinion(task: TaskSpec, binary: Path, rules: Rules, paths: Paths) -> NaiveResult:
     """What the usual script says of `binary`, a build for the CPU, on the configurations of `task` that are shown.
 
     Raises IsolationError without a strong sandbox: the code is hostile.
@@ -80,19 +80,19 @@ def opinion(task: TaskSpec, binary: Path, rules: RuleSet, paths: Paths) -> Opini
         return read_opinion(child.log_tail(_LOG_BYTES), code)
 
 
-def read_opinion(log: str, exit_code: int | None) -> Opinion:
+def read_opinion(log: str, exit_code: int | None) -> NaiveResult:
     """The last line with the mark decides, whoever printed it, as it would for whoever reads a terminal."""
     lines = [line.removeprefix(MARK) for line in log.splitlines() if line.startswith(MARK)]
     if not lines:
-        return Opinion("no answer" if exit_code is None else "failed")
+        return NaiveResult("no answer" if exit_code is None else "failed")
     try:
         said = json.loads(lines[-1])
         agrees, speedup = said["agrees"] is True, float(said["speedup"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Opinion("nonsense")
+        return NaiveResult("nonsense")
     if not agrees:
-        return Opinion("differs")
-    return Opinion("agrees", speedup) if math.isfinite(speedup) and speedup > 0 else Opinion("nonsense")
+        return NaiveResult("differs")
+    return NaiveResult("agrees", speedup) if math.isfinite(speedup) and speedup > 0 else NaiveResult("nonsense")
 
 
 def _described(config: Config) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from .load import DeviceFigures
 
 STAGES_OF = timedelta(hours=1)
 VERDICTS = ("", *Verdict)  # what was cancelled or has expired has none
-Source = Callable[[], Iterable[Metric]]
+MetricSource = Callable[[], Iterable[Metric]]
 
 
 def site_metrics() -> Iterator[Metric]:
@@ -41,7 +41,7 @@ def site_metrics() -> Iterator[Metric]:
     yield from _broker(figures)
 
 
-SOURCES: list[Source] = [site_metrics]
+SOURCES: list[MetricSource] = [site_metrics]
 
 
 class SiteCollector(Collector):

@@ -6,7 +6,7 @@ waiting. Does NOT check anything itself: that is the harness.
 
 import threading
 
-from ..harness import RuleSet, Source, StaticCheck, TaskSpec, check_source, source_key
+from ..harness import Rules, Source, StaticCheck, TaskSpec, check_source, source_key
 
 WAIT_S = 5.0
 RETRY_S = 10
@@ -20,7 +20,7 @@ class Busy(Exception):
         super().__init__(f"Too many sources are being checked now. Try again in {RETRY_S} seconds.")
 
 
-def checked(source: Source, task: TaskSpec, rules: RuleSet) -> StaticCheck:
+def checked(source: Source, task: TaskSpec, rules: Rules) -> StaticCheck:
     """Raises Busy. The key of the source, which storing it asks for, is computed here as well and kept."""
     if not _turn.acquire(timeout=WAIT_S):
         raise Busy

@@ -16,7 +16,7 @@ SECONDS_MAX = 1.0  # sources can be written so that matching them takes minutes
 
 
 @dataclass(frozen=True)
-class Line:
+class DiffLine:
     """`kind` is same, gone, new or gap; the numbers count from 1 and are None on the side that lacks the line."""
 
     kind: str
@@ -29,8 +29,8 @@ class Line:
 class Pair:
     """One row of two columns; a side is None where it has nothing to show."""
 
-    left: Line | None
-    right: Line | None
+    left: DiffLine | None
+    right: DiffLine | None
 
 
 class _TookTooLong(Exception):
@@ -52,7 +52,7 @@ class _Matcher(SequenceMatcher[str]):
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 
-def line_diff(before: str, after: str) -> list[Line] | None:
+def line_diff(before: str, after: str) -> list[DiffLine] | None:
     """Changed lines with a little around them; None where they are too many, or too alike, to compare."""
     old, new = before.splitlines(), after.splitlines()
     if max(len(old), len(new)) > LINES_MAX:
@@ -61,20 +61,20 @@ def line_diff(before: str, after: str) -> list[Line] | None:
         groups = list(_Matcher(old, new).get_grouped_opcodes(CONTEXT_LINES))
     except _TookTooLong:
         return None
-    found: list[Line] = []
+    found: list[DiffLine] = []
     for place, group in enumerate(groups):
-        found += [Line("gap", "")] if place else []
+        found += [DiffLine("gap", "")] if place else []
         for tag, start, end, start_new, end_new in group:
             found += _lines(tag, old[start:end], new[start_new:end_new], start + 1, start_new + 1)
     return found
 
 
-def side_by_side(lines: Sequence[Line]) -> list[Pair]:
+def side_by_side(lines: Sequence[DiffLine]) -> list[Pair]:
     """The same in two columns: what is gone stands beside what came in its place."""
     rows: list[Pair] = []
-    gone: list[Line] = []
-    new: list[Line] = []
-    for line in [*lines, Line("same", "")]:
+    gone: list[DiffLine] = []
+    new: list[DiffLine] = []
+    for line in [*lines, DiffLine("same", "")]:
         if line.kind in ("gone", "new"):
             (gone if line.kind == "gone" else new).append(line)
             continue
@@ -85,12 +85,12 @@ def side_by_side(lines: Sequence[Line]) -> list[Pair]:
     return rows[:-1]
 
 
-def _at(lines: Sequence[Line], row: int) -> Line | None:
+def _at(lines: Sequence[DiffLine], row: int) -> DiffLine | None:
     return lines[row] if row < len(lines) else None
 
 
-def _lines(tag: str, old: list[str], new: list[str], first: int, first_new: int) -> list[Line]:
+def _lines(tag: str, old: list[str], new: list[str], first: int, first_new: int) -> list[DiffLine]:
     if tag == "equal":
-        return [Line("same", text, first + n, first_new + n) for n, text in enumerate(old)]
-    gone = [Line("gone", text, first + n, None) for n, text in enumerate(old)]
-    return [*gone, *(Line("new", text, None, first_new + n) for n, text in enumerate(new))]
+        return [DiffLine("same", text, first + n, first_new + n) for n, text in enumerate(old)]
+    gone = [DiffLine("gone", text, first + n, None) for n, text in enumerate(old)]
+    return [*gone, *(DiffLine("new", text, None, first_new + n) for n, text in enumerate(new))]

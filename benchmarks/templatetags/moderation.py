@@ -7,6 +7,7 @@ from typing import Any
 
 from django import template
 
+from benchmarks.boards.selectors import BoardKey
 from benchmarks.models import Evaluation, RejudgeItem
 from benchmarks.moderation import review
 from benchmarks.states import ActionKind, Moderation
@@ -30,7 +31,7 @@ def moderation_notice(context: template.Context, evaluation: Evaluation) -> dict
 
 
 @register.inclusion_tag("moderation/_below_board.html")
-def below_board(board: review.Board) -> dict[str, Any]:
+def below_board(board: BoardKey) -> dict[str, Any]:
     """Entries that wait for being judged like the board, and those that were taken off it."""
     return {"board": board, "awaiting": review.awaiting_on(board), "invalidated": review.invalidated_on(board)}
 

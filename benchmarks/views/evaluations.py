@@ -21,7 +21,7 @@ from benchmarks.submissions import selectors as submission_selectors
 from benchmarks.submissions.languages import SUFFIXES
 from benchmarks.templatetags.whiskers import Axis
 
-from .records import record
+from .machine_facts import record
 from .sessions import is_by, may_cancel, remember
 from .timeline import timeline
 

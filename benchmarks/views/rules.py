@@ -12,12 +12,12 @@ from django.shortcuts import render
 
 from benchmarks.catalogue.folders import rules_folder, rules_named
 from benchmarks.catalogue.rule_changes import predecessor, rule_changes
-from benchmarks.harness import VERDICT_TEXTS, RuleSet, Verdict
+from benchmarks.harness import VERDICT_TEXTS, Rules, Verdict
 from benchmarks.templatetags.numbers import percent, seconds, size
 
 
 @dataclass(frozen=True)
-class Check:
+class RuleCheck:
     """Something that is looked at, and the verdict where it does not hold; None: it goes under review."""
 
     stage: str
@@ -44,34 +44,38 @@ def rules(request: HttpRequest, name: str = "") -> HttpResponse:
     return render(request, "rules.html", context)
 
 
-def checks(shown: RuleSet) -> list[Check]:
+def checks(shown: Rules) -> list[RuleCheck]:
     """What a submission goes through, in order."""
     compiling, limits, gates = shown.compile, shown.limits, shown.gates
     calls = shown.verify.calls_per_config
     return [
-        Check("Static check", f"The source has at most {size(shown.source.max_bytes)}.", Verdict.REJECTED),
-        Check(
+        RuleCheck("Static check", f"The source has at most {size(shown.source.max_bytes)}.", Verdict.REJECTED),
+        RuleCheck(
             "Static check", "It is text in a language of the task and exports what the task asks for.", Verdict.REJECTED
         ),
-        Check("Compile", "The compiler accepts it.", Verdict.COMPILE_ERROR),
-        Check("Compile", f"It is through within {seconds(compiling.timeout_s)}.", Verdict.TIMEOUT),
-        Check("Load", f"The process answers within {seconds(limits.setup_s)}.", Verdict.TIMEOUT),
-        Check("Verify and time", f"A call ends within {seconds(limits.call_s)}.", Verdict.TIMEOUT),
-        Check("Verify and time", "The process raises no error and does not die.", Verdict.RUNTIME_ERROR),
-        Check("Verify and time", f"It needs at most {size(limits.memory_bytes)} of memory.", Verdict.OUT_OF_MEMORY),
-        Check("Verify and time", "Results have the number and the shapes of the task.", Verdict.INCORRECT_SHAPE),
-        Check("Verify and time", "Results have the dtypes of the task.", Verdict.INCORRECT_DTYPE),
-        Check(
+        RuleCheck("Compile", "The compiler accepts it.", Verdict.COMPILE_ERROR),
+        RuleCheck("Compile", f"It is through within {seconds(compiling.timeout_s)}.", Verdict.TIMEOUT),
+        RuleCheck("Load", f"The process answers within {seconds(limits.setup_s)}.", Verdict.TIMEOUT),
+        RuleCheck("Verify and time", f"A call ends within {seconds(limits.call_s)}.", Verdict.TIMEOUT),
+        RuleCheck("Verify and time", "The process raises no error and does not die.", Verdict.RUNTIME_ERROR),
+        RuleCheck("Verify and time", f"It needs at most {size(limits.memory_bytes)} of memory.", Verdict.OUT_OF_MEMORY),
+        RuleCheck("Verify and time", "Results have the number and the shapes of the task.", Verdict.INCORRECT_SHAPE),
+        RuleCheck("Verify and time", "Results have the dtypes of the task.", Verdict.INCORRECT_DTYPE),
+        RuleCheck(
             "Verify",
             f"Every element agrees with float64 in {calls} calls per configuration, hidden ones included.",
             Verdict.INCORRECT_VALUE,
         ),
-        Check("Time", "The results of every timed call agree with float64.", Verdict.INCORRECT_VALUE),
-        Check("Verify and time", "A wrong call is wrong again on the same input.", Verdict.NONDETERMINISTIC),
-        Check("Verify and time", "Nothing is written after a call has said that it is done.", Verdict.TAMPERING),
-        Check("Time", f"The interval of the score is within ±{percent(shown.score.max_half_width)}.", Verdict.NOISY),
-        Check("Before ranking", f"At most {gates.max_speedup:g}× over the stronger baseline.", None),
-        Check("Before ranking", f"At most {percent(gates.max_roofline_fraction)} of what the machine allows.", None),
-        Check("Before ranking", "No error of exactly zero where rounding is expected.", None),
-        Check("Before ranking", "The same code passes whenever it is judged.", None),
+        RuleCheck("Time", "The results of every timed call agree with float64.", Verdict.INCORRECT_VALUE),
+        RuleCheck("Verify and time", "A wrong call is wrong again on the same input.", Verdict.NONDETERMINISTIC),
+        RuleCheck("Verify and time", "Nothing is written after a call has said that it is done.", Verdict.TAMPERING),
+        RuleCheck(
+            "Time", f"The interval of the score is within ±{percent(shown.score.max_half_width)}.", Verdict.NOISY
+        ),
+        RuleCheck("Before ranking", f"At most {gates.max_speedup:g}× over the stronger baseline.", None),
+        RuleCheck(
+            "Before ranking", f"At most {percent(gates.max_roofline_fraction)} of what the machine allows.", None
+        ),
+        RuleCheck("Before ranking", "No error of exactly zero where rounding is expected.", None),
+        RuleCheck("Before ranking", "The same code passes whenever it is judged.", None),
     ]

@@ -40,7 +40,7 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
         refusal=limits.log_in_demanded(request),
     )
     ready = request.method == "POST" and form.is_valid() and "check" not in request.POST
-    outcome = _submitted(request, form, version) if ready else Outcome()
+    outcome = _submitted(request, form, version) if ready else SubmitOutcome()
     if outcome.evaluation is not None:
         return redirect(outcome.evaluation)
     meters = limits.meters(request)
@@ -59,12 +59,12 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SubmitOutcome:
     """What became of a form that was ready: queued, or judged before, or not now."""
 
     evaluation: Evaluation | None = None
     identical: Evaluation | None = None
-    full: quotas.Meter | None = None
+    full: quotas.QuotaUse | None = None
 
 
 @dataclass(frozen=True)
@@ -93,22 +93,22 @@ def _languages_of(kind: DeviceKind, version: TaskVersion) -> list[str]:
     return languages_of(kind.device_class, modules=version.definition.get("module", False))
 
 
-def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Outcome:
+def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> SubmitOutcome:
     """Where nothing was queued, the form has an error or the outcome names the same source, judged before."""
     if not form.choose_device():
-        return Outcome()
+        return SubmitOutcome()
     try:
         evaluation = _queued(request, form, version)
     except services.Refused as error:
         form.add_error(None, str(error))
-        return Outcome()
+        return SubmitOutcome()
     except quotas.OverQuota as error:
         form.add_error(None, str(error))
-        return Outcome(full=error.meter)
+        return SubmitOutcome(full=error.meter)
     except services.Identical as error:
-        return Outcome(identical=error.evaluation)
+        return SubmitOutcome(identical=error.evaluation)
     remember(request, evaluation)
-    return Outcome(evaluation)
+    return SubmitOutcome(evaluation)
 
 
 def _queued(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Evaluation:
@@ -128,7 +128,7 @@ def _queued(request: HttpRequest, form: SubmissionForm, version: TaskVersion) ->
     )
 
 
-def _refusal(request: HttpRequest, meters: list[quotas.Meter]) -> str | None:
+def _refusal(request: HttpRequest, meters: list[quotas.QuotaUse]) -> str | None:
     """Why nothing at all can be submitted now, said before the click."""
     full = (meter.refusal for meter in meters if meter.is_full and meter.kind is not quotas.PUBLIC)
     return limits.log_in_demanded(request) or next(full, None)
@@ -153,7 +153,7 @@ def _language(wanted: str, device: str, kinds: list[DeviceKind]) -> str:
     return languages_of(chosen.device_class)[0] if chosen else harness.LANGUAGES[0]
 
 
-def _status(form: SubmissionForm, outcome: Outcome) -> HTTPStatus:
+def _status(form: SubmissionForm, outcome: SubmitOutcome) -> HTTPStatus:
     if outcome.full is not None:
         return HTTPStatus.TOO_MANY_REQUESTS
     if outcome.identical is not None:

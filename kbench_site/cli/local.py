@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.harness import (
     VERDICT_TEXTS,
-    ConfigResult,
+    ConfigReport,
     HarnessError,
     Paths,
     Report,
@@ -113,7 +113,7 @@ def _print_report(report: Report) -> None:
             console.print(f"--- output of {stage.name}\n{stage.log_tail}", markup=False)
 
 
-def _table(configs: tuple[ConfigResult, ...]) -> Table:
+def _table(configs: tuple[ConfigReport, ...]) -> Table:
     table = Table("configuration", "correct", "kernel µs", "eager µs", "compile µs", "speedup", "max error")
     for item in configs:
         correct = {True: "yes", False: f"no: {item.failure}", None: "not run"}[item.correct]

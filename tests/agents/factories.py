@@ -11,7 +11,7 @@ from django.db import transaction
 from agents import services
 from agents.evolve.budget import Caps
 from agents.evolve.config import RunConfig
-from agents.evolve.events import Draft, Event
+from agents.evolve.events import Draft, LogEvent
 from agents.evolve.logs import MemoryLog
 from agents.models import Run
 from agents.stores import DbLog
@@ -28,17 +28,17 @@ def config(**options: Any) -> RunConfig:
 def started(owner: Any = None, **options: Any) -> Run:
     """A run that waits for a worker."""
     version, kind = factories.version(), cpu_kind()
-    return services.run_start(services.Order(version, kind, config(**options), owner))
+    return services.run_start(services.RunRequest(version, kind, config(**options), owner))
 
 
-def claimed(run: Run) -> services.Holding:
+def claimed(run: Run) -> services.RunHolding:
     holding = services.run_claim("test")
     assert holding is not None
     assert holding.run.pk == run.pk
     return holding
 
 
-def searched(**options: Any) -> tuple[list[Event], MemoryLog]:
+def searched(**options: Any) -> tuple[list[LogEvent], MemoryLog]:
     """What the engine writes in a run that goes the whole way."""
     log = MemoryLog()
     world.run(log, config(**options))
@@ -57,14 +57,14 @@ def driven(run: Run | None = None, until: int | None = None, **options: Any) -> 
     return run
 
 
-def fill(log: DbLog, events: list[Event], memory: MemoryLog) -> None:
+def fill(log: DbLog, events: list[LogEvent], memory: MemoryLog) -> None:
     for event in events:
         if event.type == "proposal.received":
             log.put_source(memory.get_source(event.payload["source_sha256"]))
     log.append([Draft(event.type, event.candidate, _here(event)) for event in events])
 
 
-def _here(event: Event) -> dict[str, Any]:
+def _here(event: LogEvent) -> dict[str, Any]:
     """Tickets are codes of evaluations on the site."""
     given = dict(event.payload)
     if "ticket" in given:
@@ -112,7 +112,7 @@ def large(candidates: int) -> Run:
     return run
 
 
-def _later(event: Event, copy: int, generations: int) -> Draft:
+def _later(event: LogEvent, copy: int, generations: int) -> Draft:
     """The same event of a later generation, under other names."""
 
     def moved(key: str) -> str:

@@ -18,9 +18,9 @@ from agents.desk import Desk
 from agents.evaluator import SiteEvaluator
 from agents.evolve.budget import Caps
 from agents.evolve.events import Quiet
-from agents.evolve.model import Result
+from agents.evolve.model import JudgeResult
 from agents.models import Run
-from agents.states import RunState, Wish
+from agents.states import RunStatus, Wish
 from benchmarks import selectors
 from benchmarks import services as judging
 from benchmarks.accounts import quotas
@@ -56,7 +56,7 @@ def test_shipped_examples_wait_for_a_run_at_work_and_for_no_other() -> None:
     Run.objects.filter(pk=run.pk).update(created=long_ago)
     assert not run_selectors.is_about_to_want(kind)
     holding = factories.claimed(run)
-    Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING)
+    Run.objects.filter(pk=run.pk).update(state=RunStatus.RUNNING)
     assert run_selectors.is_about_to_want(kind)
     Run.objects.filter(pk=holding.run.pk).update(heartbeat=long_ago)
     assert not run_selectors.is_about_to_want(kind)
@@ -109,7 +109,7 @@ def drive(run: Run) -> Run:
 
 def test_a_run_goes_from_its_start_to_its_end_through_the_queue_of_the_site(bench: Bench) -> None:
     run = drive(factories.started(caps=Caps(judgings=8)))
-    assert (run.state, run.reason, run.judged_count, run.claim) == (RunState.FINISHED, "budget", 8, None)
+    assert (run.state, run.reason, run.judged_count, run.claim) == (RunStatus.FINISHED, "budget", 8, None)
     assert run.best_score == max(row.score for row in run.candidates.exclude(score=None))
     assert len(bench.judged) == len(set(bench.judged)) == 8
     evaluations = Evaluation.objects.select_related("submission__method")
@@ -132,7 +132,7 @@ def test_one_key_is_one_submission_however_often_it_is_asked_for() -> None:
 def test_a_withdrawn_judging_says_nothing_about_the_kernel() -> None:
     run = factories.started()
 
-    async def give_up(evaluator: SiteEvaluator) -> Result:
+    async def give_up(evaluator: SiteEvaluator) -> JudgeResult:
         ticket = await evaluator.submit("0-0", site.SOURCE, "cpp")
         await evaluator.withdraw(ticket)
         return await evaluator.wait(ticket, Quiet())
@@ -179,7 +179,7 @@ def test_a_stop_ends_the_run_and_withdraws_what_is_queued() -> None:
     run = factories.started(caps=Caps(judgings=50))
     Helper(run, 8, lambda row: services.run_wish(row, Wish.STOP, "olga"))
     drive(run)
-    assert (run.state, run.reason, run.leases) == (RunState.FINISHED, "stopped", {})
+    assert (run.state, run.reason, run.leases) == (RunStatus.FINISHED, "stopped", {})
     assert not Evaluation.objects.queued().exists()
 
 
@@ -187,11 +187,11 @@ def test_a_pause_lets_what_is_in_flight_end_and_resume_goes_on(bench: Bench) -> 
     run = factories.started(caps=Caps(judgings=10))
     Helper(run, 10, lambda row: services.run_wish(row, Wish.PAUSE, "olga"))
     drive(run)
-    assert (run.state, run.claim) == (RunState.PAUSED, None)
+    assert (run.state, run.claim) == (RunStatus.PAUSED, None)
     assert not Evaluation.objects.queued().exists()
     services.run_wish(run, Wish.GO, "olga")
     drive(run)
-    assert (run.state, run.judged_count, len(set(bench.judged))) == (RunState.FINISHED, 10, len(bench.judged))
+    assert (run.state, run.judged_count, len(set(bench.judged))) == (RunStatus.FINISHED, 10, len(bench.judged))
 
 
 def test_a_run_that_lost_its_worker_goes_on_and_judges_nothing_twice(bench: Bench, settings: Any) -> None:
@@ -206,10 +206,10 @@ def test_a_run_that_lost_its_worker_goes_on_and_judges_nothing_twice(bench: Benc
 
     Helper(run, 25, lose).join(0)
     drive(run)
-    assert run.state == RunState.RUNNING
+    assert run.state == RunStatus.RUNNING
     before = run.last_seq
     drive(run)
-    assert (run.state, run.reason, run.judged_count) == (RunState.FINISHED, "budget", 10)
+    assert (run.state, run.reason, run.judged_count) == (RunStatus.FINISHED, "budget", 10)
     assert run.last_seq > before
     assert len(bench.judged) == len(set(bench.judged))
     uninterrupted = factories.driven(caps=Caps(judgings=10))
@@ -220,7 +220,7 @@ def test_a_worker_that_is_asked_to_end_puts_the_run_down_for_the_next(bench: Ben
     run = factories.started(caps=Caps(judgings=10))
     Helper(run, 20, lambda row: driving.draining.set())
     drive(run)
-    assert (run.state, run.claim) == (RunState.RUNNING, None)
+    assert (run.state, run.claim) == (RunStatus.RUNNING, None)
     driving.draining.clear()
     assert drive(run).reason == "budget"
 
@@ -231,7 +231,7 @@ def test_what_breaks_in_our_machinery_pauses_the_run_and_says_so(monkeypatch: py
 
     monkeypatch.setattr(driving, "find_proposer", broken)
     run = drive(factories.started())
-    assert (run.state, run.claim) == (RunState.PAUSED, None)
+    assert (run.state, run.claim) == (RunStatus.PAUSED, None)
     assert "RuntimeError" in run.reason_text
     assert "secret" not in run.reason_text
 

@@ -13,7 +13,7 @@ from django.test import Client
 from agents import driving
 from agents.evolve.budget import Caps
 from agents.models import Run
-from agents.states import RunState
+from agents.states import RunStatus
 from tests.evolve import world
 from tests.evolve.llm_kit import KEY, calculated_usd
 from tests.evolve.llm_server import Decide, Reply, Server, error, serve
@@ -75,7 +75,7 @@ def finished(**options: Any) -> Run:
 def test_models_propose_kernels_that_the_site_judges_and_pays_for_exactly(bench: Bench, settings: Any) -> None:  # noqa: F811
     with vendor(settings, kernels) as server:
         run = finished()
-    assert (run.state, run.judged_count) == (RunState.FINISHED, 6)
+    assert (run.state, run.judged_count) == (RunStatus.FINISHED, 6)
     assert run.best_score == max(row.score for row in run.candidates.exclude(score=None))
     billed = [calculated_usd(item.body["model"], item.billed) for item in server.served if item.billed]
     assert run.spent["usd"] == pytest.approx(sum(billed), abs=1e-6)
@@ -103,6 +103,6 @@ def test_a_vendor_who_refuses_the_key_pauses_the_run_and_says_why(bench: Bench, 
     refused = error(401, "authentication_error", "invalid x-api-key")
     with vendor(settings, lambda _body, _number: refused):
         run = finished()
-    assert run.state == RunState.PAUSED
+    assert run.state == RunStatus.PAUSED
     assert "key" in run.reason_text.lower()
     assert run.spent.get("usd", 0) == 0

@@ -11,7 +11,7 @@ from django.core.cache import cache
 from django.test import Client
 
 from agents.models import Run
-from agents.states import RunState, Wish
+from agents.states import RunStatus, Wish
 from agents.views import comparisons
 from benchmarks.models import Submission
 from benchmarks.moderation import decisions
@@ -136,7 +136,7 @@ def test_only_who_started_a_run_may_steer_it(as_owner: Client, as_stranger: Clie
     assert run.wish == Wish.GO
     as_owner.post(f"{run.get_absolute_url()}stop/")
     run.refresh_from_db()
-    assert (run.state, run.reason) == (RunState.FINISHED, "stopped")
+    assert (run.state, run.reason) == (RunStatus.FINISHED, "stopped")
 
 
 def test_a_waiting_run_is_paused_and_resumed(visitor: Client) -> None:
@@ -144,10 +144,10 @@ def test_a_waiting_run_is_paused_and_resumed(visitor: Client) -> None:
     run = Run.objects.get()
     visitor.post(f"{run.get_absolute_url()}pause/")
     run.refresh_from_db()
-    assert run.state == RunState.PAUSED
+    assert run.state == RunStatus.PAUSED
     visitor.post(f"{run.get_absolute_url()}resume/")
     run.refresh_from_db()
-    assert (run.state, run.wish) == (RunState.WAITING, Wish.GO)
+    assert (run.state, run.wish) == (RunStatus.WAITING, Wish.GO)
 
 
 def test_the_page_shows_the_past_as_it_was(visitor: Client, run: Run) -> None:
@@ -166,7 +166,7 @@ def test_a_fork_begins_with_what_its_parent_found(visitor: Client, run: Run) -> 
     visitor.post(f"{run.get_absolute_url()}fork/", {"judgings": "6", "seed": "3"})
     fork = Run.objects.exclude(pk=run.pk).get()
     assert (fork.forked_from, fork.best_score, fork.judged_count) == (run, run.best_score, run.judged_count)
-    assert (fork.caps, fork.spent, fork.seed, fork.state) == ({"judgings": 6}, {}, 3, RunState.WAITING)
+    assert (fork.caps, fork.spent, fork.seed, fork.state) == ({"judgings": 6}, {}, 3, RunStatus.WAITING)
 
 
 def test_a_hostile_candidate_is_only_text(visitor: Client, run: Run) -> None:
@@ -228,7 +228,7 @@ def test_the_source_of_a_candidate_that_its_owner_made_private_is_not_shown(visi
 
 def test_the_runs_of_a_suspended_account_are_stopped(run: Run) -> None:
     ann, sam = (get_user_model().objects.create_user(name) for name in ("ann", "sam"))
-    Run.objects.filter(pk=run.pk).update(owner=ann, state=RunState.WAITING, claim=None)
+    Run.objects.filter(pk=run.pk).update(owner=ann, state=RunStatus.WAITING, claim=None)
     decisions.ban(ann, by=sam, reason="Hundreds of copies.")
     run.refresh_from_db()
     assert run.wish == Wish.STOP

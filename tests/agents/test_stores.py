@@ -10,8 +10,8 @@ from agents.evolve.budget import Caps
 from agents.evolve.events import Draft
 from agents.evolve.state import RunState as EngineState
 from agents.models import Candidate, Opinion, Run, RunEvent
-from agents.pictures import past, present
-from agents.stores import ClaimLost, DbLog
+from agents.snapshots import past, present
+from agents.stores import DbLog, RunClaimLost
 
 from . import factories
 
@@ -30,7 +30,7 @@ def test_events_are_numbered_without_a_gap() -> None:
 def test_of_two_writers_the_one_without_the_claim_loses() -> None:
     run = factories.started()
     holding = factories.claimed(run)
-    with pytest.raises(ClaimLost):
+    with pytest.raises(RunClaimLost):
         DbLog(run, uuid.uuid4()).append([NOTE])
     assert [event.type for event in holding.log.read()] == ["run.created"]
 

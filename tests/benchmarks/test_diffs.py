@@ -5,15 +5,15 @@ import time
 import pytest
 
 from benchmarks.submissions import diffs
-from benchmarks.submissions.diffs import Line, Pair, line_diff, side_by_side
+from benchmarks.submissions.diffs import DiffLine, Pair, line_diff, side_by_side
 
 
 def test_a_changed_line_stands_between_its_neighbours():
     assert line_diff("a\nb\nc\n", "a\nB\nc\n") == [
-        Line("same", "a", 1, 1),
-        Line("gone", "b", 2, None),
-        Line("new", "B", None, 2),
-        Line("same", "c", 3, 3),
+        DiffLine("same", "a", 1, 1),
+        DiffLine("gone", "b", 2, None),
+        DiffLine("new", "B", None, 2),
+        DiffLine("same", "c", 3, 3),
     ]
 
 
@@ -33,11 +33,11 @@ def test_two_columns_set_what_is_gone_beside_what_came():
     pairs = side_by_side(line_diff("a\nb\nc\nd\n", "a\nB\nd\n"))
     shown = [(pair.left and pair.left.text, pair.right and pair.right.text) for pair in pairs]
     assert shown == [("a", "a"), ("b", "B"), ("c", None), ("d", "d")]
-    assert pairs[0] == Pair(Line("same", "a", 1, 1), Line("same", "a", 1, 1))
+    assert pairs[0] == Pair(DiffLine("same", "a", 1, 1), DiffLine("same", "a", 1, 1))
 
 
 def test_two_columns_end_with_what_changed_last():
-    assert side_by_side(line_diff("a\n", "a\nb\n"))[-1].right == Line("new", "b", None, 2)
+    assert side_by_side(line_diff("a\n", "a\nb\n"))[-1].right == DiffLine("new", "b", None, 2)
 
 
 def test_a_source_of_too_many_lines_is_not_compared():

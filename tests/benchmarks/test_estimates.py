@@ -7,7 +7,17 @@ from statistics import fmean, median
 
 import pytest
 
-from benchmarks.judgings.estimates import AtWork, Demand, Estimate, Load, NoEstimate, Pace, Took, estimated, spoken
+from benchmarks.judgings.estimates import (
+    AtWork,
+    Demand,
+    NoEstimate,
+    Pace,
+    QueueLoad,
+    Took,
+    WaitEstimate,
+    estimated,
+    spoken,
+)
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 TYPICAL_S = {1: 8.0, 2: 20.0, 3: 60.0, 4: 150.0}
@@ -45,8 +55,8 @@ class Site:
             heapq.heappush(free, heapq.heappop(free) + self.judging(task) + (self.build() if self.turns else 0))
         own_build = self.build()
         truth = free[0] + own_build if self.turns else max(free[0], own_build)
-        loads = [Load(task, tasks.count(task), tasks.count(task)) for task in set(tasks)]
-        return Demand(self.judges, running, loads, Load(1, 1, 1)), truth
+        loads = [QueueLoad(task, tasks.count(task), tasks.count(task)) for task in set(tasks)]
+        return Demand(self.judges, running, loads, QueueLoad(1, 1, 1)), truth
 
 
 def outcomes(seed, judges, ahead, rounds=40):
@@ -73,33 +83,33 @@ def known(seconds, task=1, count=5):
 
 def test_too_few_judgings_give_no_estimate():
     with pytest.raises(NoEstimate, match="Fewer than 3"):
-        estimated(known(10.0, count=2), Demand(1, [], [], Load(1, 1, 1)), NOW)
+        estimated(known(10.0, count=2), Demand(1, [], [], QueueLoad(1, 1, 1)), NOW)
 
 
 def test_no_judge_gives_no_estimate():
     with pytest.raises(NoEstimate, match="No worker"):
-        estimated(known(10.0), Demand(0, [], [], Load(1, 1, 1)), NOW)
+        estimated(known(10.0), Demand(0, [], [], QueueLoad(1, 1, 1)), NOW)
 
 
 def test_an_idle_judge_waits_for_the_build_alone():
-    assert estimated(known(10.0), Demand(1, [], [], Load(1, 1, 1)), NOW) == Estimate(BUILD_S, BUILD_S)
-    assert estimated(known(10.0), Demand(1, [], [], Load(1, 1, 0)), NOW) == Estimate(0.0, 0.0)
+    assert estimated(known(10.0), Demand(1, [], [], QueueLoad(1, 1, 1)), NOW) == WaitEstimate(BUILD_S, BUILD_S)
+    assert estimated(known(10.0), Demand(1, [], [], QueueLoad(1, 1, 0)), NOW) == WaitEstimate(0.0, 0.0)
 
 
 def test_what_runs_longer_than_any_before_counts_for_nothing_more():
     running = [AtWork(1, NOW - timedelta(seconds=500))]
-    assert estimated(known(10.0), Demand(1, running, [], Load(1, 1, 0)), NOW).high_s == 0
+    assert estimated(known(10.0), Demand(1, running, [], QueueLoad(1, 1, 0)), NOW).high_s == 0
 
 
 def test_on_a_gpu_builds_go_on_beside_judgings():
     pace = Pace([Took(1, 30.0, 10.0)] * 5, builds_take_turns=False)
-    assert estimated(pace, Demand(1, [], [Load(1, 5, 5)], Load(1, 1, 1)), NOW).low_s == 50.0
-    assert estimated(pace, Demand(1, [], [Load(1, 1, 1)], Load(1, 1, 1)), NOW).low_s == 30.0
+    assert estimated(pace, Demand(1, [], [QueueLoad(1, 5, 5)], QueueLoad(1, 1, 1)), NOW).low_s == 50.0
+    assert estimated(pace, Demand(1, [], [QueueLoad(1, 1, 1)], QueueLoad(1, 1, 1)), NOW).low_s == 30.0
 
 
 def test_a_task_without_judgings_of_its_own_takes_what_all_take():
     pace = known(10.0)
-    assert estimated(pace, Demand(1, [], [Load(77, 2, 0)], Load(1, 1, 0)), NOW).low_s == 20.0
+    assert estimated(pace, Demand(1, [], [QueueLoad(77, 2, 0)], QueueLoad(1, 1, 0)), NOW).low_s == 20.0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.boards.ranking import Entry, Estimate, baseline_scores, pooled, rank
+from benchmarks.boards.ranking import Entry, SpeedupEstimate, baseline_scores, pooled, rank
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -70,7 +70,7 @@ def test_inside_a_group_the_earlier_stands_first():
 
 
 estimates = st.builds(
-    lambda score, width: Estimate(score, score * (1 - width), score * (1 + width)),
+    lambda score, width: SpeedupEstimate(score, score * (1 - width), score * (1 + width)),
     st.floats(0.1, 50),
     st.floats(0.001, 0.2),
 )
@@ -84,12 +84,12 @@ def test_a_pooled_score_lies_among_its_parts_and_in_its_interval(parts):
 
 
 def test_pooling_makes_agreeing_judgings_surer():
-    one = Estimate(2.0, 1.9, 2.1)
+    one = SpeedupEstimate(2.0, 1.9, 2.1)
     assert pooled([one, one]).hi - pooled([one, one]).lo < one.hi - one.lo
 
 
 def test_pooling_does_not_hide_that_judgings_disagree():
-    apart = pooled([Estimate(1.0, 0.99, 1.01), Estimate(2.0, 1.98, 2.02)])
+    apart = pooled([SpeedupEstimate(1.0, 0.99, 1.01), SpeedupEstimate(2.0, 1.98, 2.02)])
     assert apart.lo < 1.2
     assert apart.hi > 1.7
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agents.evolve.budget import Caps, Cost
 from agents.evolve.config import RunConfig
-from agents.evolve.events import Draft, Event
+from agents.evolve.events import Draft, LogEvent
 from agents.evolve.logs import JsonlLog
 from agents.evolve.state import RunState
 
@@ -26,7 +26,7 @@ class Dying(JsonlLog):
 
     left = -1
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
         events = super().append(drafts)
         self.left -= 1
         if self.left == 0:
@@ -34,7 +34,7 @@ class Dying(JsonlLog):
         return events
 
 
-def drive(folder: Path, config: RunConfig, left: int = -1) -> tuple[RunState, list[Event], Scripted, Judge]:
+def drive(folder: Path, config: RunConfig, left: int = -1) -> tuple[RunState, list[LogEvent], Scripted, Judge]:
     with Dying(folder) as log:
         log.left = left
         proposer, judge = Scripted(Cost(usd=0.01)), Judge(folder / "judged.jsonl")
@@ -57,7 +57,7 @@ def answered(folder: Path) -> set[str | None]:
 
 
 def problems(
-    found: tuple[RunState, list[Event], Scripted, Judge], whole: RunState, before: set[str | None]
+    found: tuple[RunState, list[LogEvent], Scripted, Judge], whole: RunState, before: set[str | None]
 ) -> list[str]:
     """What is not as in the run that was left alone."""
     state, events, proposer, judge = found

@@ -8,7 +8,7 @@ import httpx2
 from agents.evolve.budget import Cost
 from agents.evolve.llm.client import Access, LlmClient, Patience
 from agents.evolve.llm.prices import load_prices
-from agents.evolve.llm.stream import Request
+from agents.evolve.llm.stream import StreamRequest
 
 KEY = "sk-test-0123456789"
 PRICES = load_prices()
@@ -78,7 +78,7 @@ def client_of(server, clock=None, **patience):
 
 def ask(**changes):
     values = {"role": "propose", "model": "claude-sonnet-5-5", "system": ("be brief",), "prompt": "a kernel, please"}
-    return Request(**{**values, "max_tokens": 1_000, **changes})
+    return StreamRequest(**{**values, "max_tokens": 1_000, **changes})
 
 
 _PRICES_USD_PER_MTOK = {  # in, out, written for 5 minutes, for an hour, read

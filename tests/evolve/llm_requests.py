@@ -3,7 +3,15 @@
 import hashlib
 
 from agents.evolve.budget import Caps, Cost
-from agents.evolve.model import ArchiveView, Candidate, Opinion, ProposalRequest, Reason, Refusal, Result
+from agents.evolve.model import (
+    ArchiveView,
+    CandidateView,
+    JudgeResult,
+    NoProposal,
+    ProposalRequest,
+    Reason,
+    VerifierOpinion,
+)
 from agents.evolve.rng import Rng
 from benchmarks.harness import default_suites, find_task
 
@@ -20,7 +28,7 @@ def row(**changes):
 def candidate(name, score, source=None, **changes):
     generation, slot = map(int, name.split("-"))
     text = source or f"// source of {name}\nint forward_{slot}() {{ return {slot}; }}\n"
-    result = Result("PASS", "fine", score, configs=(row(),), resources={"registers": 40, "spill_bytes": 8})
+    result = JudgeResult("PASS", "fine", score, configs=(row(),), resources={"registers": 40, "spill_bytes": 8})
     values = {
         "result": result,
         "state": "judged",
@@ -28,7 +36,7 @@ def candidate(name, score, source=None, **changes):
         "language": "cpp",
         "name": f"kernel {name}",
     }
-    return Candidate(name, generation, slot, 0, "optimise", **{**values, **changes})
+    return CandidateView(name, generation, slot, 0, "optimise", **{**values, **changes})
 
 
 def failed(name, result=None, log="", dropped=None):
@@ -36,16 +44,16 @@ def failed(name, result=None, log="", dropped=None):
     sha256 = keep(f"// source of {name}\nint wrong;\n")
     common = {"source_sha256": sha256, "language": "cpp"}
     if dropped is not None:
-        opinions = {"static": Opinion("reject", (Reason(dropped, 7),))}
-        return Candidate(name, generation, slot, 0, "optimise", state="dropped", opinions=opinions, **common)
-    result = result or Result("COMPILE_ERROR", "it does not compile", log_tail=log)
-    return Candidate(name, generation, slot, 0, "optimise", state="judged", result=result, **common)
+        opinions = {"static": VerifierOpinion("reject", (Reason(dropped, 7),))}
+        return CandidateView(name, generation, slot, 0, "optimise", state="dropped", opinions=opinions, **common)
+    result = result or JudgeResult("COMPILE_ERROR", "it does not compile", log_tail=log)
+    return CandidateView(name, generation, slot, 0, "optimise", state="judged", result=result, **common)
 
 
 def refused(name, reason="provider_error", usd=0.0):
     generation, slot = map(int, name.split("-"))
-    refusal = Refusal(reason, "no answer")
-    return Candidate(name, generation, slot, 0, "optimise", state="refused", refusal=refusal, cost=Cost(usd))
+    refusal = NoProposal(reason, "no answer")
+    return CandidateView(name, generation, slot, 0, "optimise", state="refused", refusal=refusal, cost=Cost(usd))
 
 
 def keep(text):

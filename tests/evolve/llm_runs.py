@@ -13,7 +13,7 @@ from agents.evolve.config import RunConfig
 from agents.evolve.llm.arms import Arm
 from agents.evolve.logs import MemoryLog
 from agents.evolve.loop import create, drive
-from agents.evolve.model import Opinion, Result
+from agents.evolve.model import JudgeResult, VerifierOpinion
 from agents.evolve.proposers.anthropic import Anthropic
 from agents.evolve.proposers.hybrid import Hybrid
 from agents.evolve.verifiers.critic import Critic
@@ -88,9 +88,9 @@ class Judge:
     async def wait(self, ticket, _live):
         number = sum(map(ord, self.sources[ticket])) % 97
         if number < 30:
-            return Result("INCORRECT_VALUE", "wrong", seconds=2.0)
+            return JudgeResult("INCORRECT_VALUE", "wrong", seconds=2.0)
         score = 0.5 + number / 40
-        return Result("PASS", "fine", score, (score, score), configs=(row(speedup=score),), seconds=3.0)
+        return JudgeResult("PASS", "fine", score, (score, score), configs=(row(speedup=score),), seconds=3.0)
 
     async def withdraw(self, _ticket):
         return None
@@ -102,7 +102,7 @@ class Shrug:
     id, version = "shrug", "1"
 
     async def judge(self, _source, _language, _task):
-        return Opinion("abstain")
+        return VerifierOpinion("abstain")
 
 
 @dataclass

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from agents.evolve.archive import Archive, cell_of, pareto
 from agents.evolve.budget import Caps
 from agents.evolve.config import RunConfig
-from agents.evolve.events import Event
+from agents.evolve.events import LogEvent
 from agents.evolve.logs import MemoryLog
-from agents.evolve.model import Proposal, Result
+from agents.evolve.model import JudgeResult, Proposal
 from agents.evolve.rng import Rng
 from agents.evolve.selection import Migration, migrations, select, weigh
 from agents.evolve.slots import result_to_json
@@ -33,10 +33,10 @@ class Story:
 
     def say(self, type: str, candidate: str | None, /, **payload: object) -> None:
         self.seq += 1
-        self.archive.apply(Event(self.seq, 0.0, type, candidate, payload))
+        self.archive.apply(LogEvent(self.seq, 0.0, type, candidate, payload))
 
     def judged(
-        self, name: str, result: Result, island: int = 0, cell: str = "plain", parents: tuple[str, ...] = ()
+        self, name: str, result: JudgeResult, island: int = 0, cell: str = "plain", parents: tuple[str, ...] = ()
     ) -> None:
         generation, slot = map(int, name.split("-"))
         place = {"generation": generation, "slot": slot, "island": island}
@@ -45,9 +45,9 @@ class Story:
         self.say("evaluation.finished", name, result=result_to_json(result), reused_from=None)
 
 
-def speeds(*values: float) -> Result:
+def speeds(*values: float) -> JudgeResult:
     configs = tuple({"key": key, "speedup": value} for key, value in zip("abc", values, strict=True))
-    return Result("PASS", "fine", score=sum(values) / len(values), configs=configs)
+    return JudgeResult("PASS", "fine", score=sum(values) / len(values), configs=configs)
 
 
 @settings(max_examples=40, deadline=None)
@@ -72,7 +72,12 @@ def test_a_view_does_not_change_when_the_run_goes_on() -> None:
 
 
 def test_the_order_within_a_generation_does_not_count() -> None:
-    results = {"1-0": speeds(1, 1, 3), "1-1": speeds(2, 2, 2), "1-2": speeds(2, 2, 2), "1-3": Result("TIMEOUT", "slow")}
+    results = {
+        "1-0": speeds(1, 1, 3),
+        "1-1": speeds(2, 2, 2),
+        "1-2": speeds(2, 2, 2),
+        "1-3": JudgeResult("TIMEOUT", "slow"),
+    }
     hashes = set()
     for order in itertools.permutations(results):
         story = Story()

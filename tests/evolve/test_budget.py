@@ -4,7 +4,7 @@ import pytest
 
 from agents.evolve.budget import CURRENCIES, Budget, Caps, Cost
 from agents.evolve.config import ConfigError, RunConfig
-from agents.evolve.events import Event
+from agents.evolve.events import LogEvent
 from agents.evolve.rng import Rng
 
 
@@ -23,7 +23,7 @@ def test_what_is_reserved_is_not_there_twice(currency: str) -> None:
     budget.reserve("one", half)
     assert budget.fits(half) == currency
     assert getattr(budget.left(), currency) == 4
-    budget.apply(Event(1, 0.0, "budget.settled", None, {"lease": "one", "cost": {currency: 1}}))
+    budget.apply(LogEvent(1, 0.0, "budget.settled", None, {"lease": "one", "cost": {currency: 1}}))
     assert budget.fits(half) is None
     assert getattr(budget.spent, currency) == 1
     assert budget.reserved == Cost()
@@ -52,7 +52,7 @@ def test_random_reservations_never_pass_a_cap() -> None:
         elif open_leases:
             lease, bound = open_leases.pop(rng.integers(len(open_leases)))
             actual = Cost(usd=bound.usd * rng.random() * 0.01).to_json()
-            budget.apply(Event(1, 0.0, "budget.settled", None, {"lease": lease, "cost": actual}))
+            budget.apply(LogEvent(1, 0.0, "budget.settled", None, {"lease": lease, "cost": actual}))
         assert caps.exceeded_by(budget.spent + budget.reserved) is None
     assert budget.spent.usd > 0
 

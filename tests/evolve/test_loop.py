@@ -10,7 +10,7 @@ from agents.evolve.config import RunConfig
 from agents.evolve.events import Quiet
 from agents.evolve.logs import MemoryLog
 from agents.evolve.loop import create, drive, fork
-from agents.evolve.model import Meter, Opinion, Proposal, ProposalRequest, Refusal, Result, Verifier
+from agents.evolve.model import JudgeResult, Meter, NoProposal, Proposal, ProposalRequest, Verifier, VerifierOpinion
 from agents.evolve.state import RunState
 from benchmarks.harness import TaskSpec
 
@@ -32,7 +32,7 @@ class Answers(Scripted):
         super().__init__()
         self.answers = answers
 
-    def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+    def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
         place = (request.generation - 2) * 4 + request.slot
         if request.stage == "optimise" and 0 <= place < len(self.answers):
             answer = self.answers[place]
@@ -59,7 +59,7 @@ def test_the_first_generation_sees_what_was_wrong_with_its_forerunner() -> None:
     seen = []
 
     class Curious(Scripted):
-        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
             seen.append((request.candidate, request.last_failure and request.last_failure.id))
             return super().answer(request)
 
@@ -69,7 +69,7 @@ def test_the_first_generation_sees_what_was_wrong_with_its_forerunner() -> None:
 
 def test_a_task_that_nobody_can_translate_ends_the_run() -> None:
     class Hopeless(Scripted):
-        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
             return self._proposal(kernel(request.generation, 0, 0, broken=True), "translate")
 
     log = MemoryLog()
@@ -129,7 +129,7 @@ BAD = {
     "wrong_task": Proposal('PYBIND11_MODULE(k, m) { m.def("backward", f); }', "cpp"),
     "wrong_task ": Proposal(kernel(1, 2, 3), "cuda"),
     "wrong_task  ": Proposal("I would rather write about tiles.", "cpp"),
-    "template_error": Refusal("template_error", "it does not render"),
+    "template_error": NoProposal("template_error", "it does not render"),
     "template_error ": ZeroDivisionError("a bug of the proposer \ud800"),
     "empty ": Proposal(None, "cpp"),  # type: ignore[arg-type]
 }
@@ -150,9 +150,9 @@ def test_nothing_in_a_proposal_ends_a_run() -> None:
 
 def test_a_template_that_does_not_compile_is_judged_as_such() -> None:
     class Strict(Judge):
-        async def wait(self, ticket: str, live: Quiet) -> Result:
+        async def wait(self, ticket: str, live: Quiet) -> JudgeResult:
             found = await super().wait(ticket, live)
-            return found if found.correct else Result("COMPILE_ERROR", "expected ;", log_tail="k.cpp:1: error")
+            return found if found.correct else JudgeResult("COMPILE_ERROR", "expected ;", log_tail="k.cpp:1: error")
 
     log = MemoryLog()
     run(log, config(12), judge=Strict(), verifiers=())
@@ -174,8 +174,10 @@ def test_an_identical_binary_reuses_the_result() -> None:
     class Builds:
         id, version = "builds", "1"
 
-        async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
-            return Opinion("abstain", resources={"binary_sha256": f"{sum(values_of(source))} {'broken' in source}"})
+        async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
+            return VerifierOpinion(
+                "abstain", resources={"binary_sha256": f"{sum(values_of(source))} {'broken' in source}"}
+            )
 
     log, judge = MemoryLog(), Judge()
     same = [Proposal(kernel(60, 60, 60), "cpp"), Proposal(kernel(50, 60, 70), "cpp")]
@@ -209,7 +211,7 @@ def test_faults_of_plug_ins_cost_one_candidate() -> None:
     class Broken:
         id, version = "broken", "1"
 
-        async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+        async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
             raise RuntimeError("no compiler")
 
     log = MemoryLog()
@@ -231,15 +233,15 @@ class Paid:
     def bound(self, source: str, language: str, task: TaskSpec) -> Cost:
         return Cost(usd=1.0)
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         self.asked += 1
-        return Opinion("accept", cost=Cost(usd=0.5))
+        return VerifierOpinion("accept", cost=Cost(usd=0.5))
 
 
 def test_a_paid_verifier_is_asked_where_a_free_one_abstains_and_while_it_can_be_paid() -> None:
     class Sure(Suspicious):
-        async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
-            return Opinion("accept")
+        async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
+            return VerifierOpinion("accept")
 
     unsure, sure, log = Paid(), Paid(), MemoryLog()
     choices = RunConfig(TASK.name, caps=Caps(judgings=20, usd=4.2))
@@ -266,9 +268,9 @@ def test_stop_rules(choices: dict[str, float], reason: str) -> None:
 
 def test_a_proposer_with_nothing_left_ends_the_run() -> None:
     class Done(Scripted):
-        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
             if request.stage == "optimise":
-                return Refusal("duplicate", "the space is exhausted", exhausted=request.generation > 3)
+                return NoProposal("duplicate", "the space is exhausted", exhausted=request.generation > 3)
             return super().answer(request)
 
     assert run(MemoryLog(), config(), proposer=Done()).reason == "exhausted"
@@ -276,11 +278,11 @@ def test_a_proposer_with_nothing_left_ends_the_run() -> None:
 
 def test_a_verifier_that_rejects_everything_does_not_keep_a_run_going_for_ever() -> None:
     class Grim(Suspicious):
-        async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
-            return Opinion("accept" if values_of(source) == [5, 5, 5] else "reject")
+        async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
+            return VerifierOpinion("accept" if values_of(source) == [5, 5, 5] else "reject")
 
     class Right(Scripted):
-        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
             place = request.generation * 4 + request.slot
             return self._proposal(kernel(5, 5, 5 + (place if request.stage == "optimise" else 0)), "step")
 
@@ -293,9 +295,9 @@ def test_a_verifier_that_rejects_everything_does_not_keep_a_run_going_for_ever()
 class Away(Scripted):
     """Fails for the first eight generations after the translation."""
 
-    def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+    def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
         if 2 <= request.generation < 10:
-            return Refusal("provider_error", "529, overloaded")
+            return NoProposal("provider_error", "529, overloaded")
         return super().answer(request)
 
 
@@ -315,8 +317,8 @@ def test_a_provider_that_is_away_is_waited_for() -> None:
 
 def test_a_provider_that_stays_away_ends_the_run() -> None:
     class Gone(Scripted):
-        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
-            return Refusal("provider_error", "connection refused")
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
+            return NoProposal("provider_error", "connection refused")
 
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(0)
@@ -328,9 +330,9 @@ def test_what_only_a_person_can_mend_pauses_the_run_until_it_is_driven_again() -
     class Broke(Scripted):
         paid = False
 
-        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
             if request.generation == 3 and not self.paid:
-                return Refusal("provider_error", "no credit left", pause=True)
+                return NoProposal("provider_error", "no credit left", pause=True)
             return super().answer(request)
 
     log, proposer = MemoryLog(), Broke()
@@ -376,7 +378,7 @@ def test_a_fork_starts_from_what_was_found_and_has_spent_nothing() -> None:
 
 def test_calls_of_a_proposer_are_metered() -> None:
     class Priced(Scripted):
-        async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | Refusal:
+        async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | NoProposal:
             meter.open(Cost(usd=0.75))
             with pytest.raises(ValueError, match="does not fit"):
                 meter.open(Cost(usd=0.5))
@@ -398,11 +400,11 @@ def test_calls_of_a_proposer_are_metered() -> None:
 
 def test_arms_are_told_what_they_gained() -> None:
     class Armed(Scripted):
-        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
             answer = super().answer(request)
             return (
                 answer
-                if isinstance(answer, Refusal)
+                if isinstance(answer, NoProposal)
                 else Proposal(answer.source, "cpp", arm="a", parents=answer.parents)
             )
 

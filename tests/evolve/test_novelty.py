@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.evolve.model import Candidate, Opinion, Result
+from agents.evolve.model import CandidateView, JudgeResult, VerifierOpinion
 from agents.evolve.novelty import NEAR, Novelty, fingerprint, twin
 
 LOOP = "#define TILE 8\nvoid f(float *a, int n) {\n  for (int i = 0; i < n; ++i) a[i] = a[i] * 2.0f + 1.0f;\n}\n"
@@ -45,14 +45,16 @@ def test_one_other_word_is_near_but_another_constant_is_not() -> None:
     assert not one.near(fingerprint(constant, "cpp"))
 
 
-def candidate(name: str, source: str, verdict: str | None = None, params: dict[str, int] | None = None) -> Candidate:
-    result = None if verdict is None else Result(verdict, "so", score=1.0 if verdict == "PASS" else None)
-    return Candidate(
+def candidate(
+    name: str, source: str, verdict: str | None = None, params: dict[str, int] | None = None
+) -> CandidateView:
+    result = None if verdict is None else JudgeResult(verdict, "so", score=1.0 if verdict == "PASS" else None)
+    return CandidateView(
         name, 0, 0, 0, "optimise", source_sha256=source, language="cpp", params=params, result=result, state="judged"
     )
 
 
-def refused(new: Candidate, *earlier: Candidate) -> bool:
+def refused(new: CandidateView, *earlier: CandidateView) -> bool:
     return Novelty(lambda text: text).duplicate(new, earlier) is not None
 
 
@@ -75,9 +77,9 @@ def test_templates_are_told_apart_by_their_text() -> None:
 
 
 def test_a_twin_has_the_same_binary() -> None:
-    def built(name: str, state: str, sha256: str | None) -> Candidate:
-        opinion = Opinion("accept", resources={"binary_sha256": sha256} if sha256 else None)
-        return Candidate(name, 0, 0, 0, "optimise", state=state, opinions={"compile": opinion})
+    def built(name: str, state: str, sha256: str | None) -> CandidateView:
+        opinion = VerifierOpinion("accept", resources={"binary_sha256": sha256} if sha256 else None)
+        return CandidateView(name, 0, 0, 0, "optimise", state=state, opinions={"compile": opinion})
 
     new = built("new", "verified", "abc")
     earlier = [built("a", "judged", "xyz"), built("b", "dropped", "abc"), built("c", "judged", "abc")]

@@ -10,7 +10,7 @@ from agents.evolve.budget import Caps
 from agents.evolve.config import RunConfig
 from agents.evolve.events import Live, Quiet
 from agents.evolve.logs import MemoryLog
-from agents.evolve.model import ArchiveView, Candidate, Proposal, ProposalRequest, Refusal, Result
+from agents.evolve.model import ArchiveView, CandidateView, JudgeResult, NoProposal, Proposal, ProposalRequest
 from agents.evolve.proposers.template_evo import TemplateEvo, TemplateRandom, next_move
 from agents.evolve.rng import Rng
 from agents.evolve.search import Search, Trial, anneal, evolve, random_search
@@ -106,11 +106,11 @@ def test_crossover_takes_a_gene_that_sleeps_from_the_parent_where_it_is_awake() 
 class Reader(Judge):
     """Judges a rendered source by its macros: wide vectors and tall tiles are fast, unrolling by four is wrong."""
 
-    async def wait(self, ticket: str, live: Live) -> Result:
+    async def wait(self, ticket: str, live: Live) -> JudgeResult:
         genes = dict(re.findall(r"#define (\w+) (\d+)", self.sources[ticket.removeprefix("ticket ")]))
         if genes["UNROLL"] == "4":
-            return Result("INCORRECT_VALUE", "too fast to be true")
-        return Result("PASS", "", int(genes["LANES"]) + int(genes["ROWS"]))
+            return JudgeResult("INCORRECT_VALUE", "too fast to be true")
+        return JudgeResult("PASS", "", int(genes["LANES"]) + int(genes["ROWS"]))
 
 
 def test_a_run_finds_faster_settings_of_a_template_and_repeats_itself() -> None:
@@ -130,21 +130,21 @@ def test_a_run_finds_faster_settings_of_a_template_and_repeats_itself() -> None:
 # The proposer -------------------------------------------------------------------------------------------------------
 
 
-def view(candidates: Sequence[Candidate]) -> ArchiveView:
+def view(candidates: Sequence[CandidateView]) -> ArchiveView:
     return ArchiveView(0, {item.id: item for item in candidates}, ((),), {}, {}, lambda _sha: "")
 
 
-def request(candidates: Sequence[Candidate], generation: int, slot: int, language: str = "cpp") -> ProposalRequest:
+def request(candidates: Sequence[CandidateView], generation: int, slot: int, language: str = "cpp") -> ProposalRequest:
     stage = "translate" if not candidates else "optimise"
     rng = Rng(3, "proposal", generation, slot)
     return ProposalRequest(TASK, language, "cpu", stage, generation, slot, 0, (), view(candidates), rng, None, Caps())
 
 
-def asked(request: ProposalRequest, proposer: TemplateEvo | None = None) -> Proposal | Refusal:
+def asked(request: ProposalRequest, proposer: TemplateEvo | None = None) -> Proposal | NoProposal:
     return asyncio.run((proposer or TemplateEvo()).propose(request, None, Quiet()))  # type: ignore[arg-type]
 
 
-def generation(candidates: list[Candidate], number: int, slots: int = 4) -> list[Candidate]:
+def generation(candidates: list[CandidateView], number: int, slots: int = 4) -> list[CandidateView]:
     """What a generation of slots adds, judged by a made-up score."""
     made = []
     for slot in range(slots):
@@ -152,9 +152,9 @@ def generation(candidates: list[Candidate], number: int, slots: int = 4) -> list
         assert isinstance(proposal, Proposal)
         assert proposal.params is not None
         score = 1.0 + int(proposal.params["LANES"]) / 16
-        result = Result("PASS", "", score)
+        result = JudgeResult("PASS", "", score)
         words = {"params": proposal.params, "template": proposal.template, "operator": proposal.operator}
-        item = Candidate(f"{number}-{slot}", number, slot, 0, "optimise", "judged", result=result, **words)  # type: ignore[arg-type]
+        item = CandidateView(f"{number}-{slot}", number, slot, 0, "optimise", "judged", result=result, **words)  # type: ignore[arg-type]
         made.append(item)
     return made
 
@@ -169,7 +169,7 @@ def test_the_plain_kernel_comes_first_and_then_the_best_guess() -> None:
 
 
 def test_slots_of_a_generation_differ_though_they_see_the_same_archive() -> None:
-    candidates: list[Candidate] = []
+    candidates: list[CandidateView] = []
     for number in range(6):
         candidates += generation(candidates, number)
     keys = [TEMPLATE.space.key(item.params or {}) for item in candidates]
@@ -197,17 +197,17 @@ def test_a_child_names_its_parents_and_says_what_changed() -> None:
 
 def test_a_space_that_is_exhausted_ends_the_run() -> None:
     every = [
-        Candidate(f"0-{place}", 0, place, 0, "optimise", "judged", params=genome, template=TEMPLATE.name)
+        CandidateView(f"0-{place}", 0, place, 0, "optimise", "judged", params=genome, template=TEMPLATE.name)
         for place, genome in enumerate(TEMPLATE.space.genomes)
     ]
     refusal = asked(request(every, 1, 0))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NoProposal)
     assert refusal.exhausted
 
 
 def test_a_language_without_a_template_is_refused_in_words() -> None:
     refusal = asked(request([], 0, 0, language="triton"))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NoProposal)
     assert refusal.text == "no template serves mnist_pool/forward in triton"
 
 

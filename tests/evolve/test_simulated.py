@@ -5,9 +5,9 @@ from collections import Counter
 
 from agents.evolve.budget import CURRENCIES, Budget, Caps, Cost
 from agents.evolve.config import RunConfig
-from agents.evolve.events import Event, Quiet
+from agents.evolve.events import LogEvent, Quiet
 from agents.evolve.logs import MemoryLog
-from agents.evolve.model import Meter, Opinion, Proposal, ProposalRequest, Refusal, Result
+from agents.evolve.model import JudgeResult, Meter, NoProposal, Proposal, ProposalRequest, VerifierOpinion
 from agents.evolve.rng import Rng
 from agents.evolve.state import RunState
 from benchmarks.harness import TaskSpec
@@ -24,7 +24,7 @@ class Erratic(Scripted):
         rng = request.rng.child("bound")
         return Cost(usd=rng.random(), input_tokens=rng.integers(2000), output_tokens=rng.integers(2000))
 
-    async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | Refusal:
+    async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | NoProposal:
         rng, bound = request.rng.child("call"), meter.left
         meter.open(bound)
         await asyncio.sleep(0)
@@ -34,7 +34,7 @@ class Erratic(Scripted):
         if fate < 0.2:
             meter.attempt("propose", "m", 429, retry_after_s=1.0)
             meter.free()
-            return Refusal("provider_error", "429", pause=fate < 0.11)
+            return NoProposal("provider_error", "429", pause=fate < 0.11)
         share = rng.random()
         tokens = {"output_tokens": int(bound.output_tokens * share)}
         meter.usage("propose", "m", tokens, Cost(bound.usd * share, int(bound.input_tokens * share), **tokens))
@@ -51,17 +51,17 @@ class Critic:
     def bound(self, source: str, language: str, task: TaskSpec) -> Cost:
         return Cost(usd=0.2, output_tokens=500)
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         rng = Rng(5, source)
         if rng.random() < 0.1:
             raise ConnectionResetError("in mid-stream")
-        return Opinion("accept" if rng.random() < 0.7 else "reject", cost=Cost(usd=0.2 * rng.random()))
+        return VerifierOpinion("accept" if rng.random() < 0.7 else "reject", cost=Cost(usd=0.2 * rng.random()))
 
 
 class Uneven(Judge):
     """Takes its time, and fails now and then."""
 
-    async def wait(self, ticket: str, live: Quiet) -> Result:
+    async def wait(self, ticket: str, live: Quiet) -> JudgeResult:
         rng = Rng(6, ticket + self.sources[ticket.removeprefix("ticket ")])
         if rng.random() < 0.05:
             raise TimeoutError("lost")
@@ -74,8 +74,8 @@ class Unsure:
 
     id, version = "unsure", "1"
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
-        return Opinion("abstain")
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
+        return VerifierOpinion("abstain")
 
 
 def random_caps(rng: Rng) -> Caps:
@@ -85,7 +85,7 @@ def random_caps(rng: Rng) -> Caps:
     return Caps(**{name: type(limits[name])(limits[name] * rng.random()) for name in {*chosen, "judgings"}})
 
 
-def passed(events: list[Event], caps: Caps) -> list[tuple[int, str]]:
+def passed(events: list[LogEvent], caps: Caps) -> list[tuple[int, str]]:
     """Every moment at which more was spent and reserved than allowed, in any currency."""
     budget, found = Budget(caps), []
     for event in events:
@@ -102,7 +102,7 @@ async def at_once(seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-def simulate(seed: int) -> tuple[RunState, list[Event]]:
+def simulate(seed: int) -> tuple[RunState, list[LogEvent]]:
     """One run; every fourth is stopped on the way, every fifth crashes and goes on."""
     rng, log = Rng(seed, "simulation"), Recorded()
     config = RunConfig(

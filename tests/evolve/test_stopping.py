@@ -8,8 +8,8 @@ from agents.evolve.budget import Caps, Cost
 from agents.evolve.config import RunConfig
 from agents.evolve.events import Quiet
 from agents.evolve.logs import MemoryLog
-from agents.evolve.loop import Outcome, create, drive
-from agents.evolve.model import Meter, Proposal, ProposalRequest, Refusal, Result
+from agents.evolve.loop import RunOutcome, create, drive
+from agents.evolve.model import JudgeResult, Meter, NoProposal, Proposal, ProposalRequest
 from agents.evolve.state import RunState
 
 from .world import TASK, Judge, Recorded, Scripted, Steady, of_type, run
@@ -30,7 +30,7 @@ class Wishes:
 class Endless(Steady):
     """Answers nothing after the translation, in the middle of a paid call."""
 
-    async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | Refusal:
+    async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | NoProposal:
         if request.stage == "optimise":
             meter.open(Cost(usd=0.5))
             await asyncio.sleep(3600)
@@ -40,7 +40,7 @@ class Endless(Steady):
 class Slow(Judge):
     """Never comes to an end after the translation."""
 
-    async def wait(self, ticket: str, live: Quiet) -> Result:
+    async def wait(self, ticket: str, live: Quiet) -> JudgeResult:
         if not ticket.startswith("ticket 0"):
             await asyncio.sleep(3600)
         return await super().wait(ticket, live)
@@ -59,7 +59,7 @@ async def drive_it(
     proposer: Scripted | None = None,
     judge: Judge | None = None,
     caps: Caps | None = None,
-) -> tuple[Outcome, set[str]]:
+) -> tuple[RunOutcome, set[str]]:
     """The outcome, and the tasks that are still there."""
     if not log.read():
         create(log, RunConfig(TASK.name, caps=caps or Caps(judgings=40), generation_size=4))
@@ -170,8 +170,8 @@ def test_a_pause_right_after_a_crash_changes_nothing() -> None:
 
 async def test_a_stop_while_a_provider_is_waited_for() -> None:
     class Gone(Scripted):
-        def answer(self, request: ProposalRequest) -> Proposal | Refusal:
-            return Refusal("provider_error", "connection refused")
+        def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
+            return NoProposal("provider_error", "connection refused")
 
     log = MemoryLog()
     outcome, tasks = await drive_it(log, Wishes(log, "note", 1, "stop"), proposer=Gone())
@@ -219,7 +219,7 @@ def test_a_run_that_ends_its_process_again_and_again_is_paused() -> None:
     log = MemoryLog()
 
     class Deadly(Scripted):
-        async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | Refusal:
+        async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | NoProposal:
             raise KeyboardInterrupt
 
     create(log, RunConfig(TASK.name, caps=Caps(judgings=5)))

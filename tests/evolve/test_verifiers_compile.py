@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.evolve.config import RunConfig
-from agents.evolve.model import Opinion
+from agents.evolve.model import VerifierOpinion
 from agents.evolve.verifiers import find_verifiers
 from agents.evolve.verifiers.compile import CompileVerifier, errors, opinion_of
 from benchmarks.harness import Build, Paths, default_suites, find_task
@@ -17,7 +17,7 @@ KERNEL = (TASK.folder / "kernels" / "forward_cpu.cpp").read_text()
 NVCC_LOG = 'kbench_submission.cu(12): error: identifier "blockId" is undefined\n\n1 error detected\n'
 
 
-def judged(verifier: CompileVerifier, source: str, language: str = "cpp") -> Opinion:
+def judged(verifier: CompileVerifier, source: str, language: str = "cpp") -> VerifierOpinion:
     return asyncio.run(verifier.judge(source, language, TASK))
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from agents.evolve.verifiers.matrix import Row, by, confusion, rate, truth_of, wilson
+from agents.evolve.verifiers.matrix import MatrixRow, by, confusion, rate, truth_of, wilson
 
 
-def rows(decision: str, verdict: str | None, count: int, **more: object) -> list[Row]:
+def rows(decision: str, verdict: str | None, count: int, **more: object) -> list[MatrixRow]:
     given = {"verifier": "static", "version": "1", "fault": "memory", **more}
-    return [Row(decision=decision, verdict=verdict, **given) for _ in range(count)]  # type: ignore[arg-type]
+    return [MatrixRow(decision=decision, verdict=verdict, **given) for _ in range(count)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

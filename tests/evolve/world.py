@@ -11,10 +11,10 @@ from pathlib import Path
 
 from agents.evolve.budget import Cost
 from agents.evolve.config import RunConfig
-from agents.evolve.events import Draft, Event, EventLog, Live, Quiet
+from agents.evolve.events import Draft, EventLog, Live, LogEvent, Quiet
 from agents.evolve.logs import MemoryLog
-from agents.evolve.loop import Outcome, create, drive
-from agents.evolve.model import Meter, Opinion, Proposal, ProposalRequest, Refusal, Result, Verifier
+from agents.evolve.loop import RunOutcome, create, drive
+from agents.evolve.model import JudgeResult, Meter, NoProposal, Proposal, ProposalRequest, Verifier, VerifierOpinion
 from agents.evolve.rng import Rng
 from benchmarks.harness import TaskSpec, default_suites, find_task
 
@@ -34,18 +34,20 @@ def values_of(source: str) -> list[int]:
     return [int(item) for item in re.search(r"\{([\d,]*)\};", source)[1].split(",") if item]  # type: ignore[index]
 
 
-def truth(source: str, seconds: float = 1.0) -> Result:
+def truth(source: str, seconds: float = 1.0) -> JudgeResult:
     """What the judge of this world finds: each configuration likes another gene to be near 50."""
     values = values_of(source)
     if "broken" in source:
-        return Result("INCORRECT_VALUE", "it is broken", seconds=seconds)
+        return JudgeResult("INCORRECT_VALUE", "it is broken", seconds=seconds)
     speedups = [2.0 / (1 + abs(value - 50) / 25) for value in values]
     configs = [
         {"key": key, "group": "multi", "speedup": speedup, "roofline_fraction": speedup / 2}
         for key, speedup in zip(CONFIGS, speedups, strict=True)
     ]
     score = (speedups[0] * speedups[1] * speedups[2]) ** (1 / 3)
-    return Result("PASS", "fine", score, (score * 0.99, score * 1.01), score, score, tuple(configs), seconds=seconds)
+    return JudgeResult(
+        "PASS", "fine", score, (score * 0.99, score * 1.01), score, score, tuple(configs), seconds=seconds
+    )
 
 
 class Scripted:
@@ -60,17 +62,17 @@ class Scripted:
     def bound(self, request: ProposalRequest) -> Cost:
         return self.price
 
-    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | Refusal:
+    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | NoProposal:
         self.asked.append(request.candidate)
         await asyncio.sleep(self.pause_s * request.rng.child("pause").random())
         return self.answer(request)
 
-    def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+    def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
         rng, parents = request.rng, request.parents
         if request.stage == "translate":
             return self._proposal(kernel(5, 5, 5, broken=request.generation == 0), "translate")
         if rng.random() < 0.05:
-            return Refusal("unparsable", "only prose")
+            return NoProposal("unparsable", "only prose")
         values = values_of(request.view.source(parents[-1]))
         if rng.random() < 0.9:
             place = rng.integers(3)
@@ -86,7 +88,7 @@ class Scripted:
 class Steady(Scripted):
     """Every candidate is new and fine."""
 
-    def answer(self, request: ProposalRequest) -> Proposal | Refusal:
+    def answer(self, request: ProposalRequest) -> Proposal | NoProposal:
         return Proposal(kernel(request.generation, request.slot, 40), "cpp", params={})
 
 
@@ -111,7 +113,7 @@ class Judge:
             self._keep(candidate_key, judged=0)
         return f"ticket {candidate_key}"
 
-    async def wait(self, ticket: str, live: Live) -> Result:
+    async def wait(self, ticket: str, live: Live) -> JudgeResult:
         key = ticket.removeprefix("ticket ")
         await asyncio.sleep(self.pause_s * Rng(1, self.sources[key]).random())
         if key not in self.judged or not self.judged[key]:
@@ -135,7 +137,7 @@ class Recorded(MemoryLog):
         super().__init__()
         self.ends: list[int] = []
 
-    def append(self, drafts: Sequence[Draft]) -> list[Event]:
+    def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
         events = super().append(drafts)
         self.ends.append(events[-1].seq)
         return events
@@ -151,11 +153,11 @@ class Suspicious:
 
     id, version = "suspicious", "1"
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         await asyncio.sleep(0)
         share = 0.6 if "broken" in source else 0.1
         rejects = Rng(7, source).random() < share
-        return Opinion("reject" if rejects else "abstain", fault="hunch" if rejects else None, seconds=0.1)
+        return VerifierOpinion("reject" if rejects else "abstain", fault="hunch" if rejects else None, seconds=0.1)
 
 
 async def always_go() -> str:
@@ -171,7 +173,7 @@ def run(
     verifiers: tuple[Verifier, ...] = (Suspicious(),),
     wishes: Callable[[], Awaitable[str]] = always_go,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> Outcome:
+) -> RunOutcome:
     """Begins the run if the log is empty, and drives it until it ends."""
     if not log.read():
         create(log, config or RunConfig(task=TASK.name))
@@ -189,5 +191,5 @@ def run(
     )
 
 
-def of_type(events: list[Event], *types: str) -> list[Event]:
+def of_type(events: list[LogEvent], *types: str) -> list[LogEvent]:
     return [event for event in events if event.type in types]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Paths, Report, RuleSet, TaskSpec, Verdict, default_suites, find_task, judge
+from benchmarks.harness import Paths, Report, Rules, TaskSpec, Verdict, default_suites, find_task, judge
 from scripts.corpus import Case, read_cases
 
 CASES = [*(case for case in read_cases("cpu") if case.in_tests), *read_cases("cuda")]
@@ -48,13 +48,13 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def report(case: Case, reports: dict[str, Report], rules: RuleSet, paths: Paths) -> Report:
+def report(case: Case, reports: dict[str, Report], rules: Rules, paths: Paths) -> Report:
     if case.name not in reports:
         reports[case.name] = judged(case, rules, paths)
     return reports[case.name]
 
 
-def judged(case: Case, rules: RuleSet, paths: Paths) -> Report:
+def judged(case: Case, rules: Rules, paths: Paths) -> Report:
     """By the fewest calls that can decide."""
     task = task_named(case.task)
     ways = [rules] if is_about_time(case) or case.device == "cuda" else [few_calls(rules), rules]
@@ -66,7 +66,7 @@ def judged(case: Case, rules: RuleSet, paths: Paths) -> Report:
     return report
 
 
-def few_calls(rules: RuleSet) -> RuleSet:
+def few_calls(rules: Rules) -> Rules:
     """Of every configuration two visits to verify it and two timed steps, one in each order."""
     return replace(
         rules, verify=replace(rules.verify, calls_per_config=2), time=replace(rules.time, steps_per_config=2)

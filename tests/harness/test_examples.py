@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.harness import (
     Paths,
-    RuleSet,
+    Rules,
     Source,
     Verdict,
     check_source,
@@ -32,7 +32,7 @@ def task_name(path: Path) -> str:
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("path", EXAMPLES, ids=task_name)
-def test_example_is_right_on_every_configuration(path: Path, rules: RuleSet, paths: Paths) -> None:
+def test_example_is_right_on_every_configuration(path: Path, rules: Rules, paths: Paths) -> None:
     task = find_task(default_suites(), task_name(path))
     report = judge(Source(path.read_text(), "cpp"), task, rules, paths, quick=True)
     assert report.verdict is Verdict.PASS, report.reason
@@ -69,5 +69,5 @@ def test_instructions_of_one_architecture_are_kept_from_others(path: Path) -> No
 
 
 @pytest.mark.parametrize("task", load_suite(SUITE), ids=lambda task: task.name)
-def test_starter_code_passes_the_static_check(task, rules: RuleSet) -> None:
+def test_starter_code_passes_the_static_check(task, rules: Rules) -> None:
     assert check_source(Source(starter_code(task), "cpp"), task, rules).problem is None

@@ -11,9 +11,9 @@ from benchmarks.harness.contestants import CallResult
 from benchmarks.harness.faults import Fault
 from benchmarks.harness.gpu import bounds
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.judging import CANDIDATE, Ledger
+from benchmarks.harness.judging import CANDIDATE, ConfigTally
 from benchmarks.harness.protocol import Status
-from benchmarks.harness.report import ConfigResult
+from benchmarks.harness.report import ConfigReport
 from benchmarks.harness.tracks import GpuTrack
 
 RULES = default_rules().gpu
@@ -85,8 +85,8 @@ def test_an_honest_contestant_is_charged_nothing() -> None:
     assert set(bounds.charges_us(calls(50.0, 453.7), [NULL], NULL, RULES)) == {0.0}
 
 
-def ledger_of(*launches: list[CallResult]) -> Ledger:
-    found = Ledger(find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")[0])
+def ledger_of(*launches: list[CallResult]) -> ConfigTally:
+    found = ConfigTally(find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")[0])
     for number, launch in enumerate(launches):
         for result in launch:
             found.launches.append(number)
@@ -95,13 +95,13 @@ def ledger_of(*launches: list[CallResult]) -> Ledger:
     return found
 
 
-def bounded(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigResult:
+def bounded(ledger: ConfigTally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigReport:
     track = GpuTrack(
         Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", ()), default_rules(), Paths(tmp_path)
     )
     monkeypatch.setattr(track, "_opened", lambda: SimpleNamespace(machine={"flush_us": 90.0}))
     judging = SimpleNamespace(ledgers=[ledger], null_calls=NULL)
-    return track._bounded(judging, 0, ConfigResult("c", "single"))
+    return track._bounded(judging, 0, ConfigReport("c", "single"))
 
 
 def test_every_launch_holds_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

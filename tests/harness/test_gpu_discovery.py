@@ -7,7 +7,7 @@ import pytest
 from benchmarks.harness import SupervisorError
 from benchmarks.harness.errors import AuditBroken
 from benchmarks.harness.gpu import audit, discovery
-from benchmarks.harness.outbox import Answer
+from benchmarks.harness.outbox import AnswerFile
 
 LINE = "0, GPU-12, NVIDIA H200, 580.159.04, 143771, 00000000:00:06.0, 9.0"
 NCU = """==PROF== Connected to process 7
@@ -86,11 +86,11 @@ def test_names_of_kernels_are_short_and_printable() -> None:
     ],
 )
 def test_a_report_counts_only_if_its_tool_came_to_its_end(text: bytes, code: int | None, error: type) -> None:
-    with Answer(audit._REPORT_BYTES) as answer:
+    with AnswerFile(audit._REPORT_BYTES) as answer:
         Path(answer.path).write_bytes(text)
         with pytest.raises(error):
             audit._report("ncu", answer, code, {0}, "the log")
-    with Answer(100) as answer:
+    with AnswerFile(100) as answer:
         Path(answer.path).write_bytes(b"whole")
         assert audit._report("ncu", answer, 0, {0}, "") == "whole"
 

@@ -13,10 +13,10 @@ import pytest
 from benchmarks.harness.child.driver import Driver, DriverError, LaunchConfig, pointer
 from benchmarks.harness.child.launches import Lanes, program
 from benchmarks.harness.gpu.device_code import device_code, fat_binaries
-from benchmarks.harness.gpu.record import Memory, NotReplayable, Span, read_record, summary
+from benchmarks.harness.gpu.record import MemorySpans, NotReplayable, Span, read_record, summary
 
 IN, OUT = 0x5000_0000_0000, 0x6000_0000_0000
-MEMORY = Memory(Span(IN, 1 << 20), Span(OUT, 1 << 20))
+MEMORY = MemorySpans(Span(IN, 1 << 20), Span(OUT, 1 << 20))
 KERNEL = {
     "kind": "kernel",
     "name": "_Z5scalePKfPfi",

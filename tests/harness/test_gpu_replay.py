@@ -16,7 +16,7 @@ from benchmarks.harness import default_suites, find_task
 from benchmarks.harness.child.appointment import Clock, Tampered
 from benchmarks.harness.child.driver import Driver, DriverError
 from benchmarks.harness.faults import Fault
-from benchmarks.harness.gpu.record import Call, NotReplayable
+from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.replay import Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.memory import overlay
@@ -165,7 +165,7 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     made = Replay(
         crew, FakeReferee(), [config], overlay([config], [8]), 1.0, 1, lambda *what: drawn.append(what), lambda: None
     )  # type: ignore[arg-type]
-    made.calls = [tuple(Call(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
+    made.calls = [tuple(RecordedCall(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
     made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 10.0, 2.5))
     made._baseline_nodes = {0: [1, 1]}
     made.drawn = drawn  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from benchmarks.harness import (
     DEVICE_STUCK,
     Paths,
     Report,
-    RuleSet,
+    Rules,
     Source,
     Verdict,
     default_rules,
@@ -39,7 +39,7 @@ def task() -> TaskSpec:
 
 
 @pytest.fixture(scope="module")
-def rules() -> RuleSet:
+def rules() -> Rules:
     rules = default_rules()
     few = replace(rules.gpu_time, steps_per_config=4, min_steps_per_config=2)
     calm = replace(
@@ -62,11 +62,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracks.GpuTrack, "speaks", lambda *_: True)
 
 
-def judged(text: str, task: TaskSpec, rules: RuleSet, paths: Paths) -> Report:
+def judged(text: str, task: TaskSpec, rules: Rules, paths: Paths) -> Report:
     return judge(Source(text, "cpp"), task, rules, paths, device="host:0")
 
 
-def test_a_right_kernel_passes_with_bounded_times(task: TaskSpec, rules: RuleSet, paths: Paths) -> None:
+def test_a_right_kernel_passes_with_bounded_times(task: TaskSpec, rules: Rules, paths: Paths) -> None:
     report = judged(RIGHT, task, rules, paths)
     assert report.verdict is Verdict.PASS, report.reason
     assert report.score is not None
@@ -77,14 +77,14 @@ def test_a_right_kernel_passes_with_bounded_times(task: TaskSpec, rules: RuleSet
     assert report.audit is None
 
 
-def test_wrong_values_are_found(task: TaskSpec, rules: RuleSet, paths: Paths) -> None:
+def test_wrong_values_are_found(task: TaskSpec, rules: Rules, paths: Paths) -> None:
     report = judged(WRONG, task, rules, paths)
     assert report.verdict is Verdict.INCORRECT_VALUE
     assert report.score is None
 
 
 def test_a_contestant_that_dies_in_a_call_is_told_apart_from_our_own_faults(
-    task: TaskSpec, rules: RuleSet, paths: Paths
+    task: TaskSpec, rules: Rules, paths: Paths
 ) -> None:
     dying = RIGHT.replace(
         'm.def("forward"',
@@ -98,7 +98,7 @@ def test_a_contestant_that_dies_in_a_call_is_told_apart_from_our_own_faults(
 
 
 def test_a_submission_that_cannot_be_ended_puts_the_device_in_doubt(
-    task: TaskSpec, rules: RuleSet, paths: Paths, monkeypatch: pytest.MonkeyPatch
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody else is ended all the same."""
     real_kill, killed = Child.kill, []

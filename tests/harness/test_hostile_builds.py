@@ -14,7 +14,7 @@ import pytest
 from benchmarks import harness
 from benchmarks.harness import Paths, Source, builds, default_rules, isolation
 from benchmarks.harness.builds import Build
-from benchmarks.harness.outbox import Answer, NotTaken
+from benchmarks.harness.outbox import AnswerFile, NotTaken
 from benchmarks.harness.python_module import requests_of
 from benchmarks.harness.toolchain import Workshop
 from tests.fixtures.kernelbench_kernels import INLINE, INLINE_HEAD, MODULE
@@ -206,6 +206,6 @@ def test_only_baselines_write_a_folder_of_the_host() -> None:
 def test_requests_are_taken_in_one_form_only() -> None:
     with pytest.raises(NotTaken):
         requests_of(b"null")
-    with Answer(10) as answer:
+    with AnswerFile(10) as answer:
         os.write(answer.fd, b"[]")
         assert requests_of(answer.read()) == []

@@ -17,7 +17,7 @@ from benchmarks.harness import IsolationError, freezer, isolation
 from benchmarks.harness.errors import NotStopped
 from benchmarks.harness.freezer import Freezer
 from benchmarks.harness.isolation import STEADY_HEAP, Child, Isolation, Room, spawn
-from benchmarks.harness.process_memory import Reader
+from benchmarks.harness.process_memory import MemoryReader
 from benchmarks.harness.seccomp import builder_program, candidate_program, gpu_program
 
 pytestmark = pytest.mark.sandbox
@@ -275,7 +275,7 @@ def test_the_memory_of_a_child_is_read_where_it_has_some(tmp_path: Path) -> None
         while not child.log_tail(100).endswith("\n"):
             time.sleep(0.02)
         target = np.zeros(6, dtype=np.uint8)
-        reader = Reader(target, np.array([4, 2], dtype=np.uint64))
+        reader = MemoryReader(target, np.array([4, 2], dtype=np.uint64))
         address = int(child.log_tail(100))
         assert child.pid is not None
         assert reader.read(child.pid, np.array([address + 2, address], dtype=np.uint64))

@@ -13,7 +13,7 @@ from benchmarks.harness.errors import NotStopped, RefereeError, SupervisorError
 from benchmarks.harness.faults import Fault
 from benchmarks.harness.judging import CANDIDATE, Judging
 from benchmarks.harness.protocol import Status
-from benchmarks.harness.session import EAGER, Comparison, Session, faults_of
+from benchmarks.harness.session import EAGER, CallComparison, Session, faults_of
 from benchmarks.harness.source import ignore_steps, never_cancelled
 
 RULES = replace(
@@ -55,8 +55,8 @@ class Scripted(Session[Any]):
         self.calls.append((who, choice, self._shown))
         return self._script(who, self.launch, len(self.calls))
 
-    def compare(self, who: str, config: int, choice: int) -> Comparison:
-        return Comparison(self._right, "" if self._right else "wrong", 0.0, 0.0, "normal")
+    def compare(self, who: str, config: int, choice: int) -> CallComparison:
+        return CallComparison(self._right, "" if self._right else "wrong", 0.0, 0.0, "normal")
 
 
 def judged(session: Scripted) -> Judging:

@@ -12,7 +12,7 @@ from benchmarks.harness.builds import Build
 from benchmarks.harness.missing_names import more_headers_may_help
 from benchmarks.harness.nvcc import Nvcc, needs, operator_headers, with_resources
 from benchmarks.harness.nvcc_plan import MODULE_ID, parallel_script
-from benchmarks.harness.toolchain import KernelResources, Outcome, torch_folder
+from benchmarks.harness.toolchain import Compilation, KernelResources, torch_folder
 
 RULES = default_rules()
 SOURCES = Path(__file__).parent / "cuda_sources"
@@ -76,7 +76,7 @@ def test_what_nvcc_says_in_place_of_steps_is_no_plan() -> None:
 
 
 def test_what_each_kernel_uses_moves_from_the_log_to_records() -> None:
-    outcome = with_resources(Outcome(0, ASSEMBLER))
+    outcome = with_resources(Compilation(0, ASSEMBLER))
     assert outcome.log == "a warning of the compiler\n"
     assert outcome.resources == (
         KernelResources("_Z1kPf", 40, 16, 8, 4, 2048),

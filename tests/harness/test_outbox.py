@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.harness import outbox
 from benchmarks.harness.outbox import (
-    Answer,
+    AnswerFile,
     Bounds,
     NotTaken,
     TooMuch,
@@ -165,7 +165,7 @@ def test_nothing_is_copied_over_what_is_there(left: Path, tmp_path: Path) -> Non
 
 
 def test_an_answer_is_what_was_left_in_it(tmp_path: Path) -> None:
-    with Answer(100) as answer:
+    with AnswerFile(100) as answer:
         Path(answer.path).write_bytes(b"said")
         assert answer.read() == b"said"
         answer.save(tmp_path / "made")
@@ -176,7 +176,7 @@ def test_an_answer_is_never_saved_over_a_file_or_through_a_link(tmp_path: Path) 
     (tmp_path / "host").write_text("mine")
     (tmp_path / "link").symlink_to("host")
     for name in ("host", "link"):
-        with Answer(100) as answer:
+        with AnswerFile(100) as answer:
             os.write(answer.fd, b"said")
             with pytest.raises(FileExistsError):
                 answer.save(tmp_path / name)
@@ -184,17 +184,17 @@ def test_an_answer_is_never_saved_over_a_file_or_through_a_link(tmp_path: Path) 
 
 
 def test_an_answer_without_content_or_past_its_limit_is_not_taken() -> None:
-    with Answer(100) as answer, pytest.raises(NotTaken, match="no answer"):
+    with AnswerFile(100) as answer, pytest.raises(NotTaken, match="no answer"):
         answer.read()
     for size_bytes in (101, 1 << 40):
-        with Answer(100) as answer:
+        with AnswerFile(100) as answer:
             os.ftruncate(answer.fd, size_bytes)
             with pytest.raises(TooMuch, match="of which 100 are allowed"):
                 answer.read()
 
 
 def test_an_answer_that_somebody_could_still_write_is_not_taken() -> None:
-    with Answer(100) as answer:
+    with AnswerFile(100) as answer:
         os.write(answer.fd, b"said")
         with mmap.mmap(answer.fd, 4), pytest.raises(NotTaken, match="still being written"):
             answer.read()
@@ -204,7 +204,7 @@ def test_an_answer_that_somebody_could_still_write_is_not_taken() -> None:
 
 
 def test_rights_that_a_sandbox_takes_from_its_answer_do_not_matter() -> None:
-    with Answer(100) as answer:
+    with AnswerFile(100) as answer:
         os.write(answer.fd, b"said")
         os.fchmod(answer.fd, 0)
         assert answer.read() == b"said"

@@ -16,7 +16,7 @@ from benchmarks.harness import (
     Device,
     Isolation,
     Report,
-    RuleSet,
+    Rules,
     Score,
     Source,
     SupervisorError,
@@ -62,7 +62,7 @@ def outcome(
     names = {case.source().text: case.folder.name for case in cases}
 
     def run(judged: Judged) -> list[records.Attack]:
-        def judge(source: Source, task: TaskSpec, rules: RuleSet, paths: object, **_: object) -> Report:
+        def judge(source: Source, task: TaskSpec, rules: Rules, paths: object, **_: object) -> Report:
             return judged(names[source.text])
 
         monkeypatch.setattr(redteam, "judge", judge)

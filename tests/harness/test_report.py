@@ -8,11 +8,11 @@ import pytest
 from benchmarks.harness import (
     VERDICT_TEXTS,
     Build,
-    ConfigResult,
+    ConfigReport,
     Flag,
     Report,
     Score,
-    StageResult,
+    StageReport,
     Step,
     Verdict,
 )
@@ -47,7 +47,7 @@ def test_a_score_lies_in_its_interval() -> None:
 
 def test_a_wrong_configuration_has_no_speedup() -> None:
     with pytest.raises(ValueError, match="speedup"):
-        ConfigResult("a", "single", correct=False, speedup=2.0)
+        ConfigReport("a", "single", correct=False, speedup=2.0)
 
 
 def test_json_has_no_numbers_that_json_does_not_know() -> None:
@@ -62,7 +62,7 @@ def test_json_has_no_numbers_that_json_does_not_know() -> None:
         Verdict.INCORRECT_VALUE,
         "r",
         "0",
-        configs=(ConfigResult("a", "single", correct=False, max_abs_error=math.inf),),
+        configs=(ConfigReport("a", "single", correct=False, max_abs_error=math.inf),),
     )
     assert infinite.to_json()["configs"][0]["max_abs_error"] == "inf"
 
@@ -93,8 +93,8 @@ def test_every_text_of_a_report_can_be_stored() -> None:
         *[HOSTILE] * 5,
         Verdict.RUNTIME_ERROR,
         *[HOSTILE] * 2,
-        configs=(ConfigResult(HOSTILE, HOSTILE, failure=HOSTILE),),
-        stages=(StageResult(HOSTILE, 1.0, 1, HOSTILE + HOSTILE[:40]),),
+        configs=(ConfigReport(HOSTILE, HOSTILE, failure=HOSTILE),),
+        stages=(StageReport(HOSTILE, 1.0, 1, HOSTILE + HOSTILE[:40]),),
         flags=(Flag(HOSTILE, HOSTILE),),
         gates=(Flag(HOSTILE, HOSTILE),),
         audit={HOSTILE: [HOSTILE, {"of": (HOSTILE,)}]},

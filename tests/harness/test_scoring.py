@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.harness import ConfigResult, Score, default_rules, scoring
+from benchmarks.harness import ConfigReport, Score, default_rules, scoring
 from benchmarks.harness.stats import PairedTimes
 
 RULES = default_rules()
@@ -17,12 +17,12 @@ def times(kernel_us: float, eager_us: float, compile_us: float | None = None, st
     return PairedTimes(kernel_us * wobble, eager_us * wobble[::-1], compiled, np.arange(steps) % 2)
 
 
-def timed(key: str, paired: PairedTimes, floor_us: float | None = 1.0) -> ConfigResult:
-    result = ConfigResult(key=key, group="multi", correct=True, max_abs_error=1e-6, calls=21, checked_calls=21)
+def timed(key: str, paired: PairedTimes, floor_us: float | None = 1.0) -> ConfigReport:
+    result = ConfigReport(key=key, group="multi", correct=True, max_abs_error=1e-6, calls=21, checked_calls=21)
     return scoring.with_times(result, paired, floor_us, RULES)
 
 
-def scored(**paired: PairedTimes) -> tuple[Score, list[ConfigResult]]:
+def scored(**paired: PairedTimes) -> tuple[Score, list[ConfigReport]]:
     results = [timed(key, value) for key, value in paired.items()]
     return scoring.score(results, paired, RULES, "supervisor"), results
 

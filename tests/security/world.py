@@ -13,7 +13,7 @@ from django.test import Client
 from agents.models import Candidate, Opinion, Run, RunEvent
 from benchmarks import services
 from benchmarks.accounts import tokens
-from benchmarks.harness import Flag, StageResult, Verdict
+from benchmarks.harness import Flag, StageReport, Verdict
 from benchmarks.models import ApiToken, Evaluation, Method, RejudgeBatch, RuleSet, Submission
 from benchmarks.moderation import decisions, rejudging
 from benchmarks.states import ActionKind, Switch
@@ -109,7 +109,7 @@ def _passing() -> Any:
 
 def _failing() -> Any:
     log = MARK.replace("\x00", "") * 3
-    stages = (StageResult("static", 0.001), StageResult("compile", 2.0, 1, log))
+    stages = (StageReport("static", 0.001), StageReport("compile", 2.0, 1, log))
     return factories.report(Verdict.COMPILE_ERROR, TITLE, stages=stages, flags=(Flag("x", TITLE, 1),))
 
 

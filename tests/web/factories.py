@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from benchmarks import services
 from benchmarks.catalogue import devices
-from benchmarks.harness import ConfigResult, Device, Flag, Report, Score, StageResult, Verdict
+from benchmarks.harness import ConfigReport, Device, Flag, Report, Score, StageReport, Verdict
 from benchmarks.models import (
     CodeBlob,
     DeviceKind,
@@ -135,7 +135,7 @@ def passing(
     """A report with times for every shown configuration of the task and one hidden, correct and untimed."""
     shown = version().definition["devices"][device_class]["configs"]
     timed = tuple(_timed(item, speedup, half_width) for item in shown)
-    hidden = ConfigResult(key="hidden 1", group="hidden", correct=True, max_abs_error=1e-7, calls=4, checked_calls=4)
+    hidden = ConfigReport(key="hidden 1", group="hidden", correct=True, max_abs_error=1e-7, calls=4, checked_calls=4)
     score = Score(
         speedup=speedup,
         ci95=(speedup * (1 - half_width), speedup * (1 + half_width)),
@@ -148,7 +148,7 @@ def passing(
 
 
 def report(verdict: Verdict, reason: str, **fields: Any) -> Report:
-    stages = (StageResult("static", 0.001), StageResult("compile", 6.2, 0), StageResult("verify", 1.0))
+    stages = (StageReport("static", 0.001), StageReport("compile", 6.2, 0), StageReport("verify", 1.0))
     defaults = {
         "task": "mnist_linear_relu/forward",
         "suite": "robust-kbench",
@@ -164,7 +164,7 @@ def report(verdict: Verdict, reason: str, **fields: Any) -> Report:
 
 
 def failing(log: str = "", verdict: Verdict = Verdict.COMPILE_ERROR, reason: str = "It does not compile.") -> Report:
-    stages = (StageResult("static", 0.001), StageResult("compile", 2.0, 1, log))
+    stages = (StageReport("static", 0.001), StageReport("compile", 2.0, 1, log))
     return report(verdict, reason, stages=stages)
 
 
@@ -172,8 +172,8 @@ def gated(speedup: float = 12.0) -> Report:
     return passing(speedup, gates=(Flag("too-fast", "More than 10 times faster than the stronger baseline."),))
 
 
-def _timed(config: dict[str, Any], speedup: float, half_width: float) -> ConfigResult:
-    return ConfigResult(
+def _timed(config: dict[str, Any], speedup: float, half_width: float) -> ConfigReport:
+    return ConfigReport(
         key=config["key"],
         group=config["group"],
         correct=True,

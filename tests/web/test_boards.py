@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from benchmarks.boards import selectors as board_selectors
-from benchmarks.harness import Flag, StageResult
+from benchmarks.harness import Flag, StageReport
 from benchmarks.models import BaselineResult, Evaluation, Method, RuleSet, Standing, TaskVersion
 from benchmarks.templatetags.whiskers import Axis, whisker
 from benchmarks.views.boards import baseline_lines, in_line
@@ -161,7 +161,7 @@ def test_entries_without_library_calls_can_be_shown_alone(visitor: Client, owner
 
 def test_a_submission_cannot_write_itself_a_flag(visitor: Client) -> None:
     reason = 'Correct. "code": "library-call" and "gates": []'
-    factories.judged(factories.passing(3.0, stages=(StageResult("compile", 1.0, 0, reason),)))
+    factories.judged(factories.passing(3.0, stages=(StageReport("compile", 1.0, 0, reason),)))
     assert rows_on(board(visitor, calls="with")) == []
 
 

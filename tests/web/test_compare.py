@@ -252,9 +252,9 @@ def test_what_agents_have_spent_stands_beside_what_they_solved(visitor: Client) 
 
 def test_a_registered_provider_is_asked_and_sums_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_providers", {})
-    costs.register("a", lambda scope: {scope.methods[0]: costs.Cost(usd=1.0)})
-    costs.register("b", lambda scope: {scope.methods[0]: costs.Cost(usd=0.5, judgings=3)})
-    assert costs.costs_of(costs.Scope((7, 8), 1, 1)) == {7: costs.Cost(usd=1.5, judgings=3)}
+    costs.register("a", lambda scope: {scope.methods[0]: costs.SearchCost(usd=1.0)})
+    costs.register("b", lambda scope: {scope.methods[0]: costs.SearchCost(usd=0.5, judgings=3)})
+    assert costs.costs_of(costs.Scope((7, 8), 1, 1)) == {7: costs.SearchCost(usd=1.5, judgings=3)}
 
 
 # --- methods -------------------------------------------------------------------------------------------------------

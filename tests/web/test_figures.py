@@ -67,7 +67,7 @@ def test_what_it_cost_is_drawn_in_the_currency_that_is_asked_for(
     visitor: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry(2.0, "evo")
-    spent = costs.Cost(usd=3.5, judgings=40)
+    spent = costs.SearchCost(usd=3.5, judgings=40)
     monkeypatch.setattr(costs, "_providers", {"test": lambda scope: dict.fromkeys(scope.methods, spent)})
     chosen = {"methods": "evo", "chart": "cost"}
     (dollars,) = drawn(visitor, FIGURE, **chosen)["data"]

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from ..config import ConfigError
-from ..model import ArchiveView, Candidate
+from ..model import ArchiveView, CandidateView
 from ..rng import Rng
 from .prices import PriceError, PriceTable, Usage
 from .prompts import hints
@@ -52,7 +52,7 @@ DEFAULT_ARMS = (
 
 
 @dataclass
-class Standing:
+class ArmRecord:
     """What an arm has brought and cost, with one play at the start that was never made: nothing is divided by 0."""
 
     plays: int
@@ -93,7 +93,7 @@ class Bandit:
         before = [item for item in view.candidates.values() if item.generation < rng.generation]
         return self._drawn(self.standings(before, rng.seed), rng)
 
-    def standings(self, candidates: Iterable[Candidate], seed: int) -> dict[str, Standing]:
+    def standings(self, candidates: Iterable[CandidateView], seed: int) -> dict[str, ArmRecord]:
         """How the arms stand after `candidates`, which are in the order of their generations."""
         stands = {arm.name: self._start(arm) for arm in self.arms}
         scores: dict[str, float] = {}
@@ -106,21 +106,21 @@ class Bandit:
             scores.update({item.id: item.score for item in members if item.score is not None})
         return stands
 
-    def _asked(self, item: Candidate, stands: Mapping[str, Standing], seed: int) -> str | None:
+    def _asked(self, item: CandidateView, stands: Mapping[str, ArmRecord], seed: int) -> str | None:
         """Who gave an answer that came to nothing: the choice of then, made again."""
         if item.refusal is None or item.refusal.reason in _NOT_OF_AN_ARM:
             return None
         return self._drawn(stands, Rng(seed, "propose", item.generation, item.slot)).name
 
-    def _drawn(self, stands: Mapping[str, Standing], rng: Rng) -> Arm:
+    def _drawn(self, stands: Mapping[str, ArmRecord], rng: Rng) -> Arm:
         chances = probabilities(stands)
         return rng.child("arm").choice(self.arms, [chances[arm.name] for arm in self.arms])
 
-    def _start(self, arm: Arm) -> Standing:
-        return Standing(plays=0, gain=_TYPICAL_GAIN, usd=max(float(self.prices.usd(arm.model, _TYPICAL)), _LEAST_USD))
+    def _start(self, arm: Arm) -> ArmRecord:
+        return ArmRecord(plays=0, gain=_TYPICAL_GAIN, usd=max(float(self.prices.usd(arm.model, _TYPICAL)), _LEAST_USD))
 
 
-def probabilities(stands: Mapping[str, Standing]) -> dict[str, float]:
+def probabilities(stands: Mapping[str, ArmRecord]) -> dict[str, float]:
     """Softmax over gain per dollar, relative to the best arm, and a bonus for what was seldom tried."""
     best = max(item.gain_per_usd for item in stands.values()) or 1.0
     total = sum(item.plays for item in stands.values())
@@ -133,7 +133,7 @@ def probabilities(stands: Mapping[str, Standing]) -> dict[str, float]:
     return {name: weight / sum(weights.values()) for name, weight in weights.items()}
 
 
-def _gain(candidate: Candidate, scores: Mapping[str, float]) -> float:
+def _gain(candidate: CandidateView, scores: Mapping[str, float]) -> float:
     """Log of the speedup over the best parent; a loss counts as nothing."""
     if candidate.score is None:
         return 0.0

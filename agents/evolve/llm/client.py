@@ -20,7 +20,7 @@ from .breaker import FAILURES, Breaker
 from .deltas import Deltas
 from .outcomes import Completion, Failure, Kind
 from .prices import PriceTable, Usage
-from .stream import Account, Request, Sleep, fetch
+from .stream import Account, Sleep, StreamRequest, fetch
 from .warmup import Turn, Warmup
 
 VENDOR_URL = "https://api.anthropic.com"
@@ -75,12 +75,12 @@ class LlmClient:
         self._breaker = Breaker(clock)
         self._warmup = Warmup(clock)
 
-    def bound(self, request: Request) -> Cost:
+    def bound(self, request: StreamRequest) -> Cost:
         """The most that `call` can cost, whatever is asked for again included."""
         one = self._bound_of_one(request)
         return sum((one for _ in range(self.patience.reissues)), one)
 
-    async def call(self, request: Request, meter: Meter, live: Live) -> Completion:
+    async def call(self, request: StreamRequest, meter: Meter, live: Live) -> Completion:
         """One answer. Raises Failure when patience, reissues or hope are at an end."""
         tries = _Tries(self.patience)
         while True:
@@ -95,7 +95,7 @@ class LlmClient:
                 meter.attempt(request.role, request.model, 200)
                 return completion
 
-    async def _in_turn(self, request: Request, account: Account, meter: Meter, deltas: Deltas) -> Completion:
+    async def _in_turn(self, request: StreamRequest, account: Account, meter: Meter, deltas: Deltas) -> Completion:
         """One attempt, which the breaker hears of."""
         try:
             with await self._warmup.turn((request.model, request.effort, request.system)) as turn:
@@ -109,7 +109,7 @@ class LlmClient:
             self._breaker.left(request.model)
 
     async def _attempt(
-        self, request: Request, account: Account, meter: Meter, deltas: Deltas, turn: Turn
+        self, request: StreamRequest, account: Account, meter: Meter, deltas: Deltas, turn: Turn
     ) -> Completion:
         """Whatever happens, a cancellation included, the meter is told what it cost."""
         meter.open(self._bound_of_one(request))
@@ -120,7 +120,7 @@ class LlmClient:
             deltas.flush()
             self._settle(request, account, meter)
 
-    def _settle(self, request: Request, account: Account, meter: Meter) -> None:
+    def _settle(self, request: StreamRequest, account: Account, meter: Meter) -> None:
         if not account.sent:
             meter.free()
         elif not account.started:
@@ -152,7 +152,7 @@ class LlmClient:
         """A server that repeats the key must not bring it into a log."""
         return failure.text.replace(self._access.api_key, "(key)")
 
-    def _bound_of_one(self, request: Request) -> Cost:
+    def _bound_of_one(self, request: StreamRequest) -> Cost:
         usd = self.prices.bound_usd(request.model, request.prompt_tokens_bound, request.max_tokens)
         return Cost(float(usd), input_tokens=request.prompt_tokens_bound, output_tokens=request.max_tokens)
 

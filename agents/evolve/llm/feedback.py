@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.harness import VERDICT_TEXTS, Config, TaskSpec, Verdict, device_class
 
-from ..model import Candidate, Result
+from ..model import CandidateView, JudgeResult
 from .fences import fenced, one_line
 
 LOG_CHARS = 3_000
@@ -17,19 +17,19 @@ METRICS_MAX = 24
 _OPS_PER_BYTE = 10.0  # above it arithmetic bounds a kernel on any machine of today
 _NEAR_FLOOR = 0.7
 
-Row = Mapping[str, Any]
+ConfigRow = Mapping[str, Any]
 
 
-def times(result: Result) -> str:
+def times(result: JudgeResult) -> str:
     """One line per timed configuration."""
     return "\n".join(_times(row) for row in timed(result)) or "(no times)"
 
 
-def timed(result: Result) -> list[Row]:
+def timed(result: JudgeResult) -> list[ConfigRow]:
     return [row for row in result.configs if _number(row, "kernel_us") is not None and row.get("group") != "hidden"]
 
 
-def remarks(result: Result, task: TaskSpec, language: str) -> list[str]:
+def remarks(result: JudgeResult, task: TaskSpec, language: str) -> list[str]:
     """Three: the slowest configuration, what bounds it, what the compiler or the profiler says."""
     rows = [row for row in timed(result) if _number(row, "speedup")]
     if not rows:
@@ -38,7 +38,7 @@ def remarks(result: Result, task: TaskSpec, language: str) -> list[str]:
     return [_worst(worst), _bounded(worst, task, language), _resources(result) or _stronger_baseline(rows)]
 
 
-def failure(candidate: Candidate) -> str:
+def failure(candidate: CandidateView) -> str:
     """What went wrong with a candidate, with the log as data."""
     result = candidate.result
     if result is None:
@@ -55,7 +55,7 @@ def failure(candidate: Candidate) -> str:
     return "\n".join(parts)
 
 
-def _times(row: Row) -> str:
+def _times(row: ConfigRow) -> str:
     parts = [f"{row['key']}: kernel {_us(row, 'kernel_us')}", f"eager {_us(row, 'eager_us')}"]
     if row.get("compile_us") is not None:
         parts.append(f"compile {_us(row, 'compile_us')}")
@@ -65,22 +65,22 @@ def _times(row: Row) -> str:
     return ", ".join(parts)
 
 
-def _number(row: Row, name: str) -> float | None:
+def _number(row: ConfigRow, name: str) -> float | None:
     """A report holds words where a figure is not finite."""
     value = row.get(name)
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _us(row: Row, name: str) -> str:
+def _us(row: ConfigRow, name: str) -> str:
     value = _number(row, name)
     return "not measured" if value is None else f"{value:.4g} us"
 
 
-def _worst(row: Row) -> str:
+def _worst(row: ConfigRow) -> str:
     return f"The weakest configuration is {row['key']}, speedup {_number(row, 'speedup'):.2f}, {_us(row, 'kernel_us')}."
 
 
-def _bounded(row: Row, task: TaskSpec, language: str) -> str:
+def _bounded(row: ConfigRow, task: TaskSpec, language: str) -> str:
     config = _config(row, task, language)
     if config is None or not config.bytes_moved:
         return "What bounds it is not known."
@@ -94,19 +94,19 @@ def _bounded(row: Row, task: TaskSpec, language: str) -> str:
     return f"{text}, and it reaches {100 * fraction:.0f} % of it: {near}."
 
 
-def _config(row: Row, task: TaskSpec, language: str) -> Config | None:
+def _config(row: ConfigRow, task: TaskSpec, language: str) -> Config | None:
     configs = task.configs_for(device_class(language))
     return next((item for item in configs if item.key == row["key"] and not item.hidden), None)
 
 
-def _resources(result: Result) -> str | None:
+def _resources(result: JudgeResult) -> str | None:
     """What the compiler or the profiler reported, at most 24 figures."""
     plain = {k: v for k, v in (result.resources or {}).items() if isinstance(v, int | float) and k != "binary_sha256"}
     figures = [f"{name} {value:g}" for name, value in list(plain.items())[:METRICS_MAX]]
     return f"Reported by the tools: {', '.join(figures)}." if figures else None
 
 
-def _stronger_baseline(rows: Sequence[Row]) -> str:
+def _stronger_baseline(rows: Sequence[ConfigRow]) -> str:
     beaten = [row for row in rows if (_number(row, "speedup") or 0.0) > 1]
     return f"It beats both baselines on {len(beaten)} of {len(rows)} configurations."
 
@@ -116,7 +116,7 @@ def _advice(verdict: str) -> list[str]:
     return [VERDICT_TEXTS[Verdict(verdict)].next_step] if known else []
 
 
-def _wrong(row: Row) -> str:
+def _wrong(row: ConfigRow) -> str:
     errors = [f"{name} {row[name]}" for name in ("max_abs_error", "max_rel_error") if row.get(name) is not None]
     why = one_line(str(row.get("failure") or "wrong"))
     return f"Wrong on {row['key']}: {', '.join([why, *errors])}"

@@ -9,15 +9,15 @@ from typing import Literal
 
 from benchmarks.harness import Config, TaskSpec, TensorArgument, default_rules, device_class, starter_code
 
-from ..model import Candidate, ProposalRequest
+from ..model import CandidateView, ProposalRequest
 from .arms import Arm
 from .feedback import failure, remarks, times
 from .fences import fenced, one_line
 from .prompts import filled, hints, prompt
-from .stream import Request
+from .stream import StreamRequest
 
 SOURCES_BYTES_MAX = 96_000  # of all sources shown together; the base kernel is always whole or not there at all
-Form = Literal["kernel", "template"]
+PromptForm = Literal["kernel", "template"]
 MODES = {"edit": 0.6, "rewrite": 0.3, "cross": 0.1}
 _WISHES = {
     "edit": "Prefer `EDITS:` of the base kernel over a new file.",
@@ -30,13 +30,13 @@ _WISHES = {
 class Asked:
     """A request and what its answer is relative to: the kernel that edits apply to, and those that were shown."""
 
-    request: Request
+    request: StreamRequest
     operator: str
-    base: Candidate | None
-    shown: tuple[Candidate, ...]
+    base: CandidateView | None
+    shown: tuple[CandidateView, ...]
 
 
-def proposal_request(request: ProposalRequest, arm: Arm, form: Form = "kernel") -> Asked:
+def proposal_request(request: ProposalRequest, arm: Arm, form: PromptForm = "kernel") -> Asked:
     """The same bytes for the same request, arm and form."""
     shown = _shown(request)
     failed = _failure(request)
@@ -86,8 +86,8 @@ def task_text(task: TaskSpec, language: str, device_kind: str) -> str:
 _PROMPTS = {"translate": "translate", "repair": "repair"}
 
 
-def _asked(request: ProposalRequest, arm: Arm, parts: list[str]) -> Request:
-    return Request(
+def _asked(request: ProposalRequest, arm: Arm, parts: list[str]) -> StreamRequest:
+    return StreamRequest(
         role="propose",
         model=arm.model,
         system=(prompt("system"), task_text(request.task, request.language, request.device_kind)),
@@ -97,14 +97,14 @@ def _asked(request: ProposalRequest, arm: Arm, parts: list[str]) -> Request:
     )
 
 
-def _operator(request: ProposalRequest, shown: tuple[Candidate, ...], failed: Candidate | None) -> str:
+def _operator(request: ProposalRequest, shown: tuple[CandidateView, ...], failed: CandidateView | None) -> str:
     if not shown:
         return "translate" if failed is None else "repair"
     modes = [mode for mode in MODES if mode != "cross" or len(shown) > 1]
     return request.rng.child("mode").choice(modes, [MODES[mode] for mode in modes])
 
 
-def _shown(request: ProposalRequest) -> tuple[Candidate, ...]:
+def _shown(request: ProposalRequest) -> tuple[CandidateView, ...]:
     """The fastest parents whose sources fit together, slow to fast."""
     left, kept = SOURCES_BYTES_MAX, []
     for parent in reversed(request.parents):
@@ -115,18 +115,18 @@ def _shown(request: ProposalRequest) -> tuple[Candidate, ...]:
     return tuple(reversed(kept))
 
 
-def _failure(request: ProposalRequest) -> Candidate | None:
+def _failure(request: ProposalRequest) -> CandidateView | None:
     failed = request.last_failure
     if failed is None or failed.source_sha256 is None or _size(request, failed) > SOURCES_BYTES_MAX:
         return None
     return failed
 
 
-def _size(request: ProposalRequest, candidate: Candidate) -> int:
+def _size(request: ProposalRequest, candidate: CandidateView) -> int:
     return len(request.view.source(candidate).encode(errors="replace"))
 
 
-def _kernels(request: ProposalRequest, shown: tuple[Candidate, ...]) -> list[str]:
+def _kernels(request: ProposalRequest, shown: tuple[CandidateView, ...]) -> list[str]:
     parts = [_kernel(request, item, base=item is shown[-1]) for item in shown]
     result = shown[-1].result if shown else None
     if result is not None:
@@ -135,18 +135,18 @@ def _kernels(request: ProposalRequest, shown: tuple[Candidate, ...]) -> list[str
     return parts
 
 
-def _remarks(request: ProposalRequest, base: Candidate) -> list[str]:
+def _remarks(request: ProposalRequest, base: CandidateView) -> list[str]:
     return remarks(base.result, request.task, request.language) if base.result else []
 
 
-def _kernel(request: ProposalRequest, candidate: Candidate, *, base: bool) -> str:
+def _kernel(request: ProposalRequest, candidate: CandidateView, *, base: bool) -> str:
     title = "## Base kernel" if base else "## Kernel"
     head = f"{title} {candidate.id}, score {candidate.score:.3f}, named {one_line(candidate.name, 80)}"
     assert candidate.result is not None  # noqa: S101 - only correct ones are shown
     return "\n".join([head, times(candidate.result), fenced(request.view.source(candidate), "source of the kernel")])
 
 
-def _failed(request: ProposalRequest, failed: Candidate, base: Candidate | None) -> str:
+def _failed(request: ProposalRequest, failed: CandidateView, base: CandidateView | None) -> str:
     """The source only where it is the base of the answer: elsewhere its lesson is enough."""
     parts = ["## What failed last", failure(failed)]
     if failed is base:

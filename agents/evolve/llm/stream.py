@@ -21,7 +21,7 @@ BYTES_PER_TOKEN_MAX = 64
 
 
 @dataclass(frozen=True)
-class Request:
+class StreamRequest:
     """One stateless call. `system` are the blocks that stay the same from call to call; each ends a cached prefix."""
 
     role: str  # propose, verify
@@ -107,7 +107,7 @@ class Account:
 
 async def fetch(
     client: anthropic.AsyncAnthropic,
-    request: Request,
+    request: StreamRequest,
     account: Account,
     say: Listener,
     started: Callable[[], None] = lambda: None,
@@ -129,7 +129,11 @@ async def fetch(
 
 
 async def _listen(
-    stream: AsyncMessageStream[Any], request: Request, account: Account, say: Listener, started: Callable[[], None]
+    stream: AsyncMessageStream[Any],
+    request: StreamRequest,
+    account: Account,
+    say: Listener,
+    started: Callable[[], None],
 ) -> None:
     heard_bytes, stop_reason, stopped = 0, None, False
     async for event in stream:

@@ -16,8 +16,8 @@ from ..llm.arms import Arm, Bandit, read_arms
 from ..llm.client import LlmClient
 from ..llm.outcomes import Completion, Failure, Kind
 from ..llm.patches import PatchError, apply_edits
-from ..llm.prompting import Asked, Form, proposal_request
-from ..model import Meter, Proposal, ProposalRequest, Refusal, RefusalReason
+from ..llm.prompting import Asked, PromptForm, proposal_request
+from ..model import Meter, NoProposal, Proposal, ProposalRequest, RefusalReason
 
 _REASONS: dict[Kind, RefusalReason] = {
     Kind.MAX_TOKENS: "too_long",
@@ -32,7 +32,7 @@ class Anthropic:
 
     name = "anthropic"
     needs_key = True
-    form: Form = "kernel"
+    form: PromptForm = "kernel"
 
     def __init__(self, client: LlmClient, arms: tuple[Arm, ...]) -> None:
         self._client = client
@@ -50,7 +50,7 @@ class Anthropic:
     def bound(self, request: ProposalRequest) -> Cost:
         return self._client.bound(self._ask(request)[1].request)
 
-    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | Refusal:
+    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | NoProposal:
         arm, asked = self._ask(request)
         try:
             completion = await self._client.call(asked.request, meter, live)
@@ -64,17 +64,17 @@ class Anthropic:
         return arm, proposal_request(request, arm, self.form)
 
 
-def refusal_of(failure: Failure) -> Refusal:
+def refusal_of(failure: Failure) -> NoProposal:
     """Where only a person can help, the run pauses."""
-    return Refusal(_REASONS.get(failure.kind, "provider_error"), failure.text, pause=failure.needs_person)
+    return NoProposal(_REASONS.get(failure.kind, "provider_error"), failure.text, pause=failure.needs_person)
 
 
-def _proposal(request: ProposalRequest, arm: Arm, asked: Asked, completion: Completion) -> Proposal | Refusal:
+def _proposal(request: ProposalRequest, arm: Arm, asked: Asked, completion: Completion) -> Proposal | NoProposal:
     try:
         answer = parse_answer(completion.text)
         source = _source(request, asked, answer)
     except AnswerError as error:
-        return Refusal(error.reason, error.text)
+        return NoProposal(error.reason, error.text)
     parents = [item.id for item in reversed(asked.shown)] or ([asked.base.id] if asked.base else [])
     return Proposal(
         source=source,

@@ -12,9 +12,9 @@ from typing import Any, Self
 from ..budget import CURRENCIES, Cost
 from ..config import ConfigError, RunConfig
 from ..events import Live
-from ..llm.prompting import Form
+from ..llm.prompting import PromptForm
 from ..llm.written import WrittenError, WrittenTemplate, read_template
-from ..model import Candidate, Meter, Proposal, ProposalRequest, Refusal
+from ..model import CandidateView, Meter, NoProposal, Proposal, ProposalRequest
 from ..rng import Rng
 from ..search import Move, Trial, evolve
 from .anthropic import Anthropic
@@ -26,11 +26,11 @@ STREAM = "hybrid"
 
 
 @dataclass(frozen=True)
-class Line:
+class TemplateLine:
     """A template and the kernels that came from it, earlier generations only."""
 
     template: WrittenTemplate
-    kernels: tuple[Candidate, ...]
+    kernels: tuple[CandidateView, ...]
 
     @property
     def best(self) -> float | None:
@@ -48,7 +48,7 @@ class Line:
 
 class Hybrid(Anthropic):
     name = "hybrid"
-    form: Form = "template"
+    form: PromptForm = "template"
 
     @classmethod
     def from_config(cls, config: RunConfig, settings: Mapping[str, Any]) -> Self:
@@ -59,20 +59,20 @@ class Hybrid(Anthropic):
     def bound(self, request: ProposalRequest) -> Cost:
         return Cost() if self._tuned(request) else super().bound(request)
 
-    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | Refusal:
+    async def propose(self, request: ProposalRequest, meter: Meter, live: Live) -> Proposal | NoProposal:
         line = self._tuned(request)
         if line is not None:
             return self._tune(request, line)
         answer = await super().propose(request, meter, live)
-        return answer if isinstance(answer, Refusal) else _first(request, answer)
+        return answer if isinstance(answer, NoProposal) else _first(request, answer)
 
-    def _tuned(self, request: ProposalRequest) -> Line | None:
+    def _tuned(self, request: ProposalRequest) -> TemplateLine | None:
         """The line that this slot takes a step in; None if it asks for a new template."""
         lines = _lines(request)
         affordable = _fits(super().bound(request), request)
         return _plan(request, request.slot, lines, affordable=affordable)
 
-    def _tune(self, request: ProposalRequest, line: Line) -> Proposal | Refusal:
+    def _tune(self, request: ProposalRequest, line: TemplateLine) -> Proposal | NoProposal:
         """The step after those that the slots before this one take."""
         lines = _lines(request)
         affordable = _fits(super().bound(request), request)
@@ -83,14 +83,14 @@ class Hybrid(Anthropic):
                 continue
             move = next_move(line.template, trials, Rng(request.rng.seed, STREAM, request.generation, slot), evolve)
             if move is None:
-                return Refusal("duplicate", f"all {line.template.space.size} settings of the template were tried")
+                return NoProposal("duplicate", f"all {line.template.space.size} settings of the template were tried")
             trials.append(Trial(move.genome))
-        return _step(request, line, move) if move else Refusal("no_parent", "there is no template to tune")
+        return _step(request, line, move) if move else NoProposal("no_parent", "there is no template to tune")
 
 
-def _lines(request: ProposalRequest) -> list[Line]:
+def _lines(request: ProposalRequest) -> list[TemplateLine]:
     """In the order in which the templates were written."""
-    found: dict[str, list[Candidate]] = {}
+    found: dict[str, list[CandidateView]] = {}
     for item in request.view.candidates.values():
         if item.template and item.source_sha256 and item.generation < request.generation:
             found.setdefault(item.template, []).append(item)
@@ -100,11 +100,11 @@ def _lines(request: ProposalRequest) -> list[Line]:
             template = read_template(request.view.source(kernels[0]), request.language, request.task)
         except WrittenError:
             continue  # of another proposer, in a run that was forked
-        lines.append(Line(template, tuple(kernels)))
+        lines.append(TemplateLine(template, tuple(kernels)))
     return lines
 
 
-def _plan(request: ProposalRequest, slot: int, lines: list[Line], *, affordable: bool) -> Line | None:
+def _plan(request: ProposalRequest, slot: int, lines: list[TemplateLine], *, affordable: bool) -> TemplateLine | None:
     """The same for a slot, whoever asks."""
     rng = Rng(request.rng.seed, STREAM, request.generation, slot).child("plan")
     open_lines = [item for item in lines if not item.hopeless and len(item.kernels) < item.template.space.size]
@@ -120,12 +120,12 @@ def _fits(bound: Cost, request: ProposalRequest) -> bool:
     return all(getattr(caps, name) is None or getattr(bound, name) <= getattr(caps, name) for name in CURRENCIES)
 
 
-def _first(request: ProposalRequest, answer: Proposal) -> Proposal | Refusal:
+def _first(request: ProposalRequest, answer: Proposal) -> Proposal | NoProposal:
     """The plain setting until something is correct, then the author's best guess."""
     try:
         template = read_template(answer.source, request.language, request.task)
     except WrittenError as error:
-        return Refusal("template_error", str(error))
+        return NoProposal("template_error", str(error))
     genome = template.naive if request.stage == "translate" else template.default
     return replace(
         answer,
@@ -136,7 +136,7 @@ def _first(request: ProposalRequest, answer: Proposal) -> Proposal | Refusal:
     )
 
 
-def _step(request: ProposalRequest, line: Line, move: Move) -> Proposal:
+def _step(request: ProposalRequest, line: TemplateLine, move: Move) -> Proposal:
     space = line.template.space
     names = {space.key(item.params): item for item in line.kernels if item.params is not None}
     parents = [names[key] for key in map(space.key, move.parents) if key in names]

@@ -12,7 +12,7 @@ from typing import Any, Self
 from ..budget import Cost
 from ..config import RunConfig
 from ..events import Live
-from ..model import Candidate, Meter, Proposal, ProposalRequest, Refusal
+from ..model import CandidateView, Meter, NoProposal, Proposal, ProposalRequest
 from ..rng import Rng
 from ..search import Move, Search, Trial, anneal, evolve, random_search
 from ..templates import Genome, Template, describe, difference, find_template
@@ -44,14 +44,14 @@ class TemplateEvo:
     def bound(self, _request: ProposalRequest) -> Cost:
         return Cost()
 
-    async def propose(self, request: ProposalRequest, _meter: Meter, _live: Live) -> Proposal | Refusal:
+    async def propose(self, request: ProposalRequest, _meter: Meter, _live: Live) -> Proposal | NoProposal:
         template = find_template(request.task.name, request.language)
         if template is None:
             text = f"no template serves {request.task.name} in {request.language}"
-            return Refusal("template_error", text, exhausted=True)
+            return NoProposal("template_error", text, exhausted=True)
         move = self._move(template, request)
         if move is None:
-            return Refusal("duplicate", f"all {template.space.size} settings were tried", exhausted=True)
+            return NoProposal("duplicate", f"all {template.space.size} settings were tried", exhausted=True)
         return _proposal(template, request, move)
 
     def _move(self, template: Template, request: ProposalRequest) -> Move | None:
@@ -90,7 +90,7 @@ def next_move(template: Template, trials: Sequence[Trial], rng: Rng, search: Sea
     return search(template.space, trials, rng)
 
 
-def _tried(template: Template, request: ProposalRequest) -> list[tuple[Candidate, Genome]]:
+def _tried(template: Template, request: ProposalRequest) -> list[tuple[CandidateView, Genome]]:
     """The candidates of earlier generations that came from this template, in their order."""
     before = [item for item in request.view.candidates.values() if item.generation < request.generation]
     return [(item, item.params) for item in before if item.template == template.name and item.params is not None]

@@ -18,7 +18,7 @@ from benchmarks.harness import (
     Cancelled,
     HarnessError,
     Paths,
-    RuleSet,
+    Rules,
     Source,
     TaskSpec,
     compile_source,
@@ -26,7 +26,7 @@ from benchmarks.harness import (
 )
 
 from ..config import RunConfig
-from ..model import Opinion, Reason
+from ..model import Reason, VerifierOpinion
 
 _MOST_REASONS = 5
 _ERROR = re.compile(r"^kbench_submission\.\w+[:(](\d+)[):][^\n]*?(?:fatal )?error: ([^\n]+)$", re.MULTILINE)
@@ -42,7 +42,7 @@ class CompileVerifier:
     id = "compile"
     version = "1"
 
-    def __init__(self, paths: Paths, *, device: str = "cpu", rules: RuleSet | None = None) -> None:
+    def __init__(self, paths: Paths, *, device: str = "cpu", rules: Rules | None = None) -> None:
         self._paths, self._device = paths, device
         self._rules = rules or default_rules()
 
@@ -51,7 +51,7 @@ class CompileVerifier:
         """`settings` holds `data`, the folder of builds, and `device`."""
         return cls(Paths(Path(settings["data"])), device=settings["device"])
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         """Compiles in a thread; being cancelled ends the compiler."""
         given_up = threading.Event()
         try:
@@ -59,24 +59,24 @@ class CompileVerifier:
         finally:
             given_up.set()
 
-    def _compile(self, source: Source, task: TaskSpec, given_up: threading.Event) -> Opinion:
+    def _compile(self, source: Source, task: TaskSpec, given_up: threading.Event) -> VerifierOpinion:
         started = time.perf_counter()
         try:
             build = compile_source(
                 source, task, self._rules, self._paths, device=self._device, cancelled=given_up.is_set
             )
         except Cancelled:
-            return Opinion("abstain", (Reason("compiling was given up"),))
+            return VerifierOpinion("abstain", (Reason("compiling was given up"),))
         except HarnessError as error:
-            return Opinion("abstain", (Reason(f"this could not be compiled here: {error}"),))
+            return VerifierOpinion("abstain", (Reason(f"this could not be compiled here: {error}"),))
         return opinion_of(build, self._rules.compile.timeout_s, time.perf_counter() - started)
 
 
-def opinion_of(build: Build, timeout_s: float, seconds: float) -> Opinion:
+def opinion_of(build: Build, timeout_s: float, seconds: float) -> VerifierOpinion:
     """What a finished build says."""
     if build.binary is not None:
         resources = _resources(build)
-        return Opinion("accept", _spilled(resources), seconds=seconds, resources=resources)
+        return VerifierOpinion("accept", _spilled(resources), seconds=seconds, resources=resources)
     if build.exit_code is None:
         reasons: tuple[Reason, ...] = (Reason(f"compiling took more than {timeout_s:g} s"),)
     elif build.problem:
@@ -84,8 +84,8 @@ def opinion_of(build: Build, timeout_s: float, seconds: float) -> Opinion:
     else:
         reasons = errors(build.log)
     if not reasons or (_OUR_FAULT.search(build.log) and not build.problem):
-        return Opinion("abstain", (Reason("the compiler failed without naming an error"),), seconds=seconds)
-    return Opinion("reject", reasons, fault="compile", seconds=seconds)
+        return VerifierOpinion("abstain", (Reason("the compiler failed without naming an error"),), seconds=seconds)
+    return VerifierOpinion("reject", reasons, fault="compile", seconds=seconds)
 
 
 def errors(log: str) -> tuple[Reason, ...]:

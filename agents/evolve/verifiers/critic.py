@@ -25,8 +25,8 @@ from ..llm.prices import PriceError
 from ..llm.prompting import SOURCES_BYTES_MAX, task_text
 from ..llm.prompts import prompt
 from ..llm.purse import Purse
-from ..llm.stream import Request
-from ..model import Decision, Opinion, Reason
+from ..llm.stream import StreamRequest
+from ..model import Decision, Reason, VerifierOpinion
 
 QUESTIONS = ("memory", "numerics", "cheating")
 MODEL = "claude-haiku-5-5"
@@ -93,7 +93,7 @@ class Critic:
         requests = self._requests(source, language, task)
         return sum((self._client.bound(request) for request in requests), Cost())
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         started_s = time.monotonic()
         requests = self._requests(source, language, task)
         purses = [Purse(self._client.bound(request)) for request in requests]
@@ -107,7 +107,7 @@ class Critic:
         cost = sum((purse.total for purse in purses), Cost())
         return opinion_of(findings, time.monotonic() - started_s, cost)
 
-    def _requests(self, source: str, language: str, task: TaskSpec) -> list[Request]:
+    def _requests(self, source: str, language: str, task: TaskSpec) -> list[StreamRequest]:
         """None for a source that is too long to be read with care."""
         if len(source.encode(errors="replace")) > SOURCES_BYTES_MAX:
             return []
@@ -115,10 +115,10 @@ class Critic:
         text = fenced(_numbered(source), "source of the kernel")
         return [self._request(system, f"{prompt(f'verifier-{question}')}\n\n{text}") for question in QUESTIONS]
 
-    def _request(self, system: tuple[str, ...], text: str) -> Request:
-        return Request("verify", self._model, system, text, MAX_TOKENS, EFFORT, SCHEMA)
+    def _request(self, system: tuple[str, ...], text: str) -> StreamRequest:
+        return StreamRequest("verify", self._model, system, text, MAX_TOKENS, EFFORT, SCHEMA)
 
-    async def _ask(self, question: str, request: Request, purse: Purse, lines: int) -> Finding:
+    async def _ask(self, question: str, request: StreamRequest, purse: Purse, lines: int) -> Finding:
         try:
             completion = await self._client.call(request, purse, Quiet())
         except Failure as failure:
@@ -142,7 +142,7 @@ def read_finding(question: str, text: str, lines: int) -> Finding:
     return Finding(question, cast(Decision, decision), min(max(confidence, 0), 100), there)
 
 
-def opinion_of(findings: Sequence[Finding], seconds: float, cost: Cost) -> Opinion:
+def opinion_of(findings: Sequence[Finding], seconds: float, cost: Cost) -> VerifierOpinion:
     damning = [item for item in findings if item.damning]
     decision: Decision = "abstain"
     if damning:
@@ -150,7 +150,7 @@ def opinion_of(findings: Sequence[Finding], seconds: float, cost: Cost) -> Opini
     elif len(findings) == len(QUESTIONS) and all(item.decision == "accept" for item in findings):
         decision = "accept"
     reasons = tuple(reason for item in damning or findings for reason in item.reasons)
-    return Opinion(
+    return VerifierOpinion(
         decision=decision,
         reasons=reasons,
         fault=damning[0].question if damning else None,

@@ -10,7 +10,7 @@ from math import prod
 from benchmarks.harness import TaskSpec
 
 from .doubts import Doubt
-from .reading import Function, Reading
+from .reading import ParsedFunction, Reading
 
 _STATIC_SHARED_MAX_BYTES = 48 * 1024
 _DYNAMIC_SHARED_MAX_BYTES = 227 * 1024
@@ -73,13 +73,13 @@ def barriers(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
                 yield Doubt("race", f"no barrier between writing and reading the shared {name!r}", line)
 
 
-def _kernels(reading: Reading) -> list[Function]:
+def _kernels(reading: Reading) -> list[ParsedFunction]:
     found = re.finditer(r"\b__global__\b[^;{]{0,500}?\b(\w+)\s*\((?!\d)", reading.code)
     names = dict.fromkeys(item[1] for item in found if item[1] != "__launch_bounds__")
     return [kernel for name in names for kernel in reading.functions(name)]
 
 
-def _launch_bound(kernel: Function, code: str, constants: Mapping[str, int]) -> int | None:
+def _launch_bound(kernel: ParsedFunction, code: str, constants: Mapping[str, int]) -> int | None:
     found = re.search(rf"__launch_bounds__\(\s*+(\w+)\b[^)]{{0,200}}\)\s*+(?:void\s+)?{kernel.name}\b", code)
     return _number(found[1], constants) if found else None
 

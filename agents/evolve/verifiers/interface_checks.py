@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from benchmarks.harness import TaskSpec, TensorArgument, ValueArgument
 
 from .doubts import Doubt
-from .reading import Allocation, Function, Reading, allocations, occurrences, returned, split
+from .reading import Allocation, ParsedFunction, Reading, allocations, occurrences, returned, split
 
 _NUMBERS = r"\b(?:double|float|int|long|int32_t|int64_t|size_t|bool)\b"
 _OTHER_DTYPE = re.compile(
@@ -93,7 +93,7 @@ def _parameter(parameter: str, position: int, task: TaskSpec, line: int) -> Iter
         yield Doubt("interface", f"{name} may be None", line)
 
 
-def _order(entry: Function, task: TaskSpec, line: int) -> Iterator[Doubt]:
+def _order(entry: ParsedFunction, task: TaskSpec, line: int) -> Iterator[Doubt]:
     """Names of the task's arguments at other places than the task passes them; certain if they are the same names."""
     names = entry.parameter_names
     moved = [name for name, wanted in zip(names, task.argument_names, strict=True) if name != wanted]
@@ -102,7 +102,7 @@ def _order(entry: Function, task: TaskSpec, line: int) -> Iterator[Doubt]:
         yield Doubt("interface", text, line, certain=sorted(map(str, names)) == sorted(task.argument_names))
 
 
-def _count(entry: Function, answer: str, count: int, task: TaskSpec, line: int) -> Iterator[Doubt]:
+def _count(entry: ParsedFunction, answer: str, count: int, task: TaskSpec, line: int) -> Iterator[Doubt]:
     wanted = len(task.result_names)
     one_tensor = bool(re.search(r"\bTensor$", entry.returns))
     listed = answer.startswith("{")
@@ -114,7 +114,7 @@ def _count(entry: Function, answer: str, count: int, task: TaskSpec, line: int) 
         yield Doubt("interface", f"{count} results where the task wants one", line, certain=True)
 
 
-def _dimensions(reading: Reading, entry: Function, task: TaskSpec) -> Iterator[Doubt]:
+def _dimensions(reading: Reading, entry: ParsedFunction, task: TaskSpec) -> Iterator[Doubt]:
     """Of a single result that is allocated size by size and returned as it is."""
     answers = returned(entry.body)
     found = re.match(r"(\w+)(\.unsqueeze\([^()]*\)|\.flatten\(\))?$", answers[0][0]) if len(answers) == 1 else None
@@ -133,7 +133,7 @@ def _dimensions(reading: Reading, entry: Function, task: TaskSpec) -> Iterator[D
         yield Doubt("interface", text, line, certain=True)
 
 
-def _rank(made: Allocation, entry: Function, task: TaskSpec) -> int | None:
+def _rank(made: Allocation, entry: ParsedFunction, task: TaskSpec) -> int | None:
     """The number of dimensions of an allocation; that of an argument where it copies its sizes."""
     if made.sizes is not None:
         return len(made.sizes)

@@ -25,7 +25,7 @@ def truth_of(verdict: str | None) -> Truth | None:
 
 
 @dataclass(frozen=True)
-class Row:
+class MatrixRow:
     """One opinion and what became of its source. `verdict` is None where the source was not judged."""
 
     verifier: str
@@ -144,7 +144,7 @@ def rate(part: float, whole: float) -> Rate | None:
     return Rate(part, whole, part / whole, wilson(part, whole)) if whole else None
 
 
-def confusion(rows: Iterable[Row]) -> Confusion:
+def confusion(rows: Iterable[MatrixRow]) -> Confusion:
     """The matrix of `rows`, which may be of several verifiers and runs.
 
     Left out: what was let through and has no truth yet, and what has none through our own fault.
@@ -162,15 +162,15 @@ def confusion(rows: Iterable[Row]) -> Confusion:
     return Confusion(**counts, seconds=seconds, usd=usd, judging_s_saved=saved_s)
 
 
-def by(rows: Iterable[Row], key: Callable[[Row], str]) -> Mapping[str, Confusion]:
+def by(rows: Iterable[MatrixRow], key: Callable[[MatrixRow], str]) -> Mapping[str, Confusion]:
     """A matrix for each value of `key`, such as verifier, fault or run; in the order of the keys."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[MatrixRow]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return {name: confusion(groups[name]) for name in sorted(groups)}
 
 
-def _field(row: Row, truth: Truth | None) -> str | None:
+def _field(row: MatrixRow, truth: Truth | None) -> str | None:
     if truth is not None:
         return f"{_PAST[row.decision]}_{truth}"
     return "rejected_unjudged" if row.decision == "reject" and row.verdict is None else None

@@ -11,7 +11,7 @@ from benchmarks.harness import TaskSpec, TensorArgument
 from .doubts import Doubt
 from .reading import (
     Allocation,
-    Function,
+    ParsedFunction,
     Reading,
     allocations,
     pointers,
@@ -100,7 +100,7 @@ def _harmless(live: str, use: re.Match[str]) -> bool:
     return bool(in_return or re.match(_HARMLESS, live[use.end() :])) and "=" not in statement
 
 
-def _changed(reading: Reading, entry: Function, name: str) -> Iterator[Doubt]:
+def _changed(reading: Reading, entry: ParsedFunction, name: str) -> Iterator[Doubt]:
     """Certain only while the parameter is still the caller's tensor: another `x = ...` may have made a copy."""
     body = re.sub(rf"(?<![\w.]){name}\s*=\s*{name}\.contiguous\(\)", lambda item: " " * len(item.group()), entry.body)
     kept = not re.search(rf"(?<![\w.]){name}\s*=(?!=)", body)
@@ -127,7 +127,7 @@ def _writes(body: str, names: set[str]) -> Iterator[int]:
         yield from (item.start() for item in re.finditer(pattern, body))
 
 
-def _unused(reading: Reading, entry: Function, name: str) -> Iterator[Doubt]:
+def _unused(reading: Reading, entry: ParsedFunction, name: str) -> Iterator[Doubt]:
     """Its sizes may be all that is wanted of it, so this is a doubt only."""
     live = without_dead_variables(entry.body)
     uses = [item for item in re.finditer(rf"\b{name}\b", live) if not re.match(_HARMLESS, live[item.end() :])]

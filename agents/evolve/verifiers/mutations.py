@@ -14,8 +14,8 @@ from .lexing import code_only, without_comments
 
 FAULTS = ("compile", "interface", "memory", "race", "shape", "numerics", "cheating", "equivalent")
 
-Edit = tuple[int, int, str]  # start, end, what stands there instead
-Site = tuple[Edit, ...]  # the edits of one mutant
+SourceEdit = tuple[int, int, str]  # start, end, what stands there instead
+Site = tuple[SourceEdit, ...]  # the edits of one mutant
 FindSites = Callable[[str, TaskSpec], list[Site]]
 
 
@@ -64,7 +64,7 @@ def _renamed(pattern: str, suffix: str, *, uses: bool) -> FindSites:
     return sites
 
 
-def _uses(code: str, name: str, suffix: str) -> Iterator[Edit]:
+def _uses(code: str, name: str, suffix: str) -> Iterator[SourceEdit]:
     for item in re.finditer(rf"\b{name}\b", code):
         yield item.end(), item.end(), suffix
 

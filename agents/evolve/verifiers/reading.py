@@ -23,7 +23,7 @@ _POINTER = re.compile(r"\b(\w+)\s*=\s*(\w+)\.(?:const_|mutable_)?data_ptr(?:<[\w
 
 
 @dataclass(frozen=True)
-class Function:
+class ParsedFunction:
     """One definition. Places are offsets in the text; `body` is what stands between its braces."""
 
     name: str
@@ -80,13 +80,13 @@ class Reading:
         return {item[1]: (item[2], item.start()) for item in found}
 
     @cached_property
-    def entry(self) -> Function | None:
+    def entry(self) -> ParsedFunction | None:
         """The function that the judge calls; None where it is not plain which one that is."""
         target, _ = self.exports.get(self.direction, (None, 0))
         found = self.functions(target) if target else []
         return found[0] if len(found) == 1 else None
 
-    def functions(self, name: str) -> list[Function]:
+    def functions(self, name: str) -> list[ParsedFunction]:
         """Every definition of `name`; where it stands very often, of its first places only."""
         places = islice(re.finditer(rf"\b{re.escape(name)}\s*\(", self.code), _MOST_NAMES)
         made = (self._definition(name, item.start(), item.end() - 1) for item in places)
@@ -107,7 +107,7 @@ class Reading:
                 waiting.pop()
         return waiting[-1] if waiting else None
 
-    def _definition(self, name: str, place: int, opening: int) -> Function | None:
+    def _definition(self, name: str, place: int, opening: int) -> ParsedFunction | None:
         closing = partner(self.code, opening)
         if closing is None:
             return None
@@ -118,7 +118,7 @@ class Reading:
         start = max(self.code.rfind(char, 0, place) for char in ";}{>\n") + 1
         start = max(start, self.code.rfind("\n", 0, place) + 1)
         parameters = tuple(split(self.code[opening + 1 : closing]))
-        return Function(
+        return ParsedFunction(
             name, place, self.code[start:place].strip(), parameters, self.code[after.end() : end], after.end()
         )
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from benchmarks.harness import default_rules
 
-from ..model import Decision, Opinion
+from ..model import Decision, VerifierOpinion
 from .compile import CompileVerifier, errors
 from .corpus import Label, Specimen
-from .matrix import Confusion, Row, by, confusion, truth_of
+from .matrix import Confusion, MatrixRow, by, confusion, truth_of
 from .mutations import OPERATORS
 from .static import StaticVerifier
 
-Compile = Callable[[Specimen], Opinion]
+Compile = Callable[[Specimen], VerifierOpinion]
 CASCADE = "static, then compile"
 FAMILIES = {
     "compile": ("compile", "interface"),
@@ -33,7 +33,7 @@ def stale(labels: Sequence[Label]) -> list[Label]:
     return [item for item in labels if item.specimen.sha256 != item.sha256]
 
 
-def replay(labels: Iterable[Label], compiler: Compile | None = None) -> list[Row]:
+def replay(labels: Iterable[Label], compiler: Compile | None = None) -> list[MatrixRow]:
     """One row for each label and verifier; none where V1 was never asked."""
     static = StaticVerifier(default_rules())
     rows = []
@@ -49,16 +49,16 @@ def replay(labels: Iterable[Label], compiler: Compile | None = None) -> list[Row
     return rows
 
 
-def stored(label: Label) -> Opinion | None:
+def stored(label: Label) -> VerifierOpinion | None:
     """What V1 said when the corpus was labelled."""
     if label.compiled is None:
         return None
     decision: Decision = "accept" if label.compiled else "reject"
     reasons = () if label.compiled else errors(label.reason)
-    return Opinion(decision, reasons, None if label.compiled else "compile", seconds=label.compile_s)
+    return VerifierOpinion(decision, reasons, None if label.compiled else "compile", seconds=label.compile_s)
 
 
-def figures(labels: Sequence[Label], rows: Sequence[Row]) -> dict[str, Any]:
+def figures(labels: Sequence[Label], rows: Sequence[MatrixRow]) -> dict[str, Any]:
     """What is published: counts of the corpus, and matrices by verifier, fault and family."""
     truths = [truth_of(item.verdict) for item in labels]
     verifiers = sorted({row.verifier for row in rows})
@@ -75,8 +75,8 @@ def figures(labels: Sequence[Label], rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _row(label: Label, verifier: str, version: str, opinion: Opinion) -> Row:
-    return Row(
+def _row(label: Label, verifier: str, version: str, opinion: VerifierOpinion) -> MatrixRow:
+    return MatrixRow(
         verifier=verifier,
         version=version,
         fault=label.specimen.fault,
@@ -87,16 +87,16 @@ def _row(label: Label, verifier: str, version: str, opinion: Opinion) -> Row:
     )
 
 
-def _cascade(first: Opinion, second: Opinion | None) -> Opinion:
+def _cascade(first: VerifierOpinion, second: VerifierOpinion | None) -> VerifierOpinion:
     """Rejected by either, else in doubt if either is. The second is asked only if the first did not reject."""
     if first.decision == "reject" or second is None:
         return first
     decisions = (first.decision, second.decision)
     decision: Decision = "reject" if "reject" in decisions else "abstain" if "abstain" in decisions else "accept"
-    return Opinion(decision, seconds=first.seconds + second.seconds)
+    return VerifierOpinion(decision, seconds=first.seconds + second.seconds)
 
 
-def _of(rows: Iterable[Row], verifier: str) -> list[Row]:
+def _of(rows: Iterable[MatrixRow], verifier: str) -> list[MatrixRow]:
     return [row for row in rows if row.verifier == verifier]
 
 
@@ -104,7 +104,7 @@ def _plain(matrices: Any) -> dict[str, Any]:
     return {name: item.to_json() for name, item in matrices.items()}
 
 
-def _family(rows: Iterable[Row], family: str) -> dict[str, Any]:
+def _family(rows: Iterable[MatrixRow], family: str) -> dict[str, Any]:
     """On the wrong kernels of a family and all correct ones, abstaining counted as letting through."""
     faults = FAMILIES[family]
     found: Confusion = confusion(row for row in rows if truth_of(row.verdict) == "correct" or row.fault in faults)

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from benchmarks.harness import RuleSet, Source, TaskSpec, check_source, default_rules
+from benchmarks.harness import Rules, Source, TaskSpec, check_source, default_rules
 
 from ..config import RunConfig
-from ..model import Decision, Opinion, Reason
+from ..model import Decision, Reason, VerifierOpinion
 from . import cuda_checks, formula_checks, habit_checks, interface_checks, memory_checks
 from .doubts import Doubt
 from .python_checks import python_doubts
@@ -19,8 +19,8 @@ from .reading import Reading
 
 _READ_MAX_CHARS = 48_000  # more is not read: some of the checks take time with the square of it
 
-Check = Callable[[Reading, TaskSpec], Iterable[Doubt]]
-_CHECKS: tuple[Check, ...] = (
+StaticRule = Callable[[Reading, TaskSpec], Iterable[Doubt]]
+_CHECKS: tuple[StaticRule, ...] = (
     interface_checks.exports,
     interface_checks.parameters,
     interface_checks.results,
@@ -33,7 +33,7 @@ _CHECKS: tuple[Check, ...] = (
     formula_checks.operations,
     formula_checks.values,
 )
-_CUDA_CHECKS: tuple[Check, ...] = (cuda_checks.static_shared, cuda_checks.launches, cuda_checks.barriers)
+_CUDA_CHECKS: tuple[StaticRule, ...] = (cuda_checks.static_shared, cuda_checks.launches, cuda_checks.barriers)
 
 
 class StaticVerifier:
@@ -42,21 +42,21 @@ class StaticVerifier:
     id = "static"
     version = "1"
 
-    def __init__(self, rules: RuleSet | None = None) -> None:
+    def __init__(self, rules: Rules | None = None) -> None:
         self._rules = rules or default_rules()
 
     @classmethod
     def from_config(cls, _config: RunConfig, _settings: Mapping[str, Any]) -> Self:
         return cls()
 
-    async def judge(self, source: str, language: str, task: TaskSpec) -> Opinion:
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         return self.look(source, language, task)
 
-    def look(self, source: str, language: str, task: TaskSpec) -> Opinion:
+    def look(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         """The same at once."""
         started = time.perf_counter()
         opinion = decided(list(self._doubts(source, language, task)))
-        return Opinion(**{**vars(opinion), "seconds": time.perf_counter() - started})
+        return VerifierOpinion(**{**vars(opinion), "seconds": time.perf_counter() - started})
 
     def _doubts(self, source: str, language: str, task: TaskSpec) -> Iterator[Doubt]:
         found = check_source(Source(source, language), task, self._rules)
@@ -68,13 +68,13 @@ class StaticVerifier:
             yield from _text_doubts(Reading(source, task.direction), language, task)
 
 
-def decided(doubts: list[Doubt]) -> Opinion:
+def decided(doubts: list[Doubt]) -> VerifierOpinion:
     """Certain doubts reject, others abstain, none accepts."""
     certain = [item for item in doubts if item.certain]
     shown = certain or doubts
     decision: Decision = "reject" if certain else "abstain" if doubts else "accept"
     reasons = tuple(Reason(item.text, item.line) for item in shown)
-    return Opinion(decision, reasons, fault=shown[0].fault if shown else None)
+    return VerifierOpinion(decision, reasons, fault=shown[0].fault if shown else None)
 
 
 def _text_doubts(reading: Reading, language: str, task: TaskSpec) -> Iterator[Doubt]:

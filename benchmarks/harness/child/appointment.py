@@ -31,7 +31,7 @@ class Tampered(Exception):
 
 
 @dataclass(frozen=True)
-class Times:
+class CallTimes:
     """Of one appointment, in microseconds since it, what an empty one takes still in them."""
 
     first_us: float  # the stamp behind the launches
@@ -55,7 +55,7 @@ class Clock:
         self._stamps = (ctypes.c_uint64 * _STAMPS).from_address(int(host.value or 0))
         self._stamps_at = place.value
 
-    def keep(self, programs: Sequence[Program], patience: int = 1) -> Times:
+    def keep(self, programs: Sequence[Program], patience: int = 1) -> CallTimes:
         """Launches `programs` at an appointment, one behind the other, with a cold cache.
 
         `patience` moves the appointment further away. Raises DriverError, Tampered.
@@ -79,7 +79,7 @@ class Clock:
         driver.call("cuStreamSynchronize", stream)
         if (self._stamps[first], self._stamps[second]) != (seen_first, seen_second):
             raise Tampered("the stamp at the end of a call was written before the call had ended")
-        return Times(
+        return CallTimes(
             first_us=(seen_first - begin_ns) / 1e3,
             late_us=(seen_second - begin_ns) / 1e3,
             host_us=(seen_ns - begin_ns) / 1e3,

@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ResultComparison:
     """The outcome for one result; errors are infinite where the result is not finite.
 
     `max_rel_error` is relative to `|ref| + rms(ref)`, as the tolerance is.
@@ -33,7 +33,7 @@ class Comparison:
     reason: str
 
 
-def compare(out: Tensor, ref64: Tensor, tolerance: float, rms_tolerance: float) -> Comparison:
+def compare(out: Tensor, ref64: Tensor, tolerance: float, rms_tolerance: float) -> ResultComparison:
     """Every element within `tolerance`, and all together within `rms_tolerance`. `reason` is empty if `ok`."""
     if out.shape != ref64.shape or ref64.dtype != torch.float64:
         raise ValueError(f"cannot compare {tuple(out.shape)} with a {ref64.dtype} reference {tuple(ref64.shape)}")
@@ -47,7 +47,7 @@ def compare(out: Tensor, ref64: Tensor, tolerance: float, rms_tolerance: float) 
     worst = float(relative.max())
     bad = 0 if worst <= tolerance else out.numel() - int((relative <= tolerance).sum())
     rms_error = _ratio(float(_rms(difference)), rms)
-    return Comparison(
+    return ResultComparison(
         ok=bad == 0 and rms_error <= rms_tolerance,
         max_abs_error=float(difference.max()),
         max_rel_error=worst,

@@ -27,7 +27,7 @@ class Location(ctypes.Structure):
     _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
 
 
-class Access(ctypes.Structure):
+class AccessDescription(ctypes.Structure):
     _fields_ = (("location", Location), ("flags", ctypes.c_int))
 
 
@@ -166,7 +166,7 @@ class Driver:
         if place.value != at:
             raise DriverError(f"the address {at:#x} is taken: the driver offers {place.value:#x}")
         self.call("cuMemMap", place, size, size_t(0), handle, u64(0))
-        access = Access(Location(_ON_DEVICE, 0), READ_WRITE if writable else READ)
+        access = AccessDescription(Location(_ON_DEVICE, 0), READ_WRITE if writable else READ)
         self.call("cuMemSetAccess", place, size, ctypes.byref(access), size_t(1))
 
     def allocate(self, size_bytes: int) -> u64:

@@ -17,10 +17,10 @@ from .accelerator import Accelerator, exact_arithmetic
 from .baseline import compiled_copy
 from .check import load_reference
 from .gpu_replayer import Replayer
-from .gpu_shell import Call, Server, open_calls, receive_memory, start_device
+from .gpu_shell import Server, open_calls, receive_memory, start_device
 from .gpu_warm import drawn_tensors
 from .inputs import call_arguments
-from .shell import Function, connect
+from .shell import Call, Function, connect
 
 _COPY_SIZES_BYTES = tuple(1 << power for power in range(20, 31, 2))
 _GEMM_SIZE = 4096

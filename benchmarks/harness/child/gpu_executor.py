@@ -18,7 +18,7 @@ from typing import Any
 from ..protocol import Link
 from .appointment import Clock, Tampered
 from .driver import Driver, DriverError, pointer
-from .launches import Node, Program, program
+from .launches import GraphNode, Program, program
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -83,13 +83,13 @@ class Executor:
             "is_late": times.is_late,
         }
 
-    def _programs_of(self, config: int, sets: Sequence[Sequence[Node]]) -> list[Program]:
+    def _programs_of(self, config: int, sets: Sequence[Sequence[GraphNode]]) -> list[Program]:
         try:
             return [program(self._driver, self._clock.lanes, nodes, self._function_of) for nodes in sets]
         except DriverError as error:
             raise NotLoaded(config, str(error)) from error
 
-    def _function_of(self, node: Node) -> pointer:
+    def _function_of(self, node: GraphNode) -> pointer:
         key = (node["code"], node["name"])
         if not node["code"] and node["name"] in self._names:
             raise DriverError(f"several kernels are called {node['name']}")

@@ -15,8 +15,8 @@ from ..protocol import Link
 from .accelerator import Accelerator, Arena
 from .capture import Capture, NotCaptured
 from .driver import Driver
-from .gpu_shell import Call, results_in_form
-from .shell import Function
+from .gpu_shell import results_in_form
+from .shell import Call, Function
 
 _PIECE_CHARACTERS = 48_000
 

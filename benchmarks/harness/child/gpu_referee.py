@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     exact_arithmetic()
     device = start_device(arguments[1])
     link.send(awake=True)
-    referee = Referee(link.receive(), link, device)
+    referee = GpuReferee(link.receive(), link, device)
     referee.share_memory()
     gc.disable()
     while True:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class Desk:
+class ContestantDesk:
     """What the referee holds of one contestant."""
 
     arena: Arena
@@ -56,7 +56,7 @@ class Desk:
     snapshot: list[torch.Tensor] = field(default_factory=list)
 
 
-class Referee:
+class GpuReferee:
     """Answers the supervisor's requests; each public method but `share_memory` is one of them."""
 
     def __init__(self, message: dict[str, Any], link: Link, device: Accelerator) -> None:
@@ -67,7 +67,7 @@ class Referee:
         self._direction = message["direction"]
         self._inputs = self._device.create(message["input_bytes"])
         self._desks = {
-            who: Desk(self._device.create(message["output_bytes"]), _words(fd))
+            who: ContestantDesk(self._device.create(message["output_bytes"]), _words(fd))
             for who, fd in message["controls"].items()
         }
         self._on_gpu = self._device.device.type == "cuda"
@@ -238,7 +238,7 @@ class Referee:
             for place, value in zip(tensors_of(data, self._inputs, offsets), values, strict=True):
                 place.copy_(value)
 
-    def _poison(self, desk: Desk, config: int) -> None:
+    def _poison(self, desk: ContestantDesk, config: int) -> None:
         """NaN where results lay last and where they are copied to."""
         data = self._configs[config]
         for places in (desk.places.get(config, []), data["output_offsets"]):
@@ -254,7 +254,7 @@ class Referee:
         self._device.synchronize()
         return self._timer.elapsed_us()
 
-    def _snapshot(self, desk: Desk, config: int) -> tuple[list[torch.Tensor], bool]:
+    def _snapshot(self, desk: ContestantDesk, config: int) -> tuple[list[torch.Tensor], bool]:
         """Copies of the results as they are now; False if the places told are no places."""
         found, places = [], []
         for number, item in enumerate(self._configs[config]["results"]):

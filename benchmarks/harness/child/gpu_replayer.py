@@ -14,9 +14,9 @@ from ..protocol import Link
 from .appointment import Clock
 from .capture import Capture, NotCaptured
 from .driver import Driver, DriverError, pointer
-from .gpu_shell import Call, results_in_form
+from .gpu_shell import results_in_form
 from .launches import Program, program
-from .shell import Function
+from .shell import Call, Function
 
 _KINDS = {torch.float32: "<f4", torch.int64: "<i8"}
 

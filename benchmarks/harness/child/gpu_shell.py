@@ -16,15 +16,7 @@ import torch
 from ..protocol import CONTROL_BYTES, Link, Status, Word
 from . import inputs
 from .accelerator import Accelerator, Arena, Timer, open_accelerator, results_of, tensors_of
-from .shell import Function, map_memory
-
-
-@dataclass(frozen=True)
-class Call:
-    """One configuration: the arguments of each input set, and where results go that do not lie in shared memory."""
-
-    sets: tuple[tuple[Any, ...], ...]
-    outputs: tuple[torch.Tensor, ...]
+from .shell import Call, Function, map_memory
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from .foreign import Arguments, Called, Draw, Names, Seeded, accepted, device_of, fill, looked_at, values_of
 
-Form = tuple[Any, ...]  # of arguments: the shape of each tensor, and the other values
+GradientForm = tuple[Any, ...]  # of arguments: the shape of each tensor, and the other values
 Plan = Mapping[str, Any]  # how operands come from arguments, by the form of the arguments; see `plan_of`
 
 
-def backward_task(names: Names, plans: Mapping[Form, Plan]) -> tuple[Callable[..., Any], Draw]:
+def backward_task(names: Names, plans: Mapping[GradientForm, Plan]) -> tuple[Callable[..., Any], Draw]:
     """`backward` of a file with `forward_fn` and `AutogradFunction`. `plans` say by form what every operand is."""
     graphs = {form: _graph(names["forward_fn"], plan) for form, plan in plans.items()}
 
@@ -96,7 +96,7 @@ def plan_of(drawn: DrawnBackward) -> Plan:
     return {"gradient": gradient, "operands": operands, "shapes": shapes, "dtypes": dtypes}
 
 
-def form_of(arguments: Sequence[Any]) -> Form:
+def form_of(arguments: Sequence[Any]) -> GradientForm:
     """The same for two calls of the same shapes and values."""
     return tuple(tuple(_tensor(item).shape) if _has_tensor(item) else item for item in arguments)
 

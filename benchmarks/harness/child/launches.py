@@ -19,8 +19,8 @@ _MEMSETS = {
     4: ("cuMemsetD32Async", ctypes.c_uint),
 }
 
-Node = dict[str, Any]
-FunctionOf = Callable[[Node], pointer]
+GraphNode = dict[str, Any]
+FunctionOf = Callable[[GraphNode], pointer]
 
 
 class Lanes:
@@ -87,7 +87,7 @@ class Program:
         self.driver.call("cuStreamWaitEvent", stream, self._events[number], ctypes.c_uint(0))
 
 
-def program(driver: Driver, lanes: Lanes, nodes: Sequence[Node], function_of: FunctionOf) -> Program:
+def program(driver: Driver, lanes: Lanes, nodes: Sequence[GraphNode], function_of: FunctionOf) -> Program:
     """Raises DriverError for a node that cannot be launched."""
     made = Program(driver, lanes)
     tails: dict[int, int] = {}
@@ -105,7 +105,7 @@ def program(driver: Driver, lanes: Lanes, nodes: Sequence[Node], function_of: Fu
     return made
 
 
-def _launch_of(driver: Driver, stream: pointer, node: Node, function_of: FunctionOf) -> Callable[[], None]:
+def _launch_of(driver: Driver, stream: pointer, node: GraphNode, function_of: FunctionOf) -> Callable[[], None]:
     if node["kind"] == "kernel":
         return _kernel(driver, stream, node, function_of(node))
     if node["kind"] == "memset":
@@ -120,7 +120,7 @@ def _launch_of(driver: Driver, stream: pointer, node: Node, function_of: Functio
     raise DriverError(f"{node['kind']} cannot be launched")
 
 
-def _kernel(driver: Driver, stream: pointer, node: Node, function: pointer) -> Callable[[], None]:
+def _kernel(driver: Driver, stream: pointer, node: GraphNode, function: pointer) -> Callable[[], None]:
     places, data = driver.parameter_places(function), bytes.fromhex(node["parameters"])
     if max((offset + size for offset, size in places), default=0) != len(data):
         raise DriverError(f"{node['name']} takes parameters of another size than were recorded")
@@ -148,7 +148,7 @@ def _kernel(driver: Driver, stream: pointer, node: Node, function: pointer) -> C
     return call
 
 
-def _attributes(node: Node) -> Any:
+def _attributes(node: GraphNode) -> Any:
     values = {int(number): bytes.fromhex(value) for number, value in node["attributes"].items()}
     if any(edge[1] == 1 for edge in node["after"]):
         values[_EARLY] = (1).to_bytes(VALUE_BYTES, "little")

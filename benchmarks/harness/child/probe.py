@@ -23,7 +23,7 @@ from . import foreign, gradients
 from .check import load_module
 from .foreign import Names
 from .shell import connect, set_threads
-from .slots import StatefulCall, Watch, slots_of
+from .slots import SlotWatch, StatefulCall, slots_of
 
 _SEED = bytes(range(32))
 _DTYPES = {torch.float32: "float32", torch.int64: "int64"}
@@ -197,7 +197,7 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
 def _changed(names: Names, inputs: Sequence[Any]) -> list[str]:
     """The state that a call writes to, the statistics of a batch norm in training for example."""
     model = foreign.made_model(names)
-    watch = Watch(slots_of(model))
+    watch = SlotWatch(slots_of(model))
     copies = [item.clone() if isinstance(item, Tensor) else item for item in inputs]
     model(*copies)
     for copy, item in zip(copies, inputs, strict=True):

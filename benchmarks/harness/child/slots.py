@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-Place = tuple[dict[str, Any], str]  # of a module's own dictionary, and the key in it
+SlotPlace = tuple[dict[str, Any], str]  # of a module's own dictionary, and the key in it
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Slot:
 
     name: str
     tensor: Tensor
-    places: tuple[Place, ...]
+    places: tuple[SlotPlace, ...]
     is_parameter: bool = False
 
 
@@ -29,7 +29,7 @@ def slots_of(model: nn.Module) -> list[Slot]:
     _attributes_to_buffers(model)
     names: dict[int, str] = {}
     tensors: dict[int, Tensor] = {}
-    places: dict[int, list[Place]] = {}
+    places: dict[int, list[SlotPlace]] = {}
     for name, tensor, place in _places_of(model):
         names.setdefault(id(tensor), name)
         tensors[id(tensor)] = tensor
@@ -37,7 +37,7 @@ def slots_of(model: nn.Module) -> list[Slot]:
     return [_slot(names[key], tensors[key], places[key]) for key in names]
 
 
-def _slot(name: str, tensor: Tensor, places: Sequence[Place]) -> Slot:
+def _slot(name: str, tensor: Tensor, places: Sequence[SlotPlace]) -> Slot:
     return Slot(name, tensor.detach(), tuple(places), isinstance(tensor, nn.Parameter))
 
 
@@ -81,7 +81,7 @@ def _attributes_to_buffers(model: nn.Module) -> None:
                 module.register_buffer(key, value)
 
 
-def _places_of(model: nn.Module) -> Iterator[tuple[str, Tensor, Place]]:
+def _places_of(model: nn.Module) -> Iterator[tuple[str, Tensor, SlotPlace]]:
     for prefix, module in model.named_modules():
         for group in (module._parameters, module._buffers):
             for key, tensor in group.items():
@@ -89,7 +89,7 @@ def _places_of(model: nn.Module) -> Iterator[tuple[str, Tensor, Place]]:
                     yield f"{prefix}.{key}" if prefix else key, tensor, (group, key)
 
 
-class Watch:
+class SlotWatch:
     """Tells which state was written to: not every operator counts that, so values are looked at as well."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:

@@ -23,9 +23,9 @@ from typing import Any
 from ..errors import AuditBroken, HarnessError, SupervisorError
 from ..isolation import Child, Room, child_code, inside, python_argv, spawn
 from ..memory import describe, overlay
-from ..outbox import Answer, NotTaken
+from ..outbox import AnswerFile, NotTaken
 from ..protocol import clean_text
-from ..report import ConfigResult
+from ..report import ConfigReport
 from ..rules import GpuRules
 from ..source import CancelCheck
 from ..spec import Config, TaskSpec
@@ -84,7 +84,7 @@ class Auditor:
     timeout_s: float
     cancelled: CancelCheck
 
-    def look(self, results: Mapping[str, ConfigResult]) -> dict[str, Any]:
+    def look(self, results: Mapping[str, ConfigReport]) -> dict[str, Any]:
         """The audit as it stands in a report. `results` are those of the judging, by key of configuration."""
         chosen = _chosen(self.configs, results)
         watched = [self._profile(config, results[config.key]) for config in chosen]
@@ -96,7 +96,7 @@ class Auditor:
         calls = [_plain(item) for item in watched]
         return {**calls[0], "calls": calls, "sanitizer": sanitizer, "agrees": not problems, "problems": problems}
 
-    def _profile(self, config: Config, result: ConfigResult) -> Watched:
+    def _profile(self, config: Config, result: ConfigReport) -> Watched:
         if result.kernel_us is None:
             raise SupervisorError(f"{config.key} was never timed")
         output = self._run(config, "ncu", _ncu_argv(), {0})
@@ -131,7 +131,7 @@ class Auditor:
             "flush_bytes": self.rules.flush_bytes,
         }
         (folder / "plan.json").write_text(json.dumps(plan))
-        with Answer(_REPORT_BYTES) as answer:
+        with AnswerFile(_REPORT_BYTES) as answer:
             watched = python_argv("apart", str(answer.fd), "gpu_audit", inside(folder / "plan.json", "plan.json"))
             command = [*argv, answer.path, *watched]
             child = spawn(command, self._room(folder), folder / "log", fds=(answer.fd,), filter_program=gpu_filter())
@@ -164,7 +164,7 @@ class Auditor:
         )
 
 
-def _report(tool: str, answer: Answer, code: int | None, ends: set[int], log: str) -> str:
+def _report(tool: str, answer: AnswerFile, code: int | None, ends: set[int], log: str) -> str:
     if answer.empty:
         raise _broken(tool, code, log)
     try:
@@ -235,7 +235,7 @@ def _scaled(value: str, unit: str) -> float:
     return number * _SCALES[unit]
 
 
-def _chosen(configs: Sequence[Config], results: Mapping[str, ConfigResult]) -> list[Config]:
+def _chosen(configs: Sequence[Config], results: Mapping[str, ConfigReport]) -> list[Config]:
     """The headline configuration and the one with the largest speedup."""
     timed = [item for item in configs if item.key in results and results[item.key].speedup is not None]
     headline = next(item for item in timed if item.group == "single")

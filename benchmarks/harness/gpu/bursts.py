@@ -8,7 +8,7 @@ import math
 from statistics import median
 from typing import Any
 
-from ..judging import CANDIDATE, Contender, Judging, Ledger
+from ..judging import CANDIDATE, ConfigTally, Contender, Judging
 from .session import GpuSession
 
 
@@ -31,7 +31,7 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
     return {"replay": {"bursts": found, "records": replay.records, "nothing_us": replay.nothing_us, **replay.gaps_us()}}
 
 
-def _credited(session: GpuSession, number: int, ledger: Ledger, count: int) -> dict[str, Any]:
+def _credited(session: GpuSession, number: int, ledger: ConfigTally, count: int) -> dict[str, Any]:
     launches, turns = session.setting.rules.time.launches, session.setting.gpu_rules.bursts
     bursts_us: dict[Contender, list[float]] = {who: [] for who in ledger.times_us}
     for launch in range(launches):

@@ -17,10 +17,10 @@ from ..contestants import Actor
 from ..errors import ChildSurvived, SupervisorError
 from ..faults import Stuck
 from ..isolation import Room, child_code, inside, isolation_in_force
-from ..outbox import Answer, Bounds, discard, unpack_into
-from ..rules import RuleSet
+from ..outbox import AnswerFile, Bounds, discard, unpack_into
+from ..rules import Rules
 from ..seccomp import gpu_program, supported
-from ..session import Referee
+from ..session import RefereeProcess
 from .discovery import Gpu
 
 KERNELS = Bounds(files=20_000, total_bytes=256 << 20, depth=4)  # of one submission, compiled by Triton
@@ -28,11 +28,11 @@ _FOLDERS = ("task", "job", "triton", "code")
 
 
 @dataclass(frozen=True)
-class Order:
+class CrewSpec:
     """What a crew is made for; one that was made for another order is of no use."""
 
     gpu: Gpu
-    rules: RuleSet
+    rules: Rules
     pool: Path
     scratch: Path
     bytecode: Path | None  # where compiled Python files are kept, if torch lacks them
@@ -42,7 +42,7 @@ class Order:
 class Crew:
     """A referee, and a baseline and a candidate for each launch, all of them awake or on their way to be."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: CrewSpec) -> None:
         self.order = order
         self.started_s = time.monotonic()
         self.folder = Path(tempfile.mkdtemp(prefix="crew-", dir=order.scratch))
@@ -55,7 +55,7 @@ class Crew:
         # a stand-in for a GPU has no device code to launch
         on_a_gpu = order.gpu.accelerator == "cuda"
         self.executors = [Actor("gpu_executor") for _ in launches if on_a_gpu]
-        self._referee: Referee | None = None
+        self._referee: RefereeProcess | None = None
         try:
             self._start()
         except BaseException:
@@ -63,7 +63,7 @@ class Crew:
             raise
 
     @property
-    def referee(self) -> Referee:
+    def referee(self) -> RefereeProcess:
         if self._referee is None:
             raise SupervisorError("a crew was used that never started")
         return self._referee
@@ -83,7 +83,7 @@ class Crew:
         actor.start(room, self.folder / log, gpu_filter(), fds, (self.order.gpu.accelerator,))
         return actor
 
-    def keep_kernels(self, answer: Answer) -> None:
+    def keep_kernels(self, answer: AnswerFile) -> None:
         """What a warming process left of its cache becomes what candidates see. Raises NotTaken."""
         place = self.folder / "triton"
         for item in place.iterdir():  # without the strong sandbox the process has written there itself
@@ -124,7 +124,7 @@ class Crew:
             actor.start(self._baseline_room(number), log, filter_program, arguments=arguments)
         fds = tuple(actor.control.fd for actor in (*self.baselines, *self.candidates))
         log = self.folder / "referee.log"
-        self._referee = Referee(
+        self._referee = RefereeProcess(
             "gpu_referee", self._referee_room(), log, fds=fds, filter_program=filter_program, arguments=arguments
         )
         for number, actor in enumerate(self.candidates):
@@ -194,7 +194,7 @@ class Standby:
         self.wanted = False  # a worker wants it; a single judging from the command line does not
         self._crew: Crew | None = None
 
-    def take(self, order: Order) -> Crew:
+    def take(self, order: CrewSpec) -> Crew:
         """The crew that waits, if it was made for this order, else a new one."""
         crew, self._crew = self._crew, None
         if crew is not None and crew.order == order and crew.alive():
@@ -203,7 +203,7 @@ class Standby:
             crew.kill()
         return Crew(order)
 
-    def refill(self, order: Order) -> None:
+    def refill(self, order: CrewSpec) -> None:
         """Starts the next crew; it wakes up while nobody waits for it."""
         if self.wanted and self._crew is None:
             self._crew = Crew(order)

@@ -43,20 +43,20 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemorySpans:
     inputs: Span
     outputs: Span
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """One call on one input set."""
 
     nodes: tuple[dict[str, Any], ...]
     places: tuple[int, ...]  # of the results, in bytes from the beginning of the results' memory
 
 
-def read_record(text: str, memory: Memory, result_bytes: Sequence[int], sets: int) -> tuple[Call, ...]:
+def read_record(text: str, memory: MemorySpans, result_bytes: Sequence[int], sets: int) -> tuple[RecordedCall, ...]:
     """The calls of one configuration, one for each input set. Raises NotReplayable."""
     try:
         data = json.loads(text)
@@ -69,7 +69,7 @@ def read_record(text: str, memory: Memory, result_bytes: Sequence[int], sets: in
     return calls
 
 
-def summary(calls: Sequence[Call]) -> dict[str, Any]:
+def summary(calls: Sequence[RecordedCall]) -> dict[str, Any]:
     """What a report says of a configuration's record: the nodes of its first call."""
     return {
         "calls": len(calls),
@@ -78,7 +78,7 @@ def summary(calls: Sequence[Call]) -> dict[str, Any]:
     }
 
 
-def _call(data: Any, memory: Memory, result_bytes: Sequence[int]) -> Call:
+def _call(data: Any, memory: MemorySpans, result_bytes: Sequence[int]) -> RecordedCall:
     nodes, places = _field(data, "nodes", list), _field(data, "places", list)
     if not nodes:
         raise NotReplayable("nothing is launched on the current stream")
@@ -90,17 +90,17 @@ def _call(data: Any, memory: Memory, result_bytes: Sequence[int]) -> Call:
         _number(place, memory.outputs.size_bytes, "the place of a result")
         if place % 8 or place + size_bytes > memory.outputs.size_bytes:
             raise NotReplayable("a result lies outside of the shared memory")
-    return Call(tuple(_node(node, number, memory) for number, node in enumerate(nodes)), tuple(places))
+    return RecordedCall(tuple(_node(node, number, memory) for number, node in enumerate(nodes)), tuple(places))
 
 
-def _demand_distinct(calls: Sequence[Call], result_bytes: Sequence[int]) -> None:
+def _demand_distinct(calls: Sequence[RecordedCall], result_bytes: Sequence[int]) -> None:
     pairs = (pair for call in calls for pair in zip(call.places, result_bytes, strict=True))
     spans = sorted((place, place + size_bytes) for place, size_bytes in pairs)
     if any(first[1] > second[0] for first, second in pairwise(spans)):
         raise NotReplayable("results of several calls lie in the same memory")
 
 
-def _node(data: Any, number: int, memory: Memory) -> dict[str, Any]:
+def _node(data: Any, number: int, memory: MemorySpans) -> dict[str, Any]:
     kind = _field(data, "kind", str)
     after = [_edge(edge, number) for edge in _field(data, "after", list)[:NODES_MAX]]
     if kind == "kernel":
@@ -126,7 +126,7 @@ def _edge(data: Any, number: int) -> list[int]:
     return [node, kind, port]
 
 
-def _kernel(data: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
+def _kernel(data: Mapping[str, Any], memory: MemorySpans) -> dict[str, Any]:
     name, parameters = _word(data, "name", _NAME), _word(data, "parameters", _HEX)
     if len(parameters) > 2 * _PARAMETERS_MAX_BYTES:
         raise NotReplayable(f"kernel {name[:200]} has too many parameters")
@@ -144,7 +144,7 @@ def _kernel(data: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
     }
 
 
-def _attributes(data: Mapping[str, Any], name: str, memory: Memory) -> dict[str, str]:
+def _attributes(data: Mapping[str, Any], name: str, memory: MemorySpans) -> dict[str, str]:
     found = {}
     for key in data:
         if not key.isdigit() or int(key[:9]) not in _ATTRIBUTES:
@@ -160,7 +160,7 @@ def _attributes(data: Mapping[str, Any], name: str, memory: Memory) -> dict[str,
     return found
 
 
-def _memset(data: Mapping[str, Any], memory: Memory, number: int) -> dict[str, Any]:
+def _memset(data: Mapping[str, Any], memory: MemorySpans, number: int) -> dict[str, Any]:
     names = ("to", "value", "element_bytes", "width", "height")
     to, value, element_bytes, width, height = (_number(data.get(name), _WORD_MAX, name) for name in names)
     if height != 1 or element_bytes not in (1, 2, 4) or value >= 1 << (8 * element_bytes):
@@ -170,7 +170,7 @@ def _memset(data: Mapping[str, Any], memory: Memory, number: int) -> dict[str, A
     return {"to": to, "value": value, "element_bytes": element_bytes, "width": width, "height": 1}
 
 
-def _copy(data: Mapping[str, Any], memory: Memory, number: int) -> dict[str, Any]:
+def _copy(data: Mapping[str, Any], memory: MemorySpans, number: int) -> dict[str, Any]:
     names = ("from", "to", "bytes", "rows")
     source, to, size_bytes, rows = (_number(data.get(name), _WORD_MAX, name) for name in names)
     if data.get("memory") not in ([2, 2], [4, 4], [2, 4], [4, 2]):

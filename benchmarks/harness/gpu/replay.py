@@ -22,11 +22,20 @@ from ..isolation import inside
 from ..memory import Layout
 from ..protocol import ProtocolError, Status
 from ..report import Verdict
-from ..session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, Referee
+from ..session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess
 from ..spec import Config
 from .crew import Crew
 from .device_code import device_code
-from .record import NODES_MAX, RECORD_MAX_CHARACTERS, Call, Memory, NotReplayable, Span, read_record, summary
+from .record import (
+    NODES_MAX,
+    RECORD_MAX_CHARACTERS,
+    MemorySpans,
+    NotReplayable,
+    RecordedCall,
+    Span,
+    read_record,
+    summary,
+)
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES = 5
@@ -45,8 +54,8 @@ class Shared:
     output_bytes: int
 
     @property
-    def memory(self) -> Memory:
-        return Memory(Span(INPUTS_AT, self.input_bytes), Span(OUTPUTS_AT, self.output_bytes))
+    def memory(self) -> MemorySpans:
+        return MemorySpans(Span(INPUTS_AT, self.input_bytes), Span(OUTPUTS_AT, self.output_bytes))
 
 
 @dataclass(frozen=True)
@@ -75,14 +84,14 @@ class Replay:
     """Recorded calls and everybody who replays them. Made by `begin`."""
 
     crew: Crew
-    referee: Referee
+    referee: RefereeProcess
     configs: Sequence[Config]
     layout: Layout
     timeout_s: float
     flush_bytes: int
     draw: Callable[[int, int], None]  # fresh values for so many input sets of a configuration
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
-    calls: list[tuple[Call, ...]] = field(default_factory=list)
+    calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
     seen: list[tuple[str, Stamps]] = field(default_factory=list)
     _baseline_nodes: dict[int, list[int]] = field(default_factory=dict)  # of each configuration, by function
     _nothing: dict[str, tuple[float, float, float]] = field(default_factory=dict)
@@ -177,7 +186,7 @@ class Replay:
     def _launches(self) -> range:
         return range(len(self.crew.executors))
 
-    def _record(self, memory: Memory, fill: Callable[[int], int]) -> None:
+    def _record(self, memory: MemorySpans, fill: Callable[[int], int]) -> None:
         """Every configuration is called once before any is captured, so that what is made only once stays."""
         candidate = self.crew.candidates[0]
         is_hidden = False

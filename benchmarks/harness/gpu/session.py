@@ -19,14 +19,14 @@ from ..errors import RefereeError, SupervisorError
 from ..faults import Fault, load_fault
 from ..isolation import inside
 from ..memory import describe, overlay
-from ..outbox import Answer, NotTaken, TooMuch, log_end
+from ..outbox import AnswerFile, NotTaken, TooMuch, log_end
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
 from ..seccomp import candidate_program, supported
-from ..session import EAGER, NOTHING, REFEREE_TIMEOUT_S, Comparison, Session, Setting, faults_of
+from ..session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of
 from ..spec import Config
-from .crew import KERNELS, STANDBY, Crew, Order
+from .crew import KERNELS, STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Replay, Shared, close, functions_of
@@ -48,8 +48,8 @@ class GpuSetting(Setting):
     crews: Path  # where crews have their folders
     bytecode: Path | None
 
-    def order(self) -> Order:
-        return Order(self.gpu, self.rules, self.pool, self.crews, self.bytecode, self.cores.threads)
+    def order(self) -> CrewSpec:
+        return CrewSpec(self.gpu, self.rules, self.pool, self.crews, self.bytecode, self.cores.threads)
 
 
 class GpuSession(Session[Actor]):
@@ -236,7 +236,7 @@ class GpuSession(Session[Actor]):
 
     def _warm(self, crew: Crew) -> None:
         """Fills a cache with the kernels of a Triton submission, compiled where programs may be started."""
-        with Answer(2 * KERNELS.total_bytes) as answer:
+        with AnswerFile(2 * KERNELS.total_bytes) as answer:
             warm = crew.actor("gpu_warm", crew.candidate_room(warming=True), "warm.log", fds=(answer.fd,))
             self._stack.callback(warm.kill)
             try:
@@ -276,7 +276,7 @@ class GpuSession(Session[Actor]):
         with memory_is_theirs():
             return super().fill(config, distribution)
 
-    def compare(self, who: str, config: int, choice: int) -> Comparison:
+    def compare(self, who: str, config: int, choice: int) -> CallComparison:
         with memory_is_theirs():
             return super().compare(who, config, choice)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import SupervisorError
 from ..judge import judge
 from ..report import Report, Verdict
-from ..rules import RuleSet
+from ..rules import Rules
 from ..source import Paths, Source, device_class
 from ..spec import TaskSpec, find_task
 from ..tracks import open_track
@@ -22,7 +22,7 @@ _ATTEMPTS = 3
 _STEPS = {"steps_per_config": 3, "min_steps_per_config": 3}
 
 
-def _judged(source: Source, task: TaskSpec, rules: RuleSet, paths: Paths, device: str) -> Report:
+def _judged(source: Source, task: TaskSpec, rules: Rules, paths: Paths, device: str) -> Report:
     """A verdict that is our own fault, such as a noisy moment, is asked for again."""
     for _ in range(_ATTEMPTS):
         report = judge(source, task, rules, paths, device=device, quick=True)
@@ -31,7 +31,7 @@ def _judged(source: Source, task: TaskSpec, rules: RuleSet, paths: Paths, device
     return report
 
 
-def self_test(rules: RuleSet, paths: Paths, device: str = "cpu") -> None:
+def self_test(rules: Rules, paths: Paths, device: str = "cpu") -> None:
     """Raises SupervisorError if a verdict is not the expected one."""
     task = find_task(_KERNELS.parents[2] / "suites", "mnist_linear_relu/forward")
     short = replace(rules, time=replace(rules.time, **_STEPS))

@@ -5,9 +5,9 @@ what a submission needs around it. `calls.py` says how a core is called alone.
 """
 
 from . import classes, convolution, library, linear, norms, pooling
-from .calls import CALLS, Call, plain_core
+from .calls import CALLS, CoreCall, plain_core
 
-__all__ = ["CALLS", "TEMPLATES", "Call", "plain_core"]
+__all__ = ["CALLS", "TEMPLATES", "CoreCall", "plain_core"]
 
 TEMPLATES = (
     *pooling.TEMPLATES,

@@ -19,7 +19,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Call:
+class CoreCall:
     """The sizes that a core is told, from the values of a configuration; `inputs` None means all of the task."""
 
     sizes: Callable[[Values], tuple[int, ...]]
@@ -64,22 +64,22 @@ def _convolution(v: Values) -> tuple[int, ...]:
     return (*_conv_pool(v), v["stride"], v["padding"])
 
 
-CALLS: Mapping[str, Call] = {
-    "layernorm/backward": Call(_layer_norm, ("grad_output", "x", "weight"), eps=True),
-    "layernorm/forward": Call(_layer_norm, eps=True),
-    "llama_rmsnorm/backward": Call(_rms_norm, eps=True),
-    "llama_rmsnorm/forward": Call(_rms_norm, eps=True),
-    "mnist_conv_relu_pool/backward": Call(_conv_pool),
-    "mnist_conv_relu_pool/forward": Call(_conv_pool),
-    "mnist_cross_entropy/backward": Call(_classes),
-    "mnist_cross_entropy/forward": Call(_classes),
-    "mnist_linear/backward": Call(_linear),
-    "mnist_linear/forward": Call(_linear),
-    "mnist_linear_relu/backward": Call(_linear),
-    "mnist_linear_relu/forward": Call(_linear),
-    "mnist_pool/backward": Call(_pool),
-    "mnist_pool/forward": Call(_pool),
-    "unet_conv2d/forward": Call(_convolution),
-    "unet_linear/backward": Call(_linear),
-    "unet_linear/forward": Call(_linear_at_positions),
+CALLS: Mapping[str, CoreCall] = {
+    "layernorm/backward": CoreCall(_layer_norm, ("grad_output", "x", "weight"), eps=True),
+    "layernorm/forward": CoreCall(_layer_norm, eps=True),
+    "llama_rmsnorm/backward": CoreCall(_rms_norm, eps=True),
+    "llama_rmsnorm/forward": CoreCall(_rms_norm, eps=True),
+    "mnist_conv_relu_pool/backward": CoreCall(_conv_pool),
+    "mnist_conv_relu_pool/forward": CoreCall(_conv_pool),
+    "mnist_cross_entropy/backward": CoreCall(_classes),
+    "mnist_cross_entropy/forward": CoreCall(_classes),
+    "mnist_linear/backward": CoreCall(_linear),
+    "mnist_linear/forward": CoreCall(_linear),
+    "mnist_linear_relu/backward": CoreCall(_linear),
+    "mnist_linear_relu/forward": CoreCall(_linear),
+    "mnist_pool/backward": CoreCall(_pool),
+    "mnist_pool/forward": CoreCall(_pool),
+    "unet_conv2d/forward": CoreCall(_convolution),
+    "unet_linear/backward": CoreCall(_linear),
+    "unet_linear/forward": CoreCall(_linear_at_positions),
 }
