@@ -23,10 +23,9 @@ from .foreign import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
 from .gxx import machine_fingerprint
 from .identity import object_key, source_key
 from .isolation import Isolation, Room, child_code, demand_isolation, inside, isolation_in_force, spawn
-from .judge import audit, compile_source, judge, prepare_task, remove_scratch
 from .outbox import NotTaken, TooMuch, read_file
-from .processor import KINDS as PROCESSOR_KINDS
-from .processor import processor
+from .processors import KINDS as PROCESSOR_KINDS
+from .processors import processor
 from .protocol import clean_text
 from .report import VERDICT_TEXTS, ConfigReport, Flag, Report, Score, StageReport, Verdict, VerdictText
 from .rules import Rules, load_rules
@@ -36,6 +35,7 @@ from .shelf import Shelf
 from .source import LANGUAGES, PYTHON, CancelCheck, Paths, Source, Step, StepListener, device_class, device_classes
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
 from .spec_json import spec_from_json, spec_to_json
+from .stages import audit, compile_source, judge, prepare_task, remove_scratch
 from .starter import starter_code
 from .static_checks import StaticCheck, check_source
 from .tracks import CPU, Device, devices_here, keep_ready, versions_on

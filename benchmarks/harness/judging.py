@@ -3,7 +3,7 @@
 A visit to a contestant is a random number of calls on decoys, so that its code is as warm as anybody's, then one on
 fresh inputs, whose time counts. Verifying and timing make the same visits; every timed call is checked and some of the
 others, so there is no phase to detect. A step is one visit to every contestant on the same inputs, in an order that is
-reversed in the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`judge.py`).
+reversed in the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`stages.py`).
 """
 
 import secrets

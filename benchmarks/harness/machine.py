@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .processor import processor
+from .processors import processor
 from .rules import CpuRules
 
 

@@ -1,6 +1,6 @@
 """What differs between judging on the processor and on a GPU: the lock, the baselines, the session, the trust.
 
-`judge.py` runs the same stages over either. Not covered: what a call is (`session.py`, `gpu/session.py`).
+`stages.py` runs the same stages over either. Not covered: what a call is (`session.py`, `gpu/session.py`).
 """
 
 import os
@@ -28,7 +28,7 @@ from .gpu.session import GpuSession, GpuSetting
 from .judging import CANDIDATE, ConfigTally, Judging
 from .locks import build_lock, machine_lock
 from .machine import divide_cores, machine_record
-from .processor import processor
+from .processors import processor
 from .report import ConfigReport, Verdict
 from .rules import Rules
 from .session import CpuSession, CpuSetting, Session

@@ -12,7 +12,7 @@ from benchmarks import selectors, services
 from benchmarks.catalogue.devices import NoDevice, kind_for, register
 from benchmarks.harness import Device
 from benchmarks.harness.gxx import machine_fingerprint
-from benchmarks.harness.processor import processor
+from benchmarks.harness.processors import processor
 from benchmarks.judgings import results
 from benchmarks.models import BaselineResult, DeviceKind, Evaluation, Standing, Worker
 from benchmarks.states import WorkerRole, WorkerState

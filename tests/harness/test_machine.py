@@ -10,7 +10,7 @@ from benchmarks.harness import Paths, UsageError, default_rules, devices_here, m
 from benchmarks.harness.child import probe
 from benchmarks.harness.child.peaks import measure_peaks
 from benchmarks.harness.machine import Peaks
-from benchmarks.harness.processor import processor
+from benchmarks.harness.processors import processor
 from benchmarks.harness.tracks import open_track
 
 PEAKS = Peaks(((1 << 14, 10e9), (1 << 18, 40e9), (1 << 24, 8e9)), flops_per_s=1e11)

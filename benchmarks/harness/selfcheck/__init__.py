@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import SupervisorError
-from ..judge import judge
 from ..report import Report, Verdict
 from ..rules import Rules
 from ..source import Paths, Source, device_class
 from ..spec import TaskSpec, find_task
+from ..stages import judge
 from ..tracks import open_track
 
 _KERNELS = Path(__file__).parent / "kernels"

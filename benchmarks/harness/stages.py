@@ -22,7 +22,7 @@ from .isolation import demand_isolation
 from .judging import Judging, hidden_words
 from .machine import Peaks
 from .outbox import discard, log_end, scratch_folder
-from .processor import processor
+from .processors import processor
 from .protocol import clean_text
 from .report import ConfigReport, Flag, Report, Score, StageReport, Verdict
 from .rules import Rules
