@@ -54,7 +54,7 @@ async def test_a_gigabyte_is_thrown_away_and_answered_with_a_page() -> None:
     sent = await send_body(site, 16_384, announced=True)
     assert site.taken_bytes is None
     assert sent[0]["status"] == 413
-    assert b"what you typed is still in the form" in sent[1]["body"]
+    assert b"the form still has your input" in sent[1]["body"]
 
 
 async def test_a_path_longer_than_any_of_the_site_is_refused() -> None:

@@ -67,4 +67,4 @@ def test_every_form_control_has_a_label(visitor: Client, url: str) -> None:
 def test_an_unknown_page_says_so(visitor: Client) -> None:
     response = visitor.get("/tasks/robust-kbench/no_such_operation/forward/")
     assert response.status_code == 404
-    assert b"There is no such page" in response.content
+    assert b"Page not found" in response.content
