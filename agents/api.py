@@ -55,12 +55,12 @@ def run_start(request: HttpRequest, wanted: schemas.RunIn, response: HttpRespons
     return _accepted(run, response)
 
 
-@router.get("/{id}", response=schemas.RunOut, summary="A run as it stands")
+@router.get("/{id}", response=schemas.RunOut, summary="The current state of a run")
 def run(request: HttpRequest, id: uuid.UUID) -> Any:
     return schemas.run_out(selectors.run_of(id))
 
 
-@router.get("/{id}/events", response=schemas.EventPage, summary="The log of a run from an event on")
+@router.get("/{id}/events", response=schemas.EventPage, summary="The log of a run, starting at an event")
 async def run_events(
     request: HttpRequest,
     id: uuid.UUID,
@@ -87,7 +87,7 @@ def _events(user: AnonymousUser | User, id: uuid.UUID, after: int, limit: int) -
     return schemas.EventPage(events=shown, last_seq=last, ended=found.is_finished and last >= found.last_seq)
 
 
-@router.post("/{id}/fork", response={202: schemas.RunOut}, summary="Go on from what a run has found", auth=Token())
+@router.post("/{id}/fork", response={202: schemas.RunOut}, summary="Fork a run", auth=Token())
 def run_fork(request: HttpRequest, id: uuid.UUID, more: schemas.ForkIn, response: HttpResponse) -> Any:
     owner, parent = owner_of(request), selectors.run_of(id)
     _demand_proposer(parent.proposer, owner)
@@ -101,7 +101,7 @@ def run_fork(request: HttpRequest, id: uuid.UUID, more: schemas.ForkIn, response
 def run_steer(request: HttpRequest, id: uuid.UUID, wish: Literal["pause", "resume", "stop"]) -> Any:
     owner, found = owner_of(request), selectors.run_of(id)
     if found.owner_id != owner.pk and not owner.is_staff:
-        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only who started it can steer a run.")
+        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the owner can pause, resume or stop a run.")
     try:
         services.run_wish(found, WISHES[wish], owner.get_username())
     except services.Refused as error:

@@ -178,7 +178,7 @@ def _put_aside(holding: RunHolding, error: Exception) -> None:
     """Paused, with the reason on the page: going on at once would fail again."""
     designed = isinstance(error, ConfigError | PriceError | HarnessError)
     what = str(error) if designed else f"{type(error).__name__}; it has been logged."
-    text = f"Our machinery failed: {what}"
+    text = f"Our side failed: {what}"
     Run.objects.filter(pk=holding.run.pk, claim=holding.claim).update(wish=Wish.PAUSE)
     with suppress(RunClaimLost):
         holding.log.append([Draft("error", None, {"text": text}), Draft("run.paused", None, {"text": text})])

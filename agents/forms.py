@@ -35,7 +35,7 @@ class BudgetForm(forms.Form):
         required=False,
         min_value=0,
         max_value=SEED_MAX,
-        help_text="Empty: drawn at random.",
+        help_text="Leave empty for a random seed.",
     )
 
     def caps(self) -> Caps:
@@ -65,7 +65,7 @@ class RunForm(BudgetForm):
     device = forms.ChoiceField(label="Device")
     language = forms.ChoiceField(required=False)
     target = forms.FloatField(
-        label="Stop at a speedup of", required=False, min_value=0.01, max_value=10_000, help_text="Empty: no target."
+        label="Target speedup", required=False, min_value=0.01, max_value=10_000, help_text="Leave empty for no target."
     )
     verifiers = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
     field_order = ("proposer", "device", "language", "judgings", "minutes", "usd", "target", "seed")

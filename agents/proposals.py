@@ -28,8 +28,8 @@ class Choice:
 
 VERIFIERS = {
     "static": "Static: reads the source; costs nothing",
-    "compile": "Compile: builds it, as the judge would; the build is used again",
-    "critic": "Critic: asks a language model where the others abstain",
+    "compile": "Compile: builds it as the judge would; the judge reuses the build",
+    "critic": "Critic: asks a language model if the others abstain",
 }
 CHOICES = (
     Choice(
@@ -40,7 +40,7 @@ CHOICES = (
     Choice("anneal", "Templates, annealed", "The same templates under simulated annealing, to compare with."),
     Choice("random", "Templates at random", "The same templates with settings drawn at random, to compare with."),
     Choice("anthropic", "Language models", "Claude models propose whole kernels and edits.", paid=True),
-    Choice("hybrid", "Language models and search", "A model writes templates, the search tunes them.", paid=True),
+    Choice("hybrid", "Language models and search", "A model writes templates; the search tunes them.", paid=True),
 )
 BY_NAME = {choice.name: choice for choice in CHOICES}
 

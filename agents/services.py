@@ -115,7 +115,7 @@ def _log_of(run: Run) -> Iterator[DbLog]:
     claim = uuid.uuid4()
     with transaction.atomic():
         if not Run.objects.filter(pk=run.pk, claim=None).update(claim=claim):
-            raise Refused("A worker is at it right now.")
+            raise Refused("A worker is driving this run.")
         yield DbLog(run, claim)
         Run.objects.filter(pk=run.pk, claim=claim).update(claim=None)
     run.refresh_from_db()
@@ -155,7 +155,7 @@ def _is_open(run: Run) -> bool:
 def run_wish(run: Run, wish: Wish, who: str) -> None:
     """Pause, go on or stop. Raises Refused where the run is beyond that."""
     if run.is_finished:
-        raise Refused("The run has ended; fork it to go on from where it is.")
+        raise Refused("The run has ended. Fork it to continue.")
     if run.state == RunStatus.STOPPING:
         raise Refused("The run is being stopped.")
     with transaction.atomic():
@@ -211,7 +211,7 @@ def worker_begins(worker: str) -> int:
 
 def _free(runs: QuerySet[Run]) -> int:
     held = runs.exclude(claim=None)
-    return held.update(claim=None, heartbeat=None, reason_text="Its worker was lost; the next one goes on.")
+    return held.update(claim=None, heartbeat=None, reason_text="Its worker was lost; the next one continues.")
 
 
 def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:

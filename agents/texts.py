@@ -13,8 +13,8 @@ CURRENCY_TITLES = {
     "input_tokens": "Input tokens",
     "output_tokens": "Output tokens",
     "judgings": "Judgings",
-    "judging_s": "Time of judging",
-    "wall_s": "Time of the run",
+    "judging_s": "Judging time",
+    "wall_s": "Run time",
 }
 
 
@@ -40,7 +40,7 @@ def _amount(name: str, value: float) -> str:
     if name == "usd":
         return f"${value:.4f}"
     if name.endswith("_s"):
-        return f"{value:.1f} s {'of judging' if name == 'judging_s' else 'of time'}"
+        return f"{value:.1f} s {'of judging' if name == 'judging_s' else 'of run time'}"
     word = name.replace("_", " ")
     return f"{value:g} {word.removesuffix('s') if value == 1 else word}"
 
@@ -64,11 +64,11 @@ def _received(payload: Payload) -> str:
 
 
 def _refused(payload: Payload) -> str:
-    return f"{payload['reason'].replace('_', ' ')}: {payload.get('text') or 'no more is known'}"
+    return f"{payload['reason'].replace('_', ' ')}: {payload.get('text') or 'no details'}"
 
 
 def _verdict(payload: Payload) -> str:
-    audited = ", judged all the same to check the verifier" if payload.get("audit") else ""
+    audited = ", judged anyway to check the verifier" if payload.get("audit") else ""
     fault = f" ({payload['fault']})" if payload.get("fault") else ""
     return f"{payload['verifier']}: {payload['decision']}{fault}{audited}"
 
@@ -107,7 +107,7 @@ WRITERS: dict[str, Callable[[Payload], str]] = {
     "proposal.received": _received,
     "proposal.rejected": _refused,
     "verdict": _verdict,
-    "evaluation.submitted": lambda payload: "with the judge",
+    "evaluation.submitted": lambda payload: "submitted to the judge",
     "evaluation.finished": _judged,
     "migration": lambda payload: f"from island {payload['from_island']} to island {payload['to_island']}",
     "budget.reserved": _money,

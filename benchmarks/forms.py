@@ -61,7 +61,7 @@ class SubmissionForm(forms.Form):
         self.fields["language"] = forms.ChoiceField(choices=list(titles_for(task).items()))
         self.fields["device"] = forms.ChoiceField(
             required=False,
-            choices=[("", "The one that runs the language"), *((kind.slug, kind.title) for kind in kinds)],
+            choices=[("", "Default for the language"), *((kind.slug, kind.title) for kind in kinds)],
         )
         self.source: Source | None = None
         self.findings: tuple[Flag, ...] = ()
@@ -217,7 +217,7 @@ class DeletionForm(forms.Form):
 
     sure = forms.BooleanField(
         label="Delete the source and all its results",
-        error_messages={"required": "Tick the box: what is deleted cannot be brought back."},
+        error_messages={"required": "Tick the box to confirm. Deletion cannot be undone."},
     )
 
 
@@ -228,7 +228,7 @@ class AccountDeletionForm(forms.Form):
     submissions = forms.ChoiceField(
         label="Your submissions",
         choices=[
-            (KEEP, "stay without your name; private ones are deleted"),
+            (KEEP, "are kept without your name; private ones are deleted"),
             (DELETE, "are deleted, with their results"),
         ],
         widget=forms.RadioSelect,
@@ -242,21 +242,21 @@ class AccountDeletionForm(forms.Form):
     def clean_password(self) -> str:
         password: str = self.cleaned_data["password"]
         if not self.user.check_password(password):
-            raise ValidationError("This is not your password. Nothing was deleted.")
+            raise ValidationError("Wrong password. Nothing was deleted.")
         return password
 
 
 class TokenForm(forms.Form):
     """What a new API token is for, what it may do and for how long."""
 
-    name = forms.CharField(label="What it is for", max_length=100)
-    scope = forms.ChoiceField(label="What it may do", choices=TokenScope.choices, initial=TokenScope.SUBMIT)
+    name = forms.CharField(label="Purpose", max_length=100)
+    scope = forms.ChoiceField(label="Scope", choices=TokenScope.choices, initial=TokenScope.SUBMIT)
     days = forms.IntegerField(
         label="Days until it expires",
         required=False,
         min_value=1,
         max_value=3650,
-        help_text="Empty: it does not expire.",
+        help_text="Leave empty for a token that does not expire.",
     )
 
 
@@ -273,7 +273,5 @@ class SignUpForm(UserCreationForm[Any]):
         if problem:
             raise ValidationError(problem, code="name-refused")
         if names.is_taken(name):
-            raise ValidationError(
-                "An account with this name already exists, or one whose name looks the same.", code="unique"
-            )
+            raise ValidationError("An account with this name or one that looks the same already exists.", code="unique")
         return name

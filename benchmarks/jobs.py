@@ -177,9 +177,9 @@ def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> 
 def _put_back(sitting: Sitting) -> None:
     """Cancelled because the worker stops, or for somebody else: it is taken up again. Else it is no longer ours."""
     if stopping.is_set():
-        services.evaluation_release(sitting.holding, "The worker was stopped; the next one takes it up again.")
+        services.evaluation_release(sitting.holding, "The worker was stopped; the next one will judge it again.")
     elif sitting.gives_way.is_set():
-        services.evaluation_release(sitting.holding, "It gave way; it is taken up again when nobody wants the device.")
+        services.evaluation_release(sitting.holding, "It made room for other work and is judged again later.")
 
 
 def _fail(holding: Holding, error: Exception) -> None:
@@ -235,12 +235,12 @@ def _judge(sitting: Sitting) -> None:
         _raise_if_stopped(sitting)
     _conclude(sitting.holding, report)
     if any(flag.code == DEVICE_STUCK for flag in report.flags) and evaluation.worker is not None:
-        _doubt(evaluation.worker, "A submission could not be ended.")
+        _doubt(evaluation.worker, "A process of a submission could not be ended.")
 
 
 def _doubt(worker: Worker, why: str) -> None:
     """The device may be what failed: no more work before it has passed its self-test."""
-    set_state(worker.name, WorkerState.QUARANTINED, f"{why} It is tested again before it judges.")
+    set_state(worker.name, WorkerState.QUARANTINED, f"{why} The worker repeats its self-test before it judges again.")
     queue.restart_worker(worker.name)
 
 

@@ -85,7 +85,7 @@ _STATE_OF_STAGE = {
     "time": State.TIMING,
     "audit": State.AUDITING,
 }
-IDENTICAL = "Exactly this source was submitted before."
+IDENTICAL = "The same source was submitted before."
 _BUILT_AHEAD = {CPU: 1}
 _BUILT_AHEAD_ELSEWHERE = 16
 _ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
@@ -208,7 +208,7 @@ def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
     """
     submission, version = evaluation.submission, evaluation.task_version
     if not evaluation.is_quick:
-        raise Refused("It was judged in full.")
+        raise Refused("It was already judged in full.")
     _refuse_if_closed(version)
     with transaction.atomic():
         Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
@@ -232,10 +232,10 @@ def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
     not ask for is paid by who submitted.
     """
     if not is_auditable(evaluation):
-        raise Refused("Only an accepted evaluation on a GPU that was not audited yet can be audited.")
+        raise Refused("Only an accepted GPU evaluation that has not been audited can be audited.")
     asked = Evaluation.objects.filter(submission=evaluation.submission, reason__in=results.AUDITS)
     if asked.exclude(state__in=FINISHED).exists():
-        raise Refused("An audit of this submission is on its way already.")
+        raise Refused("An audit of this submission is already queued.")
     payer = evaluation.submission.payer
     with transaction.atomic():
         if payer is not None and not by_staff:
@@ -399,7 +399,7 @@ def expire_hopeless() -> int:
     limit = timezone.now() - timedelta(seconds=settings.KBENCH_QUEUE_EXPIRE_S)
     ended = sum(evaluation_expire(item, "This version of the task is no longer judged.") for item in retired)
     return ended + sum(
-        evaluation_expire(item, f"No {item.device_kind} worker took it within {settings.KBENCH_QUEUE_EXPIRE_S} s.")
+        evaluation_expire(item, f"No {item.device_kind} worker started it within {settings.KBENCH_QUEUE_EXPIRE_S} s.")
         for item in waiting.filter(queued__lt=limit)
     )
 
@@ -466,7 +466,7 @@ def _back_to_queue(holding: Holding, **columns: Any) -> None:
 
 
 def _finish_internal_error(holding: Holding, why: str) -> None:
-    reason = f"Our machinery failed {ATTEMPTS_MAX} times; this says nothing about the submission. Last: {why}"
+    reason = f"Our side failed {ATTEMPTS_MAX} times; the submission is not at fault. Last error: {why}"
     with transaction.atomic():
         _finish(holding, State.DONE, reason, verdict=Verdict.INTERNAL_ERROR.value, error_internal=why)
 

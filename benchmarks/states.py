@@ -48,7 +48,7 @@ def sources(target: State) -> tuple[State, ...]:
 class Priority(models.IntegerChoices):
     """The class of an evaluation in the queue; lower goes first."""
 
-    PERSON = 0, "A person waits"
+    PERSON = 0, "A person is waiting"
     AGENT = 10, "Agent run"
     REJUDGE = 20, "Judged again"
     EXAMPLE = 30, "Shipped example"
@@ -80,8 +80,8 @@ class ImportOutcome(models.TextChoices):
 
 
 class Visibility(models.TextChoices):
-    PUBLIC = "public", "Everybody"
-    UNLISTED = "unlisted", "Everybody who has the link"
+    PUBLIC = "public", "Everyone"
+    UNLISTED = "unlisted", "Everyone with the link"
     PRIVATE = "private", "Only me"
 
 
@@ -95,19 +95,19 @@ class Origin(models.TextChoices):
 
 class LedgerKind(models.TextChoices):
     CHARGE = "charge", "Charged"
-    REFUND = "refund", "Given back"
+    REFUND = "refund", "Refunded"
 
 
 class TokenScope(models.TextChoices):
-    READ = "read", "Read what its owner may read"
-    SUBMIT = "submit", "Submit and cancel as well"
+    READ = "read", "Read everything its owner may read"
+    SUBMIT = "submit", "Read, submit and cancel"
 
 
 class WorkerRole(models.TextChoices):
-    COMPILE = "compile", "Compiles"
-    JUDGE = "judge", "Judges"
-    MAINT = "maint", "Keeps house"
-    AGENTS = "agents", "Drives agent runs"
+    COMPILE = "compile", "Compiling"
+    JUDGE = "judge", "Judging"
+    MAINT = "maint", "Housekeeping"
+    AGENTS = "agents", "Agent runs"
 
 
 DEVICELESS = (WorkerRole.MAINT, WorkerRole.AGENTS)
@@ -128,18 +128,18 @@ class TaskVersionStatus(models.TextChoices):
 class Switch(models.TextChoices):
     """What staff can turn off without a deploy; the message is shown to everybody."""
 
-    SUBMISSIONS = "submissions", "New submissions are taken"
-    JUDGING = "judging", "Queued submissions are judged"
-    RUNS = "runs", "New agent runs are started"
-    SIGN_UPS = "sign-ups", "New accounts are made"
-    BANNER = "banner", "A notice on every page"
+    SUBMISSIONS = "submissions", "New submissions"
+    JUDGING = "judging", "Judging of queued submissions"
+    RUNS = "runs", "New agent runs"
+    SIGN_UPS = "sign-ups", "New accounts"
+    BANNER = "banner", "Notice on every page"
 
 
 class Moderation(models.TextChoices):
     """What staff have decided about a submission. Its evaluations and their scores are never touched."""
 
     OK = "ok", "Shown"
-    HIDDEN = "hidden", "Hidden: only its owner and staff can read it"
+    HIDDEN = "hidden", "Hidden: only its author and staff can read it"
     INVALIDATED = "invalidated", "Invalidated: readable, but not ranked"
 
 
@@ -151,11 +151,11 @@ class ActionKind(models.TextChoices):
     HIDE = "hide", "Hidden"
     INVALIDATE = "invalidate", "Invalidated"
     RESTORE = "restore", "Restored"
-    CONFIRM = "confirm", "Review settled"
-    REOPEN = "reopen", "Review opened again"
+    CONFIRM = "confirm", "Review closed"
+    REOPEN = "reopen", "Review reopened"
     BAN = "ban", "Account suspended"
     UNBAN = "unban", "Suspension lifted"
-    SWITCH = "switch", "Switch turned"
+    SWITCH = "switch", "Switch changed"
     REJUDGE = "rejudge", "Judged again"
 
 

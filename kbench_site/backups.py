@@ -51,7 +51,7 @@ def restore(database: Mapping[str, Any], data_dir: Path, source: Path) -> None:
                 archive.extractall(folder, filter="data")
             manifest = json.loads((folder / MANIFEST).read_text())
         except (OSError, tarfile.TarError, ValueError) as error:
-            raise BackupError(f"{source} is no back-up of kbench: {error}") from error
+            raise BackupError(f"{source} is not a kbench backup: {error}") from error
         if (manifest.get("format"), manifest.get("engine")) != (FORMAT, _engine(database)):
             raise BackupError(
                 f"{source} was taken of {manifest.get('engine')}, and DATABASE_URL names {_engine(database)}: "

@@ -43,7 +43,7 @@ class Variable:
 def _flag(text: str) -> bool:
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if text.lower() not in words:
-        raise ValueError("write 1 or 0")
+        raise ValueError("must be 1 or 0")
     return words[text.lower()]
 
 
@@ -51,7 +51,7 @@ def _whole(minimum: int, maximum: int) -> Reader:
     def read(text: str) -> int:
         value = int(text) if text.lstrip("-").isdigit() else minimum - 1
         if not minimum <= value <= maximum:
-            raise ValueError(f"write a whole number from {minimum} to {maximum}")
+            raise ValueError(f"must be a whole number from {minimum} to {maximum}")
         return value
 
     return read
@@ -89,48 +89,44 @@ def _text(text: str) -> str:
 
 def _secret(text: str) -> str:
     if len(text) < 32:
-        raise ValueError("write at least 32 characters")
+        raise ValueError("must have at least 32 characters")
     return text
 
 
 VARIABLES: dict[str, Variable] = {
     "KBENCH_DATA_DIR": Variable(Path, Path("var"), "folder of database, caches, logs and generated secrets"),
     "DATABASE_URL": Variable(
-        _url("sqlite", "postgres", "postgresql"), None, "database; SQLite in the data folder when absent"
+        _url("sqlite", "postgres", "postgresql"), None, "database; if absent, SQLite in the data folder"
     ),
     "REDIS_URL": Variable(
-        _url("redis", "rediss", "unix"), None, "message broker; an embedded server is started when absent"
+        _url("redis", "rediss", "unix"), None, "message broker; if absent, an embedded server is started"
     ),
     "KBENCH_STORAGE_URL": Variable(
-        _url("file", "s3"), None, "where machines share builds; absent: each worker keeps its own"
+        _url("file", "s3"), None, "storage through which machines share builds; if absent, each worker keeps its own"
     ),
-    "KBENCH_PUBLIC": Variable(
-        _flag, False, "strangers may reach the site: strong isolation, log-in and HTTPS are demanded"
-    ),
+    "KBENCH_PUBLIC": Variable(_flag, False, "the site is public: strong isolation, log-in and HTTPS are required"),
     "KBENCH_SECRET_KEY": Variable(
         _secret, None, "signs sessions; generated into the data folder when absent and the site is not public"
     ),
     "KBENCH_ALLOWED_HOSTS": Variable(
-        _names, ("localhost", "127.0.0.1", "[::1]"), "host names the site answers to, separated by commas"
+        _names, ("localhost", "127.0.0.1", "[::1]"), "host names of the site, separated by commas"
     ),
     "KBENCH_TRUSTED_ORIGINS": Variable(
-        _origins, (), "origins behind a proxy from which forms are accepted, separated by commas"
+        _origins, (), "origins that may send forms through a proxy, separated by commas"
     ),
     "KBENCH_DEBUG": Variable(_flag, False, "error pages with tracebacks; never on a public site"),
     "HOST": Variable(_text, "127.0.0.1", "address the web server listens on"),
     "PORT": Variable(_whole(1, 65535), 8000, "port the web server listens on"),
     "KBENCH_HEARTBEAT_TIMEOUT_S": Variable(
-        _whole(5, 600), 30, "seconds without a sign of life after which a judging is taken from its worker"
+        _whole(5, 600), 30, "seconds without a heartbeat after which an evaluation is taken from its worker"
     ),
     "KBENCH_QUEUE_EXPIRE_S": Variable(
-        _whole(60, 31_536_000), 604_800, "seconds after which an evaluation that no worker took expires"
+        _whole(60, 31_536_000), 604_800, "seconds after which an evaluation that no worker has started expires"
     ),
-    "KBENCH_RULESET": Variable(
-        _text, "rk-2", "rule set that is judged under: the name of a file in benchmarks/rules, without its ending"
-    ),
-    "KBENCH_EXAMPLES": Variable(_flag, True, "the shipped example kernels are submitted at the first start"),
+    "KBENCH_RULESET": Variable(_text, "rk-2", "active rule set (a file in benchmarks/rules, without .toml)"),
+    "KBENCH_EXAMPLES": Variable(_flag, True, "submit the shipped example kernels at the first start"),
     "KBENCH_IN_FLIGHT_MAX": Variable(
-        _whole(0, 100_000), 20, "evaluations of one account that wait or are judged at the same time; 0: no limit"
+        _whole(0, 100_000), 20, "evaluations of one account that may be waiting or judged at the same time; 0: no limit"
     ),
     "KBENCH_PUBLIC_PER_DAY": Variable(
         _whole(0, 1_000_000), 400, "public submissions of one account within 24 hours; 0: no limit"
@@ -138,7 +134,7 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_JUDGING_S_PER_DAY": Variable(
         _whole(0, 100_000_000),
         28_800,
-        "seconds on devices that the submissions of one account may take within 24 hours; 0: no limit",
+        "seconds on devices that the submissions of one account may use within 24 hours; 0: no limit",
     ),
     "KBENCH_REFUNDS_PER_DAY": Variable(
         _whole(0, 1_000_000),
@@ -157,14 +153,14 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_USD_PER_DAY": Variable(
         _whole(0, 1_000_000), 20, "dollars that the runs one account starts within 24 hours may spend together"
     ),
-    "KBENCH_MODEL_PRICES": Variable(Path, None, "TOML file with prices of language models, over the shipped ones"),
-    "KBENCH_LOG_FORMAT": Variable(_one_of("text", "json"), "text", "how a line of the logs is written: text or json"),
+    "KBENCH_MODEL_PRICES": Variable(Path, None, "TOML file with model prices that override the shipped ones"),
+    "KBENCH_LOG_FORMAT": Variable(_one_of("text", "json"), "text", "format of the log lines: text or json"),
     "KBENCH_METRICS_TOKEN": Variable(
-        _secret, None, "what a scrape of /metrics must carry; absent: open, and closed on a public site"
+        _secret, None, "token required to read /metrics; if absent, open to all, or closed on a public site"
     ),
-    "KBENCH_IMAGE": Variable(_text, "", "name of the container image that runs here, for the status page"),
-    "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs that ask a language model; absent: they are off"),
-    "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "another address of that API"),
+    "KBENCH_IMAGE": Variable(_text, "", "name of the running container image, shown on the status page"),
+    "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs with a language model; if absent, they are disabled"),
+    "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "alternative address of that API"),
 }
 
 

@@ -94,12 +94,12 @@ class Family:
         if len(child.deaths) == RESTARTS_MAX and now - child.deaths[0] < RESTARTS_WINDOW_S:
             child.given_up = True
             if child.essential:
-                raise GivenUp(f"{child.name} died {RESTARTS_MAX} times; the end of {child.log}:\n{child.tail()}")
+                raise GivenUp(f"{child.name} died {RESTARTS_MAX} times; the last lines of {child.log}:\n{child.tail()}")
             return f"{child.name} died {RESTARTS_MAX} times and is not started again; see {child.log}"
         child.deaths.append(now)
         code = child.process.returncode if child.process else None
         child.start()
-        return f"{child.name} ended with {code} and was started again"
+        return f"{child.name} ended with {code} and was restarted"
 
     def stop(self) -> None:
         """Ask all to end and kill what does not; the one that was started first, which the others use, comes last."""

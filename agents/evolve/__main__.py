@@ -86,23 +86,23 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("task", metavar="TASK", help="OP/DIRECTION, for example mnist_linear_relu/forward")
     add("--proposer", choices=NAMES, default="template-evo")
-    add("--verifiers", default="static,compile", help="names with commas between, or nothing")
+    add("--verifiers", default="static,compile", help="names separated by commas, or empty")
     add("--language", choices=[name for name in LANGUAGES if name != PYTHON], default="cpp")
-    add("--device", default=None, help="cpu or cuda:0; by default what runs the language")
+    add("--device", default=None, help="cpu or cuda:0; by default the device that runs the language")
     add("--seed", type=int, default=1)
     for name, kind in _CAPS.items():
         add(f"--{name.replace('_', '-')}", type=kind, default=None, help=f"cap of {name}")
     add("--generation-size", type=int, default=4)
     add("--concurrency", type=int, default=4)
     add("--islands", type=int, default=2)
-    add("--plateau", type=int, default=None, help="stop after so many generations without gain")
+    add("--plateau", type=int, default=None, help="stop after this many generations without improvement")
     add("--target", type=float, default=None, help="stop at this score")
-    add("--roofline-fraction", type=float, default=None, help="stop at this part of the roofline")
-    add("--options", type=json.loads, default={}, help="of the proposer, a JSON object")
+    add("--roofline-fraction", type=float, default=None, help="stop at this fraction of the roofline")
+    add("--options", type=json.loads, default={}, help="settings of the proposer, a JSON object")
     add("--log", type=Path, default=None, help="folder of the log; by default a new one below the data folder")
-    add("--resume", action="store_true", help="go on with the run in --log")
-    add("--quick", action="store_true", help="quick judgings: a look, not a ranking")
-    add("--json", action="store_true", help="nothing but the JSON document on standard output")
+    add("--resume", action="store_true", help="continue the run in --log")
+    add("--quick", action="store_true", help="quick judgings: an estimate, not a ranking")
+    add("--json", action="store_true", help="print only the JSON document on standard output")
     return parser
 
 

@@ -67,7 +67,7 @@ def _plateau(state: RunState) -> Stop | None:
     scores = [item.best for item in state.generations[max(0, state.inherited - 1) :] if item.best is not None]
     if count is None or len(scores) <= count or scores[-1] >= scores[-1 - count] * GAIN:
         return None
-    return Stop("plateau", f"no gain of one per cent in {count} generations")
+    return Stop("plateau", f"no improvement of 1 % in {count} generations")
 
 
 def _untranslated(state: RunState) -> Stop | None:
@@ -82,10 +82,10 @@ def _exhausted(state: RunState) -> Stop | None:
     barren = [*takewhile(lambda item: _barren(state, item), reversed(state.generations))]
     last = state.of(barren[0]) if barren else []
     if last and all(item.refusal is not None and item.refusal.exhausted for item in last):
-        return Stop("exhausted", "there is nothing left to propose")
+        return Stop("exhausted", "no proposals left")
     if len(barren) < _BARREN:
         return None
-    return Stop("exhausted", f"nothing came to be judged in {len(barren)} generations")
+    return Stop("exhausted", f"nothing was judged in {len(barren)} generations")
 
 
 def _provider(state: RunState) -> Stop | None:

@@ -106,7 +106,7 @@ def run_figure(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     at = _at(request, run)
     drawn = best_figure([present(run) if at is None else past(run, at)], request.GET.get("x", ""))
     if drawn is None:
-        raise Http404("Nothing was judged yet.")
+        raise Http404("Nothing has been judged yet.")
     return answer(drawn)
 
 
@@ -134,7 +134,7 @@ def _at(request: HttpRequest, run: Run) -> int | None:
 def run_steer(request: HttpRequest, code: uuid.UUID, wish: str) -> HttpResponse:
     run = selectors.run_of(code)
     if not may_steer(request, run):
-        messages.error(request, "Only who started it, or staff, can steer a run.")
+        messages.error(request, "Only the owner or staff can pause, resume or stop a run.")
         return redirect(run)
     try:
         services.run_wish(run, WISHES[wish], name_of(request))

@@ -58,7 +58,7 @@ def meters(request: HttpRequest) -> list[QuotaUse]:
 def log_in_demanded(request: HttpRequest) -> str | None:
     """Why this visitor cannot submit without an account, or None."""
     if settings.KBENCH_PUBLIC and not request.user.is_authenticated:
-        return "Log in to submit. What you typed stays here: log in in another tab, then submit again."
+        return "Log in to submit. Your input is kept: log in in another tab, then submit again."
     return None
 
 

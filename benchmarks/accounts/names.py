@@ -37,7 +37,7 @@ def problem_with(name: str) -> str:
     scripts = sorted({_script(character) for character in name if character.isalpha()})
     if len(scripts) > 1:
         words = " and ".join(script.capitalize() for script in scripts)
-        return f"The letters of a name are of one script; these are {words}, which can be taken for one another."
+        return f"The letters of a name are of one script; these are {words}, which look alike."
     if {_bare(look) for look in looks(name)} & _reserved():
         return "This name is reserved. Choose another one."
     return ""

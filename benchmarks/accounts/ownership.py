@@ -18,7 +18,7 @@ from ..states import FINISHED, Origin, Visibility
 from . import quotas
 
 farewells: list[Callable[[User], None]] = []  # what other apps do about an account that goes; see their `apps.py`
-DELETED = "Its submission was deleted by who had made it."
+DELETED = "The submission was deleted by its owner."
 
 
 def submission_rename(submission: Submission, title: str) -> None:
@@ -28,7 +28,7 @@ def submission_rename(submission: Submission, title: str) -> None:
 def visibility_change(submission: Submission, wanted: str) -> bool:
     """Whether it was another one. Raises Refused, and OverQuota where there is no room for one more public one."""
     if wanted == Visibility.PRIVATE and submission.owner_id is None:
-        raise Refused("Nobody owns this submission, so nobody could read it if it were private.")
+        raise Refused("This submission has no owner, so no one could read it if it were private.")
     with transaction.atomic():
         if wanted == Visibility.PUBLIC and submission.visibility != wanted and submission.payer is not None:
             quotas.take_public_place(submission.payer)
@@ -43,7 +43,7 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
 def submission_delete(submission: Submission) -> None:
     """Source, results and standing go. Raises Refused for what an agent run has made."""
     if submission.origin == Origin.AGENT:
-        raise Refused("An agent run made this submission, and the run's log keeps its source. You can make it private.")
+        raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
     with transaction.atomic():
         _delete(submission)
 

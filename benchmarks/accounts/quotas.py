@@ -65,7 +65,7 @@ PUBLIC = MeterKind(
     "submissions",
     "KBENCH_PUBLIC_PER_DAY",
     "That is {limit} public submissions within 24 hours, which is the limit. "
-    "There is room again in {wait}; a private or unlisted one does not count.",
+    "Try again in {wait}; private and unlisted submissions do not count.",
 )
 JUDGING = MeterKind(
     "judging-seconds-per-day",
@@ -161,7 +161,7 @@ def settle(evaluation: Evaluation) -> None:
     ended = evaluation.verdict or evaluation.get_state_display().lower()
     ours = evaluation.verdict in _OURS or evaluation.state == State.EXPIRED
     refunded = ours and _refunds_today(payer_id) < settings.KBENCH_REFUNDS_PER_DAY
-    full = f"; {settings.KBENCH_REFUNDS_PER_DAY} were given back within 24 hours" if ours and not refunded else ""
+    full = f"; {settings.KBENCH_REFUNDS_PER_DAY} were refunded within 24 hours" if ours and not refunded else ""
     _write(evaluation, LedgerKind.CHARGE, used_s, f"{what}: {ended}{full}")
     if refunded:
         refund(evaluation, f"{what}: {ended} is our own fault")

@@ -74,7 +74,7 @@ api.add_router("/whoami", whoami.router)
 @api.get(
     "/evaluations/{id}",
     response=schemas.EvaluationOut,
-    summary="An evaluation, at once or when it has ended",
+    summary="An evaluation, immediately or when it has ended",
     openapi_extra=MAY_SEND_TOKEN,
 )
 async def evaluation(
@@ -110,9 +110,9 @@ def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
     owner = owner_of(request)
     found = selectors.evaluation_for(request.user, id)
     if found.submission.owner_id != owner.pk and not owner.is_staff:
-        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only who submitted it can cancel an evaluation.")
-    if not services.evaluation_cancel(found, "Cancelled by who submitted it."):
-        raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had ended before.")
+        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the author can cancel an evaluation.")
+    if not services.evaluation_cancel(found, "Cancelled by its author."):
+        raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had already ended.")
     return schemas.evaluation_out(_again(request, found))
 
 
@@ -139,7 +139,7 @@ def _on_no_token(request: HttpRequest, error: AuthenticationError) -> HttpRespon
 
 @api.exception_handler(Http404)
 def _on_missing(request: HttpRequest, error: Http404) -> HttpResponse:
-    return problem(Problem(HTTPStatus.NOT_FOUND, "not-found", "There is no such thing, or it is private."))
+    return problem(Problem(HTTPStatus.NOT_FOUND, "not-found", "Not found, or private."))
 
 
 @api.exception_handler(ValidationError)
@@ -160,5 +160,5 @@ def _on_http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
 def _on_crash(request: HttpRequest, error: Exception) -> HttpResponse:
     """The edge of the API: whatever broke here is our fault, and the caller wants JSON all the same."""
     logger.error("%s %s failed", request.method, request.path, exc_info=error)
-    detail = "Something broke on our side. It has been logged."
+    detail = "Something failed on our side. The error has been logged."
     return problem(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail))

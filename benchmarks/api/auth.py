@@ -30,6 +30,6 @@ def owner_of(request: HttpRequest) -> User:
     """Whose token the request carries, if it may write. Raises Problem."""
     token: Any = request.api_token  # type: ignore[attr-defined]
     if token.scope != TokenScope.SUBMIT:
-        raise Problem(HTTPStatus.FORBIDDEN, "scope-missing", "This token may read only.")
+        raise Problem(HTTPStatus.FORBIDDEN, "scope-missing", "This token has read access only.")
     owner: User = token.owner
     return owner

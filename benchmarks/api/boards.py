@@ -37,8 +37,8 @@ class EntryOut(Schema):
     language: str
     score: ScoreOut
     worst_speedup: float | None = Field(description="on the worst configuration")
-    roofline: tuple[float, float] | None = Field(description="fraction of the roofline: least and most")
-    calls_library: bool = Field(description="a look at the source found calls of a library's operators")
+    roofline: tuple[float, float] | None = Field(description="fraction of the roofline, lowest and highest")
+    calls_library: bool = Field(description="the source check found calls of library operators")
     judgings: int
     verified_at: datetime
     evaluation: UUID
@@ -101,8 +101,8 @@ class EntryQuery(BoardQuery):
 
     kind: Literal["", "human", "agent", "library"] = ""
     language: str = ""
-    calls: Literal["", "with", "without"] = Field("", description="calls of a library's operators")
-    timing: Literal["", "replayed", "audited", "bounded"] = Field("", description="how a time on a GPU is known")
+    calls: Literal["", "with", "without"] = Field("", description="calls of library operators")
+    timing: Literal["", "replayed", "audited", "bounded"] = Field("", description="how a time on a GPU was obtained")
     page: PageNumber = 1
     rows: int = Field(PAGE_ROWS, ge=1, le=ROWS_MAX, description="per page")
 
@@ -114,7 +114,7 @@ def leaderboard(request: HttpRequest, wanted: Query[EntryQuery]) -> Any:
     return _as_csv(board) if wanted.format == "csv" else board
 
 
-@router.get("/record", response=list[RecordOut], summary="Who held the record when", url_name="record")
+@router.get("/record", response=list[RecordOut], summary="The record over time", url_name="record")
 def record(request: HttpRequest, wanted: Query[BoardQuery]) -> Any:
     """Oldest first, each with the score of the judging that set it."""
     records = [_record(row) for row in board_selectors.board_records(wanted.key())]

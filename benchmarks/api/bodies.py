@@ -25,7 +25,7 @@ class JsonParser(Parser):
         try:
             body = json.loads(request.body, parse_constant=_refused_constant)
         except (ValueError, RecursionError) as error:
-            raise Problem(HTTPStatus.BAD_REQUEST, "bad-request", f"The body is no JSON: {error}") from error
+            raise Problem(HTTPStatus.BAD_REQUEST, "bad-request", f"The body is not JSON: {error}") from error
         if not isinstance(body, dict):
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", "The body is not a JSON object.")
         _demand_storable(body)

@@ -37,7 +37,7 @@ SHARE_COLUMNS = ("count", "sure", "possible", "total")
 class ShareOut(Schema):
     p: float
     count: int = Field(description="tasks with a best score strictly greater than p")
-    sure: int = Field(description="of them, those whose whole interval lies above p")
+    sure: int = Field(description="number of these tasks whose whole interval is above p")
     possible: int = Field(description="tasks whose interval reaches above p")
     total: int
 
@@ -45,7 +45,7 @@ class ShareOut(Schema):
 class MeanOut(Schema):
     speedup: float
     ci95: tuple[float, float]
-    tasks: int = Field(description="size of the common set that it is taken over")
+    tasks: int = Field(description="number of tasks in the common set")
 
 
 class CostOut(Schema):
@@ -84,7 +84,7 @@ class MethodDetail(MethodOut):
 
 class ComparedOut(MethodOut):
     mean: MeanOut | None = Field(description="geometric mean on the common set")
-    cost: CostOut | None = Field(description="null where nobody has recorded any")
+    cost: CostOut | None = Field(description="null if no cost was recorded")
     standings: list[StandingOut] = Field([], description="on the tasks of this page; left out on overall boards")
 
 
@@ -92,7 +92,7 @@ class ComparisonOut(Schema):
     suite: str
     device: str
     tasks: int
-    common: list[str] = Field(description="tasks that every method has solved that has solved any")
+    common: list[str] = Field(description="tasks solved by every method that solved at least one")
     best_of_all: list[ShareOut]
     methods: list[ComparedOut]
     page: int = 1
@@ -119,19 +119,19 @@ class OverallQuery(FieldQuery):
 
 
 class CompareQuery(OverallQuery):
-    methods: str = Field(max_length=1000, description="slugs, with commas between them")
-    p: float = Field(1.0, ge=0, le=100, description="one more p to count at")
+    methods: str = Field(max_length=1000, description="slugs, separated by commas")
+    p: float = Field(1.0, ge=0, le=100, description="an additional p to evaluate")
     page: PageNumber = 1
     part: Part = Field("", description="which table, for CSV, which is never paged")
 
 
-@router.get("/methods", response=list[MethodOut], summary="Methods with what they come to on a suite")
+@router.get("/methods", response=list[MethodOut], summary="Methods with their results on a suite")
 def methods(request: HttpRequest, wanted: Query[FieldQuery]) -> Any:
     field = wanted.field()
     return [_method(row) for row in overview.compare(field, _by_slug(field.methods.values())).rows]
 
 
-@router.get("/methods/{slug}", response=MethodDetail, summary="One method with its standings")
+@router.get("/methods/{slug}", response=MethodDetail, summary="One method with its results by task")
 def method(request: HttpRequest, slug: str, wanted: Query[FieldQuery]) -> Any:
     field = wanted.field()
     found = next((item for item in field.methods.values() if item.slug == slug), None)

@@ -1,6 +1,6 @@
 """The API as an object: its OpenAPI description names every error of every operation, and pages link to the next one.
 
-`PROBLEMS` is the list of all codes with their status; `docs/api.md` has the same table. Does NOT define operations.
+`PROBLEMS` is the list of all codes with their status; `docs/user-guide.md` has the same table. Does NOT define operations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -78,13 +78,13 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "in": "header",
     "name": "Idempotency-Key",
     "required": False,
-    "description": "the same post twice with the same key is one submission",
+    "description": "two identical requests with the same key make one submission",
     "schema": {"type": "string", "maxLength": 80},
 }
-LOCATION = {"Location": {"description": "of what was made", "schema": {"type": "string"}}}
+LOCATION = {"Location": {"description": "of the created object", "schema": {"type": "string"}}}
 SCHEMA: dict[str, Any] = {
     "title": "Problem",
-    "description": "An error: `detail` is for the person, `code` for the program and does not change.",
+    "description": "An error: `detail` is for people; `code` is for programs and does not change.",
     "type": "object",
     "required": ["type", "title", "status", "code", "detail"],
     "properties": {
@@ -171,7 +171,7 @@ def _describe_made(operation: dict[str, Any]) -> None:
 
 def _response(status: HTTPStatus, codes: list[str]) -> dict[str, Any]:
     body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": codes[0]}
-    body["detail"] = "What happened, and what to do about it, in a sentence for the person."
+    body["detail"] = "What happened and what to do about it, in one sentence."
     content = {"schema": {"$ref": "#/components/schemas/Problem"}, "example": body}
     described = f"{status.phrase}: {', '.join(f'`{code}`' for code in codes)}"
     response: dict[str, Any] = {"description": described, "content": {CONTENT_TYPE: content}}

@@ -15,7 +15,7 @@ from benchmarks.models import Evaluation, Submission, Task, TaskVersion
 from benchmarks.states import Visibility
 
 PAGE_MAX = 1_000_000
-PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; a page behind the last is the last")]
+PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; numbers beyond the last page mean the last")]
 
 
 class ConfigCount(Schema):
@@ -72,8 +72,8 @@ class SubmissionIn(Schema):
     )
     title: str = Field("", max_length=200)
     visibility: Visibility = Visibility.PUBLIC
-    judge_again: bool = Field(False, description="judge it although exactly this source was submitted before")
-    quick: bool = Field(False, description="look only whether it is right: seconds, no score, no rank")
+    judge_again: bool = Field(False, description="judge it even if the same source was submitted before")
+    quick: bool = Field(False, description="check correctness only: takes seconds, no score, no rank")
 
 
 class SubmissionChange(Schema):
@@ -96,12 +96,12 @@ class QueuePlaceOut(Schema):
     """Where a queued evaluation stands, and for how long: most waits end between `wait_s_low` and `wait_s_high`."""
 
     position: int = Field(description="1 is next")
-    ahead: int = Field(description="evaluations of the same device kind that go first")
+    ahead: int = Field(description="evaluations ahead of it on the same device kind")
     running: int = Field(description="evaluations of the same device kind that are compiled or judged now")
-    wait_s_low: float | None = Field(description="seconds until a judge begins with it; null where nobody can tell")
+    wait_s_low: float | None = Field(description="seconds until judging begins; null if it cannot be estimated")
     wait_s_high: float | None
     reason: str = Field(description="why it waits")
-    no_estimate: str | None = Field(description="why nobody can tell how long")
+    no_estimate: str | None = Field(description="why there is no estimate")
 
 
 class SourceOut(Schema):
@@ -117,7 +117,7 @@ class EvaluationOut(Schema):
     language: str
     device: str
     ruleset: str
-    quick: bool = Field(description="a quick check: PASS says that it is right, there is no score")
+    quick: bool = Field(description="a quick check: PASS means correct; there is no score")
     state: str
     attempt: int
     queue: QueuePlaceOut | None = Field(description="while it is queued")
@@ -137,7 +137,7 @@ class EvaluationOut(Schema):
     finished: datetime | None
     url: str
     events: str = Field(description="address of its event stream")
-    report: dict[str, Any] | None = Field(None, description="the whole report, once there is one")
+    report: dict[str, Any] | None = Field(None, description="the full report, when it exists")
 
 
 class Remark(Schema):
@@ -152,11 +152,11 @@ class SubmissionOut(Schema):
     language: str
     title: str
     visibility: str
-    moderation: str = Field(description="ok; or what staff made of it: hidden, invalidated (its page says why)")
+    moderation: str = Field(description="ok, hidden or invalidated by staff; the page gives the reason")
     source_sha256: str
     created: datetime
     evaluations: list[EvaluationOut]
-    remarks: list[Remark] = Field([], description="what a look at the text has noted; it decides nothing")
+    remarks: list[Remark] = Field([], description="remarks of the source check; they do not affect the verdict")
 
 
 class SubmissionLine(Schema):
@@ -184,9 +184,9 @@ class MeterOut(Schema):
     title: str
     unit: str
     used: float
-    limit: int | None = Field(description="null: there is none")
+    limit: int | None = Field(description="null means no limit")
     left: float | None
-    retry_after_s: int | None = Field(description="while nothing is left: when to try again")
+    retry_after_s: int | None = Field(description="when to try again, if nothing is left")
 
 
 class QuotaOut(Schema):

@@ -46,7 +46,7 @@ class OutcomesOut(Schema):
 
 class DepthSample(Schema):
     at: datetime
-    queued: int = Field(description="most within these ten minutes")
+    queued: int = Field(description="maximum within these ten minutes")
 
 
 class QueueOut(Schema):
@@ -55,7 +55,7 @@ class QueueOut(Schema):
     processors: list[str] = Field(description="models that workers of a kind of CPU have reported")
     queued: int
     depth: DepthOut
-    oldest: datetime | None = Field(description="since when the oldest waits")
+    oldest: datetime | None = Field(description="when the oldest was submitted")
     running: int
     workers: int = Field(description="judges online")
     last_hour: WaitsOut
@@ -70,7 +70,7 @@ class WorkerOut(Schema):
     device: str | None
     state: str
     state_text: str
-    alive: bool = Field(description="online, and heard of lately")
+    alive: bool = Field(description="online with a recent heartbeat")
     isolation: str
     heartbeat: datetime
     tested: datetime | None = Field(description="its last self-test")

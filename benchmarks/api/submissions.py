@@ -91,9 +91,7 @@ def submission_delete(request: HttpRequest, id: uuid.UUID) -> Any:
     return Status(HTTPStatus.NO_CONTENT, None)
 
 
-@quota_router.get(
-    "", response=schemas.QuotaOut, summary="What may still be submitted now", openapi_extra=MAY_SEND_TOKEN
-)
+@quota_router.get("", response=schemas.QuotaOut, summary="Remaining quota", openapi_extra=MAY_SEND_TOKEN)
 def quota(request: HttpRequest) -> Any:
     """Of the owner of the token; without a token, of the address the request comes from."""
     return schemas.QuotaOut(meters=[schemas.meter_out(meter) for meter in limits.meters(request)])
@@ -104,7 +102,7 @@ def _own(request: HttpRequest, code: uuid.UUID) -> Submission:
     owner = owner_of(request)
     found, _ = selectors.submission_for(request.user, code)
     if found.owner_id != owner.pk:
-        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only who submitted it can change or delete a submission.")
+        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the author can change or delete a submission.")
     return found
 
 
@@ -137,7 +135,7 @@ def version_of(task: str) -> TaskVersion:
     if len(parts) == 2:
         parts = [DEFAULT_SUITE, *parts]
     if len(parts) != 3:
-        raise Problem(HTTPStatus.NOT_FOUND, "unknown-task", f"{task!r} is no OP/DIRECTION.")
+        raise Problem(HTTPStatus.NOT_FOUND, "unknown-task", f"{task!r} is not of the form OP/DIRECTION.")
     found = selectors.find_active_version(*parts)
     if found is None:
         raise Problem(HTTPStatus.NOT_FOUND, "unknown-task", f"There is no task {task}.")

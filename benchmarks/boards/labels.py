@@ -6,18 +6,18 @@ A label that is no remark names a filter that the task trips: it is judged, but 
 from collections.abc import Iterable
 
 REMARKS = {
-    "one-shape": "The task has one shape, so entries are held against other values of it, not against other sizes.",
+    "one-shape": "The task has only one shape, so entries are tested with other values but not with other sizes.",
 }
 _FILTERS = {
-    "small-output": "All results are within 0.01 of zero, so that zeros are nearly right.",
-    "same-over-seeds": "The results hardly differ between one draw of the inputs and the next.",
-    "flat-axis": "The results hardly differ along one of their axes.",
+    "small-output": "All results are within 0.01 of zero, so returning zeros is nearly correct.",
+    "same-over-seeds": "The results hardly change with the inputs that are drawn.",
+    "flat-axis": "The results are nearly constant along one of their axes.",
     "no-effect:inputs": "The inputs do not change the results.",
     "no-effect:weights": "The weights do not change the results.",
-    "cheap-answers": "The checker takes answers that nothing was computed for.",
-    "low-precision": "The checker takes answers of lower precision than float32.",
-    "redundant-reference": "Who read the reference found work in it that its results do not need.",
-    "inefficient-reference": "The reference is slow for no reason: torch.compile is more than ten times as fast.",
+    "cheap-answers": "The checker accepts results that involve no computation.",
+    "low-precision": "The checker accepts results computed in lower precision than float32.",
+    "redundant-reference": "A reader of the reference found work in it that does not affect its results.",
+    "inefficient-reference": "The reference is needlessly slow: torch.compile is more than ten times as fast.",
 }
 
 

@@ -34,7 +34,7 @@ from .stored import stored_spec
 
 EXAMPLES_METHOD = "reference-kernels"
 _METHODS = (
-    ("human", "By hand", MethodKind.HUMAN, "Written by a person, with whatever tools they like."),
+    ("human", "By hand", MethodKind.HUMAN, "Written by a person, with any tools."),
     (EXAMPLES_METHOD, "Reference kernels", MethodKind.LIBRARY, "The example kernels that come with kbench."),
 )
 _EXAMPLE_FILES = {"cpp": "cpu.cpp", "cuda": "cuda.cu", "triton": "triton.py"}

@@ -43,10 +43,10 @@ def import_suite(
     """
     isolation = isolation_in_force()
     if settings.KBENCH_PUBLIC and not isolation.strong:
-        raise NotImportable(f"a public site runs no author's file here: {isolation.text}")
+        raise NotImportable(f"a public site cannot run authors' files on this machine: {isolation.text}")
     tasks = _distinct(found)
     if not tasks:
-        raise NotImportable(f"{folder} holds no task in the format of {format_name}")
+        raise NotImportable(f"{folder} contains no task in {format_name} format")
     run = SuiteImport.objects.create(suite=_suite(suite), format=format_name, folder=folder[:200])
     for item in tasks:
         tell(_brought_in(item, run, how))
@@ -84,7 +84,7 @@ def _brought_in(item: Found, run: SuiteImport, how: Settings) -> ImportReport:
         item.task, Paths(settings.DATA_DIR), timeout_s=how.timeout_s, compare_compiled=how.compare_compiled
     )
     if examined.task is None:
-        kept = " The version imported before stays." if stored is not None else ""
+        kept = " The previously imported version is kept." if stored is not None else ""
         return _report(item, run, ImportOutcome.REFUSED, problem=examined.problem + kept, seconds=examined.seconds)
     return _written(item, run, _read(item.task, examined, how.readers))
 
@@ -163,5 +163,5 @@ def _retired(task: Task, run: SuiteImport) -> ImportReport:
         op=task.op,
         direction=task.direction,
         outcome=ImportOutcome.RETIRED,
-        problem="The folder does not hold it any more.",
+        problem="The task is no longer in the folder.",
     )

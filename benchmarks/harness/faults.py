@@ -19,7 +19,7 @@ _NEW_TRITON_KERNEL = re.compile(r"Read-only file system: '/kbench/triton/")
 _WOKEN_US = 1000.0  # on its way to sleep a thread uses some microseconds; they are added to the time of the call
 _SIGNAL_WORDS = {
     signal.SIGSEGV: "it read or wrote memory that is not its own (writing into an input counts)",
-    signal.SIGABRT: "it called abort, or an exception was thrown where none may leave",
+    signal.SIGABRT: "it called abort, or an exception left a function that must not throw",
     signal.SIGBUS: "it touched memory that does not exist",
     signal.SIGFPE: "it divided an integer by zero",
     signal.SIGILL: "it ran an instruction that this processor does not have",
@@ -88,9 +88,9 @@ def call_fault(result: CallResult) -> Fault | None:
 
 def _suspicious(result: CallResult) -> Fault | None:
     if result.event_us is not None and result.event_us <= 0:
-        return Fault(Verdict.TAMPERING, "the process claims that a call took no time")
+        return Fault(Verdict.TAMPERING, "the process reported that a call took no time")
     if result.foreign:
-        return Fault(Verdict.TAMPERING, "the process named places for its results that are not its own")
+        return Fault(Verdict.TAMPERING, "the process named memory for its results that it does not own")
     if result.woke_us > _WOKEN_US:
         reason = f"the process worked for {result.woke_us:.0f} µs while it was stopped between the calls"
         return Fault(Verdict.TAMPERING, reason)

@@ -87,7 +87,10 @@ def hidden_words(config: Config, fault: Fault) -> str:
         Verdict.INCORRECT_VALUE: "values are further from the reference than the task allows",
         Verdict.INCORRECT_SHAPE: "a result has the wrong shape",
         Verdict.INCORRECT_DTYPE: "a result has the wrong dtype",
-    }.get(fault.verdict, fault.reason if fault.verdict is not Verdict.RUNTIME_ERROR else "the kernel failed there")
+    }.get(
+        fault.verdict,
+        fault.reason if fault.verdict is not Verdict.RUNTIME_ERROR else "the kernel failed here",
+    )
 
 
 class Judging:

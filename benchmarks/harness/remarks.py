@@ -47,10 +47,10 @@ _C = (
     _remark("inline-assembly", "contains inline assembly", rf"{_words('asm __asm__ __asm')}\b"),
     _remark(
         "system-call",
-        "makes a system call of its own",
+        "makes a system call",
         rf"{_words('syscall ptrace fork vfork system popen dlopen dlsym mprotect')}\s*\(",
     ),
-    _remark("system-call", "makes a system call of its own", rf"{_words('execv')}\w*\s*\("),
+    _remark("system-call", "makes a system call", rf"{_words('execv')}\w*\s*\("),
     _remark("start-up-code", "runs code when it is loaded", r"__attribute__\s*\(\s*\(\s*constructor"),
     _remark("low-precision", _LOW, rf"{_words('BFloat16 Half kHalf kBFloat16 _Float16 __bf16')}\b"),
 )
@@ -71,7 +71,7 @@ _CUDA = (
     _remark("low-precision", "computes in TF32, of 19 bits", r"precision::tf32\b|TF32|__float_to_tf32\b"),
     _remark(
         "own-stream",
-        "makes a stream of its own",
+        "creates its own stream",
         _words("cudaStreamCreate cuStreamCreate getStreamFromPool CUDAStreamGuard CUDAMultiStreamGuard"),
     ),
     _remark(
@@ -86,19 +86,19 @@ _TRITON = (
     _remark("library-call", f"{_CALLS} of torch", rf"{_words('torch F functional aten')}\.{_OPERATORS}\s*\("),
     _remark(
         "library-call",
-        "calls operators of torch by their registry",
+        "calls torch operators through their registry",
         rf"{_words('torch')}\.(?:ops|compile|jit|_C|_dynamo)\b",
     ),
     _METHOD,
     _remark("inline-assembly", "contains inline PTX", _words("inline_asm_elementwise")),
     _remark(
         "system-call",
-        "imports what reaches for the system",
+        "imports a module with access to the system",
         rf"{_IMPORTS}(?:ctypes|cffi|subprocess|socket|multiprocessing|threading|signal|mmap|os|gc|inspect)\b",
     ),
     _remark(
         "system-call",
-        "runs text as code",
+        "executes a string as code",
         "|".join(rf"{word}(?<![\w.]{word})\s*\(" for word in ("exec", "eval", "compile", "__import__")),
     ),
     _remark(
@@ -122,7 +122,7 @@ _TRITON = (
         "turns TF32 on",
         rf"{_words('allow_tf32')}\s*=\s*True|{_words('set_float32_matmul_precision')}\s*\(",
     ),
-    _remark("own-stream", "makes a stream of its own", rf"{_words('cuda')}\.(?:Stream|stream|ExternalStream)\b"),
+    _remark("own-stream", "creates its own stream", rf"{_words('cuda')}\.(?:Stream|stream|ExternalStream)\b"),
     _remark("cuda-graph", _GRAPH, rf"{_words('cuda')}\.(?:CUDAGraph|graph|graphs|make_graphed_callables)\b"),
 )
 _MODULE = (

@@ -48,7 +48,7 @@ class VerdictText:
 VERDICT_TEXTS = {
     Verdict.PASS: VerdictText(
         "Correct on every configuration, hidden ones included, and timed.",
-        "Compare each configuration with its baselines: the slowest one tells where to work next.",
+        "Compare each configuration with its baselines: the slowest one shows where to improve next.",
     ),
     Verdict.COMPILE_ERROR: VerdictText(
         "The compiler did not accept the source.",
@@ -59,15 +59,15 @@ VERDICT_TEXTS = {
         "Read the reason; the starter code of the task shows the exact signature.",
     ),
     Verdict.INCORRECT_SHAPE: VerdictText(
-        "A result has another shape or another number of results than the task asks for.",
+        "The shape of a result or the number of results is not what the task requires.",
         "The configuration table lists the shape of every result.",
     ),
     Verdict.INCORRECT_DTYPE: VerdictText(
-        "A result has another dtype than the task asks for.", "Allocate results with the options of the input tensor."
+        "The dtype of a result is not what the task requires.", "Allocate results with the options of the input tensor."
     ),
     Verdict.INCORRECT_VALUE: VerdictText(
         "A result is further from the float64 reference than the task allows.",
-        "Look at the configurations that failed: odd sizes and large values are the usual causes.",
+        "Look at the failed configurations: odd sizes and large values are the usual causes.",
     ),
     Verdict.NONDETERMINISTIC: VerdictText(
         "The same input gave a right and a wrong result.",
@@ -81,18 +81,18 @@ VERDICT_TEXTS = {
         "The kernel asked for more memory than the rules allow.", "Free or reuse scratch buffers."
     ),
     Verdict.TIMEOUT: VerdictText(
-        "A stage took longer than the rules allow.", "Look for a loop that does not end, or a size that is quadratic."
+        "A stage took longer than the rules allow.", "Look for an endless loop or for work that grows quadratically."
     ),
     Verdict.TAMPERING: VerdictText(
         "There is evidence that the submission tried to influence its own judging.",
         "The reason names the evidence; a source without it can be submitted at any time.",
     ),
     Verdict.NOISY: VerdictText(
-        "The machine was too noisy for a number that can be trusted; this is our fault.",
-        "Nothing to do: it is measured again, and nothing is charged.",
+        "The machine was too noisy for a reliable measurement; this is our fault.",
+        "Nothing to do: it is measured again without charge.",
     ),
     Verdict.INTERNAL_ERROR: VerdictText(
-        "The judge itself failed; this is our fault.", "Nothing to do: it is tried again, and nothing is charged."
+        "The judge itself failed; this is our fault.", "Nothing to do: it is judged again without charge."
     ),
 }
 

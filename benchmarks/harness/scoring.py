@@ -78,7 +78,7 @@ def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact:
     if value.speedup > rules.gates.max_speedup:
         found.append(Flag("gate-speedup", f"more than {rules.gates.max_speedup:g}× over the stronger baseline"))
     found += [
-        Flag("gate-roofline", f"{item.key}: faster than this machine can move the data or do the arithmetic")
+        Flag("gate-roofline", f"{item.key}: faster than the memory and arithmetic of this machine allow")
         for item in under_the_floor(results, rules)
     ]
     if not exact and all(item.max_abs_error == 0 for item in results):

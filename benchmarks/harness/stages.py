@@ -342,7 +342,7 @@ class _Work:
         if scoring.half_width(score) > self.rules.score.max_half_width:
             self.results = tuple(finished)
             width = scoring.half_width(score)
-            raise Fault(Verdict.NOISY, f"the interval of the score is ±{width:.0%} wide: this machine is too noisy now")
+            raise Fault(Verdict.NOISY, f"the interval of the score is ±{width:.0%} wide: the machine is too noisy now")
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
         return score, f"{score.speedup:.2f}× over the stronger baseline on {len(timed)} configurations", tuple(finished)
 
@@ -359,12 +359,15 @@ class _Work:
         problem = judging.compile_problems[number]
         if problem and not self.quick:
             self.flags.append(
-                Flag("no-compile-baseline", f"{config.key}: eager alone counts, torch.compile: {problem}")
+                Flag(
+                    "no-compile-baseline",
+                    f"{config.key}: compared with eager only; torch.compile: {problem}",
+                )
             )
         late_us = judging.late_ready_us(number)
         if late_us > _LATE_FLAG_US:
             self.flags.append(
-                Flag("late-ready", f"{config.key}: waking up late has added {late_us:.0f} µs to the median call")
+                Flag("late-ready", f"{config.key}: late wake-ups added {late_us:.0f} µs to the median call")
             )
 
     def _listen(self, step: Step) -> None:

@@ -12,20 +12,20 @@ from ..models import ConfigResult, Evaluation
 
 CLOSE_REL_ERROR = 0.01  # a deviation below this looks like rounding, not like another formula
 NEAR_ROOF = 0.8
-AFTER_QUICK_CHECK = "Have it judged in full: only that times it against both baselines, and only that is ranked."
+AFTER_QUICK_CHECK = "Submit it for full judging: only then is it timed against both baselines and ranked."
 
 VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
     Verdict.PASS: (),
     Verdict.COMPILE_ERROR: (
-        "The starter code of the task compiles as it is: put your kernel into it step by step.",
-        "Errors in headers are usually caused by the last line of yours that the log names before them.",
+        "The starter code of the task compiles unchanged: add your kernel to it step by step.",
+        "Errors in headers are usually caused by the last line of your source that the log names before them.",
     ),
     Verdict.REJECTED: ("The rules page lists what a source must not do, and why.",),
     Verdict.INCORRECT_SHAPE: ("Take sizes from the tensors that you are given, never from one configuration.",),
-    Verdict.INCORRECT_DTYPE: ("Literals such as 1.0 are double in C++: a result made from them may be, too.",),
+    Verdict.INCORRECT_DTYPE: ("Literals such as 1.0 are double in C++, and results computed from them may be, too.",),
     Verdict.INCORRECT_VALUE: (),
     Verdict.NONDETERMINISTIC: (
-        "Results are compared with what was in the output before: write every element, also the last partial block.",
+        "Outputs are not cleared before a call: write every element, including the last partial block.",
         "Sums by atomics change with the order of threads; reduce within a block first, or in a fixed order.",
     ),
     Verdict.RUNTIME_ERROR: (
@@ -34,32 +34,31 @@ VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
     Verdict.OUT_OF_MEMORY: ("The rules page says how much memory a submission gets beside its inputs and results.",),
     Verdict.TIMEOUT: ("Try the largest configuration alone on your machine: the limit holds for each call.",),
     Verdict.TAMPERING: (
-        "If the code does this for a reason of its own, leave that part out; inputs, clocks and results belong to the "
-        "judge.",
+        "If the code does this for another reason, remove that part: inputs, clocks and results belong to the judge.",
     ),
-    Verdict.NOISY: ("Submit it again if it was not tried again by itself.",),
-    Verdict.INTERNAL_ERROR: ("If it happens again, tell whoever runs the site: the address of this page is enough.",),
+    Verdict.NOISY: ("Submit it again if it was not retried automatically.",),
+    Verdict.INTERNAL_ERROR: ("If it happens again, send the address of this page to the operator.",),
 }
 
 FLAG_ADVICE: Mapping[str, str] = {
-    "library-call": "It counts like any other code; readers of the board can filter such entries out.",
-    "inline-assembly": "It is allowed; readers cannot check it as easily as the rest.",
-    "system-call": "A kernel needs none: the sandbox stops most of them, and what it stops ends the judging.",
-    "start-up-code": "Do the work in the function that is called: what runs at loading is not timed and not trusted.",
-    "low-precision": "Check the largest errors above: the tolerances are those of float32.",
-    "own-stream": "Work belongs on the current stream: what runs beside it is waited for and counted.",
-    "not-replayed": "Its time is bounded, not replayed; a call that only launches kernels can be recorded.",
-    "cuda-graph": "Inputs have new addresses in each call, so a recorded graph must be made to follow them.",
+    "library-call": "It is ranked like any other entry; readers of the leaderboard can filter such entries out.",
+    "inline-assembly": "This is allowed, but readers cannot check it as easily as the rest.",
+    "system-call": "The sandbox blocks most system calls, and a blocked call ends the judging; a kernel needs none.",
+    "start-up-code": "Do the work in the exported function: code that runs at load time is neither timed nor trusted.",
+    "low-precision": "Check the largest errors above: the tolerances assume float32.",
+    "own-stream": "Launch work on the current stream: work on other streams is awaited and included in the time.",
+    "not-replayed": "Its time is bounded, not replayed. A call can be recorded if it only launches kernels.",
+    "cuda-graph": "Inputs have new addresses in each call, so a recorded graph must be updated with them.",
     "host-callback": "It takes host time in every call; a second kernel is usually faster.",
     "compiles-code": "The sandbox has no compiler while a kernel runs; the source itself is compiled beforehand.",
-    "no-kernel": "It only calls libraries; a kernel of its own could fuse what they do one after another.",
+    "no-kernel": "It only calls libraries; a custom kernel could fuse these calls.",
     "no-compile-baseline": "The speedup on this configuration is over eager alone.",
-    "late-ready": "The time to wake the process was taken into account; nothing is to be done.",
-    "device-stuck": "The device was put out of service and tested; look for a kernel that waits for something.",
+    "late-ready": "Wake-up time is already included; no action needed.",
+    "device-stuck": "The device was taken out of service and tested. Look for a kernel that never finishes waiting.",
     "audit-failed": "The entry stays bounded; an audit can be requested again.",
     "not-audited": "Request an audit: the entry is ranked once one has passed.",
-    "gate-speedup": "If it is real, it stands: an audit, or a person, looks at it first.",
-    "gate-roofline": "Look for work that is left out for some inputs, or a result that is kept from an earlier call.",
+    "gate-speedup": "If the result is real, it will be ranked after an audit or a review by staff.",
+    "gate-roofline": "Look for work that is skipped for some inputs, or a result that is reused from an earlier call.",
     "gate-exact": "Compare with the reference on random inputs: a copied result has no rounding error.",
 }
 
@@ -88,7 +87,7 @@ def _which_fail(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
     if not wrong:
         return ""
     if not right:
-        return "No configuration is right, so it is the formula or the layout: start with the smallest one."
+        return "No configuration is correct, so check the formula and the layout first, on the smallest configuration."
     if all(item.group == "hidden" for item in wrong):
         return (
             "All shown configurations are right and only hidden ones fail: try sizes that are no multiple of your "
@@ -96,7 +95,7 @@ def _which_fail(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
         )
     first = _name(min(wrong, key=lambda item: item.group == "hidden"))
     total = len(right) + len(wrong)
-    return f"It is right on {len(right)} of {total} configurations: look at what tells {first} apart."
+    return f"It is correct on {len(right)} of {total} configurations: look at what tells {first} apart."
 
 
 def _how_far(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
@@ -114,7 +113,7 @@ def _not_a_number(evaluation: Evaluation, configs: Sequence[ConfigResult]) -> st
     if "nan" not in words.split() and "not a number" not in words:
         return ""
     return (
-        "A result is not a number: look for elements that are never written, a division by zero, and exp() of large "
+        "A result is NaN: look for elements that are never written, a division by zero, and exp() of large "
         "values, from which the maximum must be subtracted first."
     )
 
@@ -142,7 +141,7 @@ def _where_it_ran_out(evaluation: Evaluation, _: Sequence[ConfigResult]) -> str:
     stages: list[dict[str, Any]] = (evaluation.report or {}).get("stages", [])
     if not stages or stages[-1]["name"] != "compile":
         return ""
-    return "It was the compiler that took too long: instantiate fewer templates and unroll less."
+    return "The compiler took too long: instantiate fewer templates and unroll less."
 
 
 def _name(config: ConfigResult) -> str:

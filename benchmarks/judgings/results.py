@@ -68,7 +68,7 @@ def reason_of(report: Report, *, quick: bool) -> str:
     if not quick or report.score is None:
         return report.reason
     about = f"by a few calls about {report.score.speedup:.1f}× PyTorch eager"
-    return f"Right on every configuration, hidden ones included; {about}. Not ranked."
+    return f"Correct on every configuration, hidden ones included; {about}. Not ranked."
 
 
 def write(evaluation: Evaluation, report: Report) -> None:
@@ -439,7 +439,7 @@ def _review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
         if _is_settled(item, since):
             continue
         if item.verdict != Verdict.PASS:
-            return f"The same code, judged another time, ended as {item.verdict}: {item.reason_text}"
+            return f"The same source, judged at another time, ended as {item.verdict}: {item.reason_text}"
         gates = [gate for gate in _gates(item) if gate["code"] not in answered]
         if gates:
             return " ".join(gate["text"] for gate in gates)
@@ -471,7 +471,7 @@ def _remembered(exact: list[Evaluation], since: datetime | None) -> str:
     """The refusal of a deleted submission that nothing has settled since."""
     known = _deleted(Refusal, exact, _exactly_like(exact, text="source_sha256"))
     refusal = known.filter(finished__gt=since).first() if since else known.first()
-    return f"The same code, judged for a submission since deleted, ended as {refusal.verdict}." if refusal else ""
+    return f"The same source, judged for a submission deleted since, ended as {refusal.verdict}." if refusal else ""
 
 
 def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:

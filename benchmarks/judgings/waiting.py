@@ -114,7 +114,7 @@ def _estimate(queue: _Queue, own: QueueLoad, priority: int) -> WaitEstimate:
     if _paused():
         raise NoEstimate("Judging is paused.")
     if priority == Priority.EXAMPLE:
-        raise NoEstimate("Shipped examples wait for as long as anybody else wants something.")
+        raise NoEstimate("Shipped examples wait while other submissions are in the queue.")
     now = timezone.now()
     judges = _judges(queue.kind).alive(_alive_since()).count()
     return estimated(pace(queue.kind, now), Demand(judges, queue.running, queue.loads, own), now)
@@ -125,13 +125,13 @@ def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
     if stopped:
         return stopped
     if evaluation.priority == Priority.EXAMPLE and (ahead or running):
-        return f"Shipped examples wait until nobody has wanted anything for {EXAMPLES_WAIT_S // 60} minutes."
+        return f"Shipped examples wait until no other submission has arrived for {EXAMPLES_WAIT_S // 60} minutes."
     if ahead:
         return f"{ahead} ahead of you."
     if running:
         place = "on this machine" if evaluation.device_kind.device_class == CPU else "on the GPU"
         return f"You are next: another evaluation is being judged {place}."
-    return "You are next: a worker picks it up now."
+    return "You are next: a worker is about to start."
 
 
 def _paused() -> str:
@@ -164,7 +164,7 @@ def _missing(workers: WorkerQuerySet, what: str) -> str:
     if latest is None:
         return f"No {what} has ever been online."
     if latest.state == WorkerState.QUARANTINED:
-        return f"No {what} may judge: {latest.state_text}"
+        return f"No {what} is available: {latest.state_text}"
     if latest.state == WorkerState.STARTING and latest.heartbeat >= alive_since:
-        return f"The {what} is starting: it tests itself before it takes anything."
+        return f"The {what} is starting: it runs its self-test before it takes any work."
     return f"No {what} online since {latest.heartbeat:%Y-%m-%d %H:%M:%S} UTC."

@@ -117,7 +117,7 @@ async def event_stream(request: HttpRequest) -> HttpResponseBase:
         return HttpResponse(f"Name 1 to {TOPICS_MAX} topics.", status=400, content_type="text/plain")
     feed = _feed(topics)
     if feed is None:
-        return HttpResponse("One of the topics can only be followed alone.", status=400, content_type="text/plain")
+        return HttpResponse("One of the topics cannot be combined with others.", status=400, content_type="text/plain")
     user = await request.auser()
     if not await _in_thread(lambda: all(_may_follow(user, topic) for topic in topics)):
         return HttpResponse("There is no such topic.", status=404, content_type="text/plain")

@@ -39,9 +39,11 @@ class StatusMove:
 
 _OK, _HIDDEN, _INVALIDATED = Moderation.OK, Moderation.HIDDEN, Moderation.INVALIDATED
 MOVES: dict[ActionKind, StatusMove] = {
-    ActionKind.HIDE: StatusMove(~Q(moderation=_HIDDEN), lambda: {"moderation": _HIDDEN}, "It is hidden already."),
+    ActionKind.HIDE: StatusMove(
+        ~Q(moderation=_HIDDEN), lambda: {"moderation": _HIDDEN}, "The submission is already hidden."
+    ),
     ActionKind.INVALIDATE: StatusMove(
-        ~Q(moderation=_INVALIDATED), lambda: {"moderation": _INVALIDATED}, "It is invalidated already."
+        ~Q(moderation=_INVALIDATED), lambda: {"moderation": _INVALIDATED}, "The submission is already invalidated."
     ),
     ActionKind.RESTORE: StatusMove(
         ~Q(moderation=_OK), lambda: {"moderation": _OK}, "It is neither hidden nor invalidated."
@@ -50,7 +52,7 @@ MOVES: dict[ActionKind, StatusMove] = {
         Q(moderation=_OK), lambda: {"confirmed_at": timezone.now()}, "It is hidden or invalidated: restore it first."
     ),
     ActionKind.REOPEN: StatusMove(
-        Q(confirmed_at__isnull=False), lambda: {"confirmed_at": None}, "No review of it has been settled."
+        Q(confirmed_at__isnull=False), lambda: {"confirmed_at": None}, "No review of this submission has been closed."
     ),
 }
 DECISIONS = (*MOVES, ActionKind.DISMISS)
@@ -62,7 +64,7 @@ def report(submission: Submission, *, by: User, text: str) -> None:
         User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
         mine = ModerationAction.objects.filter(actor=by)
         if mine.open_reports().filter(submission=submission).exists():
-            raise Refused("You have reported this already; staff will look at it.")
+            raise Refused("You have already reported this submission; staff will look at it.")
         recent = mine.filter(kind=ActionKind.FLAG, created__gte=timezone.now() - timedelta(days=1))
         if recent.count() >= REPORTS_PER_DAY:
             raise Refused(f"That is {REPORTS_PER_DAY} reports within a day, which is the limit.")
@@ -87,10 +89,10 @@ def decide(
 def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
     held = Submission.objects.filter(pk=submission.pk)
     if seen is not None and not held.filter(moderation=seen).exists():
-        raise Refused("Somebody has decided about this submission meanwhile; look at it again.")
+        raise Refused("Someone else has decided about this submission in the meantime. Check it again.")
     if kind == ActionKind.DISMISS:
         if not ModerationAction.objects.open_reports().filter(submission=submission).exists():
-            raise Refused("There is no open report about it.")
+            raise Refused("There is no open report about this submission.")
     elif held.filter(MOVES[kind].sources).update(**MOVES[kind].columns()) != 1:
         raise Refused(MOVES[kind].refusal)
 
@@ -114,10 +116,10 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
     if account == by:
         raise Refused("You cannot suspend your own account.")
     if (account.is_staff or account.is_superuser) and not by.is_superuser:
-        raise Refused("Only a superuser can suspend an account of staff.")
+        raise Refused("Only a superuser can suspend a staff account.")
     with transaction.atomic():
         if User.objects.filter(pk=account.pk, is_active=True).update(is_active=False) != 1:
-            raise Refused("The account is suspended already.")
+            raise Refused("The account is already suspended.")
         _log(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
         for evaluation in Evaluation.objects.filter(submission__owner=account).exclude(state__in=FINISHED):
             evaluation_cancel(evaluation, SUSPENDED)
@@ -138,7 +140,7 @@ def switch_turn(key: Switch, *, on: bool, message: str, by: User) -> None:
     with transaction.atomic():
         now = SiteSwitch.objects.select_for_update().filter(key=key).first()
         if (now.on, now.message) == (on, message) if now else (on and not message):
-            raise Refused("The switch stands like that already.")
+            raise Refused("The switch is already in this position.")
         switch_set(key, on=on, message=message)
         turned = f"Turned {'on' if on else 'off'}"
         text = f"{turned}: {message}" if message else f"{turned}."

@@ -18,12 +18,12 @@ from .rejudging import Wanted
 
 REASON_MAX_CHARS = 2000
 _WHAT_IT_DOES = {
-    ActionKind.DISMISS: "Leave it as it is; the reports about it are answered",
-    ActionKind.CONFIRM: "Confirm: what put it under review is settled, it may rank",
+    ActionKind.DISMISS: "No change; close the reports about it",
+    ActionKind.CONFIRM: "Confirm: close the review and rank it",
     ActionKind.REOPEN: "Put it under review again",
-    ActionKind.INVALIDATE: "Invalidate: it leaves the ranking and stays readable with the reason",
-    ActionKind.HIDE: "Hide: only its owner and staff can read it",
-    ActionKind.RESTORE: "Restore: it is shown and ranked as before",
+    ActionKind.INVALIDATE: "Invalidate: remove it from the ranking; it stays readable with the reason",
+    ActionKind.HIDE: "Hide: only its author and staff can read it",
+    ActionKind.RESTORE: "Restore: show and rank it as before",
 }
 
 
@@ -34,13 +34,13 @@ def _text(label: str, rows: int, **options: Any) -> forms.CharField:
 class ReportForm(forms.Form):
     """What somebody thinks is wrong with a submission."""
 
-    text = _text("What is wrong with it", 6, help_text="Staff read this together with your name; nobody else does.")
+    text = _text("What is wrong", 6, help_text="Only staff can read this, together with your name.")
 
 
 class ReasonForm(forms.Form):
     """Why something is decided, for everybody and for staff."""
 
-    reason = _text("Public reason", 3, help_text="Everybody reads this, the owner too. Name no reporter.")
+    reason = _text("Public reason", 3, help_text="Public; the author can read it, too. Do not name the reporter.")
     note = _text("Note for staff", 2, required=False)
 
 
@@ -85,7 +85,7 @@ class SwitchForm(forms.Form):
         data = super().clean() or {}
         told = data.get("on") == (data.get("key") == Switch.BANNER)  # a notice that is on, anything else that is off
         if "on" in data and told and not data.get("message"):
-            self.add_error("message", "Write the message that everybody reads.")
+            self.add_error("message", "Write the public message.")
         return data
 
 
@@ -108,7 +108,7 @@ class RejudgeForm(forms.Form):
         required=False,
         choices=[
             ("boards", "on boards"),
-            ("older", "on boards of older versions of their task"),
+            ("older", "on leaderboards of older versions of their task"),
             ("all", "all, ranked or not"),
         ],
     )
@@ -161,7 +161,7 @@ class RejudgeForm(forms.Form):
 class ConfirmBatchForm(forms.Form):
     """That the entries on the screen are the ones that are meant."""
 
-    reason = _text("Why they are judged again", 3, help_text="Everybody reads this on the page of what has changed.")
+    reason = _text("Reason for judging again", 3, help_text="Public; shown under “What has changed”.")
     expected = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
 
     def expect(self, count: int) -> None:

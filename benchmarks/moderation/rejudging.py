@@ -142,7 +142,7 @@ def batch_create(wanted: Wanted, ruleset: RuleSet, *, by: User, reason: str, exp
     with transaction.atomic():
         rows = list(_in_order(chosen(wanted, ruleset)).select_related("task_version").only(*_COLUMNS))
         if len(rows) != expected:
-            raise Refused(f"There are {len(rows)} entries now, not {expected}: look at them again.")
+            raise Refused(f"There are {len(rows)} entries now, not {expected}. Check them again.")
         if not 0 < len(rows) <= ENTRIES_MAX:
             raise Refused(f"A batch has 1 to {ENTRIES_MAX} entries: choose others.")
         batch = RejudgeBatch.objects.create(reason=reason, wanted=wanted.to_json(), ruleset=ruleset, requested_by=by)
@@ -262,7 +262,7 @@ def batch_resume(batch: RejudgeBatch, *, by: User) -> None:
 def _turn(batch: RejudgeBatch, source: BatchState, target: BatchState, text: str, by: User) -> None:
     with transaction.atomic():
         if RejudgeBatch.objects.filter(pk=batch.pk, state=source).update(state=target) != 1:
-            raise Refused(f"The batch is not {source.label.lower()} any more.")
+            raise Refused(f"The batch is no longer {source.label.lower()}.")
         rejudge_logged(batch, text, by=by)
 
 
@@ -271,7 +271,7 @@ def batch_cancel(batch: RejudgeBatch, *, by: User) -> None:
     with transaction.atomic():
         sources = (BatchState.RUNNING, BatchState.PAUSED)
         if not any(_close(batch, source, BatchState.CANCELLED) for source in sources):
-            raise Refused("The batch has ended before.")
+            raise Refused("The batch has already ended.")
         for evaluation in Evaluation.objects.queued().filter(rejudge_item__batch=batch):
             evaluation_cancel(evaluation, "The batch that it belonged to was cancelled.")
         rejudge_logged(batch, "Cancelled.", by=by)

@@ -103,5 +103,5 @@ def _worker(role: WorkerRole, kind: str | None, *, there: bool) -> Check:
     name = f"{role.value}.{kind}" if kind else role.value
     if there:
         return Check(name, Level.OK, "A worker is online.")
-    what = f"{role.label[0].lower()}{role.label[1:]}" + (f" for {kind}" if kind else "")
-    return Check(name, Level.DEGRADED, f"No worker is online that {what}.")
+    what = role.label.lower() + (f" on {kind}" if kind else "")
+    return Check(name, Level.DEGRADED, f"No worker is online for {what}.")

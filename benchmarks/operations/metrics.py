@@ -1,6 +1,6 @@
 """The metrics of the site in Prometheus' words, read from database and Redis when they are asked for.
 
-Nothing is counted in a process, so any web process answers the same. `docs/operations.md` says what each metric means.
+Nothing is counted in a process, so any web process answers the same. `docs/operator-guide.md` says what each metric means.
 Other apps add families to `SOURCES`. Does NOT decide who may read them (`views/health.py`).
 """
 
@@ -69,11 +69,11 @@ def _levels(found: list[health.Check]) -> Iterator[tuple[list[str], float]]:
 def _queues(figures: list[DeviceFigures]) -> Iterator[Metric]:
     now = timezone.now()
     depth = (([item.kind.slug, name], count) for item in figures for name, count in item.depth.items())
-    yield _gauge("kbench_queue_depth", "Evaluations that wait", ["device", "class"], depth)
+    yield _gauge("kbench_queue_depth", "Evaluations waiting", ["device", "class"], depth)
     ages = (([item.kind.slug], (now - item.oldest).total_seconds()) for item in figures if item.oldest)
     yield _gauge("kbench_queue_oldest_seconds", "Age of the oldest evaluation that waits", ["device"], ages)
     running = (([item.kind.slug], item.running) for item in figures)
-    yield _gauge("kbench_evaluations_running", "Evaluations that are compiled or judged now", ["device"], running)
+    yield _gauge("kbench_evaluations_running", "Evaluations being compiled or judged", ["device"], running)
 
 
 def _waits(figures: list[DeviceFigures]) -> Iterator[Metric]:
@@ -86,7 +86,7 @@ def _waits(figures: list[DeviceFigures]) -> Iterator[Metric]:
         if value is not None
     ]
     labels = ["device", "window", "quantile"]
-    yield _gauge("kbench_wait_seconds", "How long those waited that a judge took up lately", labels, rows)
+    yield _gauge("kbench_wait_seconds", "Queue wait of recently started evaluations", labels, rows)
 
 
 def _workers() -> Iterator[Metric]:
@@ -137,7 +137,7 @@ def _broker(figures: list[DeviceFigures]) -> Iterator[Metric]:
     for item in figures:
         names += [queue.compile_queue(item.kind.slug), queue.judge_queue(item.kind.slug)]
     lengths = ((([name], length)) for name, length in queue.lengths(names).items())
-    yield _gauge("kbench_broker_messages", "Messages that no worker has taken yet", ["queue"], lengths)
+    yield _gauge("kbench_broker_messages", "Messages not yet taken by a worker", ["queue"], lengths)
 
 
 def _gauge(name: str, text: str, labels: list[str], rows: Iterable[tuple[list[str], float]]) -> Metric:

@@ -59,7 +59,7 @@ def register(node: str) -> Worker:
         },
     )
     for evaluation in Evaluation.objects.running().filter(worker=worker).select_related("device_kind"):
-        evaluation_requeue(evaluation, evaluation.claim, f"The worker {node} was started anew.")
+        evaluation_requeue(evaluation, evaluation.claim, f"The worker {node} was restarted.")
     return worker
 
 

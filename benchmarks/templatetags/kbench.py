@@ -52,13 +52,13 @@ VERDICT_BADGES = {
     Verdict.TIMEOUT: Badge("Timed out", "bad", "clock"),
     Verdict.TAMPERING: Badge("Tampering", "bad", "shield"),
     Verdict.NOISY: Badge("Too noisy to measure", "warn", "wave"),
-    Verdict.INTERNAL_ERROR: Badge("Our own error", "warn", "gear"),
+    Verdict.INTERNAL_ERROR: Badge("Internal error", "warn", "gear"),
 }
 TIMING_TRUST = {
-    "supervisor": "by the supervisor's clock",
-    "replayed": "by a process that replayed its recorded calls",
-    "bounded": "by events on the GPU, which the referee's clock bounds",
-    "audited": "by events on the GPU, which an audit has confirmed",
+    "supervisor": "with the supervisor's clock",
+    "replayed": "by a separate process that replayed the recorded calls",
+    "bounded": "with GPU events, bounded by the referee's clock",
+    "audited": "with GPU events, confirmed by an audit",
 }
 TRUST_BADGES = {
     "replayed": Badge("replayed", "good", "shield"),

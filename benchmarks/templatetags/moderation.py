@@ -41,5 +41,5 @@ def change(item: RejudgeItem) -> str:
     """How much faster or slower the later judging is, in per cent."""
     before, after = item.before, item.after
     if after is None or not before.score or not after.score:
-        return "no two scores"
+        return "not comparable"
     return f"{100 * (after.score / before.score - 1):+.1f} %".replace("-", "−")

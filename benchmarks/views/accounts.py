@@ -109,7 +109,7 @@ def _left(request: HttpRequest, *, keep: bool) -> HttpResponse:
     user = get_user_model().objects.get(username=request.user.get_username())
     logout(request)
     ownership.account_delete(user, keep_submissions=keep)
-    messages.success(request, "The account is deleted.")
+    messages.success(request, "The account was deleted.")
     return redirect("home")
 
 

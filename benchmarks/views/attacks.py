@@ -21,7 +21,7 @@ def attacks(request: HttpRequest) -> HttpResponse:
     found = {run.device_kind: run for run in runs(results_folder())}
     wanted = request.GET.get("device", next(iter(found), ""))
     if found and wanted not in found:
-        raise Http404("Nobody has run the attacks on such a device.")
+        raise Http404("The attacks have not been run on this device.")
     context = {
         "run": found.get(wanted),
         "devices": list(found),

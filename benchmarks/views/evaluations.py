@@ -44,9 +44,9 @@ def evaluation_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 def evaluation_stop(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     if not may_cancel(request, evaluation):
-        messages.error(request, "Only who submitted it can cancel an evaluation.")
-    elif not services.evaluation_cancel(evaluation, "Cancelled by who submitted it."):
-        messages.warning(request, "The evaluation had ended before it could be cancelled.")
+        messages.error(request, "Only the author can cancel an evaluation.")
+    elif not services.evaluation_cancel(evaluation, "Cancelled by its author."):
+        messages.warning(request, "The evaluation ended before it could be cancelled.")
     return redirect(evaluation)
 
 
@@ -54,7 +54,7 @@ def evaluation_stop(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 def evaluation_audit(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     if not _may_ask_for_audit(request, evaluation):
-        messages.error(request, "Only who submitted it, or staff, can ask for an audit.")
+        messages.error(request, "Only the author or staff can request an audit.")
         return redirect(evaluation)
     try:
         return redirect(services.audit_request(evaluation, by_staff=request.user.is_staff))
@@ -67,7 +67,7 @@ def evaluation_audit(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 def evaluation_full(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     if not is_by(request, evaluation):
-        messages.error(request, "Only who submitted it can have it judged in full.")
+        messages.error(request, "Only the author can submit it for full judging.")
         return redirect(evaluation)
     try:
         judged = services.judge_in_full(evaluation, limits.payer(request))

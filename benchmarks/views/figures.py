@@ -69,7 +69,7 @@ def _of_share(title: str, p: float, share: Share) -> str:
 
 
 def _sureness(share: Share) -> str:
-    return f"by 95 % intervals surely {share.sure}, at most {share.possible}"
+    return f"by 95 % intervals at least {share.sure}, at most {share.possible}"
 
 
 def _share_axis(title: str) -> Parts:

@@ -21,9 +21,9 @@ GPU_FACTS = (
     ("Samples dropped because the GPU was throttled", "{throttled_samples}"),
     ("Copy bandwidth", "{copy_gb_per_s} GB/s"),
     ("float32 matrix product", "{gemm_tflops} TFLOP/s"),
-    ("Drift from start to end, of the larger of both", "{canary_drift:.1%}"),
-    ("A call that does nothing, by the referee's clock", "{null_bound_us} µs"),
-    ("Why its calls were not replayed", "{not_replayed}"),
+    ("Drift from start to end, the larger of both", "{canary_drift:.1%}"),
+    ("An empty call by the referee's clock", "{null_bound_us} µs"),
+    ("Reason for not replaying calls", "{not_replayed}"),
 )
 SHOWN_ELSEWHERE = ("isolation", "replay")
 

@@ -30,7 +30,7 @@ def report(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
         except Refused as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, "Thank you. Staff will look at it; what they decide stands in the public log.")
+            messages.success(request, "Thank you. Staff will look at it; their decision appears in the public log.")
             return redirect(evaluation)
     return render(request, "moderation/report.html", {"form": form, "evaluation": evaluation})
 
@@ -64,7 +64,7 @@ def submission(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
         except Refused as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, f"{kind.label}. The boards follow.")
+            messages.success(request, f"{kind.label}. Leaderboards update immediately.")
             return redirect("moderate", code)
     context = {"form": form, "submission": found, "history": history, "same_source": review.same_source(found)}
     context |= {"evaluations": selectors.submission_for(request.user, code)[1], "task": found.task_version.task}
@@ -82,7 +82,7 @@ def account(request: HttpRequest, name: str) -> HttpResponse:
         except Refused as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, "Done, and written into the public log.")
+            messages.success(request, "Done and recorded in the public log.")
             return redirect("moderate-account", name)
     context = {"form": form, "account": found, "history": review.actions_about_account(found)}
     context |= {"evaluations": selectors.own_evaluations(found, (), request.GET.get("page", 1))}
@@ -103,7 +103,7 @@ def switches(request: HttpRequest) -> HttpResponse:
         except Refused as error:
             messages.warning(request, str(error))
         else:
-            messages.success(request, "Turned, and written into the public log.")
+            messages.success(request, "Changed and recorded in the public log.")
         return redirect("switches")
     rows = {switch.key: switch for switch in SiteSwitch.objects.all()}
     lines = [rows.get(key) or SiteSwitch(key=key, on=key != Switch.BANNER) for key in Switch]

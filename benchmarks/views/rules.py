@@ -54,11 +54,11 @@ def checks(shown: Rules) -> list[RuleCheck]:
             "Static check", "It is text in a language of the task and exports what the task asks for.", Verdict.REJECTED
         ),
         RuleCheck("Compile", "The compiler accepts it.", Verdict.COMPILE_ERROR),
-        RuleCheck("Compile", f"It is through within {seconds(compiling.timeout_s)}.", Verdict.TIMEOUT),
-        RuleCheck("Load", f"The process answers within {seconds(limits.setup_s)}.", Verdict.TIMEOUT),
+        RuleCheck("Compile", f"Compilation ends within {seconds(compiling.timeout_s)}.", Verdict.TIMEOUT),
+        RuleCheck("Load", f"The process starts within {seconds(limits.setup_s)}.", Verdict.TIMEOUT),
         RuleCheck("Verify and time", f"A call ends within {seconds(limits.call_s)}.", Verdict.TIMEOUT),
         RuleCheck("Verify and time", "The process raises no error and does not die.", Verdict.RUNTIME_ERROR),
-        RuleCheck("Verify and time", f"It needs at most {size(limits.memory_bytes)} of memory.", Verdict.OUT_OF_MEMORY),
+        RuleCheck("Verify and time", f"It uses at most {size(limits.memory_bytes)} of memory.", Verdict.OUT_OF_MEMORY),
         RuleCheck("Verify and time", "Results have the number and the shapes of the task.", Verdict.INCORRECT_SHAPE),
         RuleCheck("Verify and time", "Results have the dtypes of the task.", Verdict.INCORRECT_DTYPE),
         RuleCheck(
@@ -67,8 +67,8 @@ def checks(shown: Rules) -> list[RuleCheck]:
             Verdict.INCORRECT_VALUE,
         ),
         RuleCheck("Time", "The results of every timed call agree with float64.", Verdict.INCORRECT_VALUE),
-        RuleCheck("Verify and time", "A wrong call is wrong again on the same input.", Verdict.NONDETERMINISTIC),
-        RuleCheck("Verify and time", "Nothing is written after a call has said that it is done.", Verdict.TAMPERING),
+        RuleCheck("Verify and time", "A wrong result is repeated on the same input.", Verdict.NONDETERMINISTIC),
+        RuleCheck("Verify and time", "Nothing is written after a call has returned.", Verdict.TAMPERING),
         RuleCheck(
             "Time", f"The interval of the score is within ±{percent(shown.score.max_half_width)}.", Verdict.NOISY
         ),
@@ -77,5 +77,5 @@ def checks(shown: Rules) -> list[RuleCheck]:
             "Before ranking", f"At most {percent(gates.max_roofline_fraction)} of what the machine allows.", None
         ),
         RuleCheck("Before ranking", "No error of exactly zero where rounding is expected.", None),
-        RuleCheck("Before ranking", "The same code passes whenever it is judged.", None),
+        RuleCheck("Before ranking", "The same source passes every time it is judged.", None),
     ]

@@ -24,9 +24,9 @@ from benchmarks.submissions import selectors as submission_selectors
 
 _CODE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 _SHOWN = {
-    Visibility.PUBLIC: "Everybody sees it, its source included; it stands on the board.",
-    Visibility.UNLISTED: "Whoever has the link sees it; it stands on no board and in no list.",
-    Visibility.PRIVATE: "Nobody but you sees it; it stands on no board.",
+    Visibility.PUBLIC: "Everyone can see it, source included; it appears on the leaderboard.",
+    Visibility.UNLISTED: "Everyone with the link can see it; it appears on no leaderboard and in no list.",
+    Visibility.PRIVATE: "Only you can see it; it appears on no leaderboard.",
 }
 
 
@@ -52,7 +52,7 @@ def submission_end(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
         except services.Refused as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, "The submission is deleted, with its results.")
+            messages.success(request, "The submission and its results were deleted.")
             return redirect("own-submissions")
     first = {"title": submission.title, "visibility": submission.visibility}
     return _edit_page(request, submission, evaluations, SubmissionChangeForm(initial=first), form)
@@ -79,7 +79,7 @@ def _own(request: HttpRequest, code: uuid.UUID) -> tuple[Submission, list[Evalua
     """What others made is not theirs to change, even where they may read it."""
     submission, evaluations = selectors.submission_for(request.user, code)
     if submission.owner_id != request.user.pk:
-        raise PermissionDenied("Only who submitted it can change or delete a submission.")
+        raise PermissionDenied("Only the author can change or delete a submission.")
     return submission, evaluations
 
 

@@ -32,5 +32,5 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @login_required
 def token_end(request: HttpRequest, pk: int) -> HttpResponse:
     if token_revoke(request.user, pk):
-        messages.success(request, "The token is revoked.")
+        messages.success(request, "The token was revoked.")
     return redirect("tokens")

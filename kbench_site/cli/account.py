@@ -25,8 +25,8 @@ def status_command(*, as_json: bool) -> None:
         "judged now",
         "judges online",
         "half waited",
-        "nine of ten",
-        "our own faults, 30 days",
+        "90th percentile",
+        "our errors, 30 days",
     )
     title = "\n".join(found["notices"])
     tell(found, [_queue(line) for line in found["queues"]], columns, as_json=as_json, title=title)
@@ -53,7 +53,7 @@ def whoami_command(*, as_json: bool) -> None:
     client = with_token()
     found = client.get("whoami")
     token = found["token"]
-    until = f"until {token['expires']}" if token["expires"] else "without an end"
+    until = f"until {token['expires']}" if token["expires"] else "no expiry"
     told = f"{found['account']} at {client.url}, token {token['name']!r} ({token['scope']}, {until})"
     click.echo(json.dumps(found) if as_json else told)
 

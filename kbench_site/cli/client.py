@@ -69,7 +69,7 @@ class Client:
         try:
             return json.loads(send(self._request(method, address, data, headers)))
         except ValueError as error:
-            raise ApiError(f"{self.url} answers, but not as a kbench site does.", OUR_FAULT) from error
+            raise ApiError(f"{self.url} answers, but is not a kbench site.", OUR_FAULT) from error
 
     def _request(
         self, method: str, address: str, data: bytes | None = None, headers: Mapping[str, str] | None = None

@@ -72,7 +72,7 @@ def followed(client: Client, code: str, timeout_s: float | None = None) -> dict[
 
 
 def _leave_running(code: str, why: str, exit_code: int) -> NoReturn:
-    leave(f"kbench: {why} The judging goes on; watch it with: kbench watch {code}", exit_code)
+    leave(f"kbench: {why} Judging continues; follow it with: kbench watch {code}", exit_code)
 
 
 def _tell(told: Ticker, found: dict[str, Any]) -> None:

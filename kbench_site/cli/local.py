@@ -37,10 +37,10 @@ from .sources import language_of, text_of
 @click.command("judge")
 @click.argument("task")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--device", default=None, help="cpu or cuda:0; by default what runs the language")
-@click.option("--language", default=None, help="by default from the file's name")
+@click.option("--device", default=None, help="cpu or cuda:0; by default the device that runs the language")
+@click.option("--language", default=None, help="by default from the file name")
 @click.option("--rules", "ruleset", default="rk-2", show_default=True, help="rule set")
-@click.option("--quick", is_flag=True, help="few steps, no torch.compile: a look, not a ranking")
+@click.option("--quick", is_flag=True, help="few steps, no torch.compile: an estimate, not a ranking")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document on the last line of standard output")
 def judge_command(
     task: str, file: Path, device: str | None, language: str | None, ruleset: str, *, quick: bool, as_json: bool
@@ -51,7 +51,7 @@ def judge_command(
     except UsageError as error:
         leave(f"kbench: {error}", WRONG_USAGE)
     except HarnessError as error:
-        leave(f"kbench: our own fault: {error}", OUR_FAULT)
+        leave(f"kbench: internal error: {error}", OUR_FAULT)
     if as_json:
         click.echo(json.dumps(report.to_json()))
     else:

@@ -23,13 +23,13 @@ from .sources import LANGUAGES, language_of, text_of
 @click.command("submit")
 @click.argument("task")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--language", type=click.Choice(LANGUAGES), help="by default from the file's name")
+@click.option("--language", type=click.Choice(LANGUAGES), help="by default from the file name")
 @device_option
 @click.option("--title", default="")
 @click.option("--visibility", type=click.Choice(["public", "unlisted", "private"]), default="public", show_default=True)
-@click.option("--again", is_flag=True, help="judge it although exactly this source was submitted before")
-@click.option("--quick", is_flag=True, help="look only whether it is right: seconds, no score, no rank")
-@click.option("--wait", is_flag=True, help="until there is a verdict")
+@click.option("--again", is_flag=True, help="judge it even if the same source was submitted before")
+@click.option("--quick", is_flag=True, help="check correctness only: takes seconds, no score, no rank")
+@click.option("--wait", is_flag=True, help="wait for the verdict")
 @timeout_option
 @as_json_option
 @asks_the_site

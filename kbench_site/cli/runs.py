@@ -19,21 +19,21 @@ DULL = ("budget.reserved", "budget.settled", "archive.inserted", "archive.evicte
 
 @click.command("run")
 @click.argument("task")
-@click.option("--proposer", default="template-evo", show_default=True, help="who proposes kernels")
+@click.option("--proposer", default="template-evo", show_default=True, help="the proposer of kernels")
 @device_option
-@click.option("--language", default="", help="by default what the device runs first")
-@click.option("--judgings", type=int, default=None, help="at most; 40 where no limit is given")
+@click.option("--language", default="", help="by default the device's default language")
+@click.option("--judgings", type=int, default=None, help="maximum; 40 if no limit is given")
 @click.option("--minutes", type=float, default=None, help="at most")
-@click.option("--usd", type=float, default=None, help="dollars, at most; only language models cost any")
-@click.option("--target", type=float, default=None, help="the speedup at which it stops")
-@click.option("--seed", type=int, default=None, help="the same seed draws the same")
+@click.option("--usd", type=float, default=None, help="maximum dollars; only language models cost money")
+@click.option("--target", type=float, default=None, help="stop at this speedup")
+@click.option("--seed", type=int, default=None, help="the same seed gives the same random choices")
 @click.option(
     "--verifier",
     "verifiers",
     multiple=True,
     default=("static", "compile"),
     show_default=True,
-    help="who looks at candidates before they cost a judging; may be given several times",
+    help="checks to run before a candidate is judged; may be given several times",
 )
 @click.option("--watch", is_flag=True, help="follow the run until it ends")
 @as_json_option
@@ -92,7 +92,7 @@ def _followed(client: Client, code: str) -> dict[str, Any]:
             if page["ended"] or (run["state"] == "paused" and run["last_seq"] == seen):
                 return run
     except KeyboardInterrupt:
-        leave(f"kbench: Interrupted. The run goes on; follow it with: kbench runs {code} --watch", INTERRUPTED)
+        leave(f"kbench: Interrupted. The run continues; follow it with: kbench runs {code} --watch", INTERRUPTED)
 
 
 def _tell(event: dict[str, Any]) -> None:

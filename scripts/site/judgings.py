@@ -162,7 +162,7 @@ class _Reports:
         if place and chance < PASSED + QUEUED:
             return {"state": State.QUEUED, "priority": random.choice((Priority.PERSON, Priority.AGENT))}
         if chance < PASSED + QUEUED + CANCELLED:
-            return {"state": State.CANCELLED, "reason_text": "Cancelled by who submitted it."}
+            return {"state": State.CANCELLED, "reason_text": "Cancelled by its author."}
         verdict = random.choice(FAILURES)
         told = {**self._failing, "verdict": verdict.value}
         return {"state": State.DONE, "verdict": verdict.value, "reason_text": "It is refused.", "report": told}

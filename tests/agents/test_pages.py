@@ -152,7 +152,7 @@ def test_a_waiting_run_is_paused_and_resumed(visitor: Client) -> None:
 
 def test_the_page_shows_the_past_as_it_was(visitor: Client, run: Run) -> None:
     then = visitor.get(f"{run.get_absolute_url()}?at=10").content.decode()
-    assert "as it was at event 10" in then
+    assert "shows the run at event 10" in then
     assert "No correct kernel yet" in then
     assert f"{run.best_score:.2f}×" in visitor.get(run.get_absolute_url()).content.decode()
 

@@ -61,7 +61,7 @@ def test_without_a_verdict_there_is_nothing_to_try():
 @pytest.mark.parametrize(
     ("configs", "words"),
     [
-        ([config(correct=False), config(correct=False, group="hidden")], "No configuration is right"),
+        ([config(correct=False), config(correct=False, group="hidden")], "No configuration is correct"),
         ([config(correct=True), config(correct=False, group="hidden")], "only hidden ones fail"),
         ([config(correct=True), config("n=7", correct=False)], "what tells n=7 apart"),
         ([config(correct=True), config(correct=False, max_rel_error=0.002)], "looks like rounding"),

@@ -179,5 +179,5 @@ def test_a_second_request_is_refused_while_the_first_is_on_its_way(on_gpu):
 
 
 def test_what_is_audited_already_is_not_audited_again(on_gpu):
-    with pytest.raises(Refused, match="not audited yet"):
+    with pytest.raises(Refused, match="has not been audited"):
         services.audit_request(on_gpu(), by_staff=False)

@@ -150,7 +150,7 @@ def test_a_decision_that_leads_nowhere_is_refused_and_not_logged(judged, decide,
 def test_who_decides_on_what_has_changed_meanwhile_is_told(judged, decide):
     evaluation = judged()
     decide(evaluation, ActionKind.INVALIDATE, seen=Moderation.OK)
-    with pytest.raises(Refused, match="meanwhile"):
+    with pytest.raises(Refused, match="in the meantime"):
         decide(evaluation, ActionKind.HIDE, seen=Moderation.OK)
 
 
@@ -172,7 +172,7 @@ def test_of_many_who_decide_at_once_one_succeeds(judged, staff):
         thread.start()
     for thread in threads:
         thread.join()
-    assert refused == ["It is invalidated already."] * 3
+    assert refused == ["The submission is already invalidated."] * 3
     assert ModerationAction.objects.count() == 1
 
 

@@ -59,7 +59,7 @@ def test_of_two_changes_at_once_the_second_sees_that_it_came_late(judged, ann):
 
 
 def test_nobodys_submission_cannot_be_private(judged):
-    with pytest.raises(Refused, match="Nobody owns"):
+    with pytest.raises(Refused, match="has no owner"):
         visibility_change(judged().submission, Visibility.PRIVATE)
 
 
@@ -99,7 +99,7 @@ def test_deleting_a_refusal_does_not_help_the_same_code(judged, ann):
     judged(owner=ann)
     row = Standing.objects.get()
     assert (row.under_review, row.rank) == (True, None)
-    assert row.review_reason == "The same code, judged for a submission since deleted, ended as INCORRECT_VALUE."
+    assert row.review_reason == "The same source, judged for a submission deleted since, ended as INCORRECT_VALUE."
 
 
 def test_an_audit_settles_what_a_deleted_submission_left_in_question(judged, ann):
@@ -120,7 +120,7 @@ def test_deleting_what_is_being_judged_takes_it_from_its_worker(submit, claim, a
 
 def test_what_a_run_has_made_is_not_deleted_one_by_one(judged, ann):
     submission = judged(owner=ann, origin=Origin.AGENT).submission
-    with pytest.raises(Refused, match="make it private"):
+    with pytest.raises(Refused, match="make the submission private"):
         submission_delete(submission)
     visibility_change(submission, Visibility.PRIVATE)
     assert board() == {}

@@ -241,7 +241,7 @@ def test_our_own_faults_are_given_back_a_few_times_a_day(judged, payer, settings
     for number in range(3):
         judged(payer=payer, text=f"// {number}\n", verdict="NOISY")
     assert [kind for kind, _ in entries()] == ["charge", "refund", "charge", "refund", "charge"]
-    assert "2 were given back within 24 hours" in LedgerEntry.objects.order_by("pk").last().text
+    assert "2 were refunded within 24 hours" in LedgerEntry.objects.order_by("pk").last().text
     assert meter(payer, "public-per-day").used == 1
     LedgerEntry._base_manager.update(created=timezone.now() - timedelta(hours=25))
     judged(payer=payer, text="// later\n", verdict="NOISY")

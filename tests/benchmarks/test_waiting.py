@@ -115,12 +115,12 @@ def test_without_enough_judgings_it_says_why_there_is_no_estimate(submit, worker
     found = waiting(submit())
     assert found.estimate is None
     assert "Fewer than 3" in found.no_estimate
-    assert found.text.startswith("You are next: a worker picks it up now. No estimate: fewer than 3 evaluations")
+    assert found.text.startswith("You are next: a worker is about to start. No estimate: fewer than 3 evaluations")
 
 
 def test_shipped_examples_get_no_estimate(submit, workers):
     judged_before(submit)
-    assert "as long as anybody else" in waiting(submit(priority=Priority.EXAMPLE)).no_estimate
+    assert "while other submissions are in the queue" in waiting(submit(priority=Priority.EXAMPLE)).no_estimate
 
 
 def test_who_submits_now_is_told_place_and_time(submit, workers, cpu, version):

@@ -69,5 +69,5 @@ def test_methods_chosen_on_the_overall_board_are_compared(compared: Visitor) -> 
     page = compared.tab("/leaderboards/robust-kbench/?device=cpu-avx2")
     page.get_by_role("checkbox", name="Compare Broad").check()
     page.get_by_role("checkbox", name="Compare Deep").check()
-    page.get_by_role("button", name="Compare the chosen").click()
+    page.get_by_role("button", name="Compare selected").click()
     expect(page.get_by_role("row").filter(has_text="layernorm/forward")).to_contain_text("5.00×")

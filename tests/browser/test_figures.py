@@ -138,7 +138,7 @@ def test_a_figure_stays_where_it_is_while_the_page_of_its_run_changes(reader: Vi
     explore(page)
     steps = page.locator(".figure-box .scatterlayer .js-line").last
     before, plain = steps.get_attribute("d"), page.locator("svg.chart").inner_html()
-    earlier = page.get_by_role("slider", name="As of event")
+    earlier = page.get_by_role("slider", name="At event")
     with page.expect_response(re.compile(f"figure.json.*at={run.last_seq // 2}")):
         earlier.fill(str(run.last_seq // 2))
         earlier.dispatch_event("change")

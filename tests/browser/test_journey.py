@@ -107,7 +107,7 @@ def test_a_file_that_is_far_too_large_is_refused_with_a_sentence(visitor: Any, t
         expect(page.locator("[data-file-note]")).to_contain_text("60000000 bytes; the rules take at most 262144")
     else:
         page.get_by_role("button", name="Submit for judging").click()
-        expect(page.get_by_role("heading", name="That is too large")).to_be_visible()
+        expect(page.get_by_role("heading", name="Request too large")).to_be_visible()
 
 
 def test_a_draft_survives_leaving_the_page(visitor: Any) -> None:
@@ -193,7 +193,7 @@ def test_a_quick_check_is_answered_first_and_judged_in_full_on_a_click(visitor: 
     page.get_by_role("button", name="Quick check").click()
     expect(page.get_by_role("heading", name="Quick check passed")).to_be_visible(timeout=JUDGED_MS)
     expect(page.get_by_text("about 1.8× PyTorch eager. Not ranked.")).to_be_visible()
-    page.get_by_role("button", name="Judge it in full").click()
+    page.get_by_role("button", name="Submit for full judging").click()
     expect(page.get_by_role("heading", name="Accepted")).to_be_visible(timeout=JUDGED_MS)
     page.goto(BOARD)
     expect(page.get_by_role("row").filter(has_text="Checked before")).to_contain_text("1.75×")

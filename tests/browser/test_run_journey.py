@@ -30,7 +30,7 @@ def site(stack: Stack) -> str:
 
 def start(page: Page, judgings: int) -> None:
     page.get_by_role("link", name="Start a run").click()
-    page.get_by_label("Judgings, at most").fill(str(judgings))
+    page.get_by_label("Maximum judgings").fill(str(judgings))
     page.get_by_label("Seed").fill("7")
     page.get_by_label("Compile: builds it").uncheck()  # takes seconds of a real compiler each
     page.get_by_role("button", name="Start the run").click()
@@ -59,14 +59,14 @@ def test_start_watch_lose_the_worker_and_see_the_end(visitor: Any, stack: Stack)
     assert tickets == [(30, 30)]
     assert stack.rows("select count(*) from agents_runevent where type = 'run.resumed'")[0][0] >= 1
 
-    page.get_by_role("link", name="All of it").click()
+    page.get_by_role("link", name="Full log").click()
     page.get_by_label("Type").select_option("run.resumed")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("row").filter(has_text="run.resumed").first).to_be_visible()
     page.get_by_role("navigation", name="Breadcrumb").get_by_role("link").nth(1).click()
     page.locator(".score").get_by_role("link").click()
     expect(page.get_by_role("heading", name="Settings")).to_be_visible()
-    page.get_by_role("link", name="its evaluation").click()
+    page.get_by_role("link", name="evaluation", exact=True).click()
     expect(page.get_by_role("heading", name="Accepted")).to_be_visible()
     page.get_by_role("link", name="candidate").click()
     page.wait_for_url("**/candidates/**")

@@ -120,7 +120,7 @@ async def test_most_slots_tune_for_nothing_and_no_two_the_same():
     assert len(tuned) >= 2
     proposals = [item for item in answers if isinstance(item, Proposal)]
     assert proposals[0].params == TEMPLATE.default
-    assert proposals[0].thought == "The best guess made beforehand: TILE_M 4, STAGING packed."
+    assert proposals[0].thought == "The best guess before any measurement: TILE_M 4, STAGING packed."
     keys = [TEMPLATE.space.key(item.params) for item in proposals]
     assert len(set(keys)) == len(keys)
     assert TEMPLATE.space.key(TEMPLATE.naive) not in keys

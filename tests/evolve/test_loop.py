@@ -288,7 +288,7 @@ def test_a_verifier_that_rejects_everything_does_not_keep_a_run_going_for_ever()
 
     log = MemoryLog()
     outcome = run(log, config(40, audit_fraction=0.0), proposer=Right(), verifiers=(Grim(),))
-    assert (outcome.reason, outcome.text) == ("exhausted", "nothing came to be judged in 8 generations")
+    assert (outcome.reason, outcome.text) == ("exhausted", "nothing was judged in 8 generations")
     assert folded(log).budget.spent.judgings == 1
 
 

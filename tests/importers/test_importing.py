@@ -83,7 +83,8 @@ def test_a_broken_task_stops_nothing_and_keeps_what_was_there(folder: Path, aske
     run(folder)
     put(folder, {NAMES[0]: MODEL + "# bad\n", "level1/0_torn.py": "class Model(:"})
     assert run(folder) == {"level1_0_torn": "refused", A: "refused", B: "unchanged"}
-    assert "it is bad The version imported before stays." in ImportReport.objects.get(op=A, outcome="refused").problem
+    problem = ImportReport.objects.get(op=A, outcome="refused").problem
+    assert "it is bad The previously imported version is kept." in problem
     assert TaskVersion.objects.get(task__op=A).status == "active"
 
 
@@ -91,7 +92,7 @@ def test_the_shipped_suites_and_imports_leave_each_other_alone(folder: Path, ask
     run(folder)
     (tmp_path / "no-suites").mkdir()
     assert tasks_sync(tmp_path / "no-suites").retired == ()
-    with pytest.raises(CommandError, match="holds no task"):
+    with pytest.raises(CommandError, match="contains no task"):
         run(put(tmp_path / "empty", {"readme.md": ""}))
     assert Task.objects.listed().count() == 2
 

@@ -77,7 +77,10 @@ def test_what_was_lost_after_a_backup_comes_back(manage: Manage, tmp_path: Path)
     assert file.stat().st_mode & 0o777 == 0o600
     manage("flush", "--no-input")
     (tmp_path / "other").write_bytes(b"something else")
-    for words, complaint in (([str(file)], "--replace"), ([str(tmp_path / "other"), "--replace"], "is no back-up")):
+    for words, complaint in (
+        ([str(file)], "--replace"),
+        ([str(tmp_path / "other"), "--replace"], "is not a kbench backup"),
+    ):
         assert complaint in manage("restore", *words, check=False).stderr
     manage("restore", str(file), "--replace")
     assert manage("-c", LOOK).stdout == before

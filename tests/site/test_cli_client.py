@@ -175,7 +175,7 @@ def test_interrupted_it_says_how_to_watch_on(site, kbench, monkeypatch):
     monkeypatch.setattr(following, "_tell", interrupt)
     result = kbench("watch", CODE)
     assert result.exit_code == 130
-    assert f"The judging goes on; watch it with: kbench watch {CODE}" in result.stderr
+    assert f"Judging continues; follow it with: kbench watch {CODE}" in result.stderr
     assert all(command == "GET" for command, *_ in site.asked)
 
 

@@ -104,7 +104,7 @@ def test_a_second_up_on_the_same_folder_is_refused(stack):
     argv = [sys.executable, "manage.py", "up"]
     second = subprocess.run(argv, cwd=ROOT, env=stack.environment, capture_output=True, text=True, check=False)
     assert second.returncode != 0
-    assert f"already up on {stack.folder} (process {stack.process.pid})" in second.stderr
+    assert f"already running on {stack.folder} (process {stack.process.pid})" in second.stderr
 
 
 def all_gone(processes):

@@ -48,7 +48,7 @@ def test_guessing_a_password_is_slowed_down_by_name(visitor: Client, owner: Any)
     response = log_in(visitor, password=PASSWORD)
     assert response.status_code == 429
     assert 0 < int(response["Retry-After"]) <= 600
-    assert b"Come back in" in response.content
+    assert b"Try again in" in response.content
     assert log_in(visitor, name="somebody else").status_code == 200
 
 
@@ -221,7 +221,7 @@ def leave(client: Client, password: str = PASSWORD, submissions: str = "keep") -
 
 def test_an_account_is_deleted_with_its_password_alone(as_owner: Client, owner: Any) -> None:
     response = leave(as_owner, password="wrong")
-    assert b"This is not your password. Nothing was deleted." in response.content
+    assert b"Wrong password. Nothing was deleted." in response.content
     assert get_user_model().objects.filter(username="olga").exists()
 
 
@@ -236,7 +236,7 @@ def test_guessing_the_password_there_is_slowed_down_too(as_owner: Client) -> Non
 def test_an_account_leaves_as_it_chooses(as_owner: Client, owner: Any, choice: str, left: int) -> None:
     evaluation = factories.judged(owner=owner, payer=quotas.payer_of(owner, ""))
     response = as_owner.post(DATA, {"password": PASSWORD, "submissions": choice}, follow=True)
-    assert b"The account is deleted." in response.content
+    assert b"The account was deleted." in response.content
     assert not get_user_model().objects.exists()
     assert Submission.objects.count() == left
     assert LedgerEntry.objects.get().payer.account is None

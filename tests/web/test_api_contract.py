@@ -168,7 +168,7 @@ def test_pages_link_to_the_next_one(program: Program, visitor: Client) -> None:
 
 
 def test_the_documented_codes_are_those_of_the_description() -> None:
-    rows = re.findall(r"^\| (\d{3}) \| (.+) \|$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (\d{3}) \| (.+) \|$", (ROOT / "docs" / "user-guide.md").read_text(), re.MULTILINE)
     assert {int(status): tuple(re.findall(r"`([a-z-]+)`", codes)) for status, codes in rows} == PROBLEMS
 
 

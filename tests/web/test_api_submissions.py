@@ -80,7 +80,7 @@ def test_a_private_one_does_not_exist_for_others(other: Program, owner: Any) -> 
 
 def test_what_a_run_made_is_not_deleted(program: Program, owner: Any) -> None:
     code = factories.judged(owner=owner, origin=Origin.AGENT).submission.code
-    assert "make it private" in refused(delete(program, code), 409, "made-by-a-run")["detail"]
+    assert "make the submission private" in refused(delete(program, code), 409, "made-by-a-run")["detail"]
 
 
 def test_an_unknown_visibility_is_refused(program: Program, owner: Any) -> None:

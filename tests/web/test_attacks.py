@@ -44,7 +44,7 @@ def write(folder: Path, name: str, data: dict[str, Any]) -> None:
 
 
 def test_says_so_when_nobody_has_run_them(visitor: Client, folder: Path) -> None:
-    assert b"Nobody has run them here yet" in visitor.get("/rules/attacks/").content
+    assert b"The attacks have not been run here yet" in visitor.get("/rules/attacks/").content
 
 
 def test_shows_date_device_rules_and_every_column(visitor: Client, folder: Path) -> None:
@@ -53,23 +53,23 @@ def test_shows_date_device_rules_and_every_column(visitor: Client, folder: Path)
     for text in ("2026-11-22", "EPYC of the test", "rule set rk-2", "undone freeze", "TAMPERING", "0.17×", "7.04×"):
         assert text in page
     assert "A timer &lt;b&gt;continues" in page
-    assert "All ended as the rules demand" in page
-    assert "1 hostile or broken ones and 1 honest ones" in page
-    assert "rules in force" not in page
+    assert "All ended as the rules require" in page
+    assert "1 hostile or broken and 1 honest" in page
+    assert "the active one is" not in page
 
 
 def test_what_is_not_as_demanded_is_said_and_counted(visitor: Client, folder: Path) -> None:
     write(folder, "cpu-avx2", run(record(speedup=0.5, verdict="PASS", objection="it scores 0.50")))
     page = visitor.get("/rules/attacks/").content.decode()
     assert "it scores 0.50" in page
-    assert "1 of them is not as the rules demand" in page
+    assert "1 did not end as the rules require" in page
     assert "passed each time" not in page
 
 
 def test_every_device_has_a_page_and_old_rules_are_named(visitor: Client, folder: Path) -> None:
     write(folder, "cpu-avx2", run(record()))
     write(folder, "cpu-avx512", run(record(), device_kind="cpu-avx512", ruleset="rk-0"))
-    assert b"the rules in force are" in visitor.get("/rules/attacks/?device=cpu-avx512").content
+    assert b"the active one is" in visitor.get("/rules/attacks/?device=cpu-avx512").content
     assert b"?device=cpu-avx512" in visitor.get("/rules/attacks/").content
     assert visitor.get("/rules/attacks/?device=abacus").status_code == 404
 

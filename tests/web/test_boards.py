@@ -57,7 +57,7 @@ def test_baselines_stand_at_the_place_of_their_own_times(visitor: Client) -> Non
 
 
 def test_an_empty_board_says_that_baselines_are_not_measured_yet(visitor: Client) -> None:
-    assert board(visitor).count("not measured yet on every configuration") == 2
+    assert board(visitor).count("not yet measured on every configuration") == 2
 
 
 def test_an_entry_under_review_is_unranked_and_says_why(visitor: Client) -> None:
@@ -78,7 +78,7 @@ def test_a_speedup_on_the_board_has_baseline_interval_and_trust(visitor: Client)
     html = board(visitor)
     assert "1.47× to 1.53×" in html
     assert "vs eager" in html
-    assert "Timed by the supervisor" in html
+    assert "Timed with the supervisor" in html
 
 
 def test_a_long_board_is_paged_and_its_queries_do_not_grow(visitor: Client) -> None:
@@ -180,7 +180,7 @@ def test_the_record_has_its_history(visitor: Client, owner: Any, stranger: Any) 
         ("stefan", 2.5),
         ("olga", 3.5),
     ]
-    assert "History of the record" in board(visitor)
+    assert "Record history" in board(visitor)
 
 
 def test_what_is_under_review_never_held_the_record(visitor: Client) -> None:
@@ -206,9 +206,9 @@ def test_an_old_board_stays_readable_and_says_that_it_is_old(visitor: Client) ->
     Standing.objects.update(ruleset=old)
     Evaluation.objects.update(ruleset=old)
     html = board(visitor, rules="rk-0")
-    assert "This is an old board" in html
+    assert "This is an old leaderboard" in html
     assert "1.50×" in html
-    assert "This is an old board" not in board(visitor)
+    assert "This is an old leaderboard" not in board(visitor)
     assert rows_on(board(visitor)) == []
 
 

@@ -84,7 +84,7 @@ def test_the_live_part_is_what_the_page_shows(visitor: Client) -> None:
 
 def test_an_accepted_one_shows_score_interval_baselines_trust_and_rank(visitor: Client) -> None:
     html = page(visitor, factories.judged(factories.passing(1.5, 0.02)))
-    for words in ("1.50×", "95 % interval 1.47× to 1.53×", "against torch.compile", "by the supervisor", "rank 1"):
+    for words in ("1.50×", "95 % interval 1.47× to 1.53×", "against torch.compile", "timing trust", "rank 1"):
         assert words in html
 
 
@@ -169,7 +169,7 @@ def test_the_owner_can_cancel(as_owner: Client, owner: Any) -> None:
     evaluation = factories.queued(owner=owner)
     assert "Cancel</button>" in page(as_owner, evaluation)
     as_owner.post(reverse("evaluation-cancel", args=[evaluation.code]))
-    assert "Cancelled by who submitted it." in page(as_owner, evaluation)
+    assert "Cancelled by its author." in page(as_owner, evaluation)
 
 
 def test_a_stranger_cannot_cancel(as_stranger: Client, owner: Any) -> None:
@@ -197,4 +197,4 @@ def test_looking_at_the_address_never_cancels(as_owner: Client, owner: Any) -> N
 def test_cancelling_too_late_says_so(as_owner: Client, owner: Any) -> None:
     evaluation = factories.judged(owner=owner)
     response = as_owner.post(reverse("evaluation-cancel", args=[evaluation.code]), follow=True)
-    assert b"had ended before" in response.content
+    assert b"ended before it could be cancelled" in response.content

@@ -56,7 +56,7 @@ def test_the_lines_of_a_comparison_are_its_curves(visitor: Client) -> None:
     assert (broad["name"], deep["name"]) == ("Broad", "Deep")
     assert broad["x"] == [0, 1.2, 2.5, figure["layout"]["xaxis"]["range"][1]]
     assert broad["y"] == [50, 25, 0, 0]
-    said = f"1 of {TASKS} tasks (25 %) faster than 1.2×<br>by 95 % intervals surely 1, at most 2"
+    said = f"1 of {TASKS} tasks (25 %) faster than 1.2×<br>by 95 % intervals at least 1, at most 2"
     assert said in broad["hovertext"][1]
     assert broad["hovertext"][1].endswith("over the stronger baseline")
     assert broad["line"]["dash"] != deep["line"]["dash"]

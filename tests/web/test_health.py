@@ -23,7 +23,7 @@ from kbench_site.logs import JsonFormatter, TextFormatter
 from . import factories
 from .test_api import Program
 
-DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[2] / "docs" / "operator-guide.md"
 TOKEN = "m" * 32
 
 

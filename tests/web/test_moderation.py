@@ -64,7 +64,7 @@ def test_a_decision_needs_a_public_reason(as_staff, evaluation):
 def test_a_decision_on_an_old_page_is_refused(as_staff, evaluation, decide):
     decide(evaluation, ActionKind.INVALIDATE)
     path, fields = decision_of(evaluation, ActionKind.HIDE)
-    assert "meanwhile" in as_staff.post(path, fields).content.decode()
+    assert "in the meantime" in as_staff.post(path, fields).content.decode()
     assert Submission.objects.get().moderation == Moderation.INVALIDATED
 
 
@@ -160,7 +160,7 @@ def test_a_switch_is_turned_with_a_message(as_staff, as_owner, visitor):
 
 def test_a_switch_is_not_turned_off_without_a_message(as_staff):
     page = as_staff.post("/moderation/switches/", {"key": Switch.JUDGING, "on": "0", "message": ""})
-    assert "Write the message" in page.content.decode()
+    assert "Write the public message" in page.content.decode()
     assert not SiteSwitch.objects.exists()
 
 

@@ -69,5 +69,5 @@ def test_what_is_wrong_is_read_and_not_taken(site: None, capsys: pytest.CaptureF
 
 
 def test_the_documented_example_is_the_code_that_runs() -> None:
-    docs = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    docs = (Path(__file__).parents[2] / "docs" / "user-guide.md").read_text()
     assert inspect.getsource(outside_agent.search) in docs

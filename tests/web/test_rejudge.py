@@ -81,7 +81,7 @@ def test_a_batch_is_paused_resumed_and_cancelled(as_staff, batch):
 def test_a_second_click_is_told_so(as_staff, batch):
     as_staff.post(f"/moderation/rejudge/{batch.code}/pause/")
     page = as_staff.post(f"/moderation/rejudge/{batch.code}/pause/", follow=True).content.decode()
-    assert "not running any more" in page
+    assert "no longer running" in page
 
 
 def test_everybody_reads_what_has_changed(visitor, batch):
@@ -116,10 +116,10 @@ def test_a_new_version_says_who_waits_below_its_board(visitor, owner):
     )
     path = f"/leaderboards/{'/'.join(factories.TASK)}/cpu-avx2/"
     page = visitor.get(path).content.decode()
-    assert f"1 entry waits for judging under version {new.number}" in page
+    assert f"1 entry waiting to be judged under version {new.number}" in page
     assert old.get_absolute_url() in page
     earlier = visitor.get(f"{path}?version={version.number}").content.decode()
-    assert "waits for judging" not in earlier
+    assert "waiting to be judged" not in earlier
     assert old.get_absolute_url() in earlier
 
 

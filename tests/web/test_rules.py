@@ -63,7 +63,7 @@ def test_a_new_rule_set_tells_what_changed(visitor, two_rule_sets):
     assert "What changed from rk-2" in page
     assert "gates.max_speedup" in page
     old = visitor.get("/rules/rk-2/").content.decode()
-    assert "These are not the rules in force" in old
+    assert "This rule set is not active" in old
 
 
 def test_the_board_under_old_rules_stays_at_its_own_address(visitor, owner, two_rule_sets):
@@ -75,7 +75,7 @@ def test_the_board_under_old_rules_stays_at_its_own_address(visitor, owner, two_
     assert "No verified entry yet" not in earlier
     now = visitor.get(path).content.decode()
     assert "No verified entry yet" in now
-    assert "1 entry waits for judging" in now
+    assert "1 entry waiting to be judged" in now
 
 
 def test_one_rule_set_is_in_force(two_rule_sets):

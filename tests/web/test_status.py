@@ -58,12 +58,12 @@ def test_the_page_shows_the_same(visitor: Client) -> None:
     assert "580" in html
     assert "differs" in html
     assert "failed" in html
-    assert "100 % got a verdict about the kernel" in html
+    assert "100 % ended with a verdict about the kernel" in html
 
 
 def test_what_does_not_work_is_said_above(visitor: Client) -> None:
     html = visitor.get("/status/").content.decode()
-    assert "No worker is online that judges for cpu-avx2." in html
+    assert "No worker is online for judging on cpu-avx2." in html
     assert "Everything works" not in html
 
 
@@ -76,8 +76,8 @@ def test_with_everything_there_it_says_so(visitor: Client, redis_server: Any) ->
 
 def test_a_site_without_workers_and_history_has_a_page(visitor: Client) -> None:
     html = visitor.get("/status/").content.decode()
-    assert "history of this queue begins" in html
-    assert "No worker has ever reported" in html
+    assert "first point of this history" in html
+    assert "No worker has reported yet" in html
 
 
 def test_before_the_click_a_device_tells_place_and_time(visitor: Client) -> None:

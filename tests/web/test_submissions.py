@@ -35,7 +35,7 @@ def as_staff() -> Client:
 def test_the_owner_hides_a_submission_and_the_board_follows(as_owner: Client, owner: Any) -> None:
     evaluation = factories.judged(owner=owner)
     page = as_owner.get(edit(evaluation.submission.code)).content.decode()
-    assert "Whoever has the link sees it; it stands on no board" in page
+    assert "Everyone with the link can see it; it appears on no leaderboard" in page
     response = as_owner.post(edit(evaluation.submission.code), {"title": "Mine", "visibility": "private"})
     assert response["Location"] == evaluation.get_absolute_url()
     submission = Submission.objects.get()
@@ -66,7 +66,7 @@ def test_the_owner_deletes_a_submission_with_a_tick(as_owner: Client, owner: Any
 def test_what_a_run_made_says_why_it_stays(as_owner: Client, owner: Any) -> None:
     code = factories.judged(owner=owner, origin=Origin.AGENT).submission.code
     response = as_owner.post(end(code), {"sure": "on"})
-    assert "An agent run made this submission" in response.content.decode()
+    assert "The log of an agent run contains this source" in response.content.decode()
     assert Submission.objects.exists()
 
 
@@ -131,8 +131,8 @@ def test_the_same_source_and_one_that_is_too_long_say_so(visitor: Client) -> Non
     evaluation = factories.queued()
     long = factories.queued(text=factories.SOURCE + "\n" * 6000)
     code = evaluation.submission.code
-    assert b"the same, line for line" in visitor.get(DIFF, {"a": code, "b": code}).content
-    assert b"at most 5000 lines" in visitor.get(DIFF, {"a": code, "b": long.submission.code}).content
+    assert b"The sources are identical" in visitor.get(DIFF, {"a": code, "b": code}).content
+    assert b"5000 lines per side" in visitor.get(DIFF, {"a": code, "b": long.submission.code}).content
 
 
 def test_other_tasks_are_compared_with_a_warning(visitor: Client) -> None:
@@ -155,7 +155,7 @@ def test_nothing_that_may_not_be_read_is_compared(
 
 def test_without_two_codes_the_page_asks_for_them(visitor: Client) -> None:
     assert visitor.get(DIFF).status_code == 200
-    assert b"The right side names no submission" in visitor.get(DIFF, {"b": "nonsense"}).content
+    assert b"The right field does not name a submission" in visitor.get(DIFF, {"b": "nonsense"}).content
 
 
 def test_an_evaluation_offers_the_record_the_own_best_and_the_version_before(as_owner: Client, owner: Any) -> None:
@@ -172,7 +172,7 @@ def test_an_evaluation_offers_the_record_the_own_best_and_the_version_before(as_
 def test_a_copy_names_the_original(as_stranger: Client, visitor: Client, owner: Any, stranger: Any) -> None:
     first = factories.judged(owner=owner)
     copy = factories.judged(owner=stranger)
-    words = f'submitted earlier by olga: <a href="{first.get_absolute_url()}">'
+    words = f'submitted earlier by olga: <a\n    href="{first.get_absolute_url()}">'
     assert words in visitor.get(copy.get_absolute_url()).content.decode()
     assert "submitted earlier" not in visitor.get(first.get_absolute_url()).content.decode()
     Submission.objects.filter(pk=first.submission_id).update(visibility="unlisted")

@@ -204,7 +204,7 @@ def test_the_same_source_is_offered_instead_of_judged_again(as_owner: Client, ow
     response = post(as_owner)
     html = response.content.decode()
     assert response.status_code == 409
-    assert "You have submitted exactly this" in html
+    assert "You submitted this exact source" in html
     assert earlier.get_absolute_url() in html
     assert "2.50× over the stronger of eager and torch.compile (95 % interval" in html
     assert Submission.objects.count() == 1
@@ -214,7 +214,7 @@ def test_the_same_source_is_offered_instead_of_judged_again(as_owner: Client, ow
 
 def test_the_same_source_of_somebody_else_is_named_where_it_is_public(as_stranger: Client, owner: Any) -> None:
     factories.queued(owner=owner)
-    assert "Exactly this was submitted by olga" in post(as_stranger).content.decode()
+    assert "source was submitted by olga" in post(as_stranger).content.decode()
 
 
 @pytest.mark.parametrize("visibility", ["private", "unlisted"])
@@ -264,7 +264,7 @@ def test_a_quick_check_is_one_click_and_another_one_judges_it_in_full(as_owner: 
     record_report(factories.claimed_for_judging(), factories.passing(2.5))
     html = as_owner.get(response.url).content.decode()
     assert "Quick check passed" in html
-    assert "a first impression, no measurement" in html
+    assert "a first impression, not a measurement" in html
     assert "score-number" not in html
     full = reverse("evaluation-full", args=[evaluation.code])
     assert full in html

@@ -57,13 +57,13 @@ def test_a_speedup_in_the_list_has_baseline_interval_and_trust(visitor: Client) 
     factories.judged(factories.passing(1.5, 0.02))
     html = visitor.get("/tasks/").content.decode()
     assert "1.47× to 1.53× vs the stronger baseline" in html
-    assert "Timed by the supervisor" in html
+    assert "Timed with the supervisor" in html
 
 
 def test_the_task_page_counts_hidden_configurations_without_their_values(visitor: Client) -> None:
     hidden = [c for c in find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cpu") if c.hidden]
     html = visitor.get(TASK_URL).content.decode()
-    assert f"{len(hidden)} hidden ones" in html
+    assert f"{len(hidden)} hidden configurations" in html
     assert not any(f"{name}={value}" in html for c in hidden for name, value in c.values.items() if value in (37, 131))
 
 

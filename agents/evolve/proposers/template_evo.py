@@ -19,14 +19,14 @@ from ..templates import Genome, Template, describe, difference, find_template
 
 STREAM = "template"
 _SAID = {
-    "translate": "The plain kernel, one result after the other.",
-    "guess": "The best guess made beforehand",
+    "translate": "The plain kernel: one result at a time.",
+    "guess": "The best guess before any measurement",
     "random": "Drawn at random",
-    "step": "One step of one gene",
-    "resample": "A fresh value of one gene",
-    "flip": "Another way through the code",
-    "crossover": "Genes of two parents",
-    "restart": "Several genes at once",
+    "step": "One gene moved by one step",
+    "resample": "A new value for one gene",
+    "flip": "A different code path",
+    "crossover": "Genes combined from two parents",
+    "restart": "Several genes changed at once",
 }
 
 

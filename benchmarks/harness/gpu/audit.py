@@ -63,7 +63,7 @@ class Watched:
     def problem(self) -> str:
         """Empty if the profiler agrees with what was claimed."""
         if self.kernel_sum_us > self.claimed_us * 1.10 + 3.0:
-            return f"its kernels take {self.kernel_sum_us:.1f} µs, it was credited with {self.claimed_us:.1f} µs"
+            return f"its kernels take {self.kernel_sum_us:.1f} µs, the reported time is {self.claimed_us:.1f} µs"
         if not self.kernels:
             return "it runs no kernel at all"
         if self.input_bytes > _LARGE_BYTES and self.dram_read_bytes < 0.8 * self.input_bytes:
@@ -220,7 +220,7 @@ def parse_sanitizer(text: str) -> dict[str, Any]:
     lines = [line.strip("= ").strip() for line in text.split("\n") if line.startswith("=====")]
     summaries = [found for line in lines if (found := _SUMMARY.match(line))]
     if not summaries:
-        raise SupervisorError(f"compute-sanitizer said nothing that is understood: {text[-500:]}")
+        raise SupervisorError(f"the output of compute-sanitizer cannot be parsed: {text[-500:]}")
     if len(summaries) > 1:
         raise AuditBroken("the report of compute-sanitizer has more than one end")
     first = next((line for line in lines if line.startswith(("Invalid", "Program hit", "Misaligned"))), "")

@@ -21,7 +21,7 @@ Admission = dict[str, Any]
 
 
 class Command(BaseCommand):
-    help = "Checks that the checker of each task refuses what is no solution and accepts honest float32 work."
+    help = "Tests that the checker of each task rejects wrong results and accepts correct float32 results."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

@@ -13,20 +13,20 @@ from benchmarks.states import TokenScope
 
 
 class Command(BaseCommand):
-    help = "Make an API token for an account."
+    help = "Create an API token for an account."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="name of the account")
         parser.add_argument("--name", default="command line", help="what the token is for")
         parser.add_argument("--scope", choices=TokenScope.values, default=TokenScope.SUBMIT)
-        parser.add_argument("--days", type=int, help="days until it expires; by default it does not")
-        parser.add_argument("--create", action="store_true", help="make the account where it is missing")
+        parser.add_argument("--days", type=int, help="days until it expires; never by default")
+        parser.add_argument("--create", action="store_true", help="create the account if it does not exist")
 
     def handle(self, *args: Any, **options: Any) -> None:
         users = get_user_model().objects
         owner = users.filter(username=options["user"]).first()
         if owner is None and not options["create"]:
-            raise CommandError(f"there is no account {options['user']}; --create makes it")
+            raise CommandError(f"there is no account {options['user']}; create it with --create")
         owner = owner or users.create_user(options["user"])
         token = token_create(owner, options["name"], options["scope"], options["days"])
         self.stdout.write(token.text)

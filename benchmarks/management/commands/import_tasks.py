@@ -21,20 +21,20 @@ from benchmarks.states import ImportOutcome
 
 
 class Command(BaseCommand):
-    help = "Brings in tasks of another suite: examined in sandboxes, versioned, reported."
+    help = "Import tasks of another suite: examine them in sandboxes, version them and report the results."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("format", choices=sorted(READERS))
         parser.add_argument("folder", type=Path, metavar="DIR", help="as its authors publish it")
         parser.add_argument("--suite", help="the name of the suite here; by default that of the format")
         parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for each step of one task")
-        parser.add_argument("--no-compile", action="store_true", help="do not hold eager against torch.compile")
+        parser.add_argument("--no-compile", action="store_true", help="do not compare eager with torch.compile")
         parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder: Path = options["folder"].resolve()
         if not folder.is_dir():
-            raise CommandError(f"{options['folder']} is no folder")
+            raise CommandError(f"{options['folder']} is not a folder")
         suite = options["suite"] or SUITES[options["format"]]
         validate_slug(suite)
         base_rows_sync()
@@ -63,7 +63,7 @@ class Command(BaseCommand):
         else:
             self.stdout.write(", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
         if set(counts) <= {ImportOutcome.REFUSED, ImportOutcome.RETIRED}:
-            raise CommandError("no task could be brought in")
+            raise CommandError("no task could be imported")
 
 
 def line_of(report: ImportReport) -> str:

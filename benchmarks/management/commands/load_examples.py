@@ -20,5 +20,5 @@ class Command(BaseCommand):
             kinds = ", ".join(item.device_kind.slug for item in submission.evaluations.select_related("device_kind"))
             self.stdout.write(f"{submission.task_version.task.path} {submission.language} on {kinds}")
         self.stdout.write(
-            f"{len(made)} submitted" if made else "nothing to submit: all are there, or the door is closed"
+            f"{len(made)} submitted" if made else "nothing to submit: all examples exist, or submissions are closed"
         )

@@ -14,7 +14,7 @@ from benchmarks.judgings.results import boards_complete
 
 
 class Command(BaseCommand):
-    help = "Migrate, collect static files and bring in the tasks that ship."
+    help = "Migrate, collect static files and load the shipped tasks."
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", interactive=False, verbosity=0)

@@ -17,16 +17,16 @@ from kbench_site.workers import only_one
 
 
 class Command(BaseCommand):
-    help = "Restore a back-up."
+    help = "Restore a backup."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
-        parser.add_argument("--replace", action="store_true", help="throw away what is in the database now")
+        parser.add_argument("--replace", action="store_true", help="discard the current contents of the database")
 
     def handle(self, *args: Any, file: Path, replace: bool, **options: Any) -> None:
         with only_one(settings.DATA_DIR / "up.lock", f"kbench is up on {settings.DATA_DIR}: stop it first"):
             if connection.introspection.table_names() and not replace:
-                raise CommandError("the database is not empty: with --replace its contents are thrown away")
+                raise CommandError("the database is not empty: use --replace to discard its contents")
             connections.close_all()
             try:
                 restore(settings.DATABASES["default"], settings.DATA_DIR, file)

@@ -56,7 +56,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         devices = chosen_devices(options["device"])
-        lock = only_one(settings.DATA_DIR / "up.lock", f"kbench is already up on {settings.DATA_DIR}")
+        lock = only_one(settings.DATA_DIR / "up.lock", f"kbench is already running on {settings.DATA_DIR}")
         with lock, sole_worker_of(devices):
             _refuse_taken_port()
             self.say(f"data in {settings.DATA_DIR}, logs in {settings.DATA_DIR / 'log'}")
@@ -144,7 +144,7 @@ def _redis_argv() -> tuple[str, ...]:
     path = Path(settings.REDIS_URL.removeprefix("unix://"))
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.parent.stat().st_uid != os.getuid():
-        raise CommandError(f"{path.parent} belongs to somebody else; set KBENCH_DATA_DIR to a shorter path")
+        raise CommandError(f"{path.parent} belongs to another user; set KBENCH_DATA_DIR to a shorter path")
     nothing_kept = ("--save", "", "--appendonly", "no")  # messages are wake-ups; the database is the queue
     place = ("--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700", "--dir", str(path.parent))
     return (program, *place, *nothing_kept, "--daemonize", "no")
@@ -156,7 +156,7 @@ def _refuse_taken_port() -> None:
         try:
             probe.bind((settings.HOST, settings.PORT))
         except OSError as error:
-            raise CommandError(f"port {settings.PORT} of {settings.HOST} is taken: set PORT to another") from error
+            raise CommandError(f"port {settings.PORT} of {settings.HOST} is in use: set PORT to another") from error
 
 
 def url() -> str:
