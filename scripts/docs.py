@@ -61,9 +61,9 @@ def rules() -> str:
 
 
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
-    "verdicts": ("docs/rules.md", verdicts),
-    "rules": ("docs/rules.md", rules),
-    "tasks": ("docs/tasks.md", tasks),
+    "verdicts": ("docs/judging.md", verdicts),
+    "rules": ("docs/judging.md", rules),
+    "tasks": ("docs/contributing.md", tasks),
     "corpus": ("docs/security.md", corpus),
     "gpu-corpus": ("docs/security.md", gpu_corpus),
 }

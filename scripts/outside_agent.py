@@ -3,7 +3,7 @@
     KBENCH_URL=... KBENCH_TOKEN=... python -m scripts.outside_agent layernorm/forward template.cpp 1 2 4 8
 
 puts each value in the place of `@VALUE@` in the template, gives up a value whose kernel is wrong, and tells the best.
-`search` is all that an agent needs; docs/api.md shows it. Does NOT propose anything clever.
+`search` is all that an agent needs; docs/user-guide.md shows it. Does NOT propose anything clever.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The API as an object: its OpenAPI description names every error of every operation, and pages link to the next one.
 
-`PROBLEMS` is the list of all codes with their status; `docs/user-guide.md` has the same table. Does NOT define operations.
+`PROBLEMS` lists all codes with their status, as does `docs/user-guide.md`. Does NOT define operations.
 """
 
 from collections.abc import Iterable, Mapping

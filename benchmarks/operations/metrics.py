@@ -1,6 +1,6 @@
 """The metrics of the site in Prometheus' words, read from database and Redis when they are asked for.
 
-Nothing is counted in a process, so any web process answers the same. `docs/operator-guide.md` says what each metric means.
+Nothing is counted in a process, so any web process answers the same. `docs/operator-guide.md` explains each metric.
 Other apps add families to `SOURCES`. Does NOT decide who may read them (`views/health.py`).
 """
 
