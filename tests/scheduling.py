@@ -1,9 +1,9 @@
 """How tests share a machine: which of them go to one process together, in what order, and what they may share.
 
-A file stays in one process, since its fixtures are a browser or a whole site; every case of the corpus stands for
-itself. What takes long begins first, so that no process is left alone with it at the end. Each process has a folder
-for temporary files of its own, and with it locks on the machine of its own: judgings beside each other disturb only
-what is said about time, and tests of that are marked `alone`. Not covered: which tests are marked.
+A file stays in one process, since its fixtures are a browser or a whole site; every case of the corpus and every
+example stands for itself. What takes long begins first, so that no process is left alone with it at the end. Each
+process has a folder for temporary files of its own, and with it locks on the machine of its own: judgings beside each
+other disturb only what is said about time, and tests of that are marked `alone`. Not covered: which tests are marked.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
 
-CORPUS = "tests/harness/test_corpus.py"
+BY_CASE = ("tests/harness/test_corpus.py", "tests/harness/test_examples.py")  # a judging for each of their cases
 _ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")
 _NOT_QUICK = ("sandbox", "browser", "gpu", "alone", "django_db")
 _COMPUTE_LONG = (  # 10 s or more each: whole runs of the search, compilers, admission of every task
@@ -28,12 +28,12 @@ _COMPUTE_LONG = (  # 10 s or more each: whole runs of the search, compilers, adm
     "tests/evolve/test_stopping.py",
     "tests/harness/test_admission.py",
 )
-_STARTS_MUCH = ("tests/browser", "tests/site", "tests/importers", "tests/operations/test_hosts.py", CORPUS)
+_STARTS_MUCH = ("tests/browser", "tests/site", "tests/importers", "tests/operations/test_hosts.py", *BY_CASE)
 _LONGEST_FIRST = (*_STARTS_MUCH, *_COMPUTE_LONG)
 
 
 class FilesAndCases(LoadScopeScheduling):
-    """Hands out files, and cases of the corpus one by one, in the order in which they were collected."""
+    """Hands out files, and judgings of kernels one by one, in the order in which they were collected."""
 
     def __init__(self, config, log=None):
         config.option.loadscopereorder = False
@@ -41,7 +41,7 @@ class FilesAndCases(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         file, _, test = nodeid.partition("::")
-        return f"{file}[{test.partition('[')[2]}" if file == CORPUS else file
+        return f"{file}[{test.partition('[')[2]}" if file in BY_CASE else file
 
 
 def rank(nodeid):

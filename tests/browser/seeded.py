@@ -34,10 +34,12 @@ def log_in(page: Page, address: str, session: str) -> None:
     page.context.add_cookies([{"name": "sessionid", "value": session, "url": address}])
 
 
-def grave_violations(page: Page) -> list[str]:
+def grave_violations(page: Page, *, colours_only: bool = False) -> list[str]:
     """What axe-core finds that is serious or critical, with the first place of each."""
-    page.evaluate(AXE)
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(AXE)
+    rules = {"runOnly": {"type": "rule", "values": ["color-contrast"]}} if colours_only else {}
+    found = page.evaluate("options => axe.run(document, options)", {"resultTypes": ["violations"], **rules})
     return [
         f"{item['id']}: {item['help']}: {item['nodes'][0]['html'][:160]}"
         for item in found["violations"]

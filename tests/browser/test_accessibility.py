@@ -40,7 +40,7 @@ def test_every_page_fits_and_can_be_read_by_everybody(seeded: Site, site: str, v
         assert visitor.complaints == [], address
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            found[scheme, address.path] = grave_violations(page)
+            found[scheme, address.path] = grave_violations(page, colours_only=scheme == "dark")
         visitor.complaints.clear()  # axe measures with styles of its own
     assert {where: what for where, what in found.items() if what} == {}
 
