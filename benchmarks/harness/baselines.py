@@ -1,8 +1,8 @@
-"""What torch.compile builds for a task, prepared once per machine where no submission can write, and the peaks.
+"""The compiled baselines of a task, prepared once per machine where no submission can write, and the machine's peaks.
 
-A judging times the baselines anew; only their compilation is kept, which times nothing and needs no machine of its
-own. A configuration that torch.compile cannot do, or not in time, is remembered with the reason, and eager alone counts
-there. Peaks belong to the machine, whatever the task; they are measured while nothing else is.
+Only the compilation of baselines is cached; every judging times them again. If torch.compile fails on a configuration
+or takes too long, the reason is stored and eager alone is the baseline there. Peaks belong to the machine, not to a
+task, and are measured while nothing else is.
 """
 
 import hashlib

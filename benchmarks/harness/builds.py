@@ -1,7 +1,7 @@
-"""From source to something that a candidate can load: built in a sandbox, kept under the hash of all it depends on.
+"""Builds a source in a sandbox and caches the result under the hash of everything that it depends on.
 
-Compiling is repeatable, so failures are kept as well, except time-outs. Not covered: how each language is compiled
-(`gxx.py`, `nvcc.py`, `triton_source.py`) and loading the result, which only a candidate process does.
+Compilation is deterministic, so failures are cached as well, except time-outs. Not covered: how each language is
+compiled (`gxx.py`, `nvcc.py`, `triton_source.py`) and loading the result, which only a candidate process does.
 """
 
 import json

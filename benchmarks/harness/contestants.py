@@ -1,10 +1,10 @@
-"""One contestant: a frozen child that is woken for one call at a time, and the supervisor's clock around that call.
+"""One contestant: a frozen child process that is woken for one call at a time and timed by the supervisor's clock.
 
-The inputs of a call lie ready in several sets; which one counts is said at GO, so nothing can be computed ahead but
-within the time from waking to GO, which is measured as well (`resume_us`). The time ends when a sample of the results
-has been read out of the contestant's memory. When every thread has stopped the sample is read again, what changed in
-between was written too late, and the results are copied: the same for everybody, and no part of the time.
-Not covered: what the results are worth (the referee says) and what a time means (`scoring.py`).
+Several input sets are prepared for a call, and GO says which one counts. A contestant can therefore compute ahead
+only between waking and GO, and that time is measured as well (`resume_us`). The measured time ends when a sample of
+the results has been read from the contestant's memory. When every thread has stopped, the sample is read again to
+detect late writes, and the results are copied; copying is not part of the time. Not covered: whether the results are
+correct (the referee decides) and what a time means (`scoring.py`).
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Errors of the harness, split by what the caller would do.
+"""Errors of the harness, grouped by what the caller should do.
 
     HarnessError
     ├── UsageError            the caller asked for something that does not exist; fix the call

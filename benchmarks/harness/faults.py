@@ -1,6 +1,6 @@
-"""What a submission did wrong, as verdict and reason, from how its process answered or ended.
+"""Turns the answer or the end of a submission's process into a verdict and a reason.
 
-A dead candidate is the submission's fault, a dead referee ours (`RefereeError`); that line is drawn here.
+A dead candidate is the submission's fault, a dead referee is ours (`RefereeError`); this module decides which.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Tasks of other suites: from an author's file to a task that can be judged, and what speaks against it.
+"""Converts an author's file of another suite into a task that can be judged, or says why it cannot.
 
-The file is untrusted code: it runs in sandboxed children alone, and what they say of it is checked before a task is
-made of it. Two children: one finds arguments and results (`child/probe.py`), one tries the checker on the task
+The file is untrusted code: it runs only in sandboxed children, and their answers are checked before they are used.
+Two children: one finds arguments and results (`child/probe.py`), one tries the checker on the task
 (`child/examination.py`). Not covered: reading folders of other suites (`benchmarks.importers`) and keeping tasks.
 """
 

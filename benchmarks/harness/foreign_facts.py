@@ -1,7 +1,7 @@
-"""What a sandboxed child says of a foreign task, checked before anything is made of it.
+"""Checks the description of a foreign task that a sandboxed child returns.
 
-The child has run an author's code, so its answer is data of a stranger: names, sizes and counts have limits here.
-Not covered: whether what it says is true; a wrong answer makes a task that fails its own admission.
+The child has run an author's code, so its answer is untrusted: names, sizes and counts have limits here. Not covered:
+whether the answer is true; a wrong answer makes a task that fails its admission test.
 """
 
 import ast

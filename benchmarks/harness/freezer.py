@@ -1,9 +1,10 @@
-"""Stopping a process between its calls, and the proof that it used no processor time meanwhile.
+"""Stops a process between its calls and checks that it used no processor time while stopped.
 
 A process is frozen by SIGSTOP. The kernel's own account of the process's processor time is read when every thread has
-stopped and again at the resume: whatever made it run in between shows there, however it was woken. The submission's
-filter (`seccomp.py`) refuses the calls that could arrange such a wake-up. The last few microseconds of a thread on its
-way to sleep may fall after the first reading on a busy machine, so `resume` returns what was used instead of judging.
+stopped and again at the resume: any work in between shows there, however the process was woken. The submission's
+filter (`seccomp.py`) refuses the calls that could arrange such a wake-up. The last few microseconds of a thread on
+its way to sleep may fall after the first reading on a busy machine, so `resume` returns what was used instead of
+judging.
 """
 
 import os

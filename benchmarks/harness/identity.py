@@ -1,8 +1,8 @@
-"""Which sources are the same program: by their tokens, without comments and layout, and by what was compiled of them.
+"""Recognises sources that are the same program, by their tokens (without comments and layout) or their compiled code.
 
-The tokens are read without a compiler, so who writes a text for it can give another program the same `source_key`: it
-joins only what one owner submitted. `object_key` is of what was compiled; a renamed variable changes the text alone.
-Not covered: code that was changed so that it does the same.
+Tokens are read without a compiler, so an attacker can write a different program with the same `source_key`; that key
+therefore joins only submissions of one owner. `object_key` is computed from the compiled code, so renaming a variable
+does not change it. Not covered: different code that computes the same.
 """
 
 import ast

@@ -1,8 +1,8 @@
-"""Starting children in a sandbox: bubblewrap with seccomp and limits, or the next best that the machine allows.
+"""Starts children in a sandbox: bubblewrap with seccomp and limits, or the strongest one that the machine allows.
 
 A `Room` says what a child may see and use; `spawn` starts it there. Without bubblewrap the same limits, filter and
-empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then.
-Not covered: memory of many processes together (a build may use `memory_bytes` in each of its processes).
+empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then. Not
+covered: memory of many processes together (a build may use `memory_bytes` in each of its processes).
 """
 
 import base64

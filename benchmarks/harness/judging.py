@@ -1,9 +1,9 @@
 """The calls of one judging: every configuration verified, then all of them timed in random order.
 
-A visit to a contestant is a random number of calls on decoys, so that its code is as warm as anybody's, then one on
-fresh inputs, whose time counts. Verifying and timing make the same visits; every timed call is checked and some of the
-others, so there is no phase to detect. A step is one visit to every contestant on the same inputs, in an order that is
-reversed in the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`stages.py`).
+A visit to a contestant is a random number of calls on decoys, which warm up its code, and then one call on fresh
+inputs, whose time counts. Verifying and timing make the same visits; every timed call is checked, and so are some of
+the others, so a kernel cannot detect the phase. A step is one visit to every contestant on the same inputs, in an
+order that is reversed in the next step (ABBA). Not covered: statistics (`scoring.py`) and the report (`stages.py`).
 """
 
 import secrets

@@ -1,7 +1,7 @@
 """Where the comments and strings of a source are, found in one pass: each begins where the one before it has ended.
 
-What is not closed ends with its line or with the text, so a mark that opens something never has to be tried twice.
-Not covered: what a preprocessor makes of the text, line splices inside a token, and strings inside f-strings.
+An unclosed comment or string ends with its line or with the text, so no opening mark is tried twice. Not covered:
+what a preprocessor makes of the text, line splices inside a token, and strings inside f-strings.
 """
 
 import re

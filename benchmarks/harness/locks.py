@@ -1,8 +1,8 @@
-"""One timing at a time: a lock per processor and per GPU, across all processes and data folders of a machine.
+"""Locks for one timing at a time per processor and per GPU, across all processes and data folders of a machine.
 
-Builds share the processor's lock among themselves, never with a timing. Whoever waits next holds the turn, so that
-one who has just let go cannot go first again: a timing lets in the builds that waited for it, and no more of them.
-Not covered: the order among those who wait for the turn.
+Builds share the processor's lock with each other but never with a timing. The next waiting process holds a turn lock,
+so a process that has just released the lock cannot take it again first: after a timing, the builds that waited for it
+may run, and no others. Not covered: the order among the processes that wait for the turn.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""What this machine is: cores, what is recorded with every report, and the roofline floor.
+"""Facts about this machine: cores, the record in every report, and the roofline.
 
 Not covered: GPUs (`gpu/discovery.py`); measuring peaks, which the baseline child does.
 """

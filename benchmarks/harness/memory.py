@@ -1,8 +1,8 @@
-"""Shared memory of one judging: where every tensor of every input set and every result lies.
+"""Shared memory of one judging: the place of every tensor of every input set and of every result.
 
-Inputs lie in one memory that the referee alone may write; each contestant has a control page of its own. On a
-processor the supervisor copies results into output memory that no contestant has; on a GPU each contestant has its own.
-All sizes are fixed and sealed before a submission is mapped.
+Inputs are in one block that only the referee may write; each contestant has its own control page. On a processor the
+supervisor copies results into output memory that no contestant has; on a GPU each contestant has its own. All sizes
+are fixed and sealed before a submission is mapped.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
-"""Whether more headers could mend what nvcc complains about.
+"""Decides whether an error of nvcc could be caused by missing headers.
 
-The thinner headers lack names; a wrong source lacks them too. A complaint that gives the name is worth another attempt
-only if some header of torch has that word, so that a slip of the pen does not cost a slow compilation. Not covered:
-which header has it, and g++ (`gxx.py`).
+The thinner headers lack some names, and so may an incorrect source. If the error gives a name, another attempt is
+made only if a header of torch contains that word, so that a misspelt name does not cost a slow compilation. Not
+covered: which header has it, and g++ (`gxx.py`).
 """
 
 import re

@@ -1,9 +1,9 @@
 """Compiling CUDA submissions with nvcc: one .cu file to one torch extension.
 
-nvcc's front ends read every header twice and slowly, so headers are what a build costs. A source is compiled with the
-thinnest headers first (`headers/thinnest`, and of torch's operators only those that it names), then with thin ones,
-then with the stock ones, as long as the compiler misses a name. Not covered: the driver and the GPU, which a build
-does not need.
+nvcc's front ends read every header twice, so headers dominate the build time. A source is compiled with the thinnest
+headers first (`headers/thinnest`, and of torch's operators only those that it names), then with thin ones, then with
+the stock ones, as long as the compiler misses a name. Not covered: the driver and the GPU, which a build does not
+need.
 """
 
 import functools

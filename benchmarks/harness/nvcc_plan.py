@@ -1,7 +1,7 @@
-"""nvcc's own steps, its two front ends side by side.
+"""Runs the steps of nvcc with its two front ends in parallel.
 
-nvcc reads a source once for the host and once for the device, one after the other, though neither needs the other.
-`nvcc --dryrun` prints the steps; here they become a shell script that runs both readings at once. Not covered: what
+nvcc reads a source once for the host and once for the device, one after the other, although they are independent.
+`nvcc --dryrun` prints the steps; this module turns them into a shell script that runs both at once. Not covered: what
 the steps are called with, which stays as nvcc says; a list of another form gives None, and nvcc then runs as usual.
 """
 

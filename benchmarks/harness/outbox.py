@@ -1,8 +1,8 @@
-"""What leaves a sandbox: one file in memory that a child inherits, or a copy of what lies where a sandbox could write.
+"""Takes output from a sandbox: one file in memory that a child inherits, or a copy of a folder that it could write.
 
-Whoever could write there is hostile. Nothing is moved, bound or parsed in place; no link is followed, no name is
-trusted, and only regular files with one name, of this user and of bounded size, number and depth are taken, into a
-folder that is made afterwards and that no sandbox can write. Not covered: what the bytes mean.
+The content of such a folder is hostile. Nothing is moved, mounted or parsed in place, no link is followed and no name
+is trusted. Only regular files with one link, of this user and of limited size, number and depth are copied, into a
+folder that is created afterwards and that no sandbox can write. Not covered: what the bytes mean.
 """
 
 import fcntl

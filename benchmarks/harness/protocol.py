@@ -1,4 +1,4 @@
-"""What supervisor and children say to each other: JSON messages on a socket, words on a shared control page.
+"""The protocol between supervisor and children: JSON messages on a socket, words on a shared control page.
 
 Shared by both sides, so it uses the standard library alone. A message is one packet of at most MESSAGE_MAX_BYTES;
 nothing is ever unpickled, and each text in it is cleaned as it comes in. The control page carries one call: the

@@ -1,8 +1,8 @@
-"""Remarks on a source: what a reader should know before believing a number, each with its line.
+"""Remarks on a source: facts that a reader should know before trusting a number, each with its line.
 
-Hints, never a verdict: whoever wants to get past these patterns can, and what they mark is often legal. They look at
-text whose comments and strings are blanked. Who submits chooses the text, so every pattern takes time in proportion to
-it and begins with letters, which the engine finds fastest. Not covered: what the code does when it runs.
+Remarks are hints and never a verdict: the patterns can be evaded, and what they mark is often legal. They are applied
+to text whose comments and strings are blanked. The text is untrusted, so every pattern runs in linear time and begins
+with letters, which the engine finds fastest. Not covered: what the code does when it runs.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""What a judging says: verdict, score, configurations, stages. The JSON form is a public contract.
+"""The report of a judging: verdict, score, configurations, stages. Its JSON form is a public interface.
 
-Records that would lie cannot be built: a score exists only with PASS, a reason always. Nor can records that no database
-takes: whatever a submission said, each text of a record is cleaned and has at most TEXT_CHARS_MAX characters, a log the
-last LOG_CHARS_MAX.
+Inconsistent records cannot be built: a score requires PASS, and there is always a reason. Nor can records that a
+database would refuse: each text is cleaned and cut to TEXT_CHARS_MAX characters, a log to its last LOG_CHARS_MAX.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""From paired times to a score, and what keeps a score under review.
+"""Computes a score from paired times and decides whether it must be reviewed.
 
 Score = geometric mean over all timed configurations of `min(eager, compile) / kernel`, from paired medians; its
 interval comes from resampling launches and steps. Not covered: correctness, decided before anything is scored.

@@ -1,8 +1,8 @@
-"""Everything that is alive during one judging: referee, and launches of baseline and candidate, over one shared memory.
+"""All processes of one judging: referee, and launches of baseline and candidate, over one shared memory.
 
 The referee answers while contestants are frozen, so its reference values never coexist with running submission code
-in one process, nor is any contestant disturbed while it is timed.
-Not covered: how many calls there are and what follows from them (`judging.py`).
+in one process, nor is any contestant disturbed while it is timed. Not covered: how many calls there are and what
+follows from them (`judging.py`).
 """
 
 import base64

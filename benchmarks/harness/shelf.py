@@ -1,6 +1,6 @@
-"""Builds that travel: packed under their key by the machine that compiled, unpacked by the one that judges.
+"""Moves builds between machines: packed under their key by the one that compiles, unpacked by the one that judges.
 
-The harness only packs and unpacks; where the bytes lie, and that nobody changed them there, is the shelf's business.
+The harness only packs and unpacks; the implementation of the shelf stores the bytes and protects them from changes.
 Not covered: what a key depends on (`builds.py`); machines that would compile differently have different keys.
 """
 

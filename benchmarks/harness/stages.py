@@ -1,7 +1,7 @@
 """The judge: static check, compile, baselines, verify, time, report. Blocking; one judging per device at a time.
 
-This process is the supervisor: it loads neither torch nor the submission, and holds no context on a GPU. What differs
-between devices is in `tracks.py`. Not covered: queues, retries and who may submit.
+This process is the supervisor: it loads neither torch nor the submission, and holds no context on a GPU. Differences
+between devices are in `tracks.py`. Not covered: queues, retries and who may submit.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Starter code of a task: a file that compiles, has the exact signature and says what is left to do.
+"""Starter code of a task: a file that compiles, has the exact signature and marks what is left to do.
 
-It is made from the task definition, so it cannot disagree with it. Not covered: a fast kernel; the examples are.
+It is generated from the task definition. Not covered: fast kernels; the examples are.
 """
 
 import ast

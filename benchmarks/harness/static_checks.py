@@ -1,7 +1,7 @@
-"""What can be said of a source before it costs a compilation: wrong language, missing function, and remarks.
+"""Checks a source before it is compiled: wrong language, missing function, and remarks.
 
-This runs in the site's own process for whoever asks, so its time is in proportion to the text, which is scanned and not
-parsed. Not covered: whether the code compiles, and any defence; the remarks (`remarks.py`) are hints.
+The checks run in the site's own process for any visitor, so they take linear time and scan the text without parsing
+it. Not covered: whether the code compiles, and any defence; the remarks (`remarks.py`) are hints.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""What compilers of every language share: tools run in a sandbox, where torch lies, and hashes.
+"""Shared by the compilers of all languages: running tools in a sandbox, finding torch, and hashes.
 
-A sandbox sees the texts that it was given read-only and writes into memory of its own; what it makes leaves through a
-descriptor (`outbox.py`). Nothing that it could write is ever moved, bound or opened by us.
-Not covered: which tool with which flags (`gxx.py`, `nvcc.py`, `triton_source.py`) and the cache (`builds.py`).
+A sandbox sees its input texts read-only and writes to its own memory; its output leaves through a descriptor
+(`outbox.py`). We never move, mount or open a file that it could write. Not covered: which tool with which flags
+(`gxx.py`, `nvcc.py`, `triton_source.py`) and the cache (`builds.py`).
 """
 
 import functools

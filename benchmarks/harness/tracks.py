@@ -1,4 +1,4 @@
-"""What differs between judging on the processor and on a GPU: the lock, the baselines, the session, the trust.
+"""The differences between judging on a CPU and on a GPU: lock, baselines, session, timing trust.
 
 `stages.py` runs the same stages over either. Not covered: what a call is (`session.py`, `gpu/session.py`).
 """

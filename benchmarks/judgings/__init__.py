@@ -1,4 +1,4 @@
-"""What becomes of an evaluation: its place in the queue, the judge, what a report turns into, what to try next.
+"""The life of an evaluation: its place in the queue, the judge, the results of a report, advice on what to try next.
 
 Does NOT move an evaluation between states (`services.py`), does NOT run jobs (`jobs.py`), and measures nothing (the
 harness does).

@@ -1,7 +1,7 @@
-"""What to try next: sentences by verdict, by what the configurations show, and by remark on the source.
+"""Advice on what to try next, by verdict, by the results of the configurations, and by remark on the source.
 
-The first sentence of a verdict is the harness's own (`VERDICT_TEXTS`); these come after it. They are tables, so a new
-verdict or remark needs a line here and a test says so. Does NOT judge, and knows nothing that the page does not show.
+The first sentence of a verdict comes from the harness (`VERDICT_TEXTS`); these follow it. They are tables, so a new
+verdict or remark needs a row here, which a test checks. Does NOT judge, and uses only what the page shows.
 """
 
 from collections.abc import Callable, Mapping, Sequence

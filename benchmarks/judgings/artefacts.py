@@ -1,8 +1,8 @@
-"""Builds in the site's storage, so that a kernel compiled on one machine is judged on another without compiling again.
+"""Stores builds for all hosts, so that a kernel compiled on one machine is judged on another without compiling again.
 
-Each is sealed with the site's secret key, and what does not bear the seal counts as absent: who can write into the
-storage can cost time, but not put a kernel into somebody's judging. Without `KBENCH_STORAGE_URL` nothing is shared.
-Does NOT know what a build is (the harness packs it) and deletes nothing: give the storage a rule for old files.
+Each build is sealed with the site's secret key, and a build without a valid seal is ignored: write access to the
+storage can cost time but cannot replace a kernel. Without `KBENCH_STORAGE_URL` nothing is shared. Does NOT know what
+a build is (the harness packs it) and deletes nothing: give the storage a rule for old files.
 """
 
 import logging

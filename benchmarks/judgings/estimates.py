@@ -1,9 +1,9 @@
-"""How long a queued evaluation will wait: from what recent judgings of its device kind took, as a range.
+"""Estimates the queue wait of an evaluation, as a range, from the durations of recent judgings on its device kind.
 
-The queue is played through many times with times drawn from recent judgings, on the judges that are alive: the rest
-of what runs, everything that goes first, and builds where builds and timings take turns. Newcomers of a higher class,
-and owners whose turn comes earlier, are not foreseen. Does NOT know the order of the queue (`querysets.py`) and reads
-no clock but the caller's.
+The queue is simulated many times with durations drawn from recent judgings, on the judges that are alive: the rest of
+running evaluations, everything ahead, and builds where builds and timings alternate. Later submissions of a higher
+class, and of owners whose turn comes earlier, are not predicted. Does NOT know the order of the queue
+(`querysets.py`) and reads no clock but the caller's.
 """
 
 import heapq

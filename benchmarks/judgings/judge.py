@@ -1,7 +1,7 @@
-"""What the jobs ask of a judge, and the judge of the site: the harness with the site's folders and settings.
+"""The interface between jobs and a judge, and the judge of the site: the harness with the site's folders and settings.
 
-`settings.KBENCH_JUDGE` names the class, so that tests run the real worker path with a fake.
-Does NOT cover states and tables: a judge knows nothing of them.
+`settings.KBENCH_JUDGE` names the class, so that tests run the real worker path with a fake. Does NOT cover states and
+tables: a judge knows nothing of them.
 """
 
 from typing import Protocol

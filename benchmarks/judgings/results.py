@@ -1,8 +1,8 @@
-"""What a report becomes in the tables: results, baselines, standings.
+"""Writes a report to the tables: results, baselines, standings.
 
-A board has one writer, and it is here: `services.record_report` calls it for a report, whoever changes what may stand
-(its owner by visibility or deletion, staff by a decision) calls `standings_renew`. Always inside the transaction of
-the caller, one at a time per task version. Does NOT move evaluations between states.
+This is the only module that writes leaderboards. `services.record_report` calls it for a report; code that changes
+what may be ranked (visibility or deletion by the owner, a decision by staff) calls `standings_renew`. Always inside
+the transaction of the caller, one at a time per task version. Does NOT move evaluations between states.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Why a queued evaluation waits: its exact place, the sentence that pages show, and how long it will take.
+"""Explains why an evaluation waits: its exact position, the sentence shown on pages, and the expected wait.
 
 The queue is counted, never loaded: the number of queries does not depend on its length. Does NOT change anything.
 """
