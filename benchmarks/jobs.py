@@ -55,7 +55,7 @@ def judge_next(self: Any, device_kind: str) -> None:
 
 @shared_task(name=queue.REAP_JOB, ignore_result=True, time_limit=60)
 def reap() -> None:
-    """Give back what has lost its worker; end what can never run."""
+    """Requeue evaluations whose worker was lost; end those that can never run."""
     services.requeue_lost()
     services.expire_hopeless()
 
@@ -73,7 +73,7 @@ def _rows_by_kind(**condition: bool) -> dict[str, int]:
 
 @shared_task(name=queue.REJUDGE_JOB, ignore_result=True, time_limit=60)
 def rejudge() -> None:
-    """Queue what comes next of what is judged again."""
+    """Queue the next entries of the batches that are judged again."""
     rejudging.advance()
 
 
@@ -86,7 +86,7 @@ def prune_events() -> None:
 
 @shared_task(name=queue.SAMPLE_JOB, ignore_result=True, time_limit=30)
 def sample_queues() -> None:
-    """How long the queues are at this minute."""
+    """Record the length of the queues."""
     take_sample()
 
 
@@ -239,7 +239,7 @@ def _judge(sitting: Sitting) -> None:
 
 
 def _doubt(worker: Worker, why: str) -> None:
-    """The device may be what failed: no more work before it has passed its self-test."""
+    """Takes the device out of service until it has passed its self-test."""
     set_state(worker.name, WorkerState.QUARANTINED, f"{why} The worker repeats its self-test before it judges again.")
     queue.restart_worker(worker.name)
 
@@ -277,7 +277,7 @@ def _audited(sitting: Sitting, report: Report) -> Report:
 
 
 def _conclude(holding: Holding, report: Report) -> None:
-    """A verdict that is our own fault counts only when it comes again."""
+    """Records the report; a verdict caused by our own error counts only if it is repeated."""
     evaluation = holding.evaluation
     if report.verdict.ours and evaluation.attempt < services.ATTEMPTS_MAX:
         services.evaluation_requeue(evaluation, holding.claim, report.reason)

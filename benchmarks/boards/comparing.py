@@ -82,7 +82,7 @@ def _above(ascending: Sequence[float], p: float) -> int:
 
 
 def common(everybody: Iterable[Marks]) -> frozenset[int]:
-    """The tasks that everybody has solved who solved anything at all."""
+    """The tasks solved by every method that solved at least one."""
     solved = [frozenset(marks) for marks in everybody if marks]
     return frozenset.intersection(*solved) if solved else frozenset()
 
@@ -102,7 +102,7 @@ def mean_over(marks: Marks, tasks: Collection[int]) -> SpeedupEstimate | None:
 
 
 def best_of(everybody: Iterable[Marks]) -> dict[int, Mark]:
-    """The best mark on each task, whosever it is."""
+    """The best mark on each task, of any method."""
     best: dict[int, Mark] = {}
     for marks in everybody:
         for task, mark in marks.items():
@@ -113,7 +113,7 @@ def best_of(everybody: Iterable[Marks]) -> dict[int, Mark]:
 
 @dataclass(frozen=True)
 class MethodFigures:
-    """What a method comes to on a set of `total` tasks. `mean` is over the `common` tasks alone."""
+    """The results of a method on a set of `total` tasks. `mean` is over the `common` tasks alone."""
 
     total: int
     attempted: int
@@ -140,6 +140,6 @@ def figures(
 
 
 def leaders(shares: Mapping[str, Share]) -> list[str]:
-    """Who has the most tasks at one p, several if they are level; nobody if nobody has any."""
+    """The methods with the most tasks at one p; several on a tie, none if no task is solved."""
     most = max((share.count for share in shares.values()), default=0)
     return [name for name, share in shares.items() if most and share.count == most]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class SearchCost:
-    """What the searches of a method on one suite and device kind have used up."""
+    """The cost of all searches of a method on one suite and device kind."""
 
     runs: int = 0
     usd: float = 0.0
@@ -40,7 +40,7 @@ def register(name: str, provider: Provider) -> None:
 
 
 def costs_of(scope: Scope) -> dict[int, SearchCost]:
-    """By method; one that nobody knows costs of is missing."""
+    """Costs by method; methods without recorded costs are missing."""
     found: dict[int, SearchCost] = {}
     for provider in _providers.values():
         for method, cost in provider(scope).items():

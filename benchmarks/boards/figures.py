@@ -94,7 +94,7 @@ def plain(name: object) -> str:
 
 
 def error_bars(values: Sequence[Sequence[float]]) -> Parts:
-    """From the lower to the upper bound of each (value, low, high)."""
+    """Error bars from the lower to the upper bound of each (value, low, high)."""
     return {
         "type": "data",
         "symmetric": False,

@@ -22,7 +22,7 @@ _FILTERS = {
 
 
 def is_ranked(labels: Iterable[str]) -> bool:
-    """Whether entries of a task with these labels may stand on a board."""
+    """Whether entries of a task with these labels may be ranked."""
     return all(label in REMARKS for label in labels)
 
 

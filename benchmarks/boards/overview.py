@@ -66,7 +66,7 @@ class _Kept:
     read_at_s: float
 
     def is_fresh(self) -> bool:
-        """Old readings are looked through once more whether anything has changed."""
+        """An old reading is compared with the database before it is used again."""
         age_s = time.monotonic() - self.read_at_s
         return age_s < REUSE * self.cost_s or (age_s < KEPT_S and self.fingerprint == _fingerprint(self.field.device))
 
@@ -90,7 +90,7 @@ def suite_of(slug: str) -> Suite:
 
 
 def read_field(suite: Suite, device: DeviceKind) -> Field:
-    """The field as it is, or as it was moments ago: `taken` says when."""
+    """The current field, or a recent copy of it; `taken` is its time."""
     key = (suite.pk, device.pk)
     kept = _kept.get(key)
     if kept is not None and kept.is_fresh():
@@ -177,7 +177,7 @@ def _reviewed(device: DeviceKind, ruleset: RuleSet | None) -> Iterable[tuple[int
 
 
 def _pairs(rows: Iterable[tuple[int, int]], versions: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """Tasks by method, of those that count."""
+    """Tasks by method; only tasks that count."""
     found: dict[int, set[int]] = defaultdict(set)
     for method, version in rows:
         if version in versions:
@@ -226,7 +226,7 @@ def compare(field: Field, methods: Sequence[Method], ps: Sequence[float] = FAST_
 
 
 class CellState(StrEnum):
-    """What came of a method on a task."""
+    """The result of a method on a task."""
 
     SOLVED = "solved"
     REVIEW = "under review"

@@ -44,7 +44,7 @@ class EntryFilter:
 
     @classmethod
     def of(cls, kind: str, language: str, calls: str, timing: str) -> "EntryFilter":
-        """What is no choice counts as none."""
+        """An unknown choice counts as none."""
         return cls(
             kind=kind if kind in MethodKind.values else "",
             language=language if language in LANGUAGES else "",
@@ -204,7 +204,7 @@ def board_summaries(device: DeviceKind, page: int | str = 1) -> tuple[Page[Any],
 
 
 def _leaders(versions: Sequence[TaskVersion], shown: Any) -> dict[int, Standing]:
-    """By version: whoever stands first on its board."""
+    """The first entry of the board of each version."""
     first = shown.filter(task_version=OuterRef("pk")).order_by("rank", "verified_at", "pk").values("pk")[:1]
     marked = TaskVersion.objects.filter(pk__in=[version.pk for version in versions]).annotate(first=Subquery(first))
     standings = dict(marked.exclude(first=None).values_list("first", "pk"))

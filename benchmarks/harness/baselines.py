@@ -101,7 +101,7 @@ class Preparation(ABC):
         """Everything of this machine that the results depend on."""
 
     def is_ready(self, paths: Paths) -> bool:
-        """Nothing is left to compile."""
+        """Whether nothing is left to compile."""
         return (self._folder(paths) / "ready.json").exists()
 
     @contextmanager
@@ -187,7 +187,7 @@ class Preparation(ABC):
                 return
 
     def _compiles(self, child: Actor, number: int) -> bool:
-        """Notes how it went; False if it did not end in time."""
+        """Records the outcome; False if it did not end in time."""
         done, total = len(self.problems), len(self.configs)
         self.on_step(Step(self.stage, "progress", done, total, "torch.compile builds its baseline"))
         timeout_s = self.rules.score.baseline_compile_timeout_s
@@ -250,7 +250,7 @@ def _taken(cache: Path, target: Path) -> None:
 
 
 def _write(file: Path, data: dict[str, Any]) -> None:
-    """In one step: what is there is whole."""
+    """Writes the file in one step, so that readers never see a part of it."""
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(data))
     partial.replace(file)

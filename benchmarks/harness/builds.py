@@ -110,7 +110,7 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain, folder: Path)
 
 
 def _size_bytes(made: Path) -> int:
-    """Of a file, or of all files of a folder."""
+    """The size of a file, or of all files of a folder."""
     return sum(path.stat().st_size for path in (made.rglob("*") if made.is_dir() else (made,)))
 
 

@@ -51,7 +51,7 @@ class CallResult:
 
     @property
     def time_us(self) -> float | None:
-        """What counts: the device's events where there are any, else the supervisor's clock."""
+        """The time that counts: from the device's events if there are any, else from the supervisor's clock."""
         return self.wall_us if self.event_us is None else self.event_us
 
 
@@ -94,7 +94,7 @@ class Actor:
         return self._link
 
     def open(self, message: dict[str, Any]) -> None:
-        """Tells the child its memory and what to load."""
+        """Sends the child its memory layout and what to load."""
         self.link.send(**message, control=self.control.fd)
 
     def receive(self, timeout_s: float) -> dict[str, Any]:
@@ -107,13 +107,13 @@ class Actor:
         self.close()
 
     def close(self) -> None:
-        """Gives back what it shared with the child, once."""
+        """Releases the memory shared with the child; does nothing the second time."""
         if self._link is not None:
             self._link.close()
         self.control.close()
 
     def pending_message(self) -> dict[str, Any]:
-        """What the child said of the call that has just ended, if anything."""
+        """The child's message about the call that has just ended, if any."""
         try:
             return self.link.receive(0.5)
         except (TimeoutError, ProtocolError):

@@ -45,11 +45,11 @@ class RefereeError(SupervisorError):
 
 
 class NotStopped(SupervisorError):
-    """A process does not stop though it was told to."""
+    """A process did not stop when told to."""
 
 
 class ChildSurvived(SupervisorError):
-    """A process does not end though it was killed."""
+    """A process survived SIGKILL."""
 
 
 class AuditBroken(HarnessError):

@@ -58,7 +58,7 @@ class Stuck(Fault):
 
 
 def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
-    """Why a submission could not be loaded: what its process said, or how it ended."""
+    """The reason why a submission could not be loaded, from its process's message or exit."""
     if "timeout_s" in message:
         return Fault(Verdict.TIMEOUT, f"loading the module took more than {message['timeout_s']:g} s")
     if "missing" in message:
@@ -74,7 +74,7 @@ def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
 
 
 def call_fault(result: CallResult) -> Fault | None:
-    """What is wrong with a call before its values are looked at; None if nothing is."""
+    """The fault of a call that shows before its values are compared; None if there is none."""
     if result.timed_out:
         return Fault(Verdict.TIMEOUT, f"a call gave {result.text}")
     if result.status is None:

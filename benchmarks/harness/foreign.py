@@ -58,7 +58,7 @@ class ForeignTask:
 
 @dataclass(frozen=True)
 class Examined:
-    """What became of a foreign task: `task` is None if it was refused, and `problem` says why then.
+    """The outcome for a foreign task: `task` is None if it was rejected, and `problem` then says why.
 
     `labels` name filters that it trips and what else readers should know; `notes` are whole sentences.
     """
@@ -83,7 +83,7 @@ def examine(foreign: ForeignTask, paths: Paths, *, timeout_s: float = 300.0, com
 
 
 class _Work:
-    """One task on its way through the two children."""
+    """The state of one task while both children examine it."""
 
     def __init__(self, foreign: ForeignTask, scratch: Path, timeout_s: float) -> None:
         self.foreign, self.scratch, self.timeout_s = foreign, scratch, timeout_s
@@ -172,7 +172,7 @@ def _has_one_shape(found: list[tuple[ForeignConfig, Facts]]) -> bool:
 
 
 def _configs(found: list[tuple[ForeignConfig, Facts]]) -> Iterator[Config]:
-    """As the author has them, then the same in other values: one shape tells too little of a kernel."""
+    """The author's configurations, then the same with other values: one shape does not test a kernel well."""
     for config, facts in found:
         yield _config(config.group, config.values, "published", facts)
     first, last = found[0], found[-1]
@@ -229,7 +229,7 @@ def _tail(form: str, found: list[tuple[ForeignConfig, Facts]]) -> str:
 
 
 def _adjusted(task: TaskSpec, findings: Mapping[str, Any]) -> TaskSpec:
-    """With the tolerances that were found, and without variants whose results mean nothing."""
+    """The task with its measured tolerances and without variants whose results are meaningless."""
     dropped = set(findings["dropped"])
     places = list(zip(task.result_names, findings["tolerances"], strict=True))
     if any(tolerance > TOLERANCE_MAX for _, (tolerance, _rms) in places):
@@ -264,7 +264,7 @@ def _findings(answer: Mapping[str, Any], results: int) -> dict[str, Any]:
 
 
 class _Conversation:
-    """With one sandboxed child; whatever goes wrong with it speaks against the task."""
+    """A conversation with one sandboxed child; any failure of the child counts against the task."""
 
     def __init__(self, child: Child, link: Link) -> None:
         self._child, self._link = child, link

@@ -120,7 +120,7 @@ def _linking() -> list[str]:
 
 @functools.cache
 def machine_fingerprint() -> str:
-    """The processor as the compiler's -march=native sees it."""
+    """The processor as seen by the compiler's -march=native."""
     try:
         info = Path("/proc/cpuinfo").read_text()
     except OSError:

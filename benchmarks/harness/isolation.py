@@ -37,7 +37,7 @@ _BYTECODE = "sys.pycache_prefix = os.environ.get('KBENCH_BYTECODE', sys.pycache_
 
 @dataclass(frozen=True)
 class Isolation:
-    """What stands between a submission and this machine. `strong` is what public mode demands."""
+    """The isolation of submissions on this machine. Public mode requires `strong`."""
 
     name: str
     strong: bool
@@ -88,7 +88,7 @@ def demand_isolation(*, public: bool) -> Isolation:
 
 
 def inside(path: Path, name: str) -> str:
-    """Where a read-only path of ours appears to a child: /kbench/NAME, or itself without bubblewrap."""
+    """The path under which a child sees our read-only path: /kbench/NAME, or the path itself without bubblewrap."""
     return f"/kbench/{name}" if isolation_in_force().strong else str(path)
 
 
@@ -155,7 +155,7 @@ class Child:
                 continue
 
     def doom(self) -> None:
-        """Begins to end the child and everything it started, without waiting."""
+        """Sends SIGKILL to the child and everything it started, without waiting."""
         if self._doomed is not None:
             return
         # the first process of the sandbox takes all others with it

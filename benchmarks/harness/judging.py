@@ -38,7 +38,7 @@ CANDIDATE: Contender = ("candidate", 0)
 
 @dataclass
 class ConfigTally:
-    """What is known of one configuration so far."""
+    """The measurements of one configuration so far."""
 
     config: Config
     fault: Fault | None = None
@@ -187,12 +187,12 @@ class Judging:
         )
 
     def late_ready_us(self, number: int) -> float:
-        """By how much the lateness of its calls has raised the kernel's median time."""
+        """The increase of the kernel's median time by late starts."""
         ledger = self.ledgers[number]
         return median_us(self._charged_us(ledger, CANDIDATE)) - median_us(np.array(ledger.times_us[CANDIDATE]))
 
     def _charged_us(self, ledger: ConfigTally, who: Contender) -> NDArray[np.float64]:
-        """The times of `who` with the lateness of each call."""
+        """The times of `who` including the delay of each call."""
         rules = self._rules.time
         launches, resumes_us = np.array(ledger.launches), np.array(ledger.resumes_us[who])
         eager_us = np.array(ledger.resumes_us["baseline", EAGER])

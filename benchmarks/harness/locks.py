@@ -24,7 +24,7 @@ _SHARED = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may
 
 @contextmanager
 def machine_lock(name: str, text: str, on_step: StepListener, stage: str, cancelled: CancelCheck) -> Iterator[None]:
-    """Held alone while the block runs. Says `text` once while it waits; raises Cancelled."""
+    """An exclusive lock. Reports `text` once while it waits; raises Cancelled."""
     with _open_shared(f"kbench-{name}.lock") as lock:
         with _open_shared(f"kbench-{name}.turn") as turn:
             waiting = Step(stage, "waiting", text=text)
@@ -53,7 +53,7 @@ def build_lock(
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Among the processes of one data folder; waits without a word."""
+    """A lock among the processes of one data folder; waits silently."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

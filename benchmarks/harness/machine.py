@@ -38,13 +38,13 @@ class Peaks:
         return cls(tuple((int(size), float(rate)) for size, rate in data["copy_bytes_per_s"]), data["flops_per_s"])
 
     def or_better(self, other: "Peaks") -> "Peaks":
-        """The better of both of each: other work can only have slowed a measurement."""
+        """The better value of each pair: other work can only slow a measurement down."""
         known = dict(other.copy_bytes_per_s)
         rates = tuple((size, max(rate, known.get(size, rate))) for size, rate in self.copy_bytes_per_s)
         return Peaks(rates, max(self.flops_per_s, other.flops_per_s))
 
     def floor_us(self, bytes_moved: int, flops: int) -> float:
-        """Less time than this cannot be, for data of this size lying in the best cache that it fits."""
+        """The shortest possible time for data of this size, in the fastest cache that it fits."""
         return 1e6 * max(bytes_moved / self._bandwidth(bytes_moved), flops / self.flops_per_s)
 
     def _bandwidth(self, size_bytes: int) -> float:

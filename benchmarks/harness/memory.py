@@ -62,7 +62,7 @@ def overlay(configs: Sequence[Config], sets: Sequence[int]) -> Layout:
 
 
 def describe(configs: Sequence[Config], layout: Layout) -> list[dict[str, Any]]:
-    """What the children are told of each configuration (plain JSON)."""
+    """The description of each configuration for the children (plain JSON)."""
     return [
         {
             "values": dict(config.values),

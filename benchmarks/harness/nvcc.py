@@ -99,7 +99,7 @@ class Nvcc:
         return shop.make([compiling, linking], made, shop.room(folders), shop.folder / self.binary)
 
     def _script(self, compiling: list[str], folders: dict[Path, str], shop: Workshop, place: str) -> str | None:
-        """nvcc's steps, told over an empty file: no source has a say in them."""
+        """nvcc's steps for an empty file, so that no source can influence them."""
         if not self._side_by_side:
             return None
         shop.give({f"{MODULE}.cu": ""})
@@ -120,7 +120,7 @@ def environment() -> dict[str, str]:
 
 
 def needs(text: str) -> str:
-    """What `text` needs of the thinnest headers beside the usual."""
+    """The additional thinnest headers that `text` needs."""
     return "".join(f"#define {name}\n" for name, pattern in _NEEDS.items() if pattern.search(text))
 
 

@@ -26,16 +26,16 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NotTaken(Exception):
-    """What a sandbox left is nothing that may leave it; the text says what it is."""
+    """A sandbox left something that must not be taken; the text says what."""
 
 
 class TooMuch(NotTaken):
-    """It is larger, or there is more of it, than may leave."""
+    """The output of a sandbox is larger than allowed."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of everything together that is taken from one folder."""
+    """Limits on the sum of everything taken from one folder."""
 
     files: int  # and folders
     total_bytes: int
@@ -68,7 +68,7 @@ class AnswerFile:
         return b"".join(self._chunks())
 
     def save(self, target: Path) -> None:
-        """As a new file that everybody may read. Raises NotTaken."""
+        """Saves the answer as a new file with read permission for all. Raises NotTaken."""
         fd = os.open(target, _MAKE, 0o755)
         with os.fdopen(fd, "wb") as file:
             for chunk in self._chunks():
@@ -191,7 +191,7 @@ def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path,
 
 
 class _Taking:
-    """One copy on its way, with what may still be taken."""
+    """One copy in progress and its remaining limits."""
 
     def __init__(self, bounds: Bounds, device: int) -> None:
         self._files, self._bytes = bounds.files, bounds.total_bytes
@@ -224,7 +224,7 @@ class _Taking:
             raise NotTaken(f"{_shown(place)} is {_kind(info.st_mode)}")
 
     def _checked(self, fd: int, seen: os.stat_result, place: str) -> os.stat_result:
-        """What was opened is what was looked at, and it is nobody else's."""
+        """Checks that the opened file is the one examined and belongs to this user."""
         info = os.fstat(fd)
         if (info.st_dev, info.st_ino, info.st_mode) != (seen.st_dev, seen.st_ino, seen.st_mode):
             raise NotTaken(f"{_shown(place)} was exchanged while it was read")
@@ -265,7 +265,7 @@ def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator
 
 
 def _is_plain(name: str) -> bool:
-    """Printable, short, and no way up or down."""
+    """Whether a name is printable, short and not a path."""
     return name not in ("", ".", "..") and "/" not in name and name.isprintable() and _size(name) <= _NAME_MAX_BYTES
 
 

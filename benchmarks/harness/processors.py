@@ -37,7 +37,7 @@ _MODEL_MAX_CHARS = 100
 
 @functools.cache
 def processor() -> Processor:
-    """The one of this machine."""
+    """The processor of this machine."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -61,7 +61,7 @@ def processor_of(cpuinfo: str, machine: str) -> Processor:
 
 
 def _model(facts: dict[str, str], machine: str) -> str:
-    """An ARM has numbers in place of a name."""
+    """The model name; ARM processors only have numbers."""
     if "model name" in facts:
         return facts["model name"]
     numbers = [facts[name] for name in ("CPU implementer", "CPU part") if name in facts]

@@ -41,7 +41,7 @@ class Word(IntEnum):
 
 
 class Status(IntEnum):
-    """How a call ended, as the child claims."""
+    """How a call ended, as reported by the child."""
 
     OK = 0
     RAISED = 1
@@ -52,7 +52,7 @@ class Status(IntEnum):
 
 
 class ProtocolError(Exception):
-    """The other side sent something that is no message, or went away."""
+    """The other side sent an invalid message or closed the channel."""
 
 
 class Link:
@@ -124,7 +124,7 @@ def _cleaned(value: Any, levels: int) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """Hostile output made harmless for terminals, pages and databases.
+    """Makes hostile output harmless for terminals, pages and databases.
 
     Control characters, NUL among them, and halves of characters become visible marks.
     """

@@ -73,7 +73,7 @@ def half_width(value: Score) -> float:
 
 
 def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact: bool) -> tuple[Flag, ...]:
-    """What is too good to be shown before somebody has looked at it."""
+    """The reasons why a result must be reviewed before it is ranked."""
     found = []
     if value.speedup > rules.gates.max_speedup:
         found.append(Flag("gate-speedup", f"more than {rules.gates.max_speedup:g}× over the stronger baseline"))
@@ -87,7 +87,7 @@ def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact:
 
 
 def under_the_floor(results: Sequence[ConfigReport], rules: Rules) -> tuple[ConfigReport, ...]:
-    """Those that took less time than the machine needs for their bytes or their arithmetic."""
+    """The configurations that took less time than the roofline allows."""
     limit = rules.gates.max_roofline_fraction
     return tuple(item for item in results if item.roofline_fraction is not None and item.roofline_fraction > limit)
 

@@ -64,7 +64,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class CpuSetting(Setting):
-    """And for a processor."""
+    """The setting of a session on a CPU."""
 
     shell: Path  # the native calling loop
     control: bool = False  # a control run: without the submission
@@ -117,7 +117,7 @@ class Session(ABC, Generic[ActorT]):
         return self._casts[self.launch][1]
 
     def turn(self, number: int) -> None:
-        """Goes on with launch `number`, counted round and round."""
+        """Continues with launch `number`, modulo the number of launches."""
         self.launch = number % len(self._casts)
 
     def fill(self, config: int, distribution: str | None = None) -> int:
@@ -157,7 +157,7 @@ class Session(ABC, Generic[ActorT]):
         return self.setting.rules.limits.call_s * (1 if who == "candidate" else 3)
 
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
-        """Waits until the candidate says `word`; whatever else it says or does is a Fault."""
+        """Waits until the candidate sends `word`; anything else is a Fault."""
         deadline = time.monotonic() + self.setting.rules.limits.setup_s
         while True:
             try:

@@ -27,7 +27,7 @@ class Shelf(Protocol):
 
 
 def pack(folder: Path, names: Iterable[str]) -> bytes:
-    """Those of the named files and folders that there are, as a tar."""
+    """A tar of the named files and folders that exist."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in names:

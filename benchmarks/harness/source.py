@@ -81,7 +81,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to tell whoever watches. `done` of `total` counts configurations or calls."""
+    """One step of progress to report. `done` of `total` counts configurations or calls."""
 
     stage: str  # static, compile, prepare, load, verify, time
     state: str  # waiting, started, progress, finished
@@ -98,7 +98,7 @@ CancelCheck = Callable[[], bool]
 
 
 def ignore_steps(step: Step) -> None:
-    """The listener of somebody who does not watch."""
+    """A listener that ignores all steps."""
 
 
 def never_cancelled() -> bool:

@@ -19,7 +19,7 @@ _LISTS = ("labels", "argument_names", "result_names")
 
 
 def spec_to_json(task: TaskSpec) -> Json:
-    """Everything but the reference and the folder."""
+    """A task as JSON, without the reference and the folder."""
     words = {name: getattr(task, name) for name in _WORDS}
     lists = {name: list(getattr(task, name)) for name in _LISTS}
     configs = {device: [asdict(config) for config in items] for device, items in task.configs.items()}
@@ -28,7 +28,7 @@ def spec_to_json(task: TaskSpec) -> Json:
 
 
 def spec_from_json(data: Mapping[str, Any], reference_source: str, folder: Path) -> TaskSpec:
-    """The task as it was. Raises TaskError for data of another form."""
+    """The stored task. Raises TaskError for malformed data."""
     try:
         words: Json = {name: data[name] for name in _WORDS}
         lists: Json = {name: tuple(data[name]) for name in _LISTS}
@@ -51,7 +51,7 @@ def write_folder(task: TaskSpec, folder: Path) -> None:
 
 
 def read_folder(folder: Path) -> TaskSpec:
-    """What `write_folder` wrote."""
+    """The task written by `write_folder`."""
     return spec_from_json(json.loads((folder / "task.json").read_text()), (folder / "reference.py").read_text(), folder)
 
 

@@ -168,7 +168,7 @@ def quick_rules(rules: Rules) -> Rules:
 
 @dataclass
 class _Work:
-    """One judging on its way; collects what the report will say even if it ends early."""
+    """One judging in progress; collects the report even if it ends early."""
 
     source: Source
     task: TaskSpec

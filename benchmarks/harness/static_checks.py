@@ -36,7 +36,7 @@ class StaticCheck:
 
 
 def check_source(source: Source, task: TaskSpec, rules: Rules) -> StaticCheck:
-    """Looks at the text alone; takes milliseconds."""
+    """Checks the text only; takes milliseconds."""
     problem = _problem(source, task, rules)
     return StaticCheck(problem, () if problem else tuple(remarks(source.text, source.language)))
 

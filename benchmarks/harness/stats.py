@@ -40,7 +40,7 @@ def median_us(times: Times) -> float:
 
 
 def medians_us(times: PairedTimes) -> tuple[float | None, ...]:
-    """Of kernel, eager and torch.compile."""
+    """The medians of kernel, eager and torch.compile."""
     compiled = None if times.compile_us is None else median_us(times.compile_us)
     return median_us(times.kernel_us), median_us(times.eager_us), compiled
 

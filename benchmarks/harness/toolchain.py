@@ -73,7 +73,7 @@ class Workshop:
 
     @property
     def scratch(self) -> str:
-        """Where a sandbox may write; gone with it."""
+        """The folder that a sandbox may write; deleted with it."""
         if isolation_in_force().strong:
             return "/tmp"  # noqa: S108 - its own tmpfs
         return tempfile.mkdtemp(prefix="loose-", dir=self.folder.parent)
@@ -126,7 +126,7 @@ class Workshop:
         return self.folder / "given"
 
     def _digest(self) -> str:
-        """Of the texts that sandboxes were given."""
+        """The hash of the texts given to sandboxes."""
         files = sorted(self._given.iterdir())
         return digest(*(part for file in files for part in (file.name, file.read_text(errors="replace"))))
 
@@ -151,7 +151,7 @@ class Toolchain(Protocol):
 
     @property
     def binary(self) -> str:
-        """The name of the file that it makes."""
+        """The name of the compiled file."""
 
     def fingerprint(self, rules: Rules) -> tuple[str, ...]:
         """All that a build depends on beside its source and the compile rules."""
@@ -222,7 +222,7 @@ def host_compiler_version() -> str:
 
 @functools.cache
 def headers_fingerprint() -> str:
-    """Of the headers that come with kbench."""
+    """The hash of the headers that come with kbench."""
     files = sorted(path for path in HEADERS.rglob("*") if path.is_file())
     return digest(*(text for path in files for text in (str(path.relative_to(HEADERS)), path.read_text())))
 

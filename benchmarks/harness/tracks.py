@@ -119,7 +119,7 @@ class Track(ABC):
         return self.device.device_class in device_classes(language)
 
     def record(self) -> dict[str, Any]:
-        """What of the machine is put into a report."""
+        """The facts about the machine for a report."""
         return {**machine_record(), "threads": self.cores.threads}
 
     def audit(
@@ -130,11 +130,11 @@ class Track(ABC):
         scratch: Path,
         cancelled: CancelCheck,
     ) -> dict[str, Any]:
-        """A second look with other tools. Raises UsageError where there are none."""
+        """Audits with other tools. Raises UsageError if there are none."""
         raise UsageError(f"nothing is audited on {self.device.name}: its times are the supervisor's own")
 
     def finished(self) -> None:  # noqa: B027 - most devices have nothing to do
-        """The session is over."""
+        """Called when the session has ended."""
 
     def before(self) -> dict[str, Any]:
         """What is measured of the device before the first call."""
@@ -209,7 +209,7 @@ class GpuTrack(Track):
         self._session: GpuSession | None = None
 
     def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
-        """A compiler takes nothing from a GPU."""
+        """No lock: compiling does not disturb a GPU."""
         return nullcontext()
 
     def finished(self) -> None:
@@ -349,7 +349,7 @@ class GpuTrack(Track):
         return replace(result, excess_us=bounds.excess_us(seen, trusted), copied=any(item.copied for item in seen))
 
     def _demand_true_claims(self, ledger: ConfigTally, null: Sequence[CallResult], key: str) -> None:
-        """Of one launch: the truth in another one helps nobody."""
+        """Checks one launch; correct times in another launch do not excuse it."""
         seen = ledger.seen[CANDIDATE]
         excess_us = bounds.excess_us(seen, _trusted(ledger, null))
         slack_us = bounds.slack_us(seen, null, self.rules.gpu)
@@ -377,7 +377,7 @@ def of_launch(ledger: ConfigTally, launch: int) -> ConfigTally:
 
 
 def _trusted(ledger: ConfigTally, null: Sequence[CallResult]) -> list[Sequence[CallResult]]:
-    """Calls of nothing, and of those baselines that are short enough to say what a call costs beside its time."""
+    """Empty calls, and calls of baselines that are short enough to show the overhead of a call."""
     baselines = (calls for who, calls in ledger.seen.items() if who != CANDIDATE)
     return [null, *(calls for calls in baselines if bounds.comparable(calls))]
 

@@ -13,7 +13,7 @@ from .toolchain import MODULE, Compilation, Workshop
 
 
 class TritonSource:
-    """The toolchain that only reads."""
+    """The toolchain of Triton, which only parses the source."""
 
     binary = f"{MODULE}.py"
 

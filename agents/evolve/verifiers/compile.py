@@ -111,6 +111,6 @@ def _spilled(resources: Mapping[str, Any]) -> tuple[Reason, ...]:
 
 
 def _sha256(path: Path) -> str:
-    """Of a file, or of all files of a folder."""
+    """The size of a file, or of all files of a folder."""
     files = sorted(item for item in path.rglob("*") if item.is_file()) if path.is_dir() else [path]
     return hashlib.sha256(b"".join(item.read_bytes() for item in files)).hexdigest()

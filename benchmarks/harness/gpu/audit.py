@@ -48,7 +48,7 @@ _LARGE_BYTES = 256 << 20  # inputs of this size cannot be in any cache
 
 @dataclass(frozen=True)
 class Watched:
-    """What Nsight Compute saw of one call."""
+    """The measurements of one call by Nsight Compute."""
 
     config: str
     kernels: tuple[str, ...]
@@ -61,7 +61,7 @@ class Watched:
 
     @property
     def problem(self) -> str:
-        """Empty if the profiler agrees with what was claimed."""
+        """The contradiction between profiler and reported time; empty if they agree."""
         if self.kernel_sum_us > self.claimed_us * 1.10 + 3.0:
             return f"its kernels take {self.kernel_sum_us:.1f} µs, the reported time is {self.claimed_us:.1f} µs"
         if not self.kernels:
@@ -73,7 +73,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Auditor:
-    """The tools, and everything they are pointed at."""
+    """The tools and the processes that they examine."""
 
     task: TaskSpec
     configs: Sequence[Config]

@@ -17,7 +17,7 @@ _LONG_US = 1000.0
 
 
 def bound_us(result: CallResult) -> float:
-    """From the moment at which the referee lets go of the GPU until its own kernel had run."""
+    """The time from when the referee releases the GPU until its own kernel has run."""
     if result.wall_us is None or result.tail_us is None:
         raise ValueError("a call that did not end has no bound")
     return result.wall_us + result.tail_us - result.gate_us
@@ -33,18 +33,18 @@ def excess_us(seen: Sequence[CallResult], trusted: Sequence[Sequence[CallResult]
 
 
 def comparable(calls: Sequence[CallResult]) -> bool:
-    """Whether trusted calls are short enough to say what a call costs beside its time: long ones scatter more."""
+    """Whether trusted calls are short enough to show the overhead of a call; long ones scatter more."""
     return bool(calls) and _median(np.array([item.event_us or 0.0 for item in calls])) < _LONG_US
 
 
 def spread_us(null: Sequence[CallResult]) -> float:
-    """How far calls of nothing scatter: three times their median absolute deviation."""
+    """The scatter of empty calls: three times their median absolute deviation."""
     beyond = _beyond_claim_us(null)
     return 3.0 * _median(np.abs(beyond - _median(beyond)))
 
 
 def slack_us(seen: Sequence[CallResult], null: Sequence[CallResult], rules: GpuRules) -> float:
-    """How much of an excess is taken for noise and launch overhead."""
+    """The part of an excess that counts as noise and launch overhead."""
     claimed = _median(np.array([item.event_us or 0.0 for item in seen]))
     return rules.slack_us + rules.slack_fraction * claimed + spread_us(null)
 
@@ -52,7 +52,7 @@ def slack_us(seen: Sequence[CallResult], null: Sequence[CallResult], rules: GpuR
 def charges_us(
     seen: Sequence[CallResult], trusted: Sequence[Sequence[CallResult]], null: Sequence[CallResult], rules: GpuRules
 ) -> list[float]:
-    """What each call is charged beside its claim: time that the referee saw, and that neither it nor noise explains."""
+    """The time added to each call: what the referee measured beyond the reported time, slack and noise."""
     usual_us = max(_median(_beyond_claim_us(calls)) for calls in trusted)
     claims_us = np.array([item.event_us or 0.0 for item in seen])
     allowed_us = rules.slack_us + rules.slack_fraction * claims_us + spread_us(null)

@@ -18,7 +18,7 @@ from ..toolchain import digest, torch_folder
 
 
 def bytecode_folder(paths: Paths) -> Path | None:
-    """What children may read and nobody may write; None where torch has its own."""
+    """The folder of compiled files that children may only read; None if torch has its own."""
     if not bytecode_missing():
         return None
     sources = [torch_folder(), *_triton_folder()]
@@ -35,7 +35,7 @@ def _triton_folder() -> list[Path]:
 
 
 def _compile(sources: list[Path], folder: Path) -> None:
-    """A file that cannot be compiled is one that nobody imports."""
+    """Files that cannot be compiled are skipped, because they cannot be imported either."""
     made = Path(tempfile.mkdtemp(prefix="bytecode-", dir=folder.parent))
     command = [sys.executable, "-m", "compileall", "-qq", "-j", "0", *map(str, sources)]
     subprocess.run(command, env={**os.environ, "PYTHONPYCACHEPREFIX": str(made)}, capture_output=True, check=False)

@@ -70,7 +70,7 @@ class Crew:
 
     @property
     def log(self) -> Path:
-        """What the submission prints in its first launch."""
+        """The output of the submission in its first launch."""
         return self.folder / "candidate0.log"
 
     def inside(self, name: str) -> str:
@@ -78,7 +78,7 @@ class Crew:
         return inside(self.folder / name, name)
 
     def actor(self, module: str, room: Room, log: str, *, fds: tuple[int, ...] = ()) -> Actor:
-        """One more process in the same place."""
+        """Adds a process to the crew's folder."""
         actor = Actor(module)
         actor.start(room, self.folder / log, gpu_filter(), fds, (self.order.gpu.accelerator,))
         return actor
@@ -188,7 +188,7 @@ def on_gpu(room: Room, gpu: Gpu, bytecode: Path | None) -> Room:
 
 
 class Standby:
-    """At most one crew that waits for its session."""
+    """Keeps at most one crew ready for the next session."""
 
     def __init__(self) -> None:
         self.wanted = False  # a worker wants it; a single judging from the command line does not
@@ -204,7 +204,7 @@ class Standby:
         return Crew(order)
 
     def refill(self, order: CrewSpec) -> None:
-        """Starts the next crew; it wakes up while nobody waits for it."""
+        """Starts the next crew in advance."""
         if self.wanted and self._crew is None:
             self._crew = Crew(order)
 

@@ -33,7 +33,7 @@ class NotReplayable(Exception):
 
 @dataclass(frozen=True)
 class Span:
-    """Shared memory at the address that everybody agreed on."""
+    """Shared memory at its agreed address."""
 
     at: int
     size_bytes: int

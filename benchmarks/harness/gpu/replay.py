@@ -46,7 +46,7 @@ _LEAST_US = 0.05
 
 @dataclass(frozen=True)
 class Shared:
-    """The memory that recorder and executors map at the same addresses."""
+    """The memory mapped by recorder and executors at the same addresses."""
 
     inputs_fd: int
     outputs_fds: Sequence[int]  # of each launch
@@ -81,7 +81,7 @@ class Stamps:
 
 @dataclass
 class Replay:
-    """Recorded calls and everybody who replays them. Made by `begin`."""
+    """Recorded calls and the processes that replay them. Created by `begin`."""
 
     crew: Crew
     referee: RefereeProcess
@@ -165,7 +165,7 @@ class Replay:
         ]
 
     def gaps_us(self) -> dict[str, float]:
-        """How far stamps and host disagree, over all single calls: medians and the largest."""
+        """The differences between timestamps and host clock over all single calls: medians and maximum."""
         late = sorted(stamps.behind_us for _, stamps in self.seen)
         host = sorted(stamps.host_us - stamps.first_us for _, stamps in self.seen)
         if not late:
@@ -206,7 +206,7 @@ class Replay:
                 raise _not_replayable(config, str(error)) from error
 
     def _ask_recorder(self, candidate: Actor, config: Config, word: str, **request: int) -> str:
-        """The pieces that came before `word`, in one."""
+        """Joins the messages that arrive before `word`."""
         deadline, length = time.monotonic() + 3 * self.timeout_s, 0
         pieces: list[str] = []
         candidate.link.send(**request)

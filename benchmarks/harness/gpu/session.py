@@ -177,7 +177,7 @@ class GpuSession(Session[Actor]):
         return self.replay
 
     def _furnish(self, crew: Crew) -> None:
-        """Puts into the crew's folders what this session is about."""
+        """Writes the files of this session into the crew's folders."""
         setting = self.setting
         shutil.copy(setting.task.folder / "reference.py", crew.folder / "task")
         copy = shutil.copytree if setting.binary.is_dir() else shutil.copy
@@ -309,7 +309,7 @@ class GpuSession(Session[Actor]):
         return rules.gate_us if own and self.setting.binary.suffix not in PYTHON_SUFFIXES else rules.python_gate_us
 
     def _answer(self, actor: Actor, timeout_s: float) -> dict[str, Any]:
-        """What the referee saw of the call; it is told when the contestant is gone."""
+        """The referee's answer about the call; the referee is told if the contestant is gone."""
         deadline = time.monotonic() + 2 * timeout_s + REFEREE_TIMEOUT_S
         while time.monotonic() < deadline:
             try:
@@ -345,7 +345,7 @@ def memory_is_theirs() -> Iterator[None]:
 
 
 def _last_words(actor: Actor) -> str:
-    """The last line that a process printed, for a reason that says no more than that it ended."""
+    """The last line that a process printed, added to a reason that only says that it ended."""
     lines = actor.child.log_tail(4000).strip().splitlines()
     return f"; it printed: {lines[-1][:300]}" if lines else ""
 
