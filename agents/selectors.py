@@ -116,7 +116,7 @@ SHOWS = {
     "accepted": "Accepted",
     "failed": "Failed",
     "dropped": "Not judged",
-    "flying": "In flight",
+    "flying": "In progress",
 }
 
 

@@ -34,7 +34,7 @@ def sources(target: RunStatus) -> tuple[RunStatus, ...]:
 class Wish(models.TextChoices):
     """What people want of a run; its worker looks about once a second."""
 
-    GO = "go", "Go on"
+    GO = "go", "Continue"
     PAUSE = "pause", "Pause"
     STOP = "stop", "Stop"
 
@@ -44,7 +44,7 @@ class CandidateState(models.TextChoices):
 
     PROPOSING = "proposing", "Being proposed"
     VERIFYING = "verifying", "Being verified"
-    QUEUED = "queued", "With the judge"
+    QUEUED = "queued", "In judging"
     DONE = "done", "Judged"
     DROPPED = "dropped", "Not judged"
 

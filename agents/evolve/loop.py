@@ -107,7 +107,9 @@ class _Drive:
             await self._wind_up(_STOPPED)
             return _outcome(self.state)
         if self.state.vain > _VAIN_MAX:
-            self._pause(f"taken up {self.state.vain} times, it got nowhere: it may end the process that drives it")
+            self._pause(
+                f"taken up {self.state.vain} times without progress: it may be ending the process that drives it"
+            )
             return _outcome(self.state)
         watch = asyncio.create_task(self._watch())
         work = asyncio.create_task(self._work())

@@ -303,7 +303,7 @@ class GpuTrack(Track):
             self._accuse_of_what_is_left_running(drift)
         spread_us = bounds.spread_us(judging.null_calls)
         if spread_us > self.rules.gpu.spread_max_us:
-            raise Fault(Verdict.NOISY, f"the host is too busy: calls of nothing scatter by {spread_us:.0f} µs")
+            raise Fault(Verdict.NOISY, f"the host is too busy: empty calls scatter by {spread_us:.0f} µs")
         found["null_spread_us"] = round(spread_us, 1)
         return tuple(self._bounded(judging, number, item) for number, item in enumerate(results)), found
 
@@ -356,7 +356,7 @@ class GpuTrack(Track):
         if excess_us > slack_us:
             raise Fault(
                 Verdict.TAMPERING,
-                f"the calls kept the GPU or the process {excess_us:.0f} µs longer than the time they claim, where "
+                f"the calls used the GPU or the process {excess_us:.0f} µs longer than the reported time, where "
                 f"{slack_us:.0f} µs are allowed: work must be joined to the current stream ({key})",
             )
 

@@ -24,8 +24,8 @@ def status_command(*, as_json: bool) -> None:
         "waiting",
         "judged now",
         "judges online",
-        "half waited",
-        "90th percentile",
+        "median wait",
+        "90th percentile wait",
         "our errors, 30 days",
     )
     title = "\n".join(found["notices"])

@@ -228,6 +228,6 @@ def test_a_run_that_ends_its_process_again_and_again_is_paused() -> None:
             asyncio.run(drive_it(log, Wishes(log, "run.finished", 1, "go"), Deadly()))
     outcome, _ = asyncio.run(drive_it(log, Wishes(log, "run.finished", 1, "go"), Deadly()))
     assert outcome.state == "paused"
-    assert "it got nowhere" in outcome.text
+    assert "without progress" in outcome.text
     again, _ = asyncio.run(drive_it(log, Wishes(log, "run.finished", 1, "go")))
     assert again.state == "finished"

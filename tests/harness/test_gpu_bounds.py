@@ -108,7 +108,7 @@ def test_every_launch_holds_by_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     """Nearly nothing is claimed in one launch and the truth in the other: pooled, the median would be honest."""
     honest, lying = calls(500.0, 903.7, count=9), calls(5.0, 903.7, count=8)
     assert bounds.excess_us(honest + lying, [NULL]) == pytest.approx(0.0, abs=3.0)
-    with pytest.raises(Fault, match="longer than the time they claim"):
+    with pytest.raises(Fault, match="longer than the reported time"):
         bounded(ledger_of(honest, lying), tmp_path, monkeypatch)
 
 
