@@ -20,7 +20,7 @@ Measure = Callable[[Candidate], float]
 
 @dataclass(frozen=True)
 class AxisKind:
-    """What lies along the x axis."""
+    """The quantity on the x axis."""
 
     name: str
     title: str
@@ -114,7 +114,7 @@ def measure_of(scene: Scene, axis: AxisKind) -> Measure:
 
 
 def plane_of(scenes: Sequence[Scene], axis: AxisKind) -> Plane:
-    """How far the axes reach; at least one candidate was judged."""
+    """The ranges of both axes; at least one candidate was judged."""
     ends = [measure_of(scene, axis)(row) for scene in scenes for row in scene.judged]
     scores = [row.score for scene in scenes for row in scene.judged if row.score]
     highs = [row.score_hi for scene in scenes for row in scene.improvements if row.score_hi]
@@ -171,7 +171,7 @@ def _failures(scene: Scene, axis: AxisKind, plane: Plane) -> list[float]:
 
 
 def thinned(rows: list[Candidate]) -> list[Candidate]:
-    """Every improvement, and of the others as many as a picture can show."""
+    """Every improvement, and as many other candidates as a chart can show."""
     step = max(1, -(-len(rows) // DOTS_MAX))
     return [row for place, row in enumerate(rows) if row.improved or place % step == 0]
 

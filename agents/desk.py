@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Desk:
-    """Calls run one after the other, in the order in which they came."""
+    """Runs calls one after the other, in order of arrival."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="run-desk")
@@ -41,13 +41,13 @@ class Desk:
 
 
 def _fresh(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """A connection that the database has closed meanwhile is opened again."""
+    """Reopens a connection that the database has closed."""
     close_old_connections()
     return function(*args, **kwargs)
 
 
 class DeskLog:
-    """A log whose every call happens at the desk. It blocks: an event is committed before the search goes on."""
+    """A log whose calls all run at the desk. It blocks: an event is committed before the search goes on."""
 
     def __init__(self, log: EventLog, desk: Desk) -> None:
         self._log, self._desk = log, desk

@@ -42,7 +42,7 @@ draining = threading.Event()  # set when the worker is asked to end
 
 
 class SiteLive:
-    """Says progress to whoever watches the run now."""
+    """Sends progress to the viewers of the run."""
 
     def __init__(self, run: Run) -> None:
         self.topic = run.topic
@@ -52,7 +52,7 @@ class SiteLive:
 
 
 class RunWatch:
-    """Knows what people want of the run; ends its search when it is no longer ours."""
+    """Reads what people have requested for the run; ends the search when another worker owns it."""
 
     def __init__(self, holding: RunHolding, desk: Desk) -> None:
         self.holding, self.desk = holding, desk
@@ -76,12 +76,12 @@ class RunWatch:
 
 
 def _is_judged(run: Run) -> bool:
-    """A version that was retired meanwhile is judged no more, so its runs stop."""
+    """Runs on a task version that was retired stop, because it is no longer judged."""
     return TaskVersion.objects.filter(pk=run.task_version_id, status=TaskVersionStatus.ACTIVE).exists()
 
 
 def drive_run(holding: RunHolding) -> None:
-    """Until the run ends, is paused, or must be put down."""
+    """Drives a run until it ends, is paused or must be released."""
     try:
         asyncio.run(_drive(holding))
     except RunClaimLost:
@@ -164,7 +164,7 @@ def _verifiable(config: RunConfig, device: str) -> RunConfig:
 
 
 def engine_settings(device: str) -> dict[str, Any]:
-    """What the engine's plug-ins want to know of this installation."""
+    """The settings of this installation for the engine's plug-ins."""
     return {
         "api_key": settings.ANTHROPIC_API_KEY,
         "base_url": settings.ANTHROPIC_BASE_URL,
@@ -175,7 +175,7 @@ def engine_settings(device: str) -> dict[str, Any]:
 
 
 def _put_aside(holding: RunHolding, error: Exception) -> None:
-    """Paused, with the reason on the page: going on at once would fail again."""
+    """Pauses the run with the reason on its page, because continuing would fail again."""
     designed = isinstance(error, ConfigError | PriceError | HarnessError)
     what = str(error) if designed else f"{type(error).__name__}; it has been logged."
     text = f"Our side failed: {what}"

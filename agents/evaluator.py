@@ -27,7 +27,7 @@ OURS = "INTERNAL_ERROR"
 
 @dataclass(frozen=True)
 class EvaluationProgress:
-    """Where an evaluation is, as far as a page wants to know."""
+    """The progress of an evaluation, as shown on a page."""
 
     state: str
     stage: str
@@ -47,7 +47,7 @@ class SiteEvaluator:
         self.run, self.desk = run, desk
 
     async def submit(self, candidate_key: str, source: str, language: str) -> str:
-        """Waits for as long as the site takes no submissions."""
+        """Submits a candidate; waits while submissions are paused."""
         while True:
             try:
                 return await self.desk.call(self._submit, candidate_key, source, language)

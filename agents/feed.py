@@ -40,7 +40,7 @@ def _code(topic: str) -> str:
 
 
 def _told(rows: Iterable[RunEvent]) -> list[tuple[int, bytes]]:
-    """A stream is read once for all who follow, so it says what everybody may read."""
+    """A stream is shared by all readers, so it contains only what everyone may read."""
     return [_numbered(row) for row in readable_events(EVERYBODY, rows)]
 
 

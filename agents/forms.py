@@ -26,7 +26,7 @@ SEED_MAX = 2**53 - 1
 
 
 class BudgetForm(forms.Form):
-    """What a run may spend. At least one limit must be given."""
+    """The budget of a run. At least one limit is required."""
 
     judgings = forms.IntegerField(required=False, min_value=1, max_value=JUDGINGS_MAX, initial=40)
     minutes = forms.FloatField(required=False, min_value=0.1, max_value=MINUTES_MAX)
@@ -59,7 +59,7 @@ class BudgetForm(forms.Form):
 
 
 class RunForm(BudgetForm):
-    """Everything a person chooses of a run on one task."""
+    """The settings of a new run on one task."""
 
     proposer = forms.ChoiceField(widget=forms.RadioSelect)
     device = forms.ChoiceField(label="Device")
@@ -139,7 +139,7 @@ class RunForm(BudgetForm):
 
 
 class RunFilterForm(forms.Form):
-    """The filter of the list of runs; what it does not know it ignores."""
+    """The filter of the list of runs; unknown values are ignored."""
 
     q = forms.CharField(label="Task", required=False, max_length=100, widget=forms.SearchInput)
     state = forms.ChoiceField(required=False, choices=[("", "Any"), *RunStatus.choices])

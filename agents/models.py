@@ -87,7 +87,7 @@ class Run(models.Model):
 
 
 class RunEvent(models.Model):
-    """One line of a log; never changed."""
+    """One event of a log; never changed."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
     seq = models.PositiveIntegerField()
@@ -105,7 +105,7 @@ class RunEvent(models.Model):
 
 
 class RunSource(models.Model):
-    """A text that events name by its sha256, kept once whatever run it belongs to."""
+    """A source that events name by its sha256, stored once for all runs."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
     text = models.TextField()
@@ -115,7 +115,7 @@ class RunSource(models.Model):
 
 
 class Candidate(models.Model):
-    """One proposed kernel as the log tells it so far."""
+    """One proposed kernel, as recorded in the log so far."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="candidates")
     key = models.CharField(max_length=80)

@@ -97,7 +97,7 @@ def _received(picture: Picture, event: LogEvent) -> None:
 
 
 def _place(row: Candidate, payload: Payload) -> None:
-    """Where it stands and where it comes from, as far as the event says."""
+    """The position and origin of a candidate, as given by the event."""
     for name in ("generation", "slot", "island"):
         setattr(row, name, payload.get(name) or 0)
     row.operator = payload.get("operator") or row.operator

@@ -13,7 +13,7 @@ User = AbstractBaseUser | AnonymousUser
 
 @dataclass(frozen=True)
 class Choice:
-    """A proposer in words. `problem`: why it cannot be chosen now; empty if it can."""
+    """The description of a proposer. `problem`: why it cannot be chosen now; empty if it can."""
 
     name: str
     title: str

@@ -24,7 +24,7 @@ def wake() -> None:
 
 
 def resend(waiting: int) -> None:
-    """As many messages as runs wait, a few at most."""
+    """Sends as many messages as runs are waiting, at most a few."""
     for _ in range(min(waiting, OUTSTANDING_MAX) - outstanding(QUEUE)):
         _send()
 

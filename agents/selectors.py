@@ -35,7 +35,7 @@ LOG_ROWS = 200
 
 @dataclass(frozen=True)
 class RunFilter:
-    """What the list is narrowed to; empty means everything."""
+    """The filter of the list; empty means everything."""
 
     task: str = ""
     state: str = ""
@@ -92,7 +92,7 @@ def runs_of_task(run: Run) -> list[Run]:
 
 
 def ahead_of(run: Run) -> int:
-    """How many open runs a waiting one stands behind."""
+    """The number of open runs ahead of a waiting one."""
     return Run.objects.filter(state=RunStatus.WAITING, claim=None, pk__lt=run.pk).count()
 
 
@@ -104,7 +104,7 @@ def is_about_to_want(kind: DeviceKind) -> bool:
 
 
 def judges_of(kind: DeviceKind) -> int:
-    """How many workers can judge there side by side; one where none is there yet."""
+    """The number of workers that judge for the device kind, at least one."""
     since = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
     return Worker.objects.alive(since).filter(device_kind=kind, role=WorkerRole.JUDGE).count() or 1
 
@@ -191,7 +191,7 @@ class CurrencyUse:
 
     @property
     def top(self) -> float:
-        """What a full bar stands for."""
+        """The amount represented by a full bar."""
         return self.cap or (self.spent + self.reserved) or 1.0
 
 

@@ -63,7 +63,7 @@ class RunHolding:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run that somebody wants."""
+    """A requested run."""
 
     version: TaskVersion
     device_kind: DeviceKind
@@ -141,7 +141,7 @@ def run_heartbeat(holding: RunHolding) -> Wish | None:
 
 
 def run_release(holding: RunHolding, why: str = "") -> None:
-    """The worker is through with it for now; an open run is for the next one. Without `why` the log has said it."""
+    """Releases a run; if it is open, the next worker continues it. Without `why` the log has the reason."""
     held = Run.objects.filter(pk=holding.run.pk, claim=holding.claim)
     said = {"reason_text": why} if why else {}
     if held.update(claim=None, worker="", heartbeat=None, **said) and _is_open(holding.run):
@@ -205,7 +205,7 @@ def tend() -> int:
 
 
 def worker_begins(worker: str) -> int:
-    """Free what an earlier process of that name held. How many that were."""
+    """Releases the runs held by an earlier process of that name and returns their number."""
     return _free(Run.objects.filter(worker=worker))
 
 

@@ -16,7 +16,7 @@ LONG = ("thought", "configs", "resources", "drop_text", "verdict_text", "probabi
 
 
 class Scene:
-    """What the parts of a page are drawn from. `at` is None in the present."""
+    """The data of the parts of a page. `at` is None for the current state."""
 
     def __init__(self, run: Run, rows: Sequence[Candidate], at: int | None = None) -> None:
         self.run, self.rows, self.at = run, list(rows), at
@@ -27,7 +27,7 @@ class Scene:
 
     @cached_property
     def judged(self) -> list[Candidate]:
-        """In the order of their judgings."""
+        """The judged candidates in the order of their judgings."""
         return sorted((row for row in self.rows if row.judged_as), key=lambda row: row.judged_as or 0)
 
     @cached_property
@@ -44,7 +44,7 @@ class Scene:
 
     @cached_property
     def path_to_best(self) -> set[str]:
-        """The best and all that it descends from."""
+        """The best candidate and all its ancestors."""
         found: set[str] = set()
         wanted = [self.run.best_key] if self.best else []
         while wanted:

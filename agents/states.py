@@ -7,7 +7,7 @@ from django.db import models
 
 
 class RunStatus(models.TextChoices):
-    """Where a run is in its life."""
+    """The state of a run."""
 
     WAITING = "waiting", "Waiting for a worker"
     RUNNING = "running", "Running"
@@ -32,7 +32,7 @@ def sources(target: RunStatus) -> tuple[RunStatus, ...]:
 
 
 class Wish(models.TextChoices):
-    """What people want of a run; its worker looks about once a second."""
+    """The state that people have requested for a run; its worker checks about once a second."""
 
     GO = "go", "Continue"
     PAUSE = "pause", "Pause"
@@ -40,7 +40,7 @@ class Wish(models.TextChoices):
 
 
 class CandidateState(models.TextChoices):
-    """Where a candidate is on its way."""
+    """The state of a candidate."""
 
     PROPOSING = "proposing", "Being proposed"
     VERIFYING = "verifying", "Being verified"

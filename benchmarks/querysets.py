@@ -51,7 +51,7 @@ class TaskQuerySet(models.QuerySet[Any]):
 
 class DeviceKindQuerySet(models.QuerySet[Any]):
     def usable(self) -> Self:
-        """Those that a worker can have."""
+        """Device kinds that a worker can have."""
         return self.exclude(slug=UNRECORDED)
 
     def of_processors(self, alive_since: datetime) -> Self:
@@ -102,7 +102,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         )
 
     def full(self) -> Self:
-        """Without quick checks, which count for nothing."""
+        """Evaluations without quick checks."""
         return self.exclude(reason=EvaluationReason.QUICK)
 
     def queued(self) -> Self:
@@ -169,7 +169,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return self.in_queue_order().filter(before | tied)
 
     def lost(self, since: datetime) -> Self:
-        """At work by their own account, but not heard of since."""
+        """Running evaluations whose worker sends no heartbeat."""
         return self.running().filter(heartbeat__lt=since)
 
 
@@ -220,7 +220,7 @@ class ActionQuerySet(AppendOnlyQuerySet):
     """The log of what people have decided."""
 
     def decisions(self) -> Self:
-        """Everything but reports."""
+        """All actions except reports."""
         return self.exclude(kind=ActionKind.FLAG)
 
     def open_reports(self) -> Self:

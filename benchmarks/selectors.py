@@ -233,7 +233,7 @@ def _of_active_boards(device: str) -> dict[str, str]:
 
 
 def evaluation_for(user: User, code: uuid.UUID) -> Evaluation:
-    """The only door to one evaluation. Private ones exist for their owner alone: everybody else gets a 404."""
+    """The only access to one evaluation. For a private one, everyone except its owner gets a 404."""
     rows = Evaluation.objects.readable_by(user).select_related(
         "submission__owner",
         "submission__method",
@@ -297,7 +297,7 @@ class Notice:
 
 
 def site_notices() -> list[Notice]:
-    """What everybody should know before trusting or trying: pauses, weak isolation, a message of staff."""
+    """Notices for all visitors: pauses, weak isolation, a message of staff."""
     switches = {switch.key: switch for switch in SiteSwitch.objects.all()}
     notices = []
     banner = switches.get(Switch.BANNER)
@@ -321,12 +321,12 @@ def _isolation_notices() -> list[Notice]:
 
 
 def submissions_paused() -> str | None:
-    """Why nothing is taken now, or None."""
+    """Why submissions are paused, or None."""
     return _why_off(Switch.SUBMISSIONS)
 
 
 def sign_ups_paused() -> str | None:
-    """Why no new accounts are made now, or None."""
+    """Why sign-ups are closed, or None."""
     return _why_off(Switch.SIGN_UPS)
 
 
@@ -370,7 +370,7 @@ def _queue_line(device: DeviceKind, counts: dict[str, int], workers: dict[int, i
 
 
 def at_work(user: User, limit: int = 20) -> list[Evaluation]:
-    """What is being judged now, as far as the reader may list it."""
+    """Evaluations being judged that the reader may list."""
     return list(Evaluation.objects.running().listable_for(user).with_context().order_by("claimed")[:limit])
 
 

@@ -61,7 +61,7 @@ def decision_badge(decision: str) -> dict[str, Badge]:
 
 @register.filter
 def was_wrong(opinion: Any) -> bool:
-    """The judge has contradicted it."""
+    """Whether the judge contradicted the verifier."""
     if opinion.truth in ("", "NOISY", "INTERNAL_ERROR"):
         return False
     passed: bool = opinion.truth == "PASS"
@@ -85,7 +85,7 @@ def said(event: RunEvent) -> str:
 
 @register.filter
 def payload_text(event: RunEvent) -> str:
-    """All of it, as JSON that a person can read."""
+    """The full payload as readable JSON."""
     return json.dumps(event.payload, indent=1, ensure_ascii=False)
 
 

@@ -23,7 +23,7 @@ RUNS_SHOWN = 50
 
 @dataclass(frozen=True)
 class RunFigures:
-    """What a comparison says of one run. `to_common`: judgings until 95 % of the lower of both bests."""
+    """The figures of one run in a comparison. `to_common`: judgings until 95 % of the lower of both bests."""
 
     run: Run
     scene: Scene

@@ -27,7 +27,7 @@ _LANE_OF_STATE = {
 
 @dataclass(frozen=True)
 class Flight:
-    """One candidate on its way."""
+    """One candidate in progress."""
 
     row: Candidate
     lane: str

@@ -27,7 +27,7 @@ RECENT_EVENTS = 15
 
 
 def drawn(run: Run, axis: str, at: int | None) -> SafeString:
-    """The whole changing part as HTML."""
+    """The whole live part of the page as HTML."""
     axis = axis if axis in AXES else "judgings"
     key = f"run-part:{run.pk}:{run.last_seq}:{run.state}:{run.wish}:{axis}:{at}"
     found: str | None = cache.get(key)

@@ -72,7 +72,7 @@ def as_json(value: Any) -> bytes:
 
 
 def picked(row: object, names: tuple[str, ...]) -> dict[str, Any]:
-    """Columns of a row, moments as ISO 8601."""
+    """Selected columns of a row, times as ISO 8601."""
     values = {name: getattr(row, name) for name in names}
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values.items()}
 
@@ -90,7 +90,7 @@ class _Pipe:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing, because nothing is buffered."""
 
     def taken(self) -> bytes:
         parts, self._parts, self.size_bytes = self._parts, [], 0

@@ -73,7 +73,7 @@ def attempt(rule: Rule, who: str) -> int | None:
 
 
 def succeeded(rule: Rule, who: str) -> None:
-    """Forget the attempts: it was who it claimed to be."""
+    """Deletes the attempts after a successful log-in."""
     Attempt.objects.filter(key=_key(rule, who)).delete()
 
 

@@ -23,7 +23,7 @@ _TABLE = str.maketrans(_LOOKS_LIKE)
 
 
 def normal(name: str) -> str:
-    """As it is kept."""
+    """The name in its stored form."""
     return unicodedata.normalize("NFKC", name)
 
 

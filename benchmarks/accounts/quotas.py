@@ -107,7 +107,7 @@ class QuotaUse:
 
     @property
     def refusal(self) -> str:
-        """Why nothing more can be taken, and what helps."""
+        """The reason why the quota is used up, and what to do."""
         return self.kind.refusal.format(limit=self.limit, wait=_span(self.retry_after_s or 0))
 
 
@@ -138,7 +138,7 @@ def take_place(payer: Payer, *, public: bool) -> None:
 
 
 def take_public_place(payer: Payer) -> None:
-    """The same for a submission that is there already and becomes public."""
+    """The same for an existing submission that becomes public."""
     _refuse_full(payer, (PUBLIC,))
 
 
@@ -301,7 +301,7 @@ def _digest(address: str) -> str:
 
 
 def _span(seconds: int) -> str:
-    """`90` → `2 minutes`: rounded up, so that nobody comes back too early."""
+    """`90` → `2 minutes`: rounded up, so that the next attempt is not too early."""
     for size_s, word in ((3600, "hour"), (60, "minute")):
         if seconds > size_s:
             count = -(-seconds // size_s)

@@ -42,7 +42,7 @@ _EXAMPLE_FILES = {"cpp": "cpu.cpp", "cuda": "cuda.cu", "triton": "triton.py"}
 
 @dataclass(frozen=True)
 class SyncReport:
-    """What a sync changed."""
+    """The changes made by a sync."""
 
     created: tuple[str, ...]
     renewed: tuple[str, ...]

@@ -58,7 +58,7 @@ def import_suite(
 
 
 def _distinct(found: Iterable[Found]) -> list[Found]:
-    """The first of each name."""
+    """The first task of each name."""
     tasks: dict[str, Found] = {}
     for item in found:
         tasks.setdefault(item.name, item)
@@ -90,7 +90,7 @@ def _brought_in(item: Found, run: SuiteImport, how: Settings) -> ImportReport:
 
 
 def _read(task: ForeignTask, examined: Examined, readers: Iterable[Reader]) -> Examined:
-    """With the labels that readers add."""
+    """The task with the labels added by readers."""
     labels = (*examined.labels, *(label for reader in readers if (label := reader(task))))
     return replace(examined, labels=labels, task=examined.task and replace(examined.task, labels=labels))
 

@@ -43,7 +43,7 @@ def emit(topic: str, kind: str, **payload: str | float | None) -> None:
 
 
 def say(topic: str, subject: str, payload: Mapping[str, Any]) -> None:
-    """Tell those who follow the topic now, and nobody later: for progress that need not survive.
+    """Sends progress to the current readers of a topic without storing it.
 
     Of what is said about one subject only the latest reaches a reader who is slow.
     """
@@ -60,7 +60,7 @@ def wake(topic: str) -> None:
 
 
 def prune() -> int:
-    """Delete what no page replays any more."""
+    """Deletes events that no page replays any more."""
     limit = timezone.now() - timedelta(days=settings.KBENCH_EVENTS_KEPT_DAYS)
     return Event.objects.filter(created__lt=limit).delete()[0]
 

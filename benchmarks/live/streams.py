@@ -83,7 +83,7 @@ class Feed(Protocol):
     """Where a stream's events come from. Called in a thread."""
 
     def latest(self, topics: list[str]) -> News:
-        """What a reader without a past is told first."""
+        """The first events for a new reader."""
 
     def read(self, topics: list[str], after: int) -> News: ...
 
@@ -292,7 +292,7 @@ class Hub:
         self._listener: asyncio.Task[None] | None = None
 
     def refusal(self, reader: str) -> str:
-        """Why one more cannot be opened; empty where it can. Streams and `?wait=` count alike."""
+        """Why one more stream cannot be opened; empty if it can. Streams and `?wait=` count alike."""
         limit: int = settings.KBENCH_EVENT_STREAMS_MAX
         if self._readers[reader] >= STREAMS_PER_READER_MAX:
             what = f"You have {STREAMS_PER_READER_MAX} event streams and waiting requests open, which is the limit."

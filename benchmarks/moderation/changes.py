@@ -43,7 +43,7 @@ def progress(batch: RejudgeBatch) -> BatchProgress:
 
 
 def changes(batch: RejudgeBatch, page: int | str = 1) -> Page[Any]:
-    """What everybody may read of a batch, the largest change first; `change` is the size of the logarithm of it."""
+    """The public entries of a batch, largest change first; `change` is the size of the logarithm of it."""
     ratio = Case(
         When(before__score__gt=0, after__score__gt=0, then=Abs(Ln(F("after__score") / F("before__score")))),
         default=Value(None),
@@ -80,7 +80,7 @@ def _public(batch: RejudgeBatch) -> QuerySet[RejudgeItem]:
 
 
 def unlisted_count(batch: RejudgeBatch) -> int:
-    """Entries that are judged again but are no public ones."""
+    """The number of entries that are judged again but not public."""
     return batch.items.count() - _public(batch).count()
 
 
@@ -93,7 +93,7 @@ def batches(page: int | str = 1) -> Page[Any]:
 
 
 def at_work(batch: RejudgeBatch) -> list[RejudgeItem]:
-    """What of the batch is queued or being judged."""
+    """The entries of the batch that are queued or being judged."""
     rows = batch.items.filter(after__isnull=False).exclude(after__state__in=FINISHED)
     rows = rows.select_related("after__device_kind", "version__task__suite", "before__submission__owner")
     return list(rows.defer("before__report", "version__definition", "version__reference_source")[:PAGE_ROWS])

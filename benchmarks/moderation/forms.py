@@ -32,13 +32,13 @@ def _text(label: str, rows: int, **options: Any) -> forms.CharField:
 
 
 class ReportForm(forms.Form):
-    """What somebody thinks is wrong with a submission."""
+    """A report about a submission."""
 
     text = _text("What is wrong", 6, help_text="Only staff can read this, together with your name.")
 
 
 class ReasonForm(forms.Form):
-    """Why something is decided, for everybody and for staff."""
+    """The public reason and the staff note of a decision."""
 
     reason = _text("Public reason", 3, help_text="Public; the author can read it, too. Do not name the reporter.")
     note = _text("Note for staff", 2, required=False)
@@ -61,7 +61,7 @@ class DecisionForm(ReasonForm):
 
 
 def possible_decisions(submission: Submission, *, reported: bool) -> list[ActionKind]:
-    """In the order of their weight."""
+    """The possible decisions, from mild to severe."""
     shown = submission.moderation == Moderation.OK
     possible = {
         ActionKind.DISMISS: reported,
@@ -159,7 +159,7 @@ class RejudgeForm(forms.Form):
 
 
 class ConfirmBatchForm(forms.Form):
-    """That the entries on the screen are the ones that are meant."""
+    """Confirms that the entries shown are the ones meant."""
 
     reason = _text("Reason for judging again", 3, help_text="Public; shown under “What has changed”.")
     expected = forms.IntegerField(min_value=0, widget=forms.HiddenInput)

@@ -190,7 +190,7 @@ def advance() -> int:
 
 
 def _advance(pk: int) -> int:
-    """All or nothing: whoever dies here has queued nothing."""
+    """Queues all or none: a process killed here has queued nothing."""
     with transaction.atomic():
         batch = RejudgeBatch.objects.select_for_update().filter(pk=pk, state=BatchState.RUNNING).first()
         if batch is None:
@@ -204,7 +204,7 @@ def _advance(pk: int) -> int:
 
 
 def _following(batch: RejudgeBatch) -> list[RejudgeItem]:
-    """What there is room for: a device kind that stands still holds up no other."""
+    """The next entries with room in the queue; a stopped device kind does not block others."""
     busy = dict(_open(batch).order_by().values_list("before__device_kind").annotate(n=Count("pk")))
     waiting = batch.items.filter(after=None)
     kinds = waiting.order_by().values_list("before__device_kind", flat=True).distinct()

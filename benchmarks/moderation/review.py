@@ -113,7 +113,7 @@ class Copies:
 
 
 def identical_sources(page: int | str = 1) -> Page[Any]:
-    """Where one source stands more than once on a board; entries whose review was settled are left out.
+    """Boards with several entries of the same source; entries whose review was settled are left out.
 
     Sources that were submitted more than once are looked for first: an index holds them, and they are few.
     """
@@ -145,7 +145,7 @@ def _submitted(standing: Standing) -> datetime:
 
 
 def taken_down(page: int | str = 1) -> Page[Any]:
-    """What is hidden or invalidated now, latest decision first."""
+    """Submissions that are hidden or invalidated, latest decision first."""
     decided = ModerationAction.objects.filter(
         submission=OuterRef("pk"), kind__in=(ActionKind.HIDE, ActionKind.INVALIDATE)
     ).order_by("-pk")

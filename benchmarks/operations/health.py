@@ -24,7 +24,7 @@ BROKER_TIMEOUT_S = 1
 
 
 class Level(StrEnum):
-    """How well something works, best first."""
+    """How well a component works, best first."""
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -33,7 +33,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at, and what is wrong with it."""
+    """The result of one check."""
 
     name: str
     level: Level
@@ -90,7 +90,7 @@ def broker() -> Check:
 
 
 def _workers() -> list[Check]:
-    """Somebody who keeps house, who drives runs, and per device kind a judge and a compiler."""
+    """One worker for housekeeping, one for agent runs, and a judge and a compiler for each device kind."""
     since = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
     alive = set(Worker.objects.alive(since).values_list("role", "device_kind__slug"))
     wanted: list[tuple[WorkerRole, str | None]] = [(role, None) for role in DEVICELESS]

@@ -34,7 +34,7 @@ OUTCOMES_OF = timedelta(days=30)
 
 @dataclass(frozen=True)
 class Waits:
-    """How long those waited that a judge took up lately, in seconds; None where nobody did."""
+    """Queue wait of recently started evaluations in seconds; None if there are none."""
 
     count: int
     median_s: float | None

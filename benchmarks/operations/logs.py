@@ -13,7 +13,7 @@ _fields: ContextVar[Mapping[str, str | int]] = ContextVar("log_fields", default=
 
 @contextmanager
 def log_fields(**fields: str | int | None) -> Iterator[None]:
-    """Lines written inside say these as well; None says nothing."""
+    """Adds these fields to log lines written inside; None adds nothing."""
     known = {name: value for name, value in fields.items() if value is not None}
     token = _fields.set({**_fields.get(), **known})
     try:

@@ -56,7 +56,7 @@ class SiteCollector(Collector):
 
 
 def exposition() -> bytes:
-    """The text that a scrape gets."""
+    """The text of a scrape."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SiteCollector())
     return generate_latest(registry)

@@ -95,7 +95,7 @@ def _proven(worker: Worker) -> str | None:
 
 
 def _tested(worker: Worker) -> str | None:
-    """As `_proven`, on the record."""
+    """Like `_proven`, and stores the result."""
     problem = _proven(worker)
     Worker.objects.filter(pk=worker.pk).update(tested=timezone.now(), test_passed=problem is None)
     return problem
@@ -165,7 +165,7 @@ def die_with_parent() -> None:
 
 @signals.worker_init.connect
 def _start(sender: Any, **_: Any) -> None:
-    """Before anything is consumed: a worker that cannot judge right does not judge."""
+    """Runs the self-test before the worker takes any work."""
     node = sender.hostname
     try:
         worker = register(node)
@@ -178,7 +178,7 @@ def _start(sender: Any, **_: Any) -> None:
 
 
 def _prove_until_right(worker: Worker) -> None:
-    """A fault may be mended, or pass: the worker stays in quarantine and is tested again, more and more seldom."""
+    """Repeats the self-test of a quarantined worker at growing intervals, since a fault may be fixed or pass."""
     pause_s = RETEST_FIRST_S
     while (problem := _tested(worker)) is not None:
         set_state(worker.name, WorkerState.QUARANTINED, problem)

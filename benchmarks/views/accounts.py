@@ -29,7 +29,7 @@ NAME_MAX_CHARS = 150
 
 
 class LogIn(LoginView):
-    """Django's own; too many attempts from one address or at one name are told to wait."""
+    """Django's log-in view with a limit of attempts by address and by name."""
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         wait_s = limits.attempt(limits.LOG_IN_BY_ADDRESS, limits.address_of(request))
@@ -42,7 +42,7 @@ class LogIn(LoginView):
 
 
 def too_many(request: HttpRequest, wait_s: int) -> HttpResponse:
-    """The page that says when to come back."""
+    """The page for too many attempts, with the time to wait."""
     response = render(request, "429.html", {"wait_s": wait_s}, status=HTTPStatus.TOO_MANY_REQUESTS)
     response.headers["Retry-After"] = str(wait_s)
     return response
@@ -79,7 +79,7 @@ def quota(request: HttpRequest) -> HttpResponse:
 @never_cache
 @login_required
 def own_data(request: HttpRequest) -> HttpResponse:
-    """Take everything along, or leave."""
+    """Download one's data or delete the account."""
     form = AccountDeletionForm(request.POST or None, user=request.user)
     if request.method == "POST":
         wait_s = limits.attempt(limits.LOG_IN_BY_NAME, request.user.get_username().casefold())

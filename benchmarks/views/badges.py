@@ -22,7 +22,7 @@ PADDING_PX = 10
 
 
 def board_badge(request: HttpRequest, suite: str, op: str, direction: str, device: str) -> HttpResponse:
-    """The best of a board under the rules of now."""
+    """The best entry of a board under the active rules."""
     key = board_selectors.board_key(selectors.active_version(suite, op, direction), device)
     leader = board_selectors.leader(key)
     text = f"{_score(leader)} best of {device}" if leader else f"no verified entry on {device} yet"

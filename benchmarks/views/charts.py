@@ -38,7 +38,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Chart:
-    """Everything that the template draws. `guide` is where a vertical line stands; it may be moved by a script."""
+    """The data of a chart for its template. `guide` is where a vertical line stands; it may be moved by a script."""
 
     label: str
     x_title: str
@@ -88,7 +88,7 @@ def fast_chart(curves: Sequence[NamedCurve], p: float) -> Chart:
 
 
 def fast_reach(curves: Sequence[NamedCurve], p: float) -> float:
-    """The highest p that is drawn."""
+    """The highest p shown."""
     best = max((score for curve in curves for score, _ in curve.corners), default=0.0)
     return min(max(best * 1.05, P_MIN, p * 1.1), P_MAX)
 

@@ -35,7 +35,7 @@ PS = (0.0, 1.0)  # of the figures beside the p that is chosen
 
 @dataclass(frozen=True)
 class Currency:
-    """One way to count what a method has spent."""
+    """One currency for the cost of a method."""
 
     name: str
     title: str
@@ -100,7 +100,7 @@ def _figure(request: HttpRequest, comparison: Comparison) -> Any:
 
 
 def _choices(field: Field, wanted: Sequence[str]) -> dict[str, Any]:
-    """Who can be chosen and who is, and which names belong to nobody."""
+    """The methods that can be chosen, those that are, and unknown names."""
     known = {method.slug for method in field.methods.values()}
     return {
         "choices": [(method, method.slug in wanted) for method in field.present()],
