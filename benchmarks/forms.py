@@ -22,7 +22,7 @@ from .models import DeviceKind
 from .selectors import TASK_ORDERS, TaskFilter
 from .states import TokenScope, Visibility
 from .submissions.checking import Busy, checked
-from .submissions.languages import TITLES, language_of_upload, titles_for
+from .submissions.languages import language_of_upload, titles_for
 from .templatetags.numbers import size
 
 BYTE_ORDER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -38,7 +38,7 @@ class SubmissionForm(forms.Form):
 
     text = forms.CharField(label="Source", required=False, strip=False, widget=forms.Textarea)
     file = forms.FileField(label="Or upload a file", required=False, allow_empty_file=True)
-    language = forms.ChoiceField(choices=[(name, TITLES[name]) for name in LANGUAGES])
+    language = forms.ChoiceField(choices=[(item.name, item.title) for item in LANGUAGES.values()])
     device = forms.ChoiceField(required=False)
     title = forms.CharField(label="Title", required=False, max_length=200)
     visibility = forms.ChoiceField(label="Who can see it", choices=Visibility.choices, required=False)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import (
+    LANGUAGE_OF_SUFFIX,
     HarnessError,
     Paths,
     Report,
@@ -34,7 +35,7 @@ from benchmarks.harness import (
 )
 
 EAGER = Path(__file__).parent / "eager"
-LANGUAGES = {".cpp": "cpp", ".cu": "cuda", ".py": "triton"}
+
 KERNELS = {"cpu": ("cpu.cpp",), "cuda": ("cuda.cu", "triton.py")}  # by class of device
 REPEATED = (
     "mnist_cross_entropy/forward",
@@ -60,7 +61,7 @@ class Work:
 
     @property
     def source(self) -> Source:
-        return Source(self.file.read_text(), LANGUAGES[self.file.suffix])
+        return Source(self.file.read_text(), LANGUAGE_OF_SUFFIX[self.file.suffix])
 
 
 def main() -> int:

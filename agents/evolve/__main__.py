@@ -19,7 +19,6 @@ import click
 
 from benchmarks.harness import (
     LANGUAGES,
-    PYTHON,
     Device,
     HarnessError,
     Paths,
@@ -87,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add("task", metavar="TASK", help="OP/DIRECTION, for example mnist_linear_relu/forward")
     add("--proposer", choices=NAMES, default="template-evo")
     add("--verifiers", default="static,compile", help="names separated by commas, or empty")
-    add("--language", choices=[name for name in LANGUAGES if name != PYTHON], default="cpp")
+    add("--language", choices=[item.name for item in LANGUAGES.values() if not item.is_module], default="cpp")
     add("--device", default=None, help="cpu or cuda:0; by default the device that runs the language")
     add("--seed", type=int, default=1)
     for name, kind in _CAPS.items():

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from benchmarks.harness import is_python
+
 from .model import CandidateView, NoProposal
 
 NEAR = 0.95
@@ -45,7 +47,7 @@ class Fingerprint:
 
 
 def fingerprint(text: str, language: str) -> Fingerprint:
-    tokens = tuple(_python(text) if language == "triton" else _c(text))
+    tokens = tuple(_python(text) if is_python(language) else _c(text))
     return Fingerprint(
         sha256=hashlib.sha256("\0".join(tokens).encode()).hexdigest(),
         numbers=Counter(token for token in tokens if _NUMBER.match(token)),

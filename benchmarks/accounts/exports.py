@@ -15,7 +15,7 @@ from django.db.models import Prefetch
 from django.utils import timezone
 
 from ..models import ApiToken, Evaluation, LedgerEntry, Submission
-from ..submissions.languages import SUFFIXES
+from ..submissions.languages import suffix_of
 
 ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
 
@@ -116,7 +116,7 @@ def _submission(submission: Submission) -> Iterator[File]:
         **picked(submission, _SUBMISSION),
     }
     yield f"{folder}/submission.json", as_json(facts)
-    yield f"{folder}/kernel.{SUFFIXES.get(submission.language, 'txt')}", submission.blob.text.encode()
+    yield f"{folder}/kernel.{suffix_of(submission.language)}", submission.blob.text.encode()
     for evaluation in submission.evaluations.all():
         yield f"{folder}/evaluations/{evaluation.code}.json", as_json(_evaluation(evaluation))
 

@@ -10,9 +10,12 @@ from uuid import UUID
 from ninja import Field, Schema
 
 from benchmarks.accounts.quotas import QuotaUse
+from benchmarks.harness import LANGUAGES
 from benchmarks.judgings.waiting import Waiting, waiting
 from benchmarks.models import Evaluation, Submission, Task, TaskVersion
 from benchmarks.states import Visibility
+
+_LANGUAGES = tuple(LANGUAGES)
 
 PAGE_MAX = 1_000_000
 PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; numbers beyond the last page mean the last")]
@@ -62,7 +65,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("forward", &forward); }
 
 class SubmissionIn(Schema):
     task: str = Field(description="OP/DIRECTION, or SUITE/OP/DIRECTION: mnist_linear_relu/forward", max_length=300)
-    language: str = Field(description="cpp, cuda, triton or python", max_length=20, examples=["cpp"])
+    language: str = Field(
+        description=f"{', '.join(_LANGUAGES[:-1])} or {_LANGUAGES[-1]}", max_length=20, examples=["cpp"]
+    )
     source: str = Field(description="the whole text, in UTF-8", examples=[EXAMPLE_SOURCE])
     device: str = Field(
         "",

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from ..harness import (
+    LANGUAGES,
     Config,
     Rules,
     TaskError,
@@ -37,7 +38,6 @@ _METHODS = (
     ("human", "By hand", MethodKind.HUMAN, "Written by a person, with any tools."),
     (EXAMPLES_METHOD, "Reference kernels", MethodKind.LIBRARY, "The example kernels that come with kbench."),
 )
-_EXAMPLE_FILES = {"cpp": "cpu.cpp", "cuda": "cuda.cu", "triton": "triton.py"}
 
 
 @dataclass(frozen=True)
@@ -262,10 +262,10 @@ def _shipped(suites: Path, version: TaskVersion) -> Iterator[tuple[str, str]]:
     """Language and text of the kernels that come with a task."""
     task = version.task
     folder = suites / task.suite.slug.replace("-", "_") / task.op / "kernels"
-    for language, ending in _EXAMPLE_FILES.items():
-        path = folder / f"{task.direction}_{ending}"
-        if path.is_file():
-            yield language, path.read_text()
+    for language in LANGUAGES.values():
+        path = folder / f"{task.direction}_{language.example}"
+        if language.example and path.is_file():
+            yield language.name, path.read_text()
 
 
 def _is_submitted(example: Example) -> bool:

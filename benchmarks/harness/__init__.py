@@ -23,6 +23,7 @@ from .foreign import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
 from .gxx import machine_fingerprint
 from .identity import object_key, source_key
 from .isolation import Isolation, Room, child_code, demand_isolation, inside, isolation_in_force, spawn
+from .languages import LANGUAGE_OF_SUFFIX, LANGUAGES, device_class, device_classes, is_python, language_of_file
 from .outbox import NotTaken, TooMuch, read_file
 from .processors import KINDS as PROCESSOR_KINDS
 from .processors import processor
@@ -32,7 +33,7 @@ from .rules import Rules, load_rules
 from .seccomp import candidate_program
 from .selfcheck import self_test
 from .shelf import Shelf
-from .source import LANGUAGES, PYTHON, CancelCheck, Paths, Source, Step, StepListener, device_class, device_classes
+from .source import CancelCheck, Paths, Source, Step, StepListener
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
 from .spec_json import spec_from_json, spec_to_json
 from .stages import audit, compile_source, judge, prepare_task, remove_scratch
@@ -45,9 +46,9 @@ __all__ = [
     "DEVICE_STUCK",
     "FOREIGN_FORMS",
     "LANGUAGES",
+    "LANGUAGE_OF_SUFFIX",
     "ONE_SHAPE",
     "PROCESSOR_KINDS",
-    "PYTHON",
     "VERDICT_TEXTS",
     "Build",
     "CancelCheck",
@@ -101,9 +102,11 @@ __all__ = [
     "examine",
     "find_task",
     "inside",
+    "is_python",
     "isolation_in_force",
     "judge",
     "keep_ready",
+    "language_of_file",
     "load_rules",
     "load_suite",
     "machine_fingerprint",

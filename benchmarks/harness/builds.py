@@ -16,13 +16,14 @@ from pathlib import Path
 
 from . import gxx, nvcc
 from .gxx import Gxx
+from .languages import device_classes
 from .nvcc import Nvcc
 from .protocol import clean_text
 from .python_module import PythonModule
 from .report import clean_log
 from .rules import Rules
 from .shelf import Shelf, pack, unpack
-from .source import PYTHON, CancelCheck, Paths, Source, device_class, never_cancelled
+from .source import CancelCheck, Paths, Source, never_cancelled
 from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest
 from .triton_source import TritonSource
 
@@ -86,12 +87,12 @@ def compiler_environment(language: str = "cpp") -> dict[str, str]:
 
 
 def _toolchain(language: str, target: str | None) -> Toolchain:
-    device_class(language)
+    device_classes(language)  # refuses what nobody knows
     toolchains: dict[str, Toolchain] = {
         "cpp": Gxx(),
         "cuda": Nvcc(target),
         "triton": TritonSource(),
-        PYTHON: PythonModule(target),
+        "python": PythonModule(target),
     }
     return toolchains[language]
 

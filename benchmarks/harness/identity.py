@@ -14,7 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from .builds import Build
-from .source import PYTHON, Source
+from .languages import is_python
+from .source import Source
 
 _C = re.compile(
     r"""(?P<skip>//[^\n]*|/\*.*?(?:\*/|\Z)|[^\S\n]+)|(?P<line>\n)"""
@@ -36,7 +37,6 @@ _SPLICE = re.compile(r"\\[ \t]*+\r?\n")
 _ODD = re.compile(
     r"""\?\?[/=]|%:|\*/[ \t]*+include\b|\#[ \t]*+(?:import|include_next)\b|include[ \t]*+/|__has_include"""
 )
-_IN_PYTHON = ("triton", PYTHON)
 _TAB = 8
 _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _LOADED, _NOTE, _NO_BITS = 2, 7, 8  # of sections of an ELF file: SHF_ALLOC, SHT_NOTE, SHT_NOBITS
@@ -45,7 +45,7 @@ _LOADED, _NOTE, _NO_BITS = 2, 7, 8  # of sections of an ELF file: SHF_ALLOC, SHT
 @lru_cache(maxsize=2)  # who checks a source asks before the one who stores it
 def source_key(source: Source) -> str:
     """The same for texts that differ in comments and layout alone; of a text without any token it is the text's own."""
-    python = source.language in _IN_PYTHON
+    python = is_python(source.language)
     tokens = list(_python_tokens(source.text) if python else _c_tokens(source.text))
     words = tokens if any(not token.isspace() for token in tokens) else [source.text]
     kind = "python" if python else "c"
@@ -56,7 +56,7 @@ def object_key(source: Source, build: Build) -> str | None:
     """The same for what was compiled to the same code; None where nothing was compiled."""
     if build.binary is None:
         return None
-    if source.language in _IN_PYTHON:
+    if is_python(source.language):
         return _syntax_key(source.text)
     if build.binary.is_symlink() or not build.binary.is_file():
         return None

@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from itertools import islice
 
+from .languages import is_python
+
 SPANS_MAX = 10_000  # comments and strings; what comes after so many is taken as code
 _C = re.compile(
     r"""//[^\n]*|/\*.*?(?:\*/|\Z)|R"([^()\\\s"]{0,16})\(.*?(?:\)\1"|\Z)"""
@@ -29,7 +31,7 @@ def blanked(text: str, language: str) -> tuple[str, str]:
     code: list[str] = []
     with_strings: list[str] = []
     last = 0
-    for found in islice((_PYTHON if language in ("triton", "python") else _C).finditer(plain), SPANS_MAX):
+    for found in islice((_PYTHON if is_python(language) else _C).finditer(plain), SPANS_MAX):
         before, span = plain[last : found.start()], found.group()
         spaces = span.encode().translate(_BLANK).decode()
         code += before, spaces

@@ -9,26 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from .errors import UsageError
 from .protocol import clean_text
 from .shelf import Shelf
-
-PYTHON = "python"  # a module with `ModelNew`, for tasks that are modules; the other languages give functions
-SUFFIXES = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py", PYTHON: ".py"}
-LANGUAGES = tuple(SUFFIXES)
-_DEVICE_CLASSES = {"cpp": ("cpu",), "cuda": ("cuda",), "triton": ("cuda",), PYTHON: ("cpu", "cuda")}
-
-
-def device_classes(language: str) -> tuple[str, ...]:
-    """The classes of devices that `language` is judged on: `cpu`, `cuda`. Raises UsageError for an unknown one."""
-    if language not in _DEVICE_CLASSES:
-        raise UsageError(f"the language {language!r} is not known here; known: {', '.join(LANGUAGES)}")
-    return _DEVICE_CLASSES[language]
-
-
-def device_class(language: str) -> str:
-    """The first of them: where a source is judged if nobody says where."""
-    return device_classes(language)[0]
 
 
 @dataclass(frozen=True)

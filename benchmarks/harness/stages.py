@@ -20,6 +20,7 @@ from .errors import AuditBroken, Cancelled, SupervisorError, UsageError
 from .faults import DEVICE_STUCK, Fault, Stuck, first_line
 from .isolation import demand_isolation
 from .judging import Judging, hidden_words
+from .languages import LANGUAGES
 from .machine import Peaks
 from .outbox import discard, log_end, scratch_folder
 from .processors import processor
@@ -28,7 +29,6 @@ from .report import ConfigReport, Flag, Report, Score, StageReport, Verdict
 from .rules import Rules
 from .session import Session
 from .source import (
-    LANGUAGES,
     CancelCheck,
     Paths,
     Source,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from .errors import UsageError
-from .source import PYTHON, device_class
+from .languages import LANGUAGES, device_class
 from .spec import Argument, Config, TaskSpec, TensorArgument, ValueArgument
 
 _CPP = """\
@@ -86,7 +86,7 @@ _OF_THE_TASK = ("get_inputs", "get_init_inputs")
 
 def starter_code(task: TaskSpec, language: str = "cpp") -> str:
     """The starter file of `task`. Raises UsageError for a language that has none."""
-    if language == PYTHON:
+    if language in LANGUAGES and LANGUAGES[language].is_module:
         return _module(task)
     group = task.configs.get(device_class(language)) or next(iter(task.configs.values()))
     writers: dict[str, Callable[[TaskSpec, Config], str]] = {"cpp": _cpp, "cuda": _cuda, "triton": _triton}

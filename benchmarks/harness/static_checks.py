@@ -7,10 +7,11 @@ it. Not covered: whether the code compiles, and any defence; the remarks (`remar
 import re
 from dataclasses import dataclass
 
+from .languages import LANGUAGES, is_python
 from .remarks import blank, remarks
 from .report import Flag
 from .rules import Rules
-from .source import LANGUAGES, PYTHON, Source
+from .source import Source
 from .spec import TaskSpec
 
 _CUDA = re.compile(r"__(?:global|device)__\b|<<<|#[ \t]*include[ \t]*<cuda")
@@ -59,10 +60,11 @@ def _problem(source: Source, task: TaskSpec, rules: Rules) -> str | None:
 
 
 def _wrong(source: Source, code: str, task: TaskSpec) -> str | None:
-    if source.language == "triton":
-        return _wrong_triton(source.text, code, task)
-    if source.language == PYTHON:
+    language = LANGUAGES[source.language]
+    if language.is_module:
         return _wrong_module(source.text, code, task)
+    if is_python(language.name):
+        return _wrong_triton(source.text, code, task)
     return _wrong_c(source, code) or _no_module(source.text, code, task)
 
 
@@ -70,7 +72,7 @@ def _wrong_c(source: Source, code: str) -> str | None:
     if source.language == "cpp" and _CUDA.search(code):
         return "this looks like CUDA, which is judged on a GPU; the language here is C++"
     if _PYTHON.search(code) and "#include" not in code:
-        return f"this looks like Python; the language here is {'C++' if source.language == 'cpp' else 'CUDA'}"
+        return f"this looks like Python; the language here is {LANGUAGES[source.language].short_title}"
     return None
 
 

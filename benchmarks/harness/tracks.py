@@ -26,6 +26,7 @@ from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
 from .judging import CANDIDATE, ConfigTally, Judging
+from .languages import device_classes
 from .locks import build_lock, machine_lock
 from .machine import divide_cores, machine_record
 from .processors import processor
@@ -33,7 +34,7 @@ from .report import ConfigReport, Verdict
 from .rules import Rules
 from .session import CpuSession, CpuSetting, Session
 from .shell_library import shell_library
-from .source import CancelCheck, Paths, StepListener, device_classes
+from .source import CancelCheck, Paths, StepListener
 from .spec import Config, TaskSpec
 
 _RATES = ("copy_gb_per_s", "gemm_tflops")

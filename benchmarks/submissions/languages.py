@@ -1,37 +1,27 @@
-"""Languages as the site shows them: names, file suffixes, starter code.
+"""Languages as the site offers them: for a device, for a task, for an uploaded file, with starter code.
 
 Does NOT say what a language may do: the static check and the rules do.
 """
 
 from pathlib import Path
 
-from .. import harness
-from ..harness import TaskSpec, UsageError
-
-TITLES = {"cpp": "C++", "cuda": "CUDA C++", "triton": "Triton", "python": "PyTorch module"}
-SUFFIXES = {"cpp": "cpp", "cuda": "cu", "triton": "py", "python": "py"}
-_OF_SUFFIX = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp", ".cu": "cuda", ".py": "triton"}
-
-
-def language_of_file(name: str) -> str | None:
-    """By its suffix; None where that says nothing."""
-    return _OF_SUFFIX.get(Path(name).suffix.lower())
+from ..harness import LANGUAGES, TaskSpec, UsageError, language_of_file, starter_code
 
 
 def languages_of(device_class: str, *, modules: bool = False) -> list[str]:
     """What such a device runs: functions, and for a task that is a module PyTorch modules as well."""
-    known = [name for name in harness.LANGUAGES if device_class in harness.device_classes(name)]
-    return [name for name in known if name != harness.PYTHON or modules]
+    known = [item for item in LANGUAGES.values() if device_class in item.device_classes]
+    return [item.name for item in known if modules or not item.is_module]
 
 
 def titles_for(task: TaskSpec) -> dict[str, str]:
     """The languages that `task` takes, with their titles."""
-    return {name: title for name, title in TITLES.items() if name != harness.PYTHON or task.is_module}
+    return {item.name: item.title for item in LANGUAGES.values() if task.is_module or not item.is_module}
 
 
 def language_of_upload(name: str, chosen: str) -> str:
     """The chosen one where the suffix fits it, for two languages share one; else what the suffix says."""
-    if Path(name).suffix.lower() == f".{SUFFIXES.get(chosen)}":
+    if chosen in LANGUAGES and Path(name).suffix.lower() == LANGUAGES[chosen].suffix:
         return chosen
     return language_of_file(name) or chosen
 
@@ -39,6 +29,11 @@ def language_of_upload(name: str, chosen: str) -> str:
 def starter_of(task: TaskSpec, language: str) -> str | None:
     """None for a language that has no starter code for the task."""
     try:
-        return harness.starter_code(task, language)
+        return starter_code(task, language)
     except UsageError:
         return None
+
+
+def suffix_of(language: str) -> str:
+    """Of a file to download, without the dot."""
+    return LANGUAGES[language].suffix[1:] if language in LANGUAGES else "txt"

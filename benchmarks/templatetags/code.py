@@ -11,11 +11,12 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import CppLexer, CudaLexer, PythonLexer
+from pygments.lexers import get_lexer_by_name
+
+from benchmarks.harness import LANGUAGES
 
 register = template.Library()
 
-LEXERS = {"cpp": CppLexer, "cuda": CudaLexer, "triton": PythonLexer, "python": PythonLexer}
 LOG_SHOWN_CHARS = 64_000
 
 # CSI sequences (their escape may have become a replacement mark on the way), OSC sequences with either terminator,
@@ -30,7 +31,7 @@ _PLACE = re.compile(r"(?<![\w/.-])[\w-]+\.(?:cpp|cu|py):(\d{1,6})(?::\d{1,6})?")
 @register.simple_tag
 def code_lines(text: str, language: str = "cpp", prefix: str = "L") -> SafeString:
     """Highlighted lines with ids `L1`, `L2`, ...; `prefix` keeps two listings on a page apart."""
-    lexer = LEXERS.get(language, CppLexer)(stripnl=False)
+    lexer = get_lexer_by_name(LANGUAGES[language].lexer if language in LANGUAGES else "cpp", stripnl=False)
     html = highlight(_INVISIBLE.sub("\ufffd", text.replace("\r\n", "\n")), lexer, HtmlFormatter(nowrap=True))
     lines = html.removesuffix("\n").split("\n")
     # Pygments has escaped the text and closes its spans at each line end.

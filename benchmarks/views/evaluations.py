@@ -18,7 +18,7 @@ from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import ConfigResult, Evaluation
 from benchmarks.submissions import selectors as submission_selectors
-from benchmarks.submissions.languages import SUFFIXES
+from benchmarks.submissions.languages import suffix_of
 from benchmarks.templatetags.whiskers import Axis
 
 from .machine_facts import record
@@ -89,7 +89,7 @@ def evaluation_source(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     """The bytes as submitted; an attachment, so that no browser runs them."""
     submission = selectors.evaluation_for(request.user, code).submission
     response = HttpResponse(submission.blob.text, content_type="text/plain; charset=utf-8")
-    name = f"kernel-{submission.blob.sha256[:12]}.{SUFFIXES.get(submission.language, 'txt')}"
+    name = f"kernel-{submission.blob.sha256[:12]}.{suffix_of(submission.language)}"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

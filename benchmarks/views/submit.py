@@ -3,6 +3,7 @@
 The page works without JavaScript; with it, the editor keeps a draft in the browser. Does NOT compile anything.
 """
 
+import json
 import uuid
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -18,7 +19,6 @@ from benchmarks.catalogue import folders
 from benchmarks.forms import SubmissionForm
 from benchmarks.judgings.waiting import nobody_there, outlook
 from benchmarks.models import DeviceKind, Evaluation, TaskVersion
-from benchmarks.submissions.languages import TITLES as LANGUAGE_TITLES
 from benchmarks.submissions.languages import languages_of, starter_of, titles_for
 
 from .sessions import remember
@@ -51,6 +51,10 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
         "served": served(kinds, version, request.user.pk),
     }
     context |= {"language": form["language"].value(), "languages": titles_for(task).items()}
+    context |= {
+        "suffixes": ",".join(harness.LANGUAGE_OF_SUFFIX),
+        "language_of_suffix": json.dumps(dict(harness.LANGUAGE_OF_SUFFIX)),
+    }
     context |= {"choose_device": len(kinds) > (1 if task.is_module else 2)}
     response = render(request, "tasks/submit.html", context, status=_status(form, outcome))
     if outcome.full is not None:
@@ -81,7 +85,7 @@ def served(kinds: list[DeviceKind], version: TaskVersion, user: int | None) -> l
     return [
         Served(
             kind,
-            ", ".join(LANGUAGE_TITLES[name] for name in _languages_of(kind, version)),
+            ", ".join(harness.LANGUAGES[name].title for name in _languages_of(kind, version)),
             nobody_there(kind),
             outlook(kind, version, user),
         )
@@ -147,10 +151,10 @@ def _first(request: HttpRequest, task: harness.TaskSpec, kinds: list[DeviceKind]
 
 def _language(wanted: str, device: str, kinds: list[DeviceKind]) -> str:
     """The one that is asked for, else one that the device runs, else C++."""
-    if wanted in LANGUAGE_TITLES:
+    if wanted in harness.LANGUAGES:
         return wanted
     chosen = next((kind for kind in kinds if kind.slug == device), None)
-    return languages_of(chosen.device_class)[0] if chosen else harness.LANGUAGES[0]
+    return languages_of(chosen.device_class)[0] if chosen else next(iter(harness.LANGUAGES))
 
 
 def _status(form: SubmissionForm, outcome: SubmitOutcome) -> HTTPStatus:

@@ -91,11 +91,11 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
 def task_starter(request: HttpRequest, suite: str, op: str, direction: str) -> HttpResponse:
     version = selectors.active_version(suite, op, direction)
     language = request.GET.get("language", "cpp")
-    text = starter_of(_spec(version), language) if language in languages.SUFFIXES else None
+    text = starter_of(_spec(version), language) if language in harness.LANGUAGES else None
     if text is None:
         raise Http404("There is no starter code in this language.")
     response = HttpResponse(text, content_type="text/plain; charset=utf-8")
-    name = f"{op}_{direction}.{languages.SUFFIXES[language]}"
+    name = f"{op}_{direction}.{languages.suffix_of(language)}"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
@@ -104,7 +104,9 @@ def starters(version: TaskVersion, device_class: str) -> list[Starter]:
     """In every language that such a device runs."""
     spec = _spec(version)
     texts = [(name, starter_of(spec, name)) for name in languages.languages_of(device_class, modules=spec.is_module)]
-    return [Starter(name, languages.TITLES[name], languages.SUFFIXES[name], text) for name, text in texts if text]
+    return [
+        Starter(name, harness.LANGUAGES[name].title, languages.suffix_of(name), text) for name, text in texts if text
+    ]
 
 
 def _spec(version: TaskVersion) -> harness.TaskSpec:

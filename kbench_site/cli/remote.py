@@ -23,7 +23,7 @@ from .sources import LANGUAGES, language_of, text_of
 @click.command("submit")
 @click.argument("task")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--language", type=click.Choice(LANGUAGES), help="by default from the file name")
+@click.option("--language", type=click.Choice(list(LANGUAGES)), help="by default from the file name")
 @device_option
 @click.option("--title", default="")
 @click.option("--visibility", type=click.Choice(["public", "unlisted", "private"]), default="public", show_default=True)

@@ -5,14 +5,13 @@ Does NOT check anything: bytes that are no UTF-8 become marks, which the static 
 
 from pathlib import Path
 
-from benchmarks.harness import LANGUAGES
+from benchmarks.harness import LANGUAGES, language_of_file
 
 __all__ = ["LANGUAGES", "language_of", "text_of"]
-_OF_SUFFIX = {".cpp": "cpp", ".cc": "cpp", ".cxx": "cpp", ".cu": "cuda", ".py": "triton"}
 
 
 def language_of(file: Path) -> str:
-    return _OF_SUFFIX.get(file.suffix.lower(), "cpp")
+    return language_of_file(file.name) or "cpp"
 
 
 def text_of(file: Path) -> str:

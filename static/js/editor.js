@@ -9,7 +9,7 @@
   const key = `draft:${form.dataset.draft}`;
   const starter = area.defaultValue;
   const language = form.querySelector("select[name=language]");
-  const languages = { cpp: "cpp", cc: "cpp", cxx: "cpp", cu: "cuda", py: "triton" };
+  const languages = JSON.parse(file.dataset.languages);
 
   const numbers = document.createElement("pre");
   numbers.className = "numbers";
@@ -69,7 +69,7 @@
       const text = new TextDecoder("utf-8", { fatal: true }).decode(content);
       if (text.includes("\0") || !text.trim()) return;
       area.value = text;
-      language.value = languages[chosen.name.split(".").pop().toLowerCase()] || language.value;
+      language.value = languages[`.${chosen.name.split(".").pop().toLowerCase()}`] || language.value;
       changed();
       fileNote.textContent = "";
       file.value = "";

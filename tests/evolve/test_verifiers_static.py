@@ -6,12 +6,12 @@ import pytest
 
 from agents.evolve.templates import TEMPLATES, Template
 from agents.evolve.verifiers.static import StaticVerifier
-from benchmarks.harness import TaskSpec, default_suites, find_task
+from benchmarks.harness import LANGUAGE_OF_SUFFIX, TaskSpec, default_suites, find_task
 from scripts.corpus import Case, read_cases
 
 VERIFIER = StaticVerifier()
 TASK = find_task(default_suites(), "mnist_linear_relu/forward")
-LANGUAGES = {".cpp": "cpp", ".cu": "cuda", ".py": "triton"}
+
 KERNEL = """#include <torch/extension.h>
 torch::Tensor forward(torch::Tensor x, torch::Tensor weights, torch::Tensor biases) {
     auto y = torch::empty({x.size(0), weights.size(0)}, x.options());
@@ -143,7 +143,7 @@ def kernels() -> list[Path]:
 @pytest.mark.parametrize("path", kernels(), ids=lambda path: f"{path.parts[-3]}/{path.name}")
 def test_no_kernel_that_comes_with_kbench_is_rejected(path: Path) -> None:
     task = find_task(default_suites(), f"{path.parts[-3]}/{path.stem.split('_')[0]}")
-    assert VERIFIER.look(path.read_text(), LANGUAGES[path.suffix], task).decision != "reject"
+    assert VERIFIER.look(path.read_text(), LANGUAGE_OF_SUFFIX[path.suffix], task).decision != "reject"
 
 
 def honest() -> list[Case]:

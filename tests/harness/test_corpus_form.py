@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.harness import Verdict, check_source, default_rules, default_suites, find_task
+from benchmarks.harness import LANGUAGES, Verdict, check_source, default_rules, default_suites, find_task
 from scripts.corpus import CLASSES, KINDS, Case, read_cases
 
 CASES = read_cases("cuda")
 COMMENTS = {"cuda": "// ", "triton": "# "}
-SUFFIXES = {"cuda": ".cu", "triton": ".py"}
+
 NAMED_BY_DESIGN = {
     *("E01", "E07", "E08", "E09", "E10", "E11", "E12", "E13", "E14", "E17", "E18", "E20", "E21", "E24", "E28", "E29"),
     *("E30", "E32", "E33", "E35", "E36", "E39", "E46", "E49"),
@@ -49,7 +49,7 @@ def test_an_attack_that_may_pass_may_not_gain(case: Case) -> None:
 
 
 def test_its_file_fits_its_language_and_opens_with_two_lines_on_why(case: Case) -> None:
-    assert case.kernel.suffix == SUFFIXES[case.language]
+    assert case.kernel.suffix == LANGUAGES[case.language].suffix
     lines = case.kernel.read_text().splitlines()
     assert all(line.startswith(COMMENTS[case.language]) and len(line) <= 120 for line in lines[:2])
     assert not lines[2].startswith(COMMENTS[case.language])

@@ -7,7 +7,7 @@ configurations are in none of them. Not covered: the words themselves (`prompts/
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.harness import Config, TaskSpec, TensorArgument, default_rules, device_class, starter_code
+from benchmarks.harness import LANGUAGES, Config, TaskSpec, TensorArgument, default_rules, device_class, starter_code
 
 from ..model import CandidateView, ProposalRequest
 from .arms import Arm
@@ -65,7 +65,7 @@ def task_text(task: TaskSpec, language: str, device_kind: str) -> str:
             "summary": task.summary,
             "formula": task.formula,
             "direction": task.direction,
-            "language": {"cpp": "C++", "cuda": "CUDA", "triton": "Triton"}[language],
+            "language": LANGUAGES[language].short_title,
             "device_kind": device_kind,
             "language_notes": _language_notes(language),
             "reference": f"```python\n{task.reference_source.strip()}\n```",

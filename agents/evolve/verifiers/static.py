@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from benchmarks.harness import Rules, Source, TaskSpec, check_source, default_rules
+from benchmarks.harness import Rules, Source, TaskSpec, check_source, default_rules, is_python
 
 from ..config import RunConfig
 from ..model import Decision, Reason, VerifierOpinion
@@ -62,7 +62,7 @@ class StaticVerifier:
         found = check_source(Source(source, language), task, self._rules)
         if found.problem:
             yield Doubt("interface", found.problem, certain=True)
-        elif language == "triton":
+        elif is_python(language):
             yield from python_doubts(source, task)
         else:
             yield from _text_doubts(Reading(source, task.direction), language, task)

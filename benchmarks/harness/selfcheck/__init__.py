@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import SupervisorError
+from ..languages import LANGUAGES
 from ..report import Report, Verdict
 from ..rules import Rules
-from ..source import Paths, Source, device_class
+from ..source import Paths, Source
 from ..spec import TaskSpec, find_task
 from ..stages import judge
 from ..tracks import open_track
 
 _KERNELS = Path(__file__).parent / "kernels"
-_SUFFIXES = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py"}
 _EXPECTED = {"right": Verdict.PASS, "wrong": Verdict.INCORRECT_VALUE}
 _ATTEMPTS = 3
 _STEPS = {"steps_per_config": 3, "min_steps_per_config": 3}
@@ -36,10 +36,11 @@ def self_test(rules: Rules, paths: Paths, device: str = "cpu") -> None:
     task = find_task(_KERNELS.parents[2] / "suites", "mnist_linear_relu/forward")
     short = replace(rules, time=replace(rules.time, **_STEPS))
     wanted = open_track(device, rules, paths).device.device_class
-    for language in (item for item in _SUFFIXES if device_class(item) == wanted):
+    proving = (item for item in LANGUAGES.values() if item.device_classes[0] == wanted and not item.is_module)
+    for language in proving:
         for name, expected in _EXPECTED.items():
-            text = (_KERNELS / f"{name}{_SUFFIXES[language]}").read_text()
-            report = _judged(Source(text, language), task, short, paths, device)
+            file = _KERNELS / f"{name}{language.suffix}"
+            report = _judged(Source(file.read_text(), language.name), task, short, paths, device)
             if report.verdict is not expected:
-                found = f"{report.verdict} for {name}{_SUFFIXES[language]}, not {expected}: {report.reason}"
+                found = f"{report.verdict} for {file.name}, not {expected}: {report.reason}"
                 raise SupervisorError(f"the self-test of {device} got {found}")

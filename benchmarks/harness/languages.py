@@ -1,0 +1,73 @@
+"""The languages that kernels may be written in: one record each, which the harness, the site and the CLI read.
+
+What is done to a text lies beside the code that does it, under the language's name: compilers in `builds.py`, starter
+code in `starter.py`, remarks in `remarks.py`. Not covered: what a source may contain (`static_checks.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from .errors import UsageError
+
+
+@dataclass(frozen=True)
+class Language:
+    """`syntax` is `c` or `python`. `is_module`: a class `ModelNew`, for tasks that are modules; others give functions.
+
+    `suffixes` of its files, the first for those that we write. `example`: how an example kernel's file ends.
+    """
+
+    name: str
+    title: str
+    short_title: str
+    suffixes: tuple[str, ...]
+    device_classes: tuple[str, ...]  # where it can be judged; the first where nobody says where
+    syntax: str
+    lexer: str  # its name in Pygments
+    example: str | None = None
+    is_module: bool = False
+
+    @property
+    def suffix(self) -> str:
+        return self.suffixes[0]
+
+
+_KNOWN = (
+    Language("cpp", "C++", "C++", (".cpp", ".cc", ".cxx"), ("cpu",), "c", "cpp", "cpu.cpp"),
+    Language("cuda", "CUDA C++", "CUDA", (".cu",), ("cuda",), "c", "cuda", "cuda.cu"),
+    Language("triton", "Triton", "Triton", (".py",), ("cuda",), "python", "python", "triton.py"),
+    Language("python", "PyTorch module", "Python", (".py",), ("cpu", "cuda"), "python", "python", is_module=True),
+)
+LANGUAGES: Mapping[str, Language] = MappingProxyType({language.name: language for language in _KNOWN})
+# Two languages share a suffix: it says the one that stands first.
+LANGUAGE_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
+    {
+        suffix: next(item.name for item in _KNOWN if suffix in item.suffixes)
+        for language in _KNOWN
+        for suffix in language.suffixes
+    }
+)
+
+
+def language_of_file(name: str) -> str | None:
+    """By its suffix; None where that says nothing."""
+    return LANGUAGE_OF_SUFFIX.get(Path(name).suffix.lower())
+
+
+def is_python(language: str) -> bool:
+    """Whether its texts are read as Python; all others, unknown ones too, as C."""
+    return language in LANGUAGES and LANGUAGES[language].syntax == "python"
+
+
+def device_classes(language: str) -> tuple[str, ...]:
+    """The classes of devices that `language` is judged on: `cpu`, `cuda`. Raises UsageError for an unknown one."""
+    if language not in LANGUAGES:
+        raise UsageError(f"the language {language!r} is not known here; known: {', '.join(LANGUAGES)}")
+    return LANGUAGES[language].device_classes
+
+
+def device_class(language: str) -> str:
+    """The first of them: where a source is judged if nobody says where."""
+    return device_classes(language)[0]
