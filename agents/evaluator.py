@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import services as judging
+from benchmarks.judgings import moves
 from benchmarks.judgings.waiting import waiting_reason
 from benchmarks.models import Evaluation
 from benchmarks.states import Origin, Priority, State
@@ -130,4 +131,4 @@ def _log_of_failure(stages: list[Mapping[str, Any]]) -> str:
 
 def _cancel(ticket: str) -> None:
     for evaluation in Evaluation.objects.filter(code=ticket):  # none where its submission was deleted
-        judging.evaluation_cancel(evaluation, "Withdrawn by the run that submitted it.")
+        moves.evaluation_cancel(evaluation, "Withdrawn by the run that submitted it.")

@@ -18,9 +18,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from benchmarks.live import events as signals
-from benchmarks.models import DeviceKind, Method, SiteSwitch, TaskVersion
+from benchmarks.models import DeviceKind, Method, TaskVersion
 from benchmarks.services import Refused
 from benchmarks.states import MethodKind, Switch, TaskVersionStatus
+from benchmarks.switches import paused
 
 from . import queue
 from .evolve.begin import create, fork
@@ -237,9 +238,8 @@ def _refuse_if_not_now(order: RunRequest) -> None:
 
 
 def _refuse_if_closed(order: RunRequest) -> None:
-    paused = SiteSwitch.objects.filter(key=Switch.RUNS, on=False).first()
-    if paused is not None:
-        raise Refused(f"New agent runs are paused: {paused.message or 'no reason was given'}")
+    if reason := paused(Switch.RUNS):
+        raise Refused(reason)
     if order.version.status != TaskVersionStatus.ACTIVE:
         raise Refused("This version of the task is no longer judged.")
 

@@ -2,7 +2,7 @@
 
 A message names no evaluation: a worker that is woken takes what is next. Limits stand on the decorators and leave room
 for waiting for the machine; a job that hits one is killed, and its evaluation comes back through `reap`.
-Does NOT write rows itself (`services.py`).
+Does NOT write rows itself (`judgings/moves.py`).
 """
 
 import logging
@@ -18,11 +18,14 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 from django.db.models import Count
 
-from . import services
+from benchmarks.boards import standings
+from benchmarks.judgings import moves
+from benchmarks.judgings.moves import ClaimLost, Holding
+
 from .accounts import limits
 from .catalogue.folders import rules_of, spec_of
 from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step, clean_text, object_key
-from .judgings import queue, results
+from .judgings import queue
 from .judgings.judge import site_judge
 from .live import events
 from .models import DeviceKind, Evaluation, Worker
@@ -30,7 +33,6 @@ from .moderation import rejudging
 from .operations.load import forget_old_samples, take_sample
 from .operations.logs import log_fields
 from .operations.worker import asked_to_stop_kindly, set_state, stopping
-from .services import ClaimLost, Holding
 from .states import WorkerRole, WorkerState
 
 logger = logging.getLogger(__name__)
@@ -56,8 +58,8 @@ def judge_next(self: Any, device_kind: str) -> None:
 @shared_task(name=queue.REAP_JOB, ignore_result=True, time_limit=60)
 def reap() -> None:
     """Requeue evaluations whose worker was lost; end those that can never run."""
-    services.requeue_lost()
-    services.expire_hopeless()
+    moves.requeue_lost()
+    moves.expire_hopeless()
 
 
 @shared_task(name=queue.DISPATCH_JOB, ignore_result=True, time_limit=30)
@@ -109,7 +111,7 @@ class Sitting:
             return
         self._told_at = now
         try:
-            services.evaluation_step(self.holding, step)
+            moves.evaluation_step(self.holding, step)
         except ClaimLost:
             self._lost.set()
 
@@ -133,9 +135,9 @@ class Sitting:
     def _beat_once(self) -> None:
         try:
             close_old_connections()
-            if not services.evaluation_heartbeat(self.holding):
+            if not moves.evaluation_heartbeat(self.holding):
                 self._lost.set()
-            elif services.gives_way(self.holding.evaluation):
+            elif moves.gives_way(self.holding.evaluation):
                 self.gives_way.set()
         except Exception:  # the edge of a thread: one missed beat is no reason to give up a judging
             logger.exception("no heartbeat for %s", self.holding.evaluation.code)
@@ -148,7 +150,7 @@ def _take(node: str, device_kind: str, role: WorkerRole, work: Work) -> None:
     worker, kind = Worker.objects.get(name=node), DeviceKind.objects.get(slug=device_kind)
     if worker.state == WorkerState.QUARANTINED:
         return
-    holding = services.evaluation_claim(worker, kind, role)
+    holding = moves.evaluation_claim(worker, kind, role)
     if holding is None:
         return
     with log_fields(evaluation=str(holding.evaluation.code), user_id=holding.evaluation.submission.owner_id):
@@ -177,9 +179,9 @@ def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> 
 def _put_back(sitting: Sitting) -> None:
     """Cancelled because the worker stops, or for somebody else: it is taken up again. Else it is no longer ours."""
     if stopping.is_set():
-        services.evaluation_release(sitting.holding, "The worker was stopped; the next one will judge it again.")
+        moves.evaluation_release(sitting.holding, "The worker was stopped; the next one will judge it again.")
     elif sitting.gives_way.is_set():
-        services.evaluation_release(sitting.holding, "It made room for other work and is judged again later.")
+        moves.evaluation_release(sitting.holding, "It made room for other work and is judged again later.")
 
 
 def _fail(holding: Holding, error: Exception) -> None:
@@ -187,7 +189,7 @@ def _fail(holding: Holding, error: Exception) -> None:
     evaluation = holding.evaluation
     evaluation.error_internal = clean_text(f"{type(error).__name__}: {error}"[:_ERROR_CHARS_MAX])
     Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim).update(error_internal=evaluation.error_internal)
-    services.evaluation_requeue(evaluation, holding.claim, clean_text(f"The judge failed: {what}"[:_ERROR_CHARS_MAX]))
+    moves.evaluation_requeue(evaluation, holding.claim, clean_text(f"The judge failed: {what}"[:_ERROR_CHARS_MAX]))
 
 
 def _compile(sitting: Sitting) -> None:
@@ -203,12 +205,12 @@ def _compile(sitting: Sitting) -> None:
     )
     _raise_if_stopped(sitting)
     build_s = 0.0 if build.cached else build.seconds
-    services.evaluation_compiled(holding, build_s, object_key(_source(evaluation), build))
+    moves.evaluation_compiled(holding, build_s, object_key(_source(evaluation), build))
     if build.binary is None and build.exit_code is not None:
         _judge(sitting)  # a failure is kept with the builds, so this gives its verdict at once
     else:
         _prepare(sitting)
-        services.evaluation_built(holding)
+        moves.evaluation_built(holding)
 
 
 def _prepare(sitting: Sitting) -> None:
@@ -230,7 +232,7 @@ def _judge(sitting: Sitting) -> None:
     evaluation = sitting.holding.evaluation
     report = _judged(sitting)
     _raise_if_stopped(sitting)
-    if results.wants_audit(evaluation, report):
+    if standings.wants_audit(evaluation, report):
         report = _audited(sitting, report)
         _raise_if_stopped(sitting)
     _conclude(sitting.holding, report)
@@ -279,10 +281,10 @@ def _audited(sitting: Sitting, report: Report) -> Report:
 def _conclude(holding: Holding, report: Report) -> None:
     """Records the report; a verdict caused by our own error counts only if it is repeated."""
     evaluation = holding.evaluation
-    if report.verdict.ours and evaluation.attempt < services.ATTEMPTS_MAX:
-        services.evaluation_requeue(evaluation, holding.claim, report.reason)
+    if report.verdict.ours and evaluation.attempt < moves.ATTEMPTS_MAX:
+        moves.evaluation_requeue(evaluation, holding.claim, report.reason)
     else:
-        services.record_report(holding, report)
+        moves.record_report(holding, report)
 
 
 def _raise_if_stopped(sitting: Sitting) -> None:

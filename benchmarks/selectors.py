@@ -25,7 +25,6 @@ from .models import (
     DeviceKind,
     Evaluation,
     RuleSet,
-    SiteSwitch,
     Standing,
     Submission,
     Task,
@@ -33,7 +32,8 @@ from .models import (
     Worker,
 )
 from .querysets import User
-from .states import RUNNING, Origin, State, Switch, TaskVersionStatus, WorkerRole
+from .states import RUNNING, Origin, State, TaskVersionStatus, WorkerRole
+from .switches import announcements
 
 PAGE_ROWS = 50
 
@@ -298,41 +298,13 @@ class Notice:
 
 def site_notices() -> list[Notice]:
     """Notices for all visitors: pauses, weak isolation, a message of staff."""
-    switches = {switch.key: switch for switch in SiteSwitch.objects.all()}
-    notices = []
-    banner = switches.get(Switch.BANNER)
-    if banner and banner.on and banner.message:
-        notices.append(Notice("warn", banner.message))
-    for key, text in (
-        (Switch.SUBMISSIONS, "New submissions are paused"),
-        (Switch.JUDGING, "Judging is paused"),
-        (Switch.RUNS, "New agent runs are paused"),
-        (Switch.SIGN_UPS, "New accounts are paused"),
-    ):
-        if key in switches and not switches[key].on:
-            notices.append(Notice("warn", f"{text}: {switches[key].message or 'no reason was given.'}"))
-    return notices + _isolation_notices()
+    return [Notice("warn", text) for text in announcements()] + _isolation_notices()
 
 
 def _isolation_notices() -> list[Notice]:
     weak = alive_workers().filter(role=WorkerRole.JUDGE, isolation_strong=False)
     texts = weak.values_list("isolation_text", flat=True).distinct()
     return [Notice("bad", f"Weak isolation on a judging worker: {text}") for text in texts]
-
-
-def submissions_paused() -> str | None:
-    """Why submissions are paused, or None."""
-    return _why_off(Switch.SUBMISSIONS)
-
-
-def sign_ups_paused() -> str | None:
-    """Why sign-ups are closed, or None."""
-    return _why_off(Switch.SIGN_UPS)
-
-
-def _why_off(key: Switch) -> str | None:
-    switch = SiteSwitch.objects.filter(key=key, on=False).first()
-    return (switch.message or "no reason was given") if switch else None
 
 
 def alive_workers() -> Any:

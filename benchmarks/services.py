@@ -1,26 +1,20 @@
-"""Everything that writes a submission or moves an evaluation; each move is one conditional update.
+"""What can be asked for: a submission, a judging of it again, in full or with an audit. Each writes rows and queues.
 
-A worker that claims an evaluation gets a secret claim; only who holds it may move the row on, so a worker that was
-given up for lost can do no harm when it comes back. Every move writes an event in the same transaction.
-Does NOT judge (`jobs.py` asks the harness) and does NOT know what a result means (`judgings/results.py`).
+Raises Refused for what cannot be granted now. Does NOT move an evaluation on (`judgings/moves.py`).
 """
 
-import uuid
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, cast
+from typing import cast
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
-from django.db.models import F
 from django.utils import timezone
 
 from .accounts import quotas
-from .harness import CPU, Report, Source, Step, Verdict, source_key
-from .judgings import results
-from .judgings.queue import wake_compile, wake_judge
-from .live.events import emit
+from .boards.reviews import AUDITS, BOUNDED
+from .harness import CPU, Source, Verdict, source_key
+from .judgings.moves import tell
+from .judgings.queue import wake_compile
 from .models import (
     CodeBlob,
     DeviceKind,
@@ -28,10 +22,8 @@ from .models import (
     Method,
     Payer,
     RuleSet,
-    SiteSwitch,
     Submission,
     TaskVersion,
-    Worker,
 )
 from .selectors import find_device_kind
 from .states import (
@@ -43,53 +35,12 @@ from .states import (
     Switch,
     TaskVersionStatus,
     Visibility,
-    WorkerRole,
-    sources,
 )
 from .submissions import selectors as submission_selectors
+from .switches import paused
 
-__all__ = [  # the names of the service layer, those included that live next door
-    "ATTEMPTS_MAX",
-    "ClaimLost",
-    "Holding",
-    "Identical",
-    "Refused",
-    "audit_request",
-    "evaluation_built",
-    "evaluation_cancel",
-    "evaluation_claim",
-    "evaluation_compiled",
-    "evaluation_create",
-    "evaluation_expire",
-    "evaluation_heartbeat",
-    "evaluation_release",
-    "evaluation_requeue",
-    "evaluation_step",
-    "expire_hopeless",
-    "gives_way",
-    "is_auditable",
-    "judge_in_full",
-    "record_report",
-    "requeue_lost",
-    "submission_create",
-    "switch_is_on",
-    "switch_set",
-]
-ATTEMPTS_MAX = 2
-_STATE_OF_STAGE = {
-    "static": State.COMPILING,
-    "compile": State.COMPILING,
-    "prepare": State.VERIFYING,
-    "load": State.VERIFYING,
-    "verify": State.VERIFYING,
-    "time": State.TIMING,
-    "audit": State.AUDITING,
-}
 IDENTICAL = "The same source was submitted before."
-_BUILT_AHEAD = {CPU: 1}
-_BUILT_AHEAD_ELSEWHERE = 16
 _ENDED_EARLY = (State.CANCELLED, State.EXPIRED)
-_NO_STAGE: dict[str, Any] = {"stage": "", "stage_text": "", "stage_done": None, "stage_total": None}
 
 
 class Refused(Exception):
@@ -102,18 +53,6 @@ class Identical(Exception):
     def __init__(self, evaluation: Evaluation) -> None:
         super().__init__(IDENTICAL)
         self.evaluation = evaluation
-
-
-class ClaimLost(Exception):
-    """The evaluation belongs to somebody else by now, or has ended; whoever holds this must stop quietly."""
-
-
-@dataclass(frozen=True)
-class Holding:
-    """A claimed evaluation and the secret that allows to move it."""
-
-    evaluation: Evaluation
-    claim: uuid.UUID
 
 
 def submission_create(  # noqa: PLR0913 - keywords only, one per column of the row
@@ -196,7 +135,7 @@ def evaluation_create(
             supersedes=supersedes,
             queued=timezone.now(),
         )
-        _tell(evaluation, queue_changed=True)
+        tell(evaluation, queue_changed=True)
         wake_compile(evaluation.device_kind.slug)
     return evaluation
 
@@ -222,7 +161,7 @@ def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
 
 def is_auditable(evaluation: Evaluation) -> bool:
     """An accepted one of a GPU whose times nothing but a bound confirms."""
-    return evaluation.verdict == Verdict.PASS and evaluation.timing_trust == results.BOUNDED
+    return evaluation.verdict == Verdict.PASS and evaluation.timing_trust == BOUNDED
 
 
 def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
@@ -233,7 +172,7 @@ def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
     """
     if not is_auditable(evaluation):
         raise Refused("Only an accepted GPU evaluation that has not been audited can be audited.")
-    asked = Evaluation.objects.filter(submission=evaluation.submission, reason__in=results.AUDITS)
+    asked = Evaluation.objects.filter(submission=evaluation.submission, reason__in=AUDITS)
     if asked.exclude(state__in=FINISHED).exists():
         raise Refused("An audit of this submission is already queued.")
     payer = evaluation.submission.payer
@@ -251,171 +190,9 @@ def audit_request(evaluation: Evaluation, *, by_staff: bool) -> Evaluation:
         )
 
 
-def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = WorkerRole.JUDGE) -> Holding | None:
-    """The next evaluation of a device kind for `worker` to compile or to judge. None: there is nothing to do."""
-    if not switch_is_on(Switch.JUDGING):
-        return None
-    following = _next_to_compile if role == WorkerRole.COMPILE else _next_to_judge
-    while (pk := following(device_kind)) is not None:
-        claim, now = uuid.uuid4(), timezone.now()
-        columns = {"claim": claim, "worker": worker, "claimed": now, "heartbeat": now}
-        with transaction.atomic():
-            if _move(pk, State.CLAIMED, worker_claim=None, **columns):
-                Worker.objects.filter(pk=worker.pk).update(current_evaluation=pk)
-                evaluation = _whole(pk)
-                _tell(evaluation, queue_changed=True)
-                if role == WorkerRole.JUDGE:
-                    wake_compile(device_kind.slug)
-                return Holding(evaluation, claim)
-    return None
-
-
-def _next_to_judge(device_kind: DeviceKind) -> int | None:
-    built = Evaluation.objects.queued().claimable(device_kind, timezone.now()).filter(built__isnull=False)
-    return built.in_queue_order().values_list("pk", flat=True).first()
-
-
-def _next_to_compile(device_kind: DeviceKind) -> int | None:
-    """The first that is not built, unless enough lie ready before it.
-
-    On a CPU compiling and timing share the machine, so compiling everything first would only delay the first result.
-    """
-    enough = _BUILT_AHEAD.get(device_kind.device_class, _BUILT_AHEAD_ELSEWHERE)
-    order = Evaluation.objects.queued().claimable(device_kind, timezone.now()).in_queue_order()
-    return next((pk for pk, built in order.values_list("pk", "built")[:enough] if built is None), None)
-
-
-def evaluation_step(holding: Holding, step: Step) -> None:
-    """What the harness does now, as columns of the row. Raises ClaimLost."""
-    evaluation = holding.evaluation
-    target = _STATE_OF_STAGE[step.stage]
-    columns = {
-        "stage": step.stage,
-        "stage_text": step.text[:500],
-        "stage_done": step.done,
-        "stage_total": step.total,
-        "heartbeat": timezone.now(),
-    }
-    with transaction.atomic():
-        if evaluation.state != target and _move(evaluation.pk, target, worker_claim=holding.claim, **columns):
-            # set once: a second judging stage does not start the evaluation again
-            Evaluation.objects.filter(pk=evaluation.pk, started=None).update(started=timezone.now())
-            evaluation.state = target
-            emit(evaluation.topic, "state", state=target, stage=step.stage)
-        elif Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim).update(**columns):
-            emit(evaluation.topic, "progress", stage=step.stage, state=step.state, done=step.done, total=step.total)
-        else:
-            raise ClaimLost
-
-
-def evaluation_heartbeat(holding: Holding) -> bool:
-    """Say that the worker lives; False: stop, the evaluation was cancelled or given to another worker."""
-    held = Evaluation.objects.filter(pk=holding.evaluation.pk, claim=holding.claim)
-    return held.update(heartbeat=timezone.now()) == 1
-
-
-def evaluation_compiled(holding: Holding, build_s: float, object_key: str | None) -> None:
-    """What compiling took, whatever came of it, and which code came of it. Raises ClaimLost."""
-    evaluation = holding.evaluation
-    evaluation.build_s, evaluation.object_key = build_s, object_key or ""
-    held = Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim)
-    if not held.update(build_s=evaluation.build_s, object_key=evaluation.object_key):
-        raise ClaimLost
-
-
-def evaluation_built(holding: Holding) -> None:
-    """Compiled: back into the queue at its old place, for a worker of its device kind. Raises ClaimLost."""
-    _back_to_queue(holding, built=timezone.now())
-
-
-def gives_way(evaluation: Evaluation) -> bool:
-    """It is at work, but would not be taken up now: a shipped example where somebody has come meanwhile."""
-    if evaluation.priority != Priority.EXAMPLE:
-        return False
-    mine = Evaluation.objects.filter(pk=evaluation.pk)
-    return not mine.claimable(evaluation.device_kind, timezone.now()).exists()
-
-
-def evaluation_release(holding: Holding, why: str) -> None:
-    """The worker lets go in good order: back into the queue, without counting as an attempt. Raises ClaimLost."""
-    _back_to_queue(holding, reason_text=why)
-
-
-def evaluation_requeue(evaluation: Evaluation, claim: uuid.UUID | None, why: str) -> bool:
-    """One attempt was lost: try again, or end as INTERNAL_ERROR after the last. False: it has moved on by itself."""
-    if claim is None:
-        return False
-    holding = Holding(evaluation, claim)
-    try:
-        if evaluation.attempt >= ATTEMPTS_MAX:
-            _finish_internal_error(holding, why)
-        else:
-            _back_to_queue(holding, reason_text=why, attempt=F("attempt") + 1)
-    except ClaimLost:
-        return False
-    return True
-
-
-def record_report(holding: Holding, report: Report) -> None:
-    """The end of a judging: results, baselines, standing and the row itself, all or nothing. Raises ClaimLost."""
-    evaluation, quick = holding.evaluation, holding.evaluation.is_quick
-    with transaction.atomic():
-        _finish(holding, State.DONE, results.reason_of(report, quick=quick), **results.columns_of(report, quick=quick))
-        evaluation.refresh_from_db()
-        results.write(evaluation, report)
-        if results.standings_update(evaluation):
-            emit(f"board:{evaluation.device_kind.slug}", "changed")
-
-
-def evaluation_cancel(evaluation: Evaluation, why: str) -> bool:
-    """End it before it has a verdict; a worker that is at it notices at its next heartbeat. False: too late."""
-    with transaction.atomic():
-        ended = _move(evaluation.pk, State.CANCELLED, reason_text=why, finished=timezone.now(), claim=None, **_NO_STAGE)
-        if ended:
-            _after_end(evaluation)
-    return ended
-
-
-def evaluation_expire(evaluation: Evaluation, why: str) -> bool:
-    """End a queued one that can never run. False: it is queued no more."""
-    with transaction.atomic():
-        ended = _move(evaluation.pk, State.EXPIRED, reason_text=why, finished=timezone.now())
-        if ended:
-            _after_end(evaluation)
-    return ended
-
-
-def requeue_lost() -> int:
-    """Take what has not been heard of from its worker. How many that were."""
-    limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
-    lost = Evaluation.objects.lost(limit).select_related("worker", "device_kind")
-    return sum(evaluation_requeue(item, item.claim, f"The worker {item.worker} was lost.") for item in lost)
-
-
-def expire_hopeless() -> int:
-    """End what waits for something that will never come. How many that were."""
-    waiting = Evaluation.objects.queued().select_related("device_kind")
-    retired = waiting.exclude(task_version__status=TaskVersionStatus.ACTIVE)
-    limit = timezone.now() - timedelta(seconds=settings.KBENCH_QUEUE_EXPIRE_S)
-    ended = sum(evaluation_expire(item, "This version of the task is no longer judged.") for item in retired)
-    return ended + sum(
-        evaluation_expire(item, f"No {item.device_kind} worker started it within {settings.KBENCH_QUEUE_EXPIRE_S} s.")
-        for item in waiting.filter(queued__lt=limit)
-    )
-
-
-def switch_is_on(key: Switch) -> bool:
-    return not SiteSwitch.objects.filter(key=key, on=False).exists()
-
-
-def switch_set(key: Switch, *, on: bool, message: str = "") -> None:
-    SiteSwitch.objects.update_or_create(key=key, defaults={"on": on, "message": message})
-
-
 def _refuse_if_closed(version: TaskVersion) -> None:
-    paused = SiteSwitch.objects.filter(key=Switch.SUBMISSIONS, on=False).first()
-    if paused is not None:
-        raise Refused(f"Submissions are paused: {paused.message or 'no reason was given'}")
+    if reason := paused(Switch.SUBMISSIONS):
+        raise Refused(reason)
     if version.status != TaskVersionStatus.ACTIVE:
         raise Refused("This version of the task is no longer judged.")
 
@@ -440,60 +217,3 @@ def _blob(text: str, language: str) -> CodeBlob:
         defaults={"text": text, "size_bytes": len(text.encode()), "line_count": len(text.splitlines())},
     )
     return blob
-
-
-def _move(pk: int, target: State, *, worker_claim: uuid.UUID | None = None, **columns: Any) -> bool:
-    """The one way into a state: succeeds for exactly one of those who try."""
-    held = Evaluation.objects.filter(pk=pk, state__in=sources(target))
-    if worker_claim is not None:
-        held = held.filter(claim=worker_claim)
-    return held.update(state=target, **columns) == 1
-
-
-def _back_to_queue(holding: Holding, **columns: Any) -> None:
-    evaluation = holding.evaluation
-    unclaimed = {"claim": None, "worker": None, "claimed": None, "heartbeat": None, **_NO_STAGE}
-    with transaction.atomic():
-        if not _move(evaluation.pk, State.QUEUED, worker_claim=holding.claim, **unclaimed, **columns):
-            raise ClaimLost
-        Worker.objects.filter(current_evaluation=evaluation.pk).update(current_evaluation=None)
-        evaluation.refresh_from_db()
-        _tell(evaluation, queue_changed=True)
-        if evaluation.built:
-            wake_judge(evaluation.device_kind.slug)
-        else:
-            wake_compile(evaluation.device_kind.slug)
-
-
-def _finish_internal_error(holding: Holding, why: str) -> None:
-    reason = f"Our side failed {ATTEMPTS_MAX} times; the submission is not at fault. Last error: {why}"
-    with transaction.atomic():
-        _finish(holding, State.DONE, reason, verdict=Verdict.INTERNAL_ERROR.value, error_internal=why)
-
-
-def _finish(holding: Holding, target: State, reason: str, **columns: Any) -> None:
-    evaluation = holding.evaluation
-    ending = {"reason_text": reason, "finished": timezone.now(), "claim": None, **_NO_STAGE}
-    if not _move(evaluation.pk, target, worker_claim=holding.claim, **ending, **columns):
-        raise ClaimLost
-    _after_end(evaluation)
-
-
-def _after_end(evaluation: Evaluation) -> None:
-    Worker.objects.filter(current_evaluation=evaluation.pk).update(current_evaluation=None)
-    evaluation.refresh_from_db()
-    quotas.settle(evaluation)
-    _tell(evaluation, queue_changed=True)
-
-
-def _tell(evaluation: Evaluation, *, queue_changed: bool = False) -> None:
-    emit(evaluation.topic, "state", state=evaluation.state)
-    if queue_changed:
-        emit(f"queue:{evaluation.device_kind.slug}", "changed")
-
-
-def _whole(pk: int) -> Evaluation:
-    rows = Evaluation.objects.select_related(
-        "submission__blob", "submission__method", "task_version__task__suite", "ruleset", "device_kind", "worker"
-    )
-    return cast(Evaluation, rows.get(pk=pk))

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from ..judgings import results
+from benchmarks.boards import reviews, standings
+from benchmarks.judgings.moves import evaluation_cancel
+from benchmarks.services import Refused
+
 from ..live.events import emit
 from ..models import CodeBlob, Evaluation, Submission
-from ..services import Refused, evaluation_cancel
 from ..states import FINISHED, Origin, Visibility
 from . import quotas
 
@@ -57,9 +59,9 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         for submission in going | mine.filter(visibility=Visibility.PRIVATE):
             _delete(submission)
-        released = results.standings_release(user)
+        released = standings.standings_release(user)
         mine.update(owner=None, client_token="")
-        results.standings_restore(released)
+        standings.standings_restore(released)
         user.delete()
         _tell(released)
 
@@ -69,7 +71,7 @@ def _delete(submission: Submission) -> None:
         evaluation_cancel(evaluation, DELETED)
     quotas.keep_place(submission)
     judged, source = _judged(submission), submission.blob_id
-    results.remember(judged)
+    reviews.remember(judged)
     submission.delete()
     CodeBlob.objects.filter(pk=source, submissions=None).delete()
     _boards_follow(judged)
@@ -84,8 +86,8 @@ def _boards_follow(judged: list[Evaluation]) -> None:
     """Each board once: its holder's row, and those of others with the same code."""
     boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in judged}
     for evaluation in boards.values():
-        results.standings_renew(evaluation)
-        results.review_renew(evaluation)
+        standings.standings_renew(evaluation)
+        standings.review_renew(evaluation)
     _tell(boards.values())
 
 

@@ -15,9 +15,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from benchmarks import harness, selectors, services
+from benchmarks import harness, selectors
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import kinds_for
+from benchmarks.judgings import moves
 from benchmarks.live.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
 from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
@@ -111,7 +112,7 @@ def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
     found = selectors.evaluation_for(request.user, id)
     if found.submission.owner_id != owner.pk and not owner.is_staff:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the author can cancel an evaluation.")
-    if not services.evaluation_cancel(found, "Cancelled by its author."):
+    if not moves.evaluation_cancel(found, "Cancelled by its author."):
         raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had already ended.")
     return schemas.evaluation_out(_again(request, found))
 

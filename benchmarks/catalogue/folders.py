@@ -14,6 +14,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
 
+from benchmarks.services import submission_create
+from benchmarks.switches import switch_is_on
+
 from ..harness import (
     LANGUAGES,
     Config,
@@ -29,7 +32,6 @@ from ..harness import (
     load_suite,
 )
 from ..models import DeviceKind, Evaluation, Method, RuleSet, Submission, Suite, Task, TaskVersion
-from ..services import submission_create, switch_is_on
 from ..states import MethodKind, Origin, Priority, Switch, TaskVersionStatus
 from .stored import stored_spec
 

@@ -1,5 +1,4 @@
 """The life of an evaluation: its place in the queue, the judge, the results of a report, advice on what to try next.
 
-Does NOT move an evaluation between states (`services.py`), does NOT run jobs (`jobs.py`), and measures nothing (the
-harness does).
+Does NOT make one (`services.py`), does NOT run jobs (`jobs.py`), and measures nothing (the harness does).
 """

@@ -13,9 +13,10 @@ from django.db.models import Case, Count, F, Q, When
 from django.utils import timezone
 
 from ..harness import CPU
-from ..models import DeviceKind, Evaluation, SiteSwitch, TaskVersion, Worker
+from ..models import DeviceKind, Evaluation, TaskVersion, Worker
 from ..querysets import EXAMPLES_WAIT_S, Place, WorkerQuerySet
 from ..states import Priority, State, Switch, WorkerRole, WorkerState
+from ..switches import paused
 from .estimates import AtWork, Demand, NoEstimate, QueueLoad, TooFewSeen, WaitEstimate, estimated, pace
 
 
@@ -84,7 +85,7 @@ def waiting_text(evaluation: Evaluation) -> str:
 
 def outlook(kind: DeviceKind, version: TaskVersion, owner: int | None) -> str:
     """What somebody who submits now can expect on a device kind: a place and a time; empty where nobody works."""
-    if _paused() or nobody_there(kind):
+    if paused(Switch.JUDGING) or nobody_there(kind):
         return ""
     queue = _queue(kind, Evaluation.objects.place_of_next(kind, owner, Priority.PERSON))
     place = f"{queue.ahead} in the queue would go first" if queue.ahead else "You would be next"
@@ -111,7 +112,7 @@ def _queue(kind: DeviceKind, place: Place) -> _Queue:
 
 
 def _estimate(queue: _Queue, own: QueueLoad, priority: int) -> WaitEstimate:
-    if _paused():
+    if paused(Switch.JUDGING):
         raise NoEstimate("Judging is paused.")
     if priority == Priority.EXAMPLE:
         raise NoEstimate("Shipped examples wait while other submissions are in the queue.")
@@ -121,7 +122,7 @@ def _estimate(queue: _Queue, own: QueueLoad, priority: int) -> WaitEstimate:
 
 
 def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
-    stopped = _paused() or nobody_there(evaluation.device_kind, built=evaluation.built is not None)
+    stopped = paused(Switch.JUDGING) or nobody_there(evaluation.device_kind, built=evaluation.built is not None)
     if stopped:
         return stopped
     if evaluation.priority == Priority.EXAMPLE and (ahead or running):
@@ -132,11 +133,6 @@ def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
         place = "on this machine" if evaluation.device_kind.device_class == CPU else "on the GPU"
         return f"You are next: another evaluation is being judged {place}."
     return "You are next: a worker is about to start."
-
-
-def _paused() -> str:
-    switch = SiteSwitch.objects.filter(key=Switch.JUDGING, on=False).first()
-    return f"Judging is paused: {switch.message or 'no reason was given'}" if switch else ""
 
 
 def nobody_there(kind: DeviceKind, *, built: bool = False) -> str:

@@ -1,6 +1,6 @@
 """Leaderboards, one row per holder.
 
-Does NOT rank: `boards/ranking.py` does, and `judgings/results.py` writes.
+Does NOT rank: `boards/ranking.py` does, and `boards/standings.py` writes.
 """
 
 from typing import ClassVar
@@ -14,7 +14,7 @@ from .tasks import DeviceKind, RuleSet, TaskVersion
 
 
 class Standing(models.Model):
-    """One row of a leaderboard. Written by `services.standing_update` alone.
+    """One row of a leaderboard. Written by `boards/standings.py` alone.
 
     `holder` is who the row belongs to: `user:ID` (with `/METHOD` unless made by hand), `method:SLUG` for what kbench
     ships, `submission:CODE` for somebody without an account. `rank` is None while the entry is under review.

@@ -2,7 +2,7 @@
 
 The move is a conditional update in the transaction of its line, so of two who decide at once one is told so. Nothing
 is deleted and no score is touched; every move has one that undoes it. Standings follow through
-`judgings/results.py`, their one writer. Does NOT read the log for pages (`review.py`) and does NOT judge again
+`boards/standings.py`, their one writer. Does NOT read the log for pages (`review.py`) and does NOT judge again
 (`rejudging.py`).
 """
 
@@ -15,10 +15,13 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from ..judgings import results
+from benchmarks.boards import standings
+from benchmarks.judgings.moves import evaluation_cancel
+from benchmarks.services import Refused
+from benchmarks.switches import switch_set
+
 from ..live.events import emit
 from ..models import Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
-from ..services import Refused, evaluation_cancel, switch_set
 from ..states import FINISHED, ActionKind, Moderation, Switch
 
 REPORTS_PER_DAY = 20
@@ -102,8 +105,8 @@ def _standings_follow(submission: Submission) -> None:
     rows = judged.select_related("submission__method", "task_version__task", "ruleset", "device_kind")
     boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in rows.defer("report")}
     for evaluation in boards.values():
-        results.standings_renew(evaluation)
-        results.review_renew(evaluation)
+        standings.standings_renew(evaluation)
+        standings.review_renew(evaluation)
     for device in sorted({item.device_kind.slug for item in boards.values()}):
         emit(f"board:{device}", "changed")
 

@@ -2,7 +2,7 @@
 
 An item of a batch and the evaluation it gets are written in one transaction, so whenever a process dies nothing is
 judged twice and nothing is left out. An entry is judged under the version of its task that is judged now; what is
-hidden or invalidated is left out. Does NOT judge (the queue does), does NOT rank (`judgings/results.py` does) and
+hidden or invalidated is left out. Does NOT judge (the queue does), does NOT rank (`boards/standings.py` does) and
 does NOT tell what has changed (`changes.py`).
 """
 
@@ -16,8 +16,10 @@ from django.db import transaction
 from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 
+from benchmarks.judgings.moves import evaluation_cancel
+from benchmarks.services import Refused, evaluation_create
+
 from ..models import Evaluation, RejudgeBatch, RejudgeItem, RuleSet, StageResult, Standing, TaskVersion
-from ..services import Refused, evaluation_cancel, evaluation_create
 from ..states import FINISHED, BatchState, EvaluationReason, Moderation, Priority, State, TaskVersionStatus
 from .decisions import rejudge_logged
 

@@ -23,11 +23,12 @@ from django.conf import settings
 from django.db import close_old_connections, connections
 from django.utils import timezone
 
+from benchmarks.judgings.moves import evaluation_requeue
+
 from ..catalogue import devices
 from ..harness import CPU, Device, HarnessError, Isolation, UsageError
 from ..judgings.judge import site_judge
 from ..models import Evaluation, Worker
-from ..services import evaluation_requeue
 from ..states import DEVICELESS, WorkerRole, WorkerState
 
 logger = logging.getLogger(__name__)

@@ -22,6 +22,8 @@ from django.views.decorators.cache import never_cache
 from benchmarks import selectors
 from benchmarks.accounts import exports, limits, ownership, quotas
 from benchmarks.forms import AccountDeletionForm, SignUpForm
+from benchmarks.states import Switch
+from benchmarks.switches import paused
 
 from .sessions import submitted_here
 
@@ -50,8 +52,8 @@ def too_many(request: HttpRequest, wait_s: int) -> HttpResponse:
 
 def sign_up(request: HttpRequest) -> HttpResponse:
     form = SignUpForm(request.POST or None)
-    closed = selectors.sign_ups_paused()
-    if request.method == "POST" and closed is None:
+    closed = paused(Switch.SIGN_UPS)
+    if request.method == "POST" and not closed:
         wait_s = limits.attempt(limits.SIGN_UP_BY_ADDRESS, limits.address_of(request))
         if wait_s:
             return too_many(request, wait_s)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 
 from benchmarks import selectors, services
 from benchmarks.accounts import limits, quotas
+from benchmarks.judgings import moves
 from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import ConfigResult, Evaluation
@@ -45,7 +46,7 @@ def evaluation_stop(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     if not may_cancel(request, evaluation):
         messages.error(request, "Only the author can cancel an evaluation.")
-    elif not services.evaluation_cancel(evaluation, "Cancelled by its author."):
+    elif not moves.evaluation_cancel(evaluation, "Cancelled by its author."):
         messages.warning(request, "The evaluation ended before it could be cancelled.")
     return redirect(evaluation)
 

@@ -19,7 +19,9 @@ from benchmarks.catalogue import folders
 from benchmarks.forms import SubmissionForm
 from benchmarks.judgings.waiting import nobody_there, outlook
 from benchmarks.models import DeviceKind, Evaluation, TaskVersion
+from benchmarks.states import Switch
 from benchmarks.submissions.languages import languages_of, starter_of, titles_for
+from benchmarks.switches import paused
 
 from .sessions import remember
 
@@ -45,7 +47,7 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
         return redirect(outcome.evaluation)
     meters = limits.meters(request)
     context = {"form": form, "version": version, "task": version.task, "identical": outcome.identical}
-    context |= {"meters": meters, "refusal": _refusal(request, meters), "paused": selectors.submissions_paused()}
+    context |= {"meters": meters, "refusal": _refusal(request, meters), "paused": paused(Switch.SUBMISSIONS)}
     context |= {
         "checked": "check" in request.POST and not form.errors,
         "served": served(kinds, version, request.user.pk),

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from agents.models import Run
-from benchmarks.services import switch_set
 from benchmarks.states import Switch
+from benchmarks.switches import switch_set
 from tests.web.test_api import Program, refused
 
 from . import factories

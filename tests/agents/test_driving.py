@@ -21,12 +21,12 @@ from agents.evolve.events import Quiet
 from agents.evolve.model import JudgeResult
 from agents.models import Run
 from agents.states import RunStatus, Wish
-from benchmarks import selectors
-from benchmarks import services as judging
+from benchmarks import selectors, switches
 from benchmarks.accounts import quotas
+from benchmarks.boards import reviews
 from benchmarks.catalogue import folders
 from benchmarks.harness import Source
-from benchmarks.judgings import results
+from benchmarks.judgings import moves
 from benchmarks.models import DeviceKind, Evaluation, Standing
 from benchmarks.querysets import EXAMPLES_WAIT_S
 from benchmarks.states import Priority, State, Switch
@@ -81,7 +81,7 @@ class Bench(threading.Thread):
         task = folders.spec_of(holding.evaluation.task_version)
         wishes = {"verdict": found.verdict, "speedup": found.score or 1.0}
         self.judged.append(holding.evaluation.submission.title)
-        judging.record_report(holding, report_for(Source(text, "cpp"), task, **wishes))
+        moves.record_report(holding, report_for(Source(text, "cpp"), task, **wishes))
 
 
 @pytest.fixture
@@ -146,13 +146,13 @@ def test_a_withdrawn_judging_says_nothing_about_the_kernel() -> None:
 def test_while_no_submissions_are_taken_a_candidate_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.evaluator.REFUSED_EVERY_S", 0.05)
     run = factories.started()
-    judging.switch_set(Switch.SUBMISSIONS, on=False)
+    switches.switch_set(Switch.SUBMISSIONS, on=False)
 
     async def patient(evaluator: SiteEvaluator, desk: Desk) -> str:
         asked = asyncio.create_task(evaluator.submit("0-0", site.SOURCE, "cpp"))
         await asyncio.sleep(0.3)
         assert not asked.done()
-        await desk.call(lambda: judging.switch_set(Switch.SUBMISSIONS, on=True))
+        await desk.call(lambda: switches.switch_set(Switch.SUBMISSIONS, on=True))
         return await asyncio.wait_for(asked, 5)
 
     with Desk() as desk:
@@ -262,4 +262,4 @@ def test_what_a_person_may_submit_is_not_used_up_by_their_runs(bench: Bench) -> 
     assert Evaluation.objects.filter(submission__owner=olga).count() == 4
     assert [meter.used for meter in quotas.meters_of(olga, "")] == [0, 0, 0]
     assert list(selectors.own_evaluations(olga, [])) == []
-    assert results.holder_of(Evaluation.objects.first()) == f"user:{olga.pk}/agent-template-evo"
+    assert reviews.holder_of(Evaluation.objects.first()) == f"user:{olga.pk}/agent-template-evo"

@@ -15,8 +15,8 @@ from agents.states import RunStatus, Wish
 from agents.views import comparisons
 from benchmarks.models import Submission
 from benchmarks.moderation import decisions
-from benchmarks.services import switch_set
 from benchmarks.states import Moderation, Switch
+from benchmarks.switches import switch_set
 from tests.web import factories as judgings
 
 from . import factories

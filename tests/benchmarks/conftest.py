@@ -10,6 +10,7 @@ from django.utils import timezone
 from benchmarks import services
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source, default_suites
+from benchmarks.judgings import moves
 from benchmarks.models import DeviceKind, Evaluation, TaskVersion, Worker
 from benchmarks.states import State, WorkerRole, WorkerState
 from tests.fakes import CPU, report_for
@@ -57,7 +58,7 @@ def make_worker(role=WorkerRole.JUDGE, name=None, **columns):
 
 
 def claimed_to_compile(worker, kind=CPU.kind):
-    return services.evaluation_claim(worker, DeviceKind.objects.get(slug=kind), WorkerRole.COMPILE)
+    return moves.evaluation_claim(worker, DeviceKind.objects.get(slug=kind), WorkerRole.COMPILE)
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def claim(worker, cpu):
 
     def claim_next():
         Evaluation.objects.filter(state=State.QUEUED, built=None).update(built=timezone.now())
-        return services.evaluation_claim(worker, cpu)
+        return moves.evaluation_claim(worker, cpu)
 
     return claim_next
 
@@ -88,7 +89,7 @@ def judged(submit, claim):
         assert holding.evaluation.pk == evaluation.pk
         spec = spec_of(evaluation.task_version)
         words = {"verdict": verdict, "speedup": speedup, "half_width": half_width, "gate": gate}
-        services.record_report(holding, report_for(Source(text, "cpp"), spec, **words))
+        moves.record_report(holding, report_for(Source(text, "cpp"), spec, **words))
         evaluation.refresh_from_db()
         return evaluation
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from django.db import connections
 
-from benchmarks import services
+from benchmarks.judgings import moves
 from benchmarks.models import Evaluation
 from benchmarks.states import State
 
@@ -52,7 +52,7 @@ def test_many_workers_share_many_evaluations_without_overlap(submit):
 def test_cancelling_and_claiming_at_once_leaves_one_winner(submit):
     evaluation = submit()
     worker = make_worker("compile")
-    acts = [lambda: services.evaluation_cancel(evaluation, "Not wanted."), lambda: claimed_to_compile(worker)]
+    acts = [lambda: moves.evaluation_cancel(evaluation, "Not wanted."), lambda: claimed_to_compile(worker)]
     cancelled, _ = at_once(2, lambda number: acts[number]())
     assert cancelled
     assert Evaluation.objects.get().state == State.CANCELLED

@@ -13,7 +13,7 @@ from benchmarks.catalogue.devices import NoDevice, kind_for, register
 from benchmarks.harness import Device
 from benchmarks.harness.gxx import machine_fingerprint
 from benchmarks.harness.processors import processor
-from benchmarks.judgings import results
+from benchmarks.judgings import moves, recording
 from benchmarks.models import BaselineResult, DeviceKind, Evaluation, Standing, Worker
 from benchmarks.states import WorkerRole, WorkerState
 from tests.fakes import CPU, GPU
@@ -74,8 +74,8 @@ def test_without_any_kind_nothing_is_taken(version):
 def test_a_worker_takes_nothing_of_another_instruction_set(submit, worker):
     evaluation = submit(device_kind=register(WIDE))
     Evaluation.objects.update(built=evaluation.queued)
-    assert services.evaluation_claim(worker, cpu_kind()) is None
-    assert services.evaluation_claim(worker, register(WIDE)).evaluation == evaluation
+    assert moves.evaluation_claim(worker, cpu_kind()) is None
+    assert moves.evaluation_claim(worker, register(WIDE)).evaluation == evaluation
 
 
 def test_a_board_is_found_by_the_old_name_too(judged, version):
@@ -137,7 +137,7 @@ def test_the_same_fingerprint_is_the_same_machine(old):
 def test_a_site_with_hosts_of_two_kinds_gets_two_boards(old, version):
     assert old(HERE.model, MODEL, HERE.model) == [HERE.kind, OTHER, HERE.kind]
     assert not Standing.objects.exists()
-    results.boards_complete()
+    recording.boards_complete()
     rows = Standing.objects.order_by("score").values_list("device_kind__slug", "score", "rank")
     assert [(slug, round(score, 6), rank) for slug, score, rank in rows] == [
         (HERE.kind, 2.0, 2),
@@ -147,7 +147,7 @@ def test_a_site_with_hosts_of_two_kinds_gets_two_boards(old, version):
     judgings = BaselineResult.objects.order_by("device_kind__slug").values_list("device_kind__slug", "judgings")
     assert set(judgings) == {(HERE.kind, 2), (OTHER, 1)}
     before = list(Standing.objects.values_list("pk", flat=True))
-    results.boards_complete()
+    recording.boards_complete()
     assert list(Standing.objects.values_list("pk", flat=True)) == before
 
 

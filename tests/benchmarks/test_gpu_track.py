@@ -7,6 +7,7 @@ from benchmarks import jobs, services
 from benchmarks.catalogue import devices
 from benchmarks.catalogue.devices import NoDevice, kind_for
 from benchmarks.harness import Device
+from benchmarks.judgings import moves
 from benchmarks.judgings.queue import compile_queue
 from benchmarks.models import Evaluation, Standing, Worker
 from benchmarks.operations import worker
@@ -61,7 +62,7 @@ def test_a_gpu_is_given_many_builds_ahead(h200, submit):
     compiler = make_worker(WorkerRole.COMPILE)
     for _ in range(3):
         submit(language="cuda", device_kind=h200)
-        services.evaluation_built(claimed_to_compile(compiler, KIND))
+        moves.evaluation_built(claimed_to_compile(compiler, KIND))
     assert Evaluation.objects.filter(built__isnull=False).count() == 3
 
 
@@ -69,7 +70,7 @@ def test_the_queue_of_a_gpu_does_not_hold_up_the_cpu(h200, submit, worker, cpu):
     submit(language="cuda", device_kind=h200)
     mine = submit()
     Evaluation.objects.update(built=timezone.now())
-    assert services.evaluation_claim(worker, cpu).evaluation == mine
+    assert moves.evaluation_claim(worker, cpu).evaluation == mine
 
 
 def test_a_worker_registers_the_kind_of_its_device(version, settings):

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from django.db import connection
 
-from benchmarks import jobs, services
+from benchmarks import jobs
 from benchmarks.harness import Step, SupervisorError
-from benchmarks.judgings import queue
+from benchmarks.judgings import moves, queue
+from benchmarks.judgings.moves import Holding
 from benchmarks.models import Evaluation, Event, Worker
 from benchmarks.operations.worker import stopping
-from benchmarks.services import Holding
 from benchmarks.states import Priority, State, WorkerState
 from tests.fakes import FakeJudge, report_for
 
@@ -147,7 +147,7 @@ def test_words_of_a_submission_in_our_own_error_can_be_stored(submit, deliver, m
 def test_a_cancelled_evaluation_stops_its_judge(submit, worker, settings):
     settings.KBENCH_HEARTBEAT_S = 0.05
     evaluation = submit(text="// seconds: 30\n")
-    cancel = threading.Timer(0.5, lambda: (services.evaluation_cancel(evaluation, "Not wanted."), connection.close()))
+    cancel = threading.Timer(0.5, lambda: (moves.evaluation_cancel(evaluation, "Not wanted."), connection.close()))
     cancel.start()
     jobs.compile_next.apply(args=["cpu-avx2"]).get()
     jobs.judge_next.apply(args=["cpu-avx2"]).get()
@@ -208,7 +208,7 @@ def test_a_heartbeat_keeps_a_long_judging_from_the_reaper(submit, worker, settin
     submit(text="// seconds: 1.5\n")
     jobs.compile_next.apply(args=["cpu-avx2"]).get()
     reaped = []
-    reaper = threading.Timer(1.2, lambda: (reaped.append(services.requeue_lost()), connection.close()))
+    reaper = threading.Timer(1.2, lambda: (reaped.append(moves.requeue_lost()), connection.close()))
     reaper.start()
     jobs.judge_next.apply(args=["cpu-avx2"]).get()
     reaper.join()

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from benchmarks import jobs, services
+from benchmarks import jobs, switches
 from benchmarks.models import Evaluation, QueueSample
 from benchmarks.operations import load, worker
 from benchmarks.operations.load import Outcomes, Waits
@@ -78,9 +78,9 @@ def test_old_samples_are_forgotten(submit, version):
 
 
 def test_switches_that_are_off_are_incidents(version):
-    services.switch_set(Switch.JUDGING, on=False, message="new disks")
-    services.switch_set(Switch.BANNER, on=True, message="Back at noon.")
-    services.switch_set(Switch.RUNS, on=True)
+    switches.switch_set(Switch.JUDGING, on=False, message="new disks")
+    switches.switch_set(Switch.BANNER, on=True, message="Back at noon.")
+    switches.switch_set(Switch.RUNS, on=True)
     assert [(item.title, item.text) for item in load.incidents()] == [
         ("Notice", "Back at noon."),
         ("Off: queued submissions are judged", "new disks"),

@@ -8,8 +8,9 @@ from benchmarks.accounts.ownership import account_delete, submission_delete, vis
 from benchmarks.accounts.quotas import OverQuota
 from benchmarks.accounts.tokens import token_create
 from benchmarks.harness import Step
+from benchmarks.judgings.moves import ClaimLost, evaluation_step
 from benchmarks.models import ApiToken, CodeBlob, Evaluation, LedgerEntry, Standing, Submission
-from benchmarks.services import ClaimLost, Refused, evaluation_step
+from benchmarks.services import Refused
 from benchmarks.states import Origin, Visibility
 
 

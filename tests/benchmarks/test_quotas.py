@@ -9,7 +9,8 @@ from django.utils import timezone
 from benchmarks import services
 from benchmarks.accounts import ownership, quotas
 from benchmarks.accounts.quotas import OverQuota
-from benchmarks.judgings import results
+from benchmarks.boards import reviews
+from benchmarks.judgings import moves
 from benchmarks.models import Evaluation, LedgerEntry, Payer, SpentPlace, Submission
 from benchmarks.states import EvaluationReason, LedgerKind, Origin, Priority, Visibility
 
@@ -60,16 +61,16 @@ def test_an_evaluation_is_charged_and_refunded_once_however_often_it_is_asked(ju
 
 
 def test_nothing_measured_is_nothing_charged(submit, claim, payer):
-    services.evaluation_cancel(submit(payer=payer), "Not wanted.")
+    moves.evaluation_cancel(submit(payer=payer), "Not wanted.")
     submit(payer=payer)
     holding = claim()
-    for _ in range(services.ATTEMPTS_MAX):  # the worker is lost each time
-        services.evaluation_requeue(holding.evaluation, holding.claim, "The worker was lost.")
+    for _ in range(moves.ATTEMPTS_MAX):  # the worker is lost each time
+        moves.evaluation_requeue(holding.evaluation, holding.claim, "The worker was lost.")
         holding = claim() or holding
         holding.evaluation.refresh_from_db()
     assert Evaluation.objects.filter(verdict="INTERNAL_ERROR").exists()
     expired = submit(payer=payer)
-    services.evaluation_expire(expired, "Nobody took it.")
+    moves.evaluation_expire(expired, "Nobody took it.")
     assert entries() == []
 
 
@@ -77,7 +78,7 @@ def test_who_cancels_while_a_device_is_at_it_pays_for_the_time(submit, claim, pa
     submit(payer=payer)
     evaluation = claim().evaluation
     Evaluation.objects.update(claimed=timezone.now() - timedelta(seconds=40))
-    services.evaluation_cancel(evaluation, "Enough.")
+    moves.evaluation_cancel(evaluation, "Enough.")
     ((kind, seconds),) = entries()
     assert kind == LedgerKind.CHARGE
     assert 40 <= seconds < 60
@@ -92,7 +93,7 @@ def test_agent_runs_examples_and_what_staff_judge_again_cost_nobody(judged, paye
 
 def test_an_audit_that_the_owner_asks_for_takes_a_place(judged, submit, payer, settings):
     evaluation = judged(payer=payer, text="// done\n")
-    evaluation.timing_trust = results.BOUNDED
+    evaluation.timing_trust = reviews.BOUNDED
     submit(payer=payer, text="// waits")
     settings.KBENCH_IN_FLIGHT_MAX = 1
     with pytest.raises(OverQuota):
@@ -107,7 +108,7 @@ def test_a_full_meter_refuses_and_says_when_there_is_room(submit, payer, setting
     with pytest.raises(OverQuota, match="2 of your evaluations are waiting") as refusal:
         submit(payer=payer, text="// c")
     assert refusal.value.meter.retry_after_s == quotas.IN_FLIGHT_RETRY_S
-    services.evaluation_cancel(evaluation, "Not wanted.")
+    moves.evaluation_cancel(evaluation, "Not wanted.")
     submit(payer=payer, text="// c")
 
 
@@ -127,7 +128,7 @@ def test_public_submissions_count_for_a_day_and_others_not_at_all(submit, payer,
 
 def test_cancelled_submissions_use_nothing_up(submit, payer, settings):
     settings.KBENCH_PUBLIC_PER_DAY = 1
-    services.evaluation_cancel(submit(payer=payer), "Not wanted.")
+    moves.evaluation_cancel(submit(payer=payer), "Not wanted.")
     submit(payer=payer, text="// b")
 
 
@@ -221,9 +222,9 @@ def test_what_does_not_compile_costs_what_it_used(judged, payer):
 def test_building_is_charged_with_judging(submit, claim, payer):
     submit(payer=payer)
     holding = claim()
-    services.evaluation_compiled(holding, 30.0, None)
+    moves.evaluation_compiled(holding, 30.0, None)
     Evaluation.objects.update(claimed=timezone.now() - timedelta(seconds=5))
-    services.evaluation_cancel(holding.evaluation, "Enough.")
+    moves.evaluation_cancel(holding.evaluation, "Enough.")
     ((_, seconds),) = entries()
     assert 35 <= seconds < 45
 
@@ -232,7 +233,7 @@ def test_who_cancels_while_it_is_compiled_pays_for_the_time(submit, claim, payer
     submit(payer=payer)
     evaluation = claim().evaluation
     Evaluation.objects.update(claimed=timezone.now() - timedelta(seconds=20), built=None)
-    services.evaluation_cancel(evaluation, "Enough.")
+    moves.evaluation_cancel(evaluation, "Enough.")
     assert 20 <= entries()[0][1] < 30
 
 

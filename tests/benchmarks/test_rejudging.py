@@ -13,10 +13,10 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from benchmarks import services
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
+from benchmarks.judgings import moves
 from benchmarks.models import (
     DeviceKind,
     Evaluation,
@@ -59,7 +59,7 @@ def judge_next(claim):
     def run(**words):
         holding = claim()
         source = Source(holding.evaluation.submission.blob.text, "cpp")
-        services.record_report(holding, report_for(source, spec_of(holding.evaluation.task_version), **words))
+        moves.record_report(holding, report_for(source, spec_of(holding.evaluation.task_version), **words))
         return holding.evaluation
 
     return run

@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmarks import services
 from benchmarks.accounts import ownership
+from benchmarks.boards import reviews, standings
 from benchmarks.harness import Source, source_key
-from benchmarks.judgings import results
+from benchmarks.judgings import moves, recording
 from benchmarks.models import CodeBlob, Evaluation, Method, Refusal, Standing, Submission
 from benchmarks.states import Visibility
 
@@ -62,7 +62,7 @@ def compiled(evaluation):
     """What came of it is the same as of all others that are said to be compiled here."""
     Evaluation.objects.filter(pk=evaluation.pk).update(object_key="k" * 64)
     evaluation.refresh_from_db()
-    results.standings_update(evaluation)
+    standings.standings_update(evaluation)
     return evaluation
 
 
@@ -95,7 +95,7 @@ def test_a_confirmed_entry_answers_for_nothing_that_has_only_its_tokens(judged, 
     judged(submission=honest.submission, reason="audit", gate="gate-exact")
     assert not Standing.objects.get().under_review
     other = judged(owner=ann, text=CODE + "// other", gate="gate-exact")
-    assert results._review_reason(other, results._judgings_of_same_code(other))
+    assert reviews.review_reason(other, reviews.judgings_of_same_code(other))
 
 
 def test_second_accounts_draw_no_new_lots(judged, ann, person):
@@ -129,7 +129,7 @@ def test_what_compiles_to_the_same_is_the_same(judged, ann):
     second = judged(owner=ann, text=CODE.replace("x", "y"), speedup=3.0)
     Evaluation.objects.filter(pk=second.pk).update(object_key="k" * 64)
     second.refresh_from_db()
-    assert results.standings_update(second)
+    assert standings.standings_update(second)
     ((score, judgings),) = scores()
     assert judgings == 2
     assert score < 2.8
@@ -152,12 +152,12 @@ def test_a_submission_and_its_judging_know_their_keys(submit, claim, ann):
     submission = submit(owner=ann, text=CODE).submission
     assert submission.source_key == source_key(Source(CODE + "// more", "cpp"))
     holding = claim()
-    services.evaluation_compiled(holding, 3.0, "o" * 64)
+    moves.evaluation_compiled(holding, 3.0, "o" * 64)
     found = Evaluation.objects.get()
     assert (found.build_s, found.object_key) == (3.0, "o" * 64)
-    services.evaluation_cancel(found, "Enough.")
-    with pytest.raises(services.ClaimLost):
-        services.evaluation_compiled(holding, 3.0, None)
+    moves.evaluation_cancel(found, "Enough.")
+    with pytest.raises(moves.ClaimLost):
+        moves.evaluation_compiled(holding, 3.0, None)
 
 
 def test_rows_without_keys_are_told_apart_by_their_text(judged, ann):
@@ -166,7 +166,7 @@ def test_rows_without_keys_are_told_apart_by_their_text(judged, ann):
     judged(owner=ann, text=CODE.replace("x", "z"), speedup=2.0)
     Submission.objects.update(source_key="")
     latest = Evaluation.objects.order_by("pk").last()
-    assert [item.pk for item in results._judgings_of_same_code(latest)] == [latest.pk]
+    assert [item.pk for item in reviews.judgings_of_same_code(latest)] == [latest.pk]
 
 
 def test_the_migration_tells_apart_what_is_there(judged, ann, django_apps):
@@ -179,7 +179,7 @@ def test_the_migration_tells_apart_what_is_there(judged, ann, django_apps):
     assert keys[0] == keys[1] != keys[2]
     assert CodeBlob.objects.count() == 3
     assert not Standing.objects.exists()
-    assert results.boards_complete() is None
+    assert recording.boards_complete() is None
     assert [judgings for _, judgings in scores()] == [2]
 
 

@@ -6,13 +6,15 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from benchmarks import querysets, services
+from benchmarks import querysets, switches
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source, Step
+from benchmarks.judgings import moves
+from benchmarks.judgings.moves import ClaimLost, Holding
 from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import CodeBlob, Evaluation, Event, Submission, Worker
 from benchmarks.querysets import EXAMPLES_WAIT_S
-from benchmarks.services import ClaimLost, Holding, Refused
+from benchmarks.services import Refused
 from benchmarks.states import MOVES, Priority, State, Switch
 from tests.fakes import report_for
 
@@ -47,7 +49,7 @@ def test_the_same_token_without_an_owner_gives_the_same_evaluation(submit):
 
 
 def test_paused_submissions_are_refused_with_the_message(submit):
-    services.switch_set(Switch.SUBMISSIONS, on=False, message="moving house")
+    switches.switch_set(Switch.SUBMISSIONS, on=False, message="moving house")
     with pytest.raises(Refused, match="moving house"):
         submit()
 
@@ -75,15 +77,15 @@ def test_a_claim_takes_the_next_one_and_names_the_worker(submit, claim, worker):
 
 def test_nothing_is_claimed_while_judging_is_paused(submit, claim):
     submit()
-    services.switch_set(Switch.JUDGING, on=False)
+    switches.switch_set(Switch.JUDGING, on=False)
     assert claim() is None
 
 
 def test_what_is_not_compiled_waits_for_the_compile_worker(submit, worker, cpu):
     evaluation = submit()
-    assert services.evaluation_claim(worker, cpu) is None
-    services.evaluation_built(claimed_to_compile(make_worker("compile")))
-    assert services.evaluation_claim(worker, cpu).evaluation == evaluation
+    assert moves.evaluation_claim(worker, cpu) is None
+    moves.evaluation_built(claimed_to_compile(make_worker("compile")))
+    assert moves.evaluation_claim(worker, cpu).evaluation == evaluation
 
 
 def test_people_go_before_agents_and_examples(submit, claim):
@@ -101,7 +103,7 @@ def test_examples_wait_until_nobody_has_wanted_anything_for_a_while(submit, clai
     assert claim() is None
     assert "Shipped examples wait" in waiting_text(example)
     long_ago = timezone.now() - timedelta(seconds=EXAMPLES_WAIT_S + 1)
-    services.evaluation_cancel(person, "Not wanted.")
+    moves.evaluation_cancel(person, "Not wanted.")
     Evaluation.objects.filter(pk=person.pk).update(queued=long_ago, finished=long_ago)
     assert claim().evaluation == example
 
@@ -114,9 +116,9 @@ def test_examples_wait_for_who_is_about_to_want_something(submit, claim, monkeyp
     expected[0] = False
     holding = claim()
     assert holding.evaluation == example
-    assert not services.gives_way(example)
+    assert not moves.gives_way(example)
     expected[0] = True
-    assert services.gives_way(example)
+    assert moves.gives_way(example)
 
 
 def test_owners_take_turns(submit, claim, person):
@@ -129,8 +131,8 @@ def test_owners_take_turns(submit, claim, person):
 def test_steps_become_states_and_columns(submit, claim):
     submit()
     holding = claim()
-    services.evaluation_step(holding, Step("compile", "started"))
-    services.evaluation_step(holding, Step("verify", "progress", 2, 5, "batch 3"))
+    moves.evaluation_step(holding, Step("compile", "started"))
+    moves.evaluation_step(holding, Step("verify", "progress", 2, 5, "batch 3"))
     row = Evaluation.objects.get()
     assert (row.state, row.stage, row.stage_done, row.stage_total, row.stage_text) == (
         State.VERIFYING, "verify", 2, 5, "batch 3"
@@ -144,10 +146,10 @@ def test_who_lost_the_claim_can_do_nothing(submit, claim, act):
     holding = Holding(claim().evaluation, uuid.uuid4())
     report = report_for(Source("x", "cpp"), spec_of(holding.evaluation.task_version))
     acts = {
-        "step": lambda: services.evaluation_step(holding, Step("verify", "started")),
-        "built": lambda: services.evaluation_built(holding),
-        "release": lambda: services.evaluation_release(holding, "why"),
-        "report": lambda: services.record_report(holding, report),
+        "step": lambda: moves.evaluation_step(holding, Step("verify", "started")),
+        "built": lambda: moves.evaluation_built(holding),
+        "release": lambda: moves.evaluation_release(holding, "why"),
+        "report": lambda: moves.record_report(holding, report),
     }
     with pytest.raises(ClaimLost):
         acts[act]()
@@ -157,20 +159,20 @@ def test_who_lost_the_claim_can_do_nothing(submit, claim, act):
 def test_a_heartbeat_keeps_and_a_cancelled_one_says_stop(submit, claim):
     evaluation = submit()
     holding = claim()
-    assert services.evaluation_heartbeat(holding)
-    assert services.evaluation_cancel(evaluation, "Not wanted.")
-    assert not services.evaluation_heartbeat(holding)
+    assert moves.evaluation_heartbeat(holding)
+    assert moves.evaluation_cancel(evaluation, "Not wanted.")
+    assert not moves.evaluation_heartbeat(holding)
 
 
 def test_a_finished_one_cannot_be_cancelled(judged):
     evaluation = judged()
-    assert not services.evaluation_cancel(evaluation, "Too late.")
+    assert not moves.evaluation_cancel(evaluation, "Too late.")
     assert evaluation.state == State.DONE
 
 
 def test_a_released_one_counts_no_attempt(submit, claim):
     submit()
-    services.evaluation_release(claim(), "The worker was stopped.")
+    moves.evaluation_release(claim(), "The worker was stopped.")
     row = Evaluation.objects.get()
     assert (row.state, row.attempt, row.worker, row.reason_text) == (
         State.QUEUED, 1, None, "The worker was stopped."
@@ -180,7 +182,7 @@ def test_a_released_one_counts_no_attempt(submit, claim):
 def test_a_lost_worker_costs_one_attempt(submit, claim):
     age(submit(), queued=timedelta(0))
     age(claim().evaluation, heartbeat=timedelta(hours=1))
-    assert services.requeue_lost() == 1
+    assert moves.requeue_lost() == 1
     row = Evaluation.objects.get()
     assert (row.state, row.attempt) == (State.QUEUED, 2)
     assert "lost" in row.reason_text
@@ -190,7 +192,7 @@ def test_the_second_lost_worker_ends_as_our_error(submit, claim):
     submit()
     for _ in range(2):
         age(claim().evaluation, heartbeat=timedelta(hours=1))
-        services.requeue_lost()
+        moves.requeue_lost()
     row = Evaluation.objects.get()
     assert (row.state, row.verdict, row.score) == (State.DONE, "INTERNAL_ERROR", None)
 
@@ -198,12 +200,12 @@ def test_the_second_lost_worker_ends_as_our_error(submit, claim):
 def test_a_living_worker_keeps_its_evaluation(submit, claim):
     submit()
     claim()
-    assert services.requeue_lost() == 0
+    assert moves.requeue_lost() == 0
 
 
 def test_what_nobody_takes_expires_with_a_reason(submit):
     age(submit(), queued=timedelta(days=30))
-    assert services.expire_hopeless() == 1
+    assert moves.expire_hopeless() == 1
     row = Evaluation.objects.get()
     assert (row.state, row.verdict) == (State.EXPIRED, "")
     assert "cpu" in row.reason_text
@@ -213,7 +215,7 @@ def test_a_queued_one_of_a_retired_version_expires(submit, version):
     submit()
     version.status = "retired"
     version.save()
-    assert services.expire_hopeless() == 1
+    assert moves.expire_hopeless() == 1
 
 
 def test_no_finished_state_can_be_left():
@@ -224,9 +226,9 @@ def test_a_report_ends_the_evaluation_once(submit, claim):
     submit()
     holding = claim()
     report = report_for(Source("x", "cpp"), spec_of(holding.evaluation.task_version))
-    services.record_report(holding, report)
+    moves.record_report(holding, report)
     with pytest.raises(ClaimLost):
-        services.record_report(holding, report)
+        moves.record_report(holding, report)
     assert Evaluation.objects.get().stages.count() == 3
 
 
@@ -234,15 +236,15 @@ def test_a_cpu_is_not_kept_from_judging_by_compiling_ahead(submit, worker, cpu):
     for _ in range(3):
         submit()
     compiler = make_worker("compile")
-    services.evaluation_built(claimed_to_compile(compiler))
+    moves.evaluation_built(claimed_to_compile(compiler))
     assert claimed_to_compile(compiler) is None
-    services.evaluation_claim(worker, cpu)
+    moves.evaluation_claim(worker, cpu)
     assert claimed_to_compile(compiler) is not None
 
 
 def test_a_person_is_compiled_although_examples_lie_ready(submit):
     compiler = make_worker("compile")
     submit(priority=Priority.EXAMPLE)
-    services.evaluation_built(claimed_to_compile(compiler))
+    moves.evaluation_built(claimed_to_compile(compiler))
     person = submit()
     assert claimed_to_compile(compiler).evaluation == person

@@ -6,8 +6,8 @@ import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.test import AsyncClient
 
-from benchmarks import services
 from benchmarks.accounts.tokens import token_create
+from benchmarks.judgings import moves
 from benchmarks.live import events, streams
 from benchmarks.models import Event
 from benchmarks.states import TokenScope
@@ -125,7 +125,7 @@ async def test_the_stream_survives_that_redis_goes_away(evaluation, path, redis_
 
 
 async def test_it_ends_when_the_evaluation_has_ended(evaluation, path):
-    await sync_to_async(services.evaluation_cancel)(evaluation, "Not wanted.")
+    await sync_to_async(moves.evaluation_cancel)(evaluation, "Not wanted.")
     text = await read(await opened(path, **{"Last-Event-ID": "0"}), "event: end")
     assert '"state": "cancelled"' in text
 
@@ -209,7 +209,7 @@ async def test_one_reader_cannot_wait_more_often_than_streams_may_be_open(
     assert (await answered(client, path)).status_code == 503  # the same places
     token = await sync_to_async(lambda: token_create(person("ann"), "waits"))()
     others = await waiting(AsyncClient(), wait_path, 1, authorization=f"Bearer {token.text}")
-    await sync_to_async(services.evaluation_cancel)(evaluation, "Not wanted.")
+    await sync_to_async(moves.evaluation_cancel)(evaluation, "Not wanted.")
     answers = await asyncio.gather(*tasks, *others)
     assert [answer.json()["state"] for answer in answers] == ["cancelled"] * 3
     assert (await answered(client, wait_path)).status_code == 200
@@ -222,7 +222,7 @@ async def test_all_who_wait_have_one_limit_together_with_streams(evaluation, wai
     await asyncio.sleep(0.3)
     refused = await answered(AsyncClient(), wait_path)
     assert (refused.status_code, refused.json()["code"]) == (503, "too-many-streams")
-    await sync_to_async(services.evaluation_cancel)(evaluation, "Not wanted.")
+    await sync_to_async(moves.evaluation_cancel)(evaluation, "Not wanted.")
     await following
 
 

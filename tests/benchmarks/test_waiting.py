@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from benchmarks import services
+from benchmarks import switches
 from benchmarks.judgings.waiting import outlook, waiting, waiting_reason, waiting_text
 from benchmarks.models import Evaluation, StageResult
 from benchmarks.states import Priority, State, Switch, WorkerRole, WorkerState
@@ -55,7 +55,7 @@ def test_a_missing_compile_worker_is_named(submit, worker):
 
 
 def test_paused_judging_gives_the_message(submit, workers):
-    services.switch_set(Switch.JUDGING, on=False, message="new disks")
+    switches.switch_set(Switch.JUDGING, on=False, message="new disks")
     assert waiting_text(submit()) == "Judging is paused: new disks"
 
 

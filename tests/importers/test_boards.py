@@ -6,6 +6,7 @@ from django.test import Client
 from benchmarks import services
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
+from benchmarks.judgings import moves
 from benchmarks.models import Evaluation, Standing, TaskVersion
 from benchmarks.states import State
 from tests.benchmarks.conftest import make_worker
@@ -22,8 +23,8 @@ def accepted(op: str, text: str, language: str) -> Evaluation:
     version, cpu = TaskVersion.objects.get(task__op=op), cpu_kind()
     evaluation = services.submission_create(version=version, text=text, language=language, device_kind=cpu)
     Evaluation.objects.filter(state=State.QUEUED, built=None).update(built=evaluation.queued)
-    holding = services.evaluation_claim(make_worker(), cpu)
-    services.record_report(holding, report_for(Source(text, language), spec_of(version)))
+    holding = moves.evaluation_claim(make_worker(), cpu)
+    moves.record_report(holding, report_for(Source(text, language), spec_of(version)))
     evaluation.refresh_from_db()
     return evaluation
 

@@ -11,6 +11,7 @@ from django.test import Client
 from benchmarks import services
 from benchmarks.catalogue.folders import rules_of, spec_of
 from benchmarks.harness import Source, Verdict, judge
+from benchmarks.judgings import moves
 from benchmarks.models import Standing, TaskVersion
 from benchmarks.states import WorkerRole
 from tests.benchmarks.conftest import make_worker
@@ -38,14 +39,14 @@ def judged(version: TaskVersion, text: str, language: str, paths):
     """As a worker does it, with few steps and no demand on the width of the interval."""
     cpu = cpu_kind()
     evaluation = services.submission_create(version=version, text=text, language=language, device_kind=cpu)
-    holding = services.evaluation_claim(make_worker(WorkerRole.COMPILE), cpu, WorkerRole.COMPILE)
-    services.evaluation_built(holding)
-    holding = services.evaluation_claim(make_worker(), cpu)
+    holding = moves.evaluation_claim(make_worker(WorkerRole.COMPILE), cpu, WorkerRole.COMPILE)
+    moves.evaluation_built(holding)
+    holding = moves.evaluation_claim(make_worker(), cpu)
     rules = rules_of(evaluation.ruleset)
     time = replace(rules.time, steps_per_config=STEPS, min_steps_per_config=STEPS, launches=1)
     rules = replace(rules, time=time, score=replace(rules.score, max_half_width=10.0))
     report = judge(Source(text, language), spec_of(version), rules, paths)
-    services.record_report(holding, report)
+    moves.record_report(holding, report)
     evaluation.refresh_from_db()
     return evaluation
 

@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from agents.models import Candidate, Opinion, Run, RunEvent
-from benchmarks import services
+from benchmarks import switches
 from benchmarks.accounts import tokens
 from benchmarks.harness import Flag, StageReport, Verdict
 from benchmarks.models import ApiToken, Evaluation, Method, RejudgeBatch, RuleSet, Submission
@@ -82,7 +82,7 @@ def build() -> World:
     _spoil_texts_of(world.run)
     decisions.report(world.public.submission, by=stranger, text=TITLE)
     factories.worker("compile", state="quarantined", state_text=TITLE, isolation_strong=False, isolation_text=TITLE)
-    services.switch_set(Switch.BANNER, on=True, message=TITLE)
+    switches.switch_set(Switch.BANNER, on=True, message=TITLE)
     return world
 
 

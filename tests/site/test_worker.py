@@ -4,6 +4,7 @@ import pytest
 from django.utils import timezone
 
 from benchmarks import services
+from benchmarks.judgings import moves
 from benchmarks.models import Evaluation, TaskVersion, Worker
 from benchmarks.operations import worker
 from benchmarks.states import State, WorkerRole, WorkerState
@@ -28,7 +29,7 @@ def test_starting_again_gives_back_what_the_dead_one_held(tasks):
     row = worker.register("compile@here")
     version = TaskVersion.objects.filter(status="active").first()
     services.submission_create(version=version, text="// x", language="cpp")
-    assert services.evaluation_claim(row, row.device_kind, row.role)
+    assert moves.evaluation_claim(row, row.device_kind, row.role)
     worker.register("compile@here")
     evaluation = Evaluation.objects.get()
     assert (evaluation.state, evaluation.attempt) == (State.QUEUED, 2)

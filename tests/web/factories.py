@@ -13,6 +13,7 @@ from django.utils import timezone
 from benchmarks import services
 from benchmarks.catalogue import devices
 from benchmarks.harness import ConfigReport, Device, Flag, Report, Score, StageReport, Verdict
+from benchmarks.judgings import moves
 from benchmarks.models import (
     CodeBlob,
     DeviceKind,
@@ -78,13 +79,13 @@ def worker(role: str = WorkerRole.JUDGE, device: Device = CPU, **columns: Any) -
     return Worker.objects.update_or_create(name=f"test-{role}-{device.kind}", defaults=defaults)[0]
 
 
-def claimed_for_judging(device: Device = CPU) -> services.Holding:
+def claimed_for_judging(device: Device = CPU) -> moves.Holding:
     """The next evaluation in the queue, compiled and in the hands of a judging worker."""
     kind = devices.register(device)
-    building = services.evaluation_claim(worker(WorkerRole.COMPILE, device), kind, WorkerRole.COMPILE)
+    building = moves.evaluation_claim(worker(WorkerRole.COMPILE, device), kind, WorkerRole.COMPILE)
     assert building is not None
-    services.evaluation_built(building)
-    holding = services.evaluation_claim(worker(device=device), kind)
+    moves.evaluation_built(building)
+    holding = moves.evaluation_claim(worker(device=device), kind)
     assert holding is not None
     return holding
 
@@ -93,7 +94,7 @@ def judged(report: Report | None = None, device: Device = CPU, **options: Any) -
     """A submission that went through the queue and ended with `report`; by default it passes."""
     evaluation = queued(**options)
     holding = claimed_for_judging(device)
-    services.record_report(holding, report or passing())
+    moves.record_report(holding, report or passing())
     evaluation.refresh_from_db()
     return evaluation
 

@@ -18,8 +18,8 @@ from benchmarks import jobs
 from benchmarks.accounts import limits, quotas, tokens
 from benchmarks.accounts.limits import address_of, attempt
 from benchmarks.models import Attempt, Evaluation, LedgerEntry, Submission
-from benchmarks.services import switch_set
 from benchmarks.states import Switch
+from benchmarks.switches import switch_set
 from tests.agents import factories as runs
 from tests.benchmarks.test_claims import at_once
 

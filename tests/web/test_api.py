@@ -15,8 +15,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from benchmarks import services
+from benchmarks import switches
 from benchmarks.accounts import tokens
+from benchmarks.judgings import moves
 from benchmarks.models import ApiToken, Evaluation, Submission
 from benchmarks.states import Switch
 
@@ -180,7 +181,7 @@ def test_waiting_for_what_has_ended_takes_no_time(visitor: Client) -> None:
 def test_waiting_ends_when_the_evaluation_does(visitor: Client) -> None:
     evaluation = factories.queued()
     started = time.monotonic()
-    cancel = threading.Timer(0.5, lambda: (services.evaluation_cancel(evaluation, "Not wanted."), connection.close()))
+    cancel = threading.Timer(0.5, lambda: (moves.evaluation_cancel(evaluation, "Not wanted."), connection.close()))
     cancel.start()
     response = visitor.get(f"{API}/evaluations/{evaluation.code}", {"wait": 30})
     cancel.join()
@@ -196,7 +197,7 @@ def test_its_owner_cancels_an_evaluation_once(program: Program, stranger: Any) -
 
 
 def test_paused_submissions_are_told_with_their_reason(program: Program) -> None:
-    services.switch_set(Switch.SUBMISSIONS, on=False, message="disk is full")
+    switches.switch_set(Switch.SUBMISSIONS, on=False, message="disk is full")
     assert "disk is full" in refused(program.submit(), 503, "submissions-closed")["detail"]
 
 

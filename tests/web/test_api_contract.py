@@ -17,7 +17,7 @@ from django.test import Client
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import GenerationMode
 
-from benchmarks import services
+from benchmarks import switches
 from benchmarks.accounts import tokens
 from benchmarks.api.description import PROBLEMS, STATUS_OF
 from benchmarks.states import Switch
@@ -156,7 +156,7 @@ def test_a_full_quota_says_when_to_come_back(program: Program, settings: Any) ->
 
 
 def test_a_closed_site_says_when_to_come_back(program: Program) -> None:
-    services.switch_set(Switch.SUBMISSIONS, on=False)
+    switches.switch_set(Switch.SUBMISSIONS, on=False)
     assert int(program.submit()["Retry-After"]) > 0
 
 

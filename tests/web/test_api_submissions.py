@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 
 from benchmarks import services
+from benchmarks.judgings import moves
 from benchmarks.models import Standing, Submission
 from benchmarks.states import Origin
 
@@ -164,7 +165,7 @@ def test_a_line_of_the_list_tells_how_its_newest_evaluation_stands(visitor: Clie
     again = services.evaluation_create(evaluation.submission)
     line = visitor.get(f"{API}/submissions", {"task": NAME}).json()["submissions"][0]
     assert (line["evaluation"], line["state"], line["verdict"]) == (str(again.code), "queued", None)
-    services.evaluation_cancel(again, "Not wanted.")
+    moves.evaluation_cancel(again, "Not wanted.")
     assert visitor.get(f"{API}/submissions", {"task": "layernorm/forward"}).json()["submissions"] == []
     refused(visitor.get(f"{API}/submissions", {"task": "nothing/forward"}), 404, "unknown-task")
 

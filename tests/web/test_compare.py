@@ -14,8 +14,7 @@ from django.urls import reverse
 
 from agents.models import Run
 from benchmarks import selectors
-from benchmarks.boards import costs, overview
-from benchmarks.judgings import results
+from benchmarks.boards import costs, overview, reviews
 from benchmarks.models import Method, RuleSet, Standing
 from benchmarks.views.compare import METHODS_MAX, p_of, wanted_slugs
 from tests.rows import cpu_kind
@@ -362,4 +361,4 @@ def test_only_boards_of_the_current_rules_count(visitor: Client) -> None:
     old = RuleSet.objects.create(name="rk-0", title="Old", text="", sha256="0" * 64)
     Standing.objects.update(ruleset=old)
     assert data(visitor, "/overall")["methods"][0]["fast"][0]["count"] == 0
-    assert results.holder_of(Standing.objects.get().evaluation) == Standing.objects.get().holder
+    assert reviews.holder_of(Standing.objects.get().evaluation) == Standing.objects.get().holder

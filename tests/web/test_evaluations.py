@@ -7,8 +7,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.html import escape
 
-from benchmarks import selectors, services
+from benchmarks import selectors, services, switches
 from benchmarks.harness import VERDICT_TEXTS, Step, Verdict
+from benchmarks.judgings import moves
 from benchmarks.models import Evaluation
 from benchmarks.states import State, Switch, WorkerRole
 
@@ -51,13 +52,13 @@ def test_a_queue_without_a_worker_is_said(visitor: Client) -> None:
 
 
 def test_paused_judging_is_said_on_the_page(visitor: Client) -> None:
-    services.switch_set(Switch.JUDGING, on=False, message="the machine moves")
+    switches.switch_set(Switch.JUDGING, on=False, message="the machine moves")
     assert "Judging is paused: the machine moves" in page(visitor, factories.queued())
 
 
 def test_a_running_evaluation_counts_its_configurations(visitor: Client) -> None:
     evaluation = factories.queued()
-    services.evaluation_step(factories.claimed_for_judging(), Step("verify", "progress", 3, 7, "batch_size=5"))
+    moves.evaluation_step(factories.claimed_for_judging(), Step("verify", "progress", 3, 7, "batch_size=5"))
     html = page(visitor, evaluation)
     assert "3 of 7" in html
     assert "batch_size=5" in html

@@ -4,10 +4,10 @@ import pytest
 from django.forms import Select
 from pytest_django.asserts import assertHTMLEqual
 
+from benchmarks.judgings.moves import record_report
 from benchmarks.models import Evaluation, RejudgeBatch, RuleSet, TaskVersion
 from benchmarks.moderation import rejudging
 from benchmarks.moderation.rejudging import Wanted
-from benchmarks.services import record_report
 from benchmarks.states import BatchState
 
 from . import factories

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 
-from benchmarks import selectors, services
+from benchmarks import selectors, switches
 from benchmarks.harness import VERDICT_TEXTS, Verdict, default_rules
 from benchmarks.states import Switch
 from benchmarks.templatetags.kbench import VERDICT_BADGES
@@ -19,12 +19,12 @@ def test_weak_isolation_is_announced_on_every_page(visitor: Client) -> None:
 
 
 def test_a_pause_is_announced_with_its_reason(visitor: Client) -> None:
-    services.switch_set(Switch.SUBMISSIONS, on=False, message="maintenance until noon")
+    switches.switch_set(Switch.SUBMISSIONS, on=False, message="maintenance until noon")
     assert b"New submissions are paused: maintenance until noon" in visitor.get("/").content
 
 
 def test_a_notice_of_staff_is_shown(visitor: Client) -> None:
-    services.switch_set(Switch.BANNER, on=True, message="Board 3 is being judged again.")
+    switches.switch_set(Switch.BANNER, on=True, message="Board 3 is being judged again.")
     assert b"Board 3 is being judged again." in visitor.get("/tasks/").content
 
 

@@ -7,7 +7,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
-from benchmarks import services
+from benchmarks import switches
 from benchmarks.models import QueueSample
 from benchmarks.states import Priority, Switch
 from benchmarks.templatetags.sparklines import HEIGHT, MARGIN, sparkline
@@ -42,7 +42,7 @@ def test_the_api_tells_depth_waits_outcomes_and_history(visitor: Client) -> None
 
 def test_the_api_tells_self_tests_versions_and_incidents(visitor: Client) -> None:
     crowd()
-    services.switch_set(Switch.RUNS, on=False, message="budget is spent")
+    switches.switch_set(Switch.RUNS, on=False, message="budget is spent")
     found = visitor.get("/api/v1/status").json()
     compiler, judge = sorted(found["workers"], key=lambda row: row["role"])
     assert (judge["test_passed"], judge["alive"], judge["versions"]["driver"]) == (True, True, "580")

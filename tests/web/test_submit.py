@@ -8,12 +8,13 @@ from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks import services
 from benchmarks.harness import Verdict
+from benchmarks.judgings import moves
+from benchmarks.judgings.moves import record_report
 from benchmarks.models import Evaluation, Submission
-from benchmarks.services import record_report, switch_set
 from benchmarks.states import Priority, Switch
 from benchmarks.submissions import checking
+from benchmarks.switches import switch_set
 
 from . import factories
 
@@ -226,7 +227,7 @@ def test_a_source_that_others_keep_to_themselves_is_never_given_away(
 
 
 def test_what_said_nothing_about_the_source_is_not_offered(visitor: Client) -> None:
-    services.evaluation_cancel(factories.queued(), "Not wanted.")
+    moves.evaluation_cancel(factories.queued(), "Not wanted.")
     factories.judged(factories.report(Verdict.NOISY, "Too noisy."))
     assert post(visitor).status_code == 302
 

@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from benchmarks.catalogue.folders import tasks_sync
-from benchmarks.judgings.results import boards_complete
+from benchmarks.judgings.recording import boards_complete
 
 
 class Command(BaseCommand):

@@ -1,0 +1,176 @@
+"""Which judgings are of the same code, what they come to together, and why such a code may not rank.
+
+The judgings of one code are pooled. A code that was accepted and is refused when judged again goes under review, so
+that trying until it passes gains nothing; the same holds where a submission has been deleted. Does NOT write a board
+(`standings.py`).
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from ..harness import Verdict
+from ..models import (
+    DeletedScore,
+    Evaluation,
+    Refusal,
+)
+from ..states import EvaluationReason, MethodKind
+from .ranking import SpeedupEstimate, pooled
+
+AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
+AUDITS = (EvaluationReason.AUDIT, EvaluationReason.VERIFICATION)
+BOUNDED, AUDITED, REPLAYED = "bounded", "audited", "replayed"  # how a time on a GPU is known, the best last
+TRUSTS = (BOUNDED, AUDITED, REPLAYED)
+
+
+def holder_of(evaluation: Evaluation) -> str:
+    """Who a row of the board belongs to; see Standing."""
+    submission = evaluation.submission
+    if submission.owner_id is None:
+        human = submission.method.kind == MethodKind.HUMAN
+        return f"submission:{submission.code}" if human else f"method:{submission.method.slug}"
+    by_hand = submission.method.kind == MethodKind.HUMAN
+    return f"user:{submission.owner_id}" + ("" if by_hand else f"/{submission.method.slug}")
+
+
+def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = False) -> list[Evaluation]:
+    """Of the same text or the same compiled code, whoever submitted it, and of the same tokens by the same owner.
+
+    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Of quick checks those that
+    refused it: whether it is right they look at as closely as any other.
+    """
+    rows = Evaluation.objects.filter(
+        task_version=evaluation.task_version, device_kind=evaluation.device_kind, ruleset=evaluation.ruleset
+    )
+    ours = [verdict.value for verdict in Verdict if verdict.ours]
+    known = rows.exclude(verdict="").exclude(verdict__in=ours).exclude(reason=QUICK, verdict=Verdict.PASS)
+    owner, owned = _owner_of(evaluation), Q() if anybodys_tokens else _owned_like(evaluation)
+    found, before = [evaluation], 0
+    while len(found) > before:  # the same tokens may have been compiled to what yet another was compiled to
+        before = len(found)
+        own = [item for item in found if anybodys_tokens or _owner_of(item) == owner]
+        tokens = Q(submission__source_key__in={item.submission.source_key for item in own} - {""})
+        same = _exactly_like(found, text="submission__blob") | (tokens & owned)
+        found = list(known.filter(same).select_related("submission__method").order_by("finished", "pk"))
+    return found
+
+
+def _exactly_like(judgings: list[Evaluation], *, text: str) -> Q:
+    """Of a text of these, or of what was compiled of them. A key that is not known is nobody's."""
+    texts = Q(**{f"{text}__in": {item.submission.blob_id for item in judgings}})
+    return texts | Q(object_key__in={item.object_key for item in judgings} - {""})
+
+
+def _exact(evaluation: Evaluation, same_code: list[Evaluation]) -> list[Evaluation]:
+    """Those of its text or of what that was compiled to: what settles a question is never found by tokens."""
+    found, before = [evaluation], 0
+    while len(found) > before:
+        before = len(found)
+        texts, objects = {item.submission.blob_id for item in found}, {item.object_key for item in found} - {""}
+        found = [item for item in same_code if item.submission.blob_id in texts or item.object_key in objects]
+    return found
+
+
+def _owned_like(evaluation: Evaluation) -> Q:
+    """`_owner_of` for a query."""
+    submission = evaluation.submission
+    if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
+        return Q(submission=submission.pk)
+    method = {"submission__method": submission.method_id} if submission.owner_id is None else {}
+    return Q(submission__owner=submission.owner_id, **method)
+
+
+def _owner_of(evaluation: Evaluation) -> str:
+    """As `holder_of`, but one person with several methods is one."""
+    owner = evaluation.submission.owner_id
+    return holder_of(evaluation) if owner is None else f"user:{owner}"
+
+
+def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
+    """Why the code may not rank. Once a review is settled, what it was about is no question again.
+
+    What the owner's own judgings with the same tokens have put in question counts, what they have settled does not.
+    """
+    exact = _exact(evaluation, same_code)
+    since = _settled_at(exact)
+    answered = {gate["code"] for item in exact if _is_settled(item, since) for gate in _gates(item)}
+    for item in same_code:
+        if _is_settled(item, since):
+            continue
+        if item.verdict != Verdict.PASS:
+            return f"The same source, judged at another time, ended as {item.verdict}: {item.reason_text}"
+        gates = [gate for gate in _gates(item) if gate["code"] not in answered]
+        if gates:
+            return " ".join(gate["text"] for gate in gates)
+    return _remembered(exact, since)
+
+
+def _gates(item: Evaluation) -> list[dict[str, str]]:
+    gates: list[dict[str, str]] = (item.report or {}).get("gates", [])
+    return gates
+
+
+def _settled_at(same_code: list[Evaluation]) -> datetime | None:
+    """When an audit that passed or a decision of staff last settled what had been in question about the code."""
+    audits = [item.finished for item in same_code if _is_passed_audit(item)]
+    decisions = [item.submission.confirmed_at for item in same_code]
+    return max((moment for moment in [*audits, *decisions] if moment), default=None)
+
+
+def _is_settled(item: Evaluation, since: datetime | None) -> bool:
+    return since is not None and item.finished is not None and item.finished <= since
+
+
+def _is_passed_audit(item: Evaluation) -> bool:
+    """One that staff asked for; on a GPU only if it was really done."""
+    return item.reason == AUDIT and item.verdict == Verdict.PASS and item.timing_trust != BOUNDED
+
+
+def _remembered(exact: list[Evaluation], since: datetime | None) -> str:
+    """The refusal of a deleted submission that nothing has settled since."""
+    known = _deleted(Refusal, exact, _exactly_like(exact, text="source_sha256"))
+    refusal = known.filter(finished__gt=since).first() if since else known.first()
+    return f"The same source, judged for a submission deleted since, ended as {refusal.verdict}." if refusal else ""
+
+
+def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
+    """What is remembered of deleted judgings of the same code."""
+    board = {name: getattr(same_code[0], name) for name in ("task_version", "device_kind", "ruleset")}
+    rows: QuerySet[Any] = table.objects.filter(like, **board)
+    return rows
+
+
+def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
+    """Deleted judgings count as well, or the unlucky ones would be deleted."""
+    rows: list[Any] = [item for item in same_code if item.score is not None]
+    like, owner = _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
+    if owner is not None:
+        own = [item for item in same_code if item.submission.owner_id == owner]
+        like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
+    rows += _deleted(DeletedScore, same_code, like)
+    return pooled([SpeedupEstimate(item.score, item.score_lo, item.score_hi) for item in rows])
+
+
+def remember(evaluations: Iterable[Evaluation]) -> None:
+    """Keep of evaluations that are about to be deleted that their source was refused, or what it scored for whom."""
+    refused, scored = [], []
+    for item in evaluations:
+        columns = {
+            "source_sha256": item.submission.blob_id,
+            "source_key": item.submission.source_key,
+            "object_key": item.object_key,
+            "task_version": item.task_version,
+            "device_kind": item.device_kind,
+            "ruleset": item.ruleset,
+        }
+        if item.score is not None and item.submission.owner_id is not None:
+            scores = {"score": item.score, "score_lo": item.score_lo, "score_hi": item.score_hi}
+            scored.append(DeletedScore(owner_id=item.submission.owner_id, **columns, **scores))
+        elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:
+            what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
+            refused.append(Refusal(**columns, **what))
+    Refusal.objects.bulk_create(refused)
+    DeletedScore.objects.bulk_create(scored)

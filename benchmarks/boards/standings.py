@@ -1,0 +1,209 @@
+"""The one writer of boards.
+
+`judgings/moves.py` calls it for a report; whoever changes what may stand (its owner by visibility or deletion, staff
+by a decision) calls `standings_renew`. Always inside the transaction of the caller, one at a time per task version.
+Does NOT say which judgings count together, nor what is in question about them (`reviews.py`).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import QuerySet
+
+from ..harness import Report, Verdict
+from ..models import (
+    Evaluation,
+    Standing,
+    Submission,
+    TaskVersion,
+)
+from ..states import MethodKind, Moderation, Visibility
+from .labels import is_ranked
+from .ranking import Entry, SpeedupEstimate, rank
+from .reviews import AUDITS, BOUNDED, TRUSTS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
+
+RENEWED_FROM = 50  # of a holder's accepted evaluations, best first, when its row is written anew
+AUDITED_PLACES = 3  # of a board, whose entries must not rest on a bound alone
+
+
+def wants_audit(evaluation: Evaluation, report: Report) -> bool:
+    """What is asked for, and whatever might enter the first places of a board."""
+    if evaluation.is_quick or report.score is None or report.score.timing_trust != BOUNDED:
+        return False
+    if evaluation.reason in AUDITS:
+        return True
+    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
+    clearly_better = board.exclude(holder=holder_of(evaluation)).filter(score_lo__gt=report.score.ci95[1])
+    return may_stand(evaluation) and clearly_better.count() < AUDITED_PLACES
+
+
+def standings_update(evaluation: Evaluation) -> bool:
+    """Write the standing that this evaluation leads to and rank its board anew. False: the board is as it was.
+
+    The only writer of Standing. The judgings of one code are pooled. A code that was accepted and is refused when
+    judged again goes under review, so that trying until it passes gains nothing.
+    """
+    if Verdict(evaluation.verdict).ours:
+        return False
+    hold_boards(evaluation)
+    same_code = judgings_of_same_code(evaluation)
+    if evaluation.verdict == Verdict.PASS and not evaluation.is_quick and may_stand(evaluation):
+        _stand(evaluation, same_code)
+    standings = _standings_touched(evaluation)
+    for standing in standings:
+        _refresh(standing)
+    if standings:
+        _rank_board(evaluation)
+    return bool(standings)
+
+
+def standings_renew(evaluation: Evaluation) -> None:
+    """Write the row of the evaluation's holder on its board anew: what may stand there has changed.
+
+    The evaluation itself may be deleted by now; it names board and holder.
+    """
+    hold_boards(evaluation)
+    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
+    board.filter(holder=holder_of(evaluation)).delete()
+    for item in _accepted_of_holder(evaluation)[:RENEWED_FROM]:
+        if may_stand(item):
+            _stand(item, judgings_of_same_code(item))
+    for standing in board.filter(holder=holder_of(evaluation)):
+        _refresh(standing)
+    _rank_board(evaluation)
+
+
+def review_renew(evaluation: Evaluation) -> None:
+    """Whoever stands on its board with the code of the evaluation, after its review was settled or opened again."""
+    hold_boards(evaluation)
+    for standing in _standings_touched(evaluation):
+        _refresh(standing)
+    _rank_board(evaluation)
+
+
+def hold_boards(evaluation: Evaluation) -> None:
+    """Until the transaction ends nobody else writes a board of this task version. The submission is read afresh."""
+    TaskVersion.objects.select_for_update(no_key=True).only("pk").get(pk=evaluation.task_version_id)
+    now = Submission.objects.filter(pk=evaluation.submission_id).values("visibility", "moderation", "confirmed_at")
+    for name, value in (now.first() or {}).items():  # none: it has just been deleted
+        setattr(evaluation.submission, name, value)
+
+
+def standings_release(owner: Any) -> list[Evaluation]:
+    """Take the rows of an account off all boards; what stood there, for `standings_restore`."""
+    rows = Standing.objects.filter(evaluation__submission__owner=owner)
+    released = [row.evaluation_id for row in rows]
+    rows.delete()
+    return list(Evaluation.objects.filter(pk__in=released).select_related("submission"))
+
+
+def standings_restore(evaluations: Iterable[Evaluation]) -> None:
+    """Put them back, each under the holder that its submission has now."""
+    for evaluation in Evaluation.objects.filter(pk__in=[item.pk for item in evaluations]):
+        hold_boards(evaluation)
+        if may_stand(evaluation):
+            _stand(evaluation, judgings_of_same_code(evaluation))
+        for standing in Standing.objects.filter(evaluation=evaluation):
+            _refresh(standing)
+        _rank_board(evaluation)
+
+
+def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
+    submission = evaluation.submission
+    same: dict[str, Any] = {"owner": submission.owner_id, "method": submission.method_id}
+    if submission.owner_id is None and submission.method.kind == MethodKind.HUMAN:
+        same = {"code": submission.code}
+    return (
+        Evaluation.objects.full()
+        .filter(
+            ruleset=evaluation.ruleset,
+            task_version=evaluation.task_version,
+            device_kind=evaluation.device_kind,
+            verdict=Verdict.PASS,
+            **{f"submission__{name}": value for name, value in same.items()},
+        )
+        .order_by("-score", "finished", "pk")
+    )
+
+
+def may_stand(evaluation: Evaluation) -> bool:
+    ranked_task = is_ranked(evaluation.task_version.task.labels)
+    submission = evaluation.submission
+    return ranked_task and submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK
+
+
+def _standings_touched(evaluation: Evaluation) -> list[Standing]:
+    """Rows to read anew after a judging; which judgings count, each then finds for itself."""
+    judgings = judgings_of_same_code(evaluation, anybodys_tokens=True)
+    rows = Standing.objects.filter(evaluation__in=[item.pk for item in judgings])
+    return list(rows.select_related("evaluation__submission__method"))
+
+
+def _stand(evaluation: Evaluation, same_code: list[Evaluation]) -> None:
+    """Put the evaluation on the board if its holder has nothing better there."""
+    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind)
+    current = board.filter(holder=holder_of(evaluation)).first()
+    estimate, in_question = pooled_estimate(evaluation, same_code), bool(review_reason(evaluation, same_code))
+    if current is not None and not _replaces(evaluation, estimate, current, same_code, in_question=in_question):
+        return
+    accepted = [item for item in same_code if item.verdict == Verdict.PASS]
+    Standing.objects.update_or_create(
+        ruleset=evaluation.ruleset,
+        task_version=evaluation.task_version,
+        device_kind=evaluation.device_kind,
+        holder=holder_of(evaluation),
+        defaults={
+            "evaluation": evaluation,
+            "verified_at": min(item.finished for item in accepted if item.finished),
+            "score": estimate.score,
+            "score_lo": estimate.lo,
+            "score_hi": estimate.hi,
+            "rank": None,
+        },
+    )
+
+
+def _replaces(
+    evaluation: Evaluation,
+    estimate: SpeedupEstimate,
+    current: Standing,
+    same_code: list[Evaluation],
+    *,
+    in_question: bool,
+) -> bool:
+    """An entry under review never hides one that stands, and never keeps a clean one out."""
+    if in_question != current.under_review:
+        return current.under_review
+    if current.evaluation_id not in {item.pk for item in same_code}:
+        return estimate.score > current.score
+    return _trust(evaluation) >= _trust(current.evaluation)
+
+
+def _trust(evaluation: Evaluation) -> int:
+    """Of the same code, what is better known stands; on a processor there is nothing to tell apart."""
+    return TRUSTS.index(evaluation.timing_trust) if evaluation.timing_trust in TRUSTS else 0
+
+
+def _refresh(standing: Standing) -> None:
+    same_code = judgings_of_same_code(standing.evaluation)
+    estimate = pooled_estimate(standing.evaluation, same_code)
+    reason = review_reason(standing.evaluation, same_code)
+    Standing.objects.filter(pk=standing.pk).update(
+        score=estimate.score,
+        score_lo=estimate.lo,
+        score_hi=estimate.hi,
+        judgings=sum(item.verdict == Verdict.PASS for item in same_code),
+        under_review=bool(reason),
+        review_reason=reason,
+        rank=None,
+    )
+
+
+def _rank_board(evaluation: Evaluation) -> None:
+    board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
+    rows = list(board.only("pk", "score", "score_lo", "score_hi", "verified_at", "rank"))
+    ranks = rank(Entry(row.pk, row.score, row.score_lo, row.score_hi, row.verified_at) for row in rows)
+    moved = [row for row in rows if row.rank != ranks[row.pk]]
+    for row in moved:
+        row.rank = ranks[row.pk]
+    Standing.objects.bulk_update(moved, ["rank"], batch_size=500)

@@ -1,0 +1,156 @@
+"""What a report becomes in the tables: columns of the evaluation, stages, configurations, baselines.
+
+Always inside the transaction of the caller. Does NOT move evaluations between states and does NOT write a board
+(`boards/standings.py`).
+"""
+
+from collections.abc import Iterable
+from statistics import median
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from ..boards.reviews import QUICK
+from ..boards.standings import hold_boards, may_stand, standings_renew
+from ..harness import ConfigReport, Report, Score, Verdict
+from ..models import (
+    BaselineResult,
+    ConfigResult,
+    Evaluation,
+    StageResult,
+    Standing,
+)
+
+LIBRARY_CALL = "library-call"
+BASELINE_JUDGINGS = 15  # a baseline's time is the median over this many latest judgings
+
+
+def columns_of(report: Report, *, quick: bool = False) -> dict[str, Any]:
+    """The columns of an evaluation that a report fills. Of a quick check no score is kept: a few calls are none."""
+    columns: dict[str, Any] = {
+        "verdict": report.verdict.value,
+        "report": {**report.to_json(), **({"score": None, "gates": []} if quick else {})},
+        "isolation": report.isolation[:200],
+        "gated": bool(report.gates) and not quick,
+        "calls_library": any(flag.code == LIBRARY_CALL for flag in report.flags),
+    }
+    return columns if quick or report.score is None else {**columns, **_score_columns(report.score)}
+
+
+def _score_columns(score: Score) -> dict[str, Any]:
+    return {
+        "score": score.speedup,
+        "score_lo": score.ci95[0],
+        "score_hi": score.ci95[1],
+        "vs_eager": score.vs_eager,
+        "vs_compile": score.vs_compile,
+        "worst_config": score.worst_config[:500],
+        "timing_trust": score.timing_trust,
+    }
+
+
+def reason_of(report: Report, *, quick: bool) -> str:
+    """The sentence for the person."""
+    if not quick or report.score is None:
+        return report.reason
+    about = f"by a few calls about {report.score.speedup:.1f}× PyTorch eager"
+    return f"Correct on every configuration, hidden ones included; {about}. Not ranked."
+
+
+def write(evaluation: Evaluation, report: Report) -> None:
+    """Stages, configurations and, from those, the baselines."""
+    StageResult.objects.bulk_create(
+        StageResult(
+            evaluation=evaluation,
+            position=position,
+            name=stage.name,
+            seconds=stage.seconds,
+            exit_code=stage.exit_code,
+            log_tail=stage.log_tail,
+        )
+        for position, stage in enumerate(report.stages)
+    )
+    ConfigResult.objects.bulk_create(
+        _config(evaluation, position, config) for position, config in enumerate(report.configs)
+    )
+    hold_boards(evaluation)  # the baselines of a task are a median over judgings, of which others may end now
+    for config in report.configs:
+        if config.eager_us is not None and config.group != "hidden" and not evaluation.is_quick:
+            _baseline_update(evaluation, config)
+
+
+def _config(evaluation: Evaluation, position: int, config: ConfigReport) -> ConfigResult:
+    lo, hi = config.ci95 or (None, None)
+    return ConfigResult(
+        evaluation=evaluation,
+        position=position,
+        key=config.key,
+        group=config.group,
+        correct=config.correct,
+        max_abs_error=_finite(config.max_abs_error),
+        max_rel_error=_finite(config.max_rel_error),
+        kernel_us=config.kernel_us,
+        excess_us=config.excess_us,
+        copied=config.copied,
+        eager_us=config.eager_us,
+        compile_us=config.compile_us,
+        kernel_iqr_us=config.kernel_iqr_us,
+        eager_iqr_us=config.eager_iqr_us,
+        compile_iqr_us=config.compile_iqr_us,
+        speedup=config.speedup,
+        speedup_lo=lo,
+        speedup_hi=hi,
+        roofline_fraction=config.roofline_fraction,
+        calls=config.calls,
+        checked_calls=config.checked_calls,
+        failure=config.failure,
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    """NaN has no place in an SQL comparison; the report keeps it as a word."""
+    return None if value is None or value != value or value in (float("inf"), float("-inf")) else value  # noqa: PLR0124
+
+
+def _baseline_update(evaluation: Evaluation, config: ConfigReport | ConfigResult) -> None:
+    latest = ConfigResult.objects.filter(
+        evaluation__task_version=evaluation.task_version,
+        evaluation__device_kind=evaluation.device_kind,
+        key=config.key,
+        group=config.group,
+        eager_us__isnull=False,
+    ).exclude(evaluation__reason=QUICK)
+    rows = list(latest.order_by("-evaluation__finished", "-pk")[:BASELINE_JUDGINGS])
+    BaselineResult.objects.update_or_create(
+        task_version=evaluation.task_version,
+        device_kind=evaluation.device_kind,
+        group=config.group,
+        key=config.key,
+        defaults={
+            "eager_us": _median(row.eager_us for row in rows),
+            "compile_us": _median(row.compile_us for row in rows),
+            "eager_iqr_us": _median(row.eager_iqr_us for row in rows),
+            "compile_iqr_us": _median(row.compile_iqr_us for row in rows),
+            "judgings": len(rows),
+        },
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def boards_complete() -> None:
+    """Write anew what has no row although something was accepted: boards that a migration has divided."""
+    board = ("ruleset", "task_version", "device_kind")
+    rows = Standing.objects.filter(**{name: OuterRef(name) for name in board})
+    accepted = Evaluation.objects.full().filter(~Exists(rows), verdict=Verdict.PASS).order_by("pk")
+    for evaluation in accepted.select_related("submission__method", "task_version__task").defer("report"):
+        if not may_stand(evaluation):
+            continue
+        with transaction.atomic():
+            standings_renew(evaluation)
+            for config in evaluation.configs.filter(eager_us__isnull=False).exclude(group="hidden"):
+                _baseline_update(evaluation, config)
