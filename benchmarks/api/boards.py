@@ -16,7 +16,7 @@ from benchmarks.boards.selectors import BoardKey, EntryFilter
 from benchmarks.models import Evaluation, Standing
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.kbench import holder
-from benchmarks.views.boards import baseline_lines
+from benchmarks.views.parts.boards import baseline_lines
 
 from .schemas import PageNumber, ScoreOut
 from .submissions import version_of

@@ -25,7 +25,7 @@ from benchmarks.forms import AccountDeletionForm, SignUpForm
 from benchmarks.states import Switch
 from benchmarks.switches import paused
 
-from .sessions import submitted_here
+from .parts.sessions import submitted_here
 
 NAME_MAX_CHARS = 150
 

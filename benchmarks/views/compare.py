@@ -23,9 +23,9 @@ from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.numbers import seconds
 from benchmarks.templatetags.whiskers import Axis
 
-from .charts import NamedCurve, Spent, cost_chart, fast_chart
-from .devices import device_choice
-from .figures import cost_figure, fast_figure
+from .parts.charts import NamedCurve, Spent, cost_chart, fast_chart
+from .parts.devices import device_choice
+from .parts.figures import cost_figure, fast_figure
 
 TEMPLATE = "compare/detail.html"
 METHODS_MAX = 6

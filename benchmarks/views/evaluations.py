@@ -22,9 +22,9 @@ from benchmarks.submissions import selectors as submission_selectors
 from benchmarks.submissions.languages import suffix_of
 from benchmarks.templatetags.whiskers import Axis
 
-from .machine_facts import record
-from .sessions import is_by, may_cancel, remember
-from .timeline import timeline
+from .parts.machine_facts import record
+from .parts.sessions import is_by, may_cancel, remember
+from .parts.timeline import timeline
 
 
 def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:

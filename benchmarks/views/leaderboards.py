@@ -27,10 +27,10 @@ from benchmarks.states import MethodKind
 from benchmarks.submissions.languages import languages_of
 from benchmarks.templatetags.whiskers import Axis
 
-from .boards import board_page
-from .charts import record_chart
-from .devices import device_choice
-from .figures import record_figure
+from .parts.boards import board_page
+from .parts.charts import record_chart
+from .parts.devices import device_choice
+from .parts.figures import record_figure
 
 FILTERS = ("kind", "language", "calls", "timing")
 KINDS = (MethodKind.HUMAN, MethodKind.AGENT, MethodKind.LIBRARY)

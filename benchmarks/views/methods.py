@@ -18,7 +18,7 @@ from benchmarks.models import Method
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.whiskers import Axis
 
-from .devices import DeviceChoice, device_choice
+from .parts.devices import DeviceChoice, device_choice
 
 
 def method_list(request: HttpRequest) -> HttpResponse:

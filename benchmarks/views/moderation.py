@@ -17,7 +17,7 @@ from benchmarks.moderation.forms import DecisionForm, ReasonForm, ReportForm, Sw
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Switch
 
-from .staff import person, staff_only
+from .parts.staff import person, staff_only
 
 
 @login_required

@@ -19,7 +19,7 @@ from benchmarks.moderation.forms import ConfirmBatchForm, RejudgeForm
 from benchmarks.moderation.rejudging import Wanted
 from benchmarks.services import Refused
 
-from .staff import person, staff_only
+from .parts.staff import person, staff_only
 
 TURNS = {"pause": rejudging.batch_pause, "resume": rejudging.batch_resume, "cancel": rejudging.batch_cancel}
 

@@ -23,7 +23,7 @@ from benchmarks.states import Switch
 from benchmarks.submissions.languages import languages_of, starter_of, titles_for
 from benchmarks.switches import paused
 
-from .sessions import remember
+from .parts.sessions import remember
 
 
 def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpResponse:

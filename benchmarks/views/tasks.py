@@ -19,7 +19,7 @@ from benchmarks.submissions import languages
 from benchmarks.submissions.languages import starter_of
 from benchmarks.templatetags.whiskers import Axis
 
-from .devices import device_choice
+from .parts.devices import device_choice
 
 DEVICE_TITLES = {harness.CPU: "CPU", "cuda": "CUDA GPU"}
 

@@ -16,7 +16,7 @@ from benchmarks.boards import selectors as board_selectors
 from benchmarks.harness import Flag, StageReport
 from benchmarks.models import BaselineResult, Evaluation, Method, RuleSet, Standing, TaskVersion
 from benchmarks.templatetags.whiskers import Axis, whisker
-from benchmarks.views.boards import baseline_lines, in_line
+from benchmarks.views.parts.boards import baseline_lines, in_line
 
 from . import factories
 

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from benchmarks.models import Evaluation, Submission
-from benchmarks.views.machine_facts import record
+from benchmarks.views.parts.machine_facts import record
 
 from . import factories
 
