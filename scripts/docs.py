@@ -4,9 +4,11 @@ A generated part stands between `<!-- NAME:begin -->` and `<!-- NAME:end -->`. N
 test compares with the settings.
 """
 
+import ast
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import VERDICT_TEXTS, default_rules, default_suites, load_suite
@@ -60,12 +62,33 @@ def rules() -> str:
     return f"```toml\n{default_rules().text.strip()}\n```"
 
 
+def rooms(package: str) -> str:
+    """The packages of a package and then its modules, each with the first sentence of its docstring."""
+    folder = ROOT / package
+    found = [*sorted(folder.glob("*/__init__.py")), *sorted(folder.glob("*.py"))]
+    rows = []
+    for path in found:
+        name = f"{path.parent.name}/" if path.parent != folder else path.name
+        if path == folder / "__init__.py" or name in PRESCRIBED:
+            continue
+        said = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0].replace("|", "\\|")
+        if not said:
+            raise SystemExit(f"{path.relative_to(ROOT)} does not say what it is for")
+        rows.append(f"| `{name}` | {said} |")
+    return "\n".join([f"| room of `{package}/` | holds |", "|---|---|", *rows])
+
+
+PRESCRIBED = ("management/", "migrations/", "templatetags/")  # Django says what is in them
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "verdicts": ("docs/judging.md", verdicts),
     "rules": ("docs/judging.md", rules),
     "tasks": ("docs/contributing.md", tasks),
     "corpus": ("docs/security.md", corpus),
     "gpu-corpus": ("docs/security.md", gpu_corpus),
+    "rooms-benchmarks": ("docs/architecture.md", partial(rooms, "benchmarks")),
+    "rooms-harness": ("docs/architecture.md", partial(rooms, "benchmarks/harness")),
+    "rooms-agents": ("docs/architecture.md", partial(rooms, "agents")),
+    "rooms-search": ("docs/architecture.md", partial(rooms, "agents/evolve")),
 }
 
 
