@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 
 from benchmarks.catalogue.folders import spec_of
-from benchmarks.harness import Cancelled, HarnessError, TaskSpec, default_rules
+from benchmarks.harness import Cancelled, HarnessError, TaskSpec, Watcher, default_rules
 from benchmarks.judgings.judge import site_judge
 from benchmarks.live import events as signals
 from benchmarks.models import TaskVersion
@@ -142,7 +142,7 @@ async def _preparing(task: TaskSpec, device: str) -> AsyncIterator[None]:
 def _prepare(task: TaskSpec, device: str, given_up: threading.Event) -> None:
     rules = default_rules(settings.KBENCH_RULESET)
     try:
-        site_judge().prepare(task, rules, device=device, on_step=lambda _: None, cancelled=given_up.is_set)
+        site_judge().prepare(task, rules, device=device, watcher=Watcher(cancelled=given_up.is_set))
     except Cancelled:
         return
     except HarnessError as error:

@@ -24,9 +24,9 @@ from benchmarks.judgings.moves import ClaimLost, Holding
 
 from .accounts import limits
 from .catalogue.folders import rules_of, spec_of
-from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step, clean_text, object_key
+from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step, Watcher, clean_text, object_key
 from .judgings import queue
-from .judgings.judge import site_judge
+from .judgings.judge import Assignment, site_judge
 from .live import events
 from .models import DeviceKind, Evaluation, Worker
 from .moderation import rejudging
@@ -97,6 +97,7 @@ class Sitting:
 
     def __init__(self, holding: Holding) -> None:
         self.holding = holding
+        self.watcher = Watcher(self.on_step, self.cancelled)
         self._lost = threading.Event()
         self.gives_way = threading.Event()
         self._over = threading.Event()
@@ -195,17 +196,11 @@ def _fail(holding: Holding, error: Exception) -> None:
 def _compile(sitting: Sitting) -> None:
     holding = sitting.holding
     evaluation = holding.evaluation
-    build = site_judge().compile(
-        _source(evaluation),
-        spec_of(evaluation.task_version),
-        rules_of(evaluation.ruleset),
-        device=_device(evaluation),
-        on_step=sitting.on_step,
-        cancelled=sitting.cancelled,
-    )
+    assignment = _assignment(evaluation)
+    build = site_judge().compile(assignment, sitting.watcher)
     _raise_if_stopped(sitting)
     build_s = 0.0 if build.cached else build.seconds
-    moves.evaluation_compiled(holding, build_s, object_key(_source(evaluation), build))
+    moves.evaluation_compiled(holding, build_s, object_key(assignment.source, build))
     if build.binary is None and build.exit_code is not None:
         _judge(sitting)  # a failure is kept with the builds, so this gives its verdict at once
     else:
@@ -218,19 +213,14 @@ def _prepare(sitting: Sitting) -> None:
     evaluation = sitting.holding.evaluation
     if evaluation.is_quick:
         return
-    site_judge().prepare(
-        spec_of(evaluation.task_version),
-        rules_of(evaluation.ruleset),
-        device=_device(evaluation),
-        on_step=sitting.on_step,
-        cancelled=sitting.cancelled,
-    )
+    given = _assignment(evaluation)
+    site_judge().prepare(given.task, given.rules, device=given.device, watcher=sitting.watcher)
     _raise_if_stopped(sitting)
 
 
 def _judge(sitting: Sitting) -> None:
     evaluation = sitting.holding.evaluation
-    report = _judged(sitting)
+    report = site_judge().judge(_assignment(evaluation), sitting.watcher)
     _raise_if_stopped(sitting)
     if standings.wants_audit(evaluation, report):
         report = _audited(sitting, report)
@@ -246,32 +236,11 @@ def _doubt(worker: Worker, why: str) -> None:
     queue.restart_worker(worker.name)
 
 
-def _judged(sitting: Sitting) -> Report:
-    evaluation = sitting.holding.evaluation
-    return site_judge().judge(
-        _source(evaluation),
-        spec_of(evaluation.task_version),
-        rules_of(evaluation.ruleset),
-        device=_device(evaluation),
-        quick=evaluation.is_quick,
-        on_step=sitting.on_step,
-        cancelled=sitting.cancelled,
-    )
-
-
 def _audited(sitting: Sitting, report: Report) -> Report:
     """An audit that cannot be done takes nothing from the verdict: the entry stays bounded, and says why."""
     evaluation = sitting.holding.evaluation
     try:
-        return site_judge().audit(
-            _source(evaluation),
-            spec_of(evaluation.task_version),
-            rules_of(evaluation.ruleset),
-            device=_device(evaluation),
-            report=report,
-            on_step=sitting.on_step,
-            cancelled=sitting.cancelled,
-        )
+        return site_judge().audit(_assignment(evaluation), report, sitting.watcher)
     except Cancelled:
         raise
     except HarnessError as error:
@@ -293,11 +262,13 @@ def _raise_if_stopped(sitting: Sitting) -> None:
         raise Cancelled
 
 
-def _device(evaluation: Evaluation) -> str:
-    """The device of the worker that holds the evaluation."""
+def _assignment(evaluation: Evaluation) -> Assignment:
+    """On the device of the worker that holds the evaluation."""
     assert evaluation.worker is not None  # noqa: S101 - a claim names its worker
-    return evaluation.worker.device
-
-
-def _source(evaluation: Evaluation) -> Source:
-    return Source(evaluation.submission.blob.text, evaluation.submission.language)
+    return Assignment(
+        Source(evaluation.submission.blob.text, evaluation.submission.language),
+        spec_of(evaluation.task_version),
+        rules_of(evaluation.ruleset),
+        evaluation.worker.device,
+        evaluation.is_quick,
+    )

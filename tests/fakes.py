@@ -82,26 +82,28 @@ class FakeJudge:
     def devices(self):
         return self.known
 
-    def compile(self, source, task, rules, *, device, on_step, cancelled):
-        on_step(Step("compile", "started"))
-        self._work(float(wish(source.text, "compile seconds", "0")), cancelled)
-        on_step(Step("compile", "finished"))
+    def compile(self, assignment, watcher):
+        source = assignment.source
+        watcher.on_step(Step("compile", "started"))
+        self._work(float(wish(source.text, "compile seconds", "0")), watcher.cancelled)
+        watcher.on_step(Step("compile", "finished"))
         failed = wish(source.text, "verdict") == "COMPILE_ERROR"
         return Build(None if failed else Path("fake.so"), "the log", 0.1, False, 1 if failed else 0)
 
-    def prepare(self, task, rules, *, device, on_step, cancelled):
-        on_step(Step("compile", "progress", 0, 3, "torch.compile builds its baseline"))
+    def prepare(self, task, rules, *, device, watcher):
+        watcher.on_step(Step("compile", "progress", 0, 3, "torch.compile builds its baseline"))
 
-    def judge(self, source, task, rules, *, device, quick, on_step, cancelled):
+    def judge(self, assignment, watcher):
+        source, task, device = assignment.source, assignment.task, assignment.device
         text = source.text
         if wish(text, "counts"):
             with Path(wish(text, "counts")).open("a") as file:
                 file.write("judged\n")
         for number, stage in enumerate(("compile", "verify", "time"), 1):
-            on_step(Step(stage, "started", 0, 3))
-            on_step(Step(stage, "progress", number, 3, f"configuration {number}"))
-        self._work(float(wish(text, "seconds", "0")), cancelled)
-        on_step(Step("time", "finished"))
+            watcher.on_step(Step(stage, "started", 0, 3))
+            watcher.on_step(Step(stage, "progress", number, 3, f"configuration {number}"))
+        self._work(float(wish(text, "seconds", "0")), watcher.cancelled)
+        watcher.on_step(Step("time", "finished"))
         if re.search("^(//|#) raises", text, re.MULTILINE):
             raise SupervisorError("the fake judge was asked to fail")
         verdict, speedup = wish(text, "verdict", "PASS"), float(wish(text, "speedup", "2.0"))
@@ -134,8 +136,9 @@ class GpuJudge(FakeJudge):
 
     known = (CPU, GPU)
 
-    def audit(self, source, task, rules, *, device, report, on_step, cancelled):
-        on_step(Step("audit", "started"))
+    def audit(self, assignment, report, watcher):
+        source = assignment.source
+        watcher.on_step(Step("audit", "started"))
         wanted = wish(source.text, "audit", "PASS")
         word, _, path = wanted.partition(" ")
         if word == "fails" or (word == "needs" and not Path(path).exists()):

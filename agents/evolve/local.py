@@ -22,6 +22,7 @@ from benchmarks.harness import (
     Step,
     TaskSpec,
     Verdict,
+    Watcher,
     default_rules,
     judge,
 )
@@ -102,8 +103,7 @@ class LocalEvaluator:
                 self.paths,
                 device=self.device.name,
                 quick=self.quick,
-                on_step=tell,
-                cancelled=cancel.is_set,
+                watcher=Watcher(tell, cancel.is_set),
             )
         except Cancelled:
             return JudgeResult(Verdict.INTERNAL_ERROR.value, "the judging was withdrawn")

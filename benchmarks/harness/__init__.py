@@ -33,7 +33,7 @@ from .rules import Rules, load_rules
 from .seccomp import candidate_program
 from .selfcheck import self_test
 from .shelf import Shelf
-from .source import CancelCheck, Paths, Source, Step, StepListener
+from .source import Paths, Source, Step, Watcher
 from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
 from .spec_json import spec_from_json, spec_to_json
 from .stages import audit, compile_source, judge, prepare_task, remove_scratch
@@ -51,7 +51,6 @@ __all__ = [
     "PROCESSOR_KINDS",
     "VERDICT_TEXTS",
     "Build",
-    "CancelCheck",
     "Cancelled",
     "Config",
     "ConfigReport",
@@ -77,7 +76,6 @@ __all__ = [
     "StageReport",
     "StaticCheck",
     "Step",
-    "StepListener",
     "SupervisorError",
     "TaskError",
     "TaskSpec",
@@ -87,6 +85,7 @@ __all__ = [
     "ValueArgument",
     "Verdict",
     "VerdictText",
+    "Watcher",
     "audit",
     "candidate_program",
     "check_source",

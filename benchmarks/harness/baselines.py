@@ -26,10 +26,10 @@ from .outbox import Bounds, NotTaken, discard, scratch_folder, take_folder
 from .protocol import ProtocolError
 from .rules import Rules
 from .seccomp import builder_program, supported
-from .source import CancelCheck, Paths, Step, StepListener
+from .source import Paths, Step, Watcher
 from .spec import Config, TaskSpec
 
-MachineLock = Callable[[StepListener, CancelCheck], AbstractContextManager[None]]
+MachineLock = Callable[[Watcher], AbstractContextManager[None]]
 LEFT_OUT = "left out of a quick check"
 _FORM = "3"  # of what is kept; another one is prepared anew
 _CACHE = Bounds(files=20_000, total_bytes=2 << 30, depth=12)  # of what torch.compile keeps of one task
@@ -82,8 +82,7 @@ class Preparation(ABC):
     task: TaskSpec
     configs: Sequence[Config]
     rules: Rules
-    on_step: StepListener
-    cancelled: CancelCheck
+    watcher: Watcher
     stage: str = "prepare"
     quick: bool = False
     problems: dict[int, str | None] = field(init=False)
@@ -111,9 +110,9 @@ class Preparation(ABC):
         with ExitStack() as stack:
             if not self.is_ready(paths):
                 file = self._folder(paths).with_suffix(".lock")
-                stack.enter_context(watched_file_lock(file, waiting, self.on_step, self.cancelled))
+                stack.enter_context(watched_file_lock(file, waiting, self.watcher))
             if not self.is_ready(paths):
-                stack.enter_context(lock(self.on_step, self.cancelled))
+                stack.enter_context(lock(self.watcher))
             yield
 
     def compiled(self, paths: Paths) -> PreparedBaseline:
@@ -189,7 +188,7 @@ class Preparation(ABC):
     def _compiles(self, child: Actor, number: int) -> bool:
         """Records the outcome; False if it did not end in time."""
         done, total = len(self.problems), len(self.configs)
-        self.on_step(Step(self.stage, "progress", done, total, "torch.compile builds its baseline"))
+        self.watcher.on_step(Step(self.stage, "progress", done, total, "torch.compile builds its baseline"))
         timeout_s = self.rules.score.baseline_compile_timeout_s
         try:
             self.problems[number] = self._receive(child, timeout_s)["problem"]
@@ -208,7 +207,7 @@ class Preparation(ABC):
             except TimeoutError:
                 if left_s <= _LOOK_S:
                     raise
-            if self.cancelled():
+            if self.watcher.cancelled():
                 raise Cancelled
 
 

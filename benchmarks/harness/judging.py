@@ -21,7 +21,7 @@ from .faults import Fault, call_fault
 from .report import ConfigReport, Verdict
 from .rules import Rules
 from .session import COMPILE, EAGER, NOTHING, CallComparison, Session
-from .source import CancelCheck, Step, StepListener
+from .source import Step, Watcher
 from .spec import Config
 from .stats import PairedTimes, median_us
 
@@ -96,10 +96,9 @@ def hidden_words(config: Config, fault: Fault) -> str:
 class Judging:
     """Runs the calls of one session and keeps the ledgers, one per configuration in the session's order."""
 
-    def __init__(self, session: Session[Any], on_step: StepListener, cancelled: CancelCheck) -> None:
+    def __init__(self, session: Session[Any], watcher: Watcher) -> None:
         self._session = session
-        self._on_step = on_step
-        self._cancelled = cancelled
+        self._watcher = watcher
         self._rules: Rules = session.setting.rules
         self._deadline = time.monotonic() + self._rules.limits.judging_s
         self.ledgers = [ConfigTally(config) for config in session.setting.configs]
@@ -330,9 +329,9 @@ class Judging:
         return self._session.candidate.child.exit_code() is None
 
     def _tell(self, step: Step) -> None:
-        if self._cancelled():
+        if self._watcher.cancelled():
             raise Cancelled
-        self._on_step(step)
+        self._watcher.on_step(step)
 
     def _give_up_if_late(self) -> None:
         if time.monotonic() > self._deadline:

@@ -16,26 +16,24 @@ from itertools import islice
 from pathlib import Path
 
 from .errors import Cancelled
-from .source import CancelCheck, Step, StepListener
+from .source import Step, Watcher
 
 _POLL_S = 0.2
 _SHARED = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may put links into a temporary folder
 
 
 @contextmanager
-def machine_lock(name: str, text: str, on_step: StepListener, stage: str, cancelled: CancelCheck) -> Iterator[None]:
+def machine_lock(name: str, text: str, stage: str, watcher: Watcher) -> Iterator[None]:
     """An exclusive lock. Reports `text` once while it waits; raises Cancelled."""
     with _open_shared(f"kbench-{name}.lock") as lock:
         with _open_shared(f"kbench-{name}.turn") as turn:
             waiting = Step(stage, "waiting", text=text)
-            _wait_until(lambda: _try_lock(turn) and _try_lock(lock), waiting, on_step, cancelled)
+            _wait_until(lambda: _try_lock(turn) and _try_lock(lock), waiting, watcher)
         yield
 
 
 @contextmanager
-def build_lock(
-    name: str, text: str, on_step: StepListener, stage: str, cancelled: CancelCheck, *, places: int
-) -> Iterator[None]:
+def build_lock(name: str, text: str, stage: str, watcher: Watcher, *, places: int) -> Iterator[None]:
     """As `machine_lock`, but shared by as many builds as there are `places`."""
     with ExitStack() as stack:
         open_places = [stack.enter_context(_open_shared(f"kbench-{name}.build{place}")) for place in range(places)]
@@ -47,7 +45,7 @@ def build_lock(
                 mine.extend(islice(filter(_try_lock, open_places), 1 - len(mine)))
                 return bool(mine) and _try_lock(turn, fcntl.LOCK_SH) and _try_lock(lock, fcntl.LOCK_SH)
 
-            _wait_until(have, Step(stage, "waiting", text=text), on_step, cancelled)
+            _wait_until(have, Step(stage, "waiting", text=text), watcher)
         yield
 
 
@@ -60,20 +58,20 @@ def file_lock(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def watched_file_lock(path: Path, waiting: Step, on_step: StepListener, cancelled: CancelCheck) -> Iterator[None]:
+def watched_file_lock(path: Path, waiting: Step, watcher: Watcher) -> Iterator[None]:
     """As `file_lock`, but tells `waiting` once and may be given up."""
     with path.open("w") as file:
-        _wait_until(lambda: _try_lock(file.fileno()), waiting, on_step, cancelled)
+        _wait_until(lambda: _try_lock(file.fileno()), waiting, watcher)
         yield
 
 
-def _wait_until(have: Callable[[], bool], waiting: Step, on_step: StepListener, cancelled: CancelCheck) -> None:
+def _wait_until(have: Callable[[], bool], waiting: Step, watcher: Watcher) -> None:
     told = False
     while not have():
         if not told:
-            on_step(waiting)
+            watcher.on_step(waiting)
         told = True
-        if cancelled():
+        if watcher.cancelled():
             raise Cancelled
         time.sleep(_POLL_S)
 

@@ -85,3 +85,14 @@ def ignore_steps(step: Step) -> None:
 
 def never_cancelled() -> bool:
     return False
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who watches a judging: is told every step, and may cancel it. The default does neither."""
+
+    on_step: StepListener = ignore_steps
+    cancelled: CancelCheck = never_cancelled
+
+
+NOBODY = Watcher()

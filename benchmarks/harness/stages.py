@@ -28,15 +28,7 @@ from .protocol import clean_text
 from .report import ConfigReport, Flag, Report, Score, StageReport, Verdict
 from .rules import Rules
 from .session import Session
-from .source import (
-    CancelCheck,
-    Paths,
-    Source,
-    Step,
-    StepListener,
-    ignore_steps,
-    never_cancelled,
-)
+from .source import NOBODY, Paths, Source, Step, Watcher
 from .spec import Config, TaskSpec
 from .static_checks import check_source
 from .stats import PairedTimes
@@ -57,8 +49,7 @@ def judge(
     device: str = "cpu",
     quick: bool = False,
     public: bool = False,
-    on_step: StepListener = ignore_steps,
-    cancelled: CancelCheck = never_cancelled,
+    watcher: Watcher = NOBODY,
 ) -> Report:
     """Judges `source` on `task`. `quick` takes few steps and leaves torch.compile out: a look, not a ranking.
 
@@ -66,7 +57,7 @@ def judge(
     """
     isolation = demand_isolation(public=public)
     track = open_track(device, quick_rules(rules) if quick else rules, paths)
-    work = _Work(source, task, track, quick, on_step, cancelled)
+    work = _Work(source, task, track, quick, watcher)
     work.environment |= {"isolation": isolation.text, "cpu": processor().model}
     try:
         score, reason, results = work.run()
@@ -85,27 +76,26 @@ def audit(
     *,
     report: Report,
     device: str,
-    on_step: StepListener = ignore_steps,
-    cancelled: CancelCheck = never_cancelled,
+    watcher: Watcher = NOBODY,
 ) -> Report:
     """`report`, an accepted one of the same source, after a second look with NVIDIA's tools: `audited` or TAMPERING.
 
     Raises UsageError for a device without such tools and SupervisorError if they do not work.
     """
     track = open_track(device, rules, paths)
-    build = builds.build(source, rules, paths, target=track.target, cancelled=cancelled)
+    build = builds.build(source, rules, paths, target=track.target, cancelled=watcher.cancelled)
     if report.score is None or build.binary is None:
         raise UsageError("only an accepted submission can be audited")
     started = time.monotonic()
-    with track.lock(on_step, cancelled), scratch_folder("audit-", paths.scratch) as scratch:
-        on_step(Step("audit", "started"))
+    with track.lock(watcher), scratch_folder("audit-", paths.scratch) as scratch:
+        watcher.on_step(Step("audit", "started"))
         results = {item.key: item for item in report.configs}
         try:
-            found = track.audit(task, build.binary, results, scratch, cancelled)
+            found = track.audit(task, build.binary, results, scratch, watcher.cancelled)
         except AuditBroken as broken:
             return replace(report, gates=(*report.gates, Flag("not-audited", f"It could not be audited: {broken}.")))
         finally:
-            on_step(Step("audit", "finished"))
+            watcher.on_step(Step("audit", "finished"))
     stages = (*report.stages, StageReport("audit", time.monotonic() - started))
     if found["agrees"]:
         trust = "replayed" if report.score.timing_trust == "replayed" else "audited"
@@ -122,15 +112,14 @@ def compile_source(
     paths: Paths,
     *,
     device: str = "cpu",
-    on_step: StepListener = ignore_steps,
-    cancelled: CancelCheck = never_cancelled,
+    watcher: Watcher = NOBODY,
 ) -> Build:
     """Compiles ahead of `judge`, which then finds the build in the cache. On a CPU it waits for timings."""
     track = open_track(device, rules, paths)
     there = builds.kept(source, rules, paths, target=track.target)
-    with nullcontext() if there else track.build_lock(on_step, cancelled):
-        on_step(Step("compile", "started", text=task.name))
-        return there or builds.build(source, rules, paths, target=track.target, cancelled=cancelled)
+    with nullcontext() if there else track.build_lock(watcher):
+        watcher.on_step(Step("compile", "started", text=task.name))
+        return there or builds.build(source, rules, paths, target=track.target, cancelled=watcher.cancelled)
 
 
 def prepare_task(
@@ -139,8 +128,7 @@ def prepare_task(
     paths: Paths,
     *,
     device: str = "cpu",
-    on_step: StepListener = ignore_steps,
-    cancelled: CancelCheck = never_cancelled,
+    watcher: Watcher = NOBODY,
 ) -> None:
     """Compiles the baselines of `task` ahead of `judge`, where that takes no device from a judging: on a CPU.
 
@@ -149,7 +137,7 @@ def prepare_task(
     track = open_track(device, rules, paths)
     if track.device.device_class != "cpu":
         return
-    preparation = track.preparation(task, on_step, cancelled, stage="compile")
+    preparation = track.preparation(task, watcher, stage="compile")
     with preparation.turn(paths, track.build_lock):
         preparation.compiled(paths)
 
@@ -174,8 +162,7 @@ class _Work:
     task: TaskSpec
     track: Track
     quick: bool
-    on_step: StepListener
-    cancelled: CancelCheck
+    watcher: Watcher
     stages: list[StageReport] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
     gates: tuple[Flag, ...] = ()
@@ -186,12 +173,12 @@ class _Work:
 
     def run(self) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         self._stage("static", self._check)
-        with nullcontext() if self._is_built() else self.track.build_lock(self.on_step, self.cancelled):
+        with nullcontext() if self._is_built() else self.track.build_lock(self.watcher):
             build = self._stage("compile", self._build)
             self.track.prepare_tools()
         with self._preparation.turn(self.paths, self.track.prepare_lock):
             prepared = self._stage("prepare", lambda: self._preparation.compiled(self.paths))
-        with self.track.lock(self.on_step, self.cancelled):
+        with self.track.lock(self.watcher):
             self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
             self._preparation.peaks(self.paths)  # now, while nothing else is alive
             try:
@@ -211,7 +198,7 @@ class _Work:
             if new is None:
                 return
             with new as session:
-                Judging(session, ignore_steps, self.cancelled).control()
+                Judging(session, Watcher(cancelled=self.watcher.cancelled)).control()
         reason = f"the judging broke off while the submission ran, and works without it: {first_line(str(error))}"
         raise Fault(Verdict.RUNTIME_ERROR, reason) from error
 
@@ -263,8 +250,10 @@ class _Work:
             raise Fault(Verdict.REJECTED, found.problem)
 
     def _build(self) -> Build:
-        build = builds.build(self.source, self.rules, self.paths, target=self.track.target, cancelled=self.cancelled)
-        if self.cancelled():
+        build = builds.build(
+            self.source, self.rules, self.paths, target=self.track.target, cancelled=self.watcher.cancelled
+        )
+        if self.watcher.cancelled():
             raise Cancelled
         self._log_of_stage = build.log[-_LOG_BYTES:]
         self._exit_code_of_stage = build.exit_code
@@ -280,7 +269,7 @@ class _Work:
 
     @cached_property
     def _preparation(self) -> Preparation:
-        return self.track.preparation(self.task, self.on_step, self.cancelled, stage="prepare", quick=self.quick)
+        return self.track.preparation(self.task, self.watcher, stage="prepare", quick=self.quick)
 
     def _run_session(
         self, build: Build, prepared: PreparedBaseline, scratch: Path
@@ -294,7 +283,7 @@ class _Work:
             stack.callback(os.sched_setaffinity, 0, before)
             os.sched_setaffinity(0, self.track.cores.supervisor)
             self.environment |= self.track.before()
-            return self._judge_calls(Judging(session, self._listen, self.cancelled))
+            return self._judge_calls(Judging(session, Watcher(self._listen, self.watcher.cancelled)))
 
     def _load(self, stack: ExitStack, session: Session[Any]) -> Session[Any]:
         try:
@@ -373,21 +362,21 @@ class _Work:
     def _listen(self, step: Step) -> None:
         if step.stage == "verify" and step.text == "a hidden configuration":
             self._log.close()
-        self.on_step(step)
+        self.watcher.on_step(step)
 
     def _stage(self, name: str, run: Callable[[], T]) -> T:
         """Runs one stage, tells the listener and keeps its record whatever happens."""
-        if self.cancelled():
+        if self.watcher.cancelled():
             raise Cancelled
         self._log_of_stage, self._exit_code_of_stage = "", None
-        self.on_step(Step(name, "started"))
+        self.watcher.on_step(Step(name, "started"))
         started = time.monotonic()
         try:
             return run()
         finally:
             seconds = time.monotonic() - started
             self.stages.append(StageReport(name, seconds, self._exit_code_of_stage, self._log_of_stage))
-            self.on_step(Step(name, "finished"))
+            self.watcher.on_step(Step(name, "finished"))
 
 
 class _VisibleLog:

@@ -34,7 +34,7 @@ from .report import ConfigReport, Verdict
 from .rules import Rules
 from .session import CpuSession, CpuSetting, Session
 from .shell_library import shell_library
-from .source import CancelCheck, Paths, StepListener
+from .source import CancelCheck, Paths, Watcher
 from .spec import Config, TaskSpec
 
 _RATES = ("copy_gb_per_s", "gemm_tflops")
@@ -80,21 +80,19 @@ class Track(ABC):
         self.cores = divide_cores(rules.cpu)
 
     @abstractmethod
-    def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+    def build_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         """Held while compiling, where that would disturb a timing."""
 
     @abstractmethod
-    def prepare_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+    def prepare_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         """Held while baselines are compiled."""
 
     @abstractmethod
-    def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+    def lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         """Held while judging: one at a time on a device, across all processes."""
 
     @abstractmethod
-    def preparation(
-        self, task: TaskSpec, on_step: StepListener, cancelled: CancelCheck, *, stage: str, quick: bool = False
-    ) -> Preparation:
+    def preparation(self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False) -> Preparation:
         """Makes what torch.compile needs for this task, once, and tells it as `stage`; `quick` leaves it out."""
 
     @abstractmethod
@@ -156,24 +154,21 @@ class CpuTrack(Track):
         super().__init__(rules, paths)
         self.device = _processor()
 
-    def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
-        return _host_build_lock(on_step, "compile", cancelled)
+    def build_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
+        return _host_build_lock("compile", watcher)
 
-    def prepare_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
-        return _host_build_lock(on_step, "prepare", cancelled)
+    def prepare_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
+        return _host_build_lock("prepare", watcher)
 
-    def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
-        return host_lock(on_step, "load", cancelled)
+    def lock(self, watcher: Watcher) -> AbstractContextManager[None]:
+        return host_lock("load", watcher)
 
-    def preparation(
-        self, task: TaskSpec, on_step: StepListener, cancelled: CancelCheck, *, stage: str, quick: bool = False
-    ) -> CpuPreparation:
+    def preparation(self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False) -> CpuPreparation:
         return CpuPreparation(
             task=task,
             configs=self.configs(task),
             rules=self.rules,
-            on_step=on_step,
-            cancelled=cancelled,
+            watcher=watcher,
             stage=stage,
             quick=quick,
             cores=self.cores,
@@ -209,7 +204,7 @@ class GpuTrack(Track):
         self.target = gpu.target
         self._session: GpuSession | None = None
 
-    def build_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+    def build_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         """No lock: compiling does not disturb a GPU."""
         return nullcontext()
 
@@ -218,26 +213,23 @@ class GpuTrack(Track):
         if self._session is not None:
             STANDBY.refill(self._session.setting.order())
 
-    def prepare_lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
+    def prepare_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         """What torch.compile builds for a GPU is tried there."""
-        return self._lock(on_step, "prepare", cancelled)
+        return self._lock("prepare", watcher)
 
-    def lock(self, on_step: StepListener, cancelled: CancelCheck) -> AbstractContextManager[None]:
-        return self._lock(on_step, "load", cancelled)
+    def lock(self, watcher: Watcher) -> AbstractContextManager[None]:
+        return self._lock("load", watcher)
 
-    def _lock(self, on_step: StepListener, stage: str, cancelled: CancelCheck) -> AbstractContextManager[None]:
+    def _lock(self, stage: str, watcher: Watcher) -> AbstractContextManager[None]:
         text = "another submission is being judged on this GPU"
-        return machine_lock(f"gpu-{self.gpu.uuid}", text, on_step, stage, cancelled)
+        return machine_lock(f"gpu-{self.gpu.uuid}", text, stage, watcher)
 
-    def preparation(
-        self, task: TaskSpec, on_step: StepListener, cancelled: CancelCheck, *, stage: str, quick: bool = False
-    ) -> GpuPreparation:
+    def preparation(self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False) -> GpuPreparation:
         return GpuPreparation(
             task=task,
             configs=self.configs(task),
             rules=self.rules,
-            on_step=on_step,
-            cancelled=cancelled,
+            watcher=watcher,
             stage=stage,
             quick=quick,
             gpu=self.gpu,
@@ -410,11 +402,11 @@ def keep_ready() -> None:
     STANDBY.wanted = True
 
 
-def host_lock(on_step: StepListener, stage: str, cancelled: CancelCheck) -> AbstractContextManager[None]:
+def host_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
     """One timing on the processors of this machine at a time, and no build beside it."""
-    return machine_lock("cpu", _HOST_IS_BUSY, on_step, stage, cancelled)
+    return machine_lock("cpu", _HOST_IS_BUSY, stage, watcher)
 
 
-def _host_build_lock(on_step: StepListener, stage: str, cancelled: CancelCheck) -> AbstractContextManager[None]:
+def _host_build_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
     """As many builds at a time as there are processors, and no timing beside them."""
-    return build_lock("cpu", _HOST_IS_BUSY, on_step, stage, cancelled, places=len(os.sched_getaffinity(0)))
+    return build_lock("cpu", _HOST_IS_BUSY, stage, watcher, places=len(os.sched_getaffinity(0)))

@@ -4,60 +4,41 @@
 tables: a judge knows nothing of them.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 
 from .. import harness
-from ..harness import Build, CancelCheck, Device, Isolation, Paths, Report, Rules, Source, StepListener, TaskSpec
+from ..harness import Build, Device, Isolation, Paths, Report, Rules, Source, TaskSpec, Watcher
 from .artefacts import site_shelf
 
 
+@dataclass(frozen=True)
+class Assignment:
+    """What a judge is given. `device` is a name of this machine: `cpu`, `cuda:0`. `quick` is a look, not a ranking."""
+
+    source: Source
+    task: TaskSpec
+    rules: Rules
+    device: str
+    quick: bool = False
+
+
 class Judge(Protocol):
-    """Blocking; raises the harness's errors. `device` is a name of this machine: `cpu`, `cuda:0`."""
+    """Blocking; raises the harness's errors."""
 
     def devices(self) -> tuple[Device, ...]: ...
 
-    def compile(
-        self,
-        source: Source,
-        task: TaskSpec,
-        rules: Rules,
-        *,
-        device: str,
-        on_step: StepListener,
-        cancelled: CancelCheck,
-    ) -> Build: ...
+    def compile(self, assignment: Assignment, watcher: Watcher) -> Build: ...
 
-    def prepare(
-        self, task: TaskSpec, rules: Rules, *, device: str, on_step: StepListener, cancelled: CancelCheck
-    ) -> None:
+    def prepare(self, task: TaskSpec, rules: Rules, *, device: str, watcher: Watcher) -> None:
         """Makes ready of a task's baselines what needs no device; where nothing is missing, at once."""
 
-    def judge(
-        self,
-        source: Source,
-        task: TaskSpec,
-        rules: Rules,
-        *,
-        device: str,
-        quick: bool,
-        on_step: StepListener,
-        cancelled: CancelCheck,
-    ) -> Report: ...
+    def judge(self, assignment: Assignment, watcher: Watcher) -> Report: ...
 
-    def audit(
-        self,
-        source: Source,
-        task: TaskSpec,
-        rules: Rules,
-        *,
-        device: str,
-        report: Report,
-        on_step: StepListener,
-        cancelled: CancelCheck,
-    ) -> Report:
+    def audit(self, assignment: Assignment, report: Report, watcher: Watcher) -> Report:
         """The report of an accepted kernel with what a profiler and a sanitizer say, or with another verdict."""
 
     def isolation(self) -> Isolation: ...
@@ -83,62 +64,32 @@ class HarnessJudge:
     def devices(self) -> tuple[Device, ...]:
         return harness.devices_here()
 
-    def compile(
-        self,
-        source: Source,
-        task: TaskSpec,
-        rules: Rules,
-        *,
-        device: str,
-        on_step: StepListener,
-        cancelled: CancelCheck,
-    ) -> Build:
+    def compile(self, assignment: Assignment, watcher: Watcher) -> Build:
+        given = assignment
         return harness.compile_source(
-            source, task, rules, self.paths, device=device, on_step=on_step, cancelled=cancelled
+            given.source, given.task, given.rules, self.paths, device=given.device, watcher=watcher
         )
 
-    def prepare(
-        self, task: TaskSpec, rules: Rules, *, device: str, on_step: StepListener, cancelled: CancelCheck
-    ) -> None:
-        harness.prepare_task(task, rules, self.paths, device=device, on_step=on_step, cancelled=cancelled)
+    def prepare(self, task: TaskSpec, rules: Rules, *, device: str, watcher: Watcher) -> None:
+        harness.prepare_task(task, rules, self.paths, device=device, watcher=watcher)
 
-    def judge(
-        self,
-        source: Source,
-        task: TaskSpec,
-        rules: Rules,
-        *,
-        device: str,
-        quick: bool,
-        on_step: StepListener,
-        cancelled: CancelCheck,
-    ) -> Report:
+    def judge(self, assignment: Assignment, watcher: Watcher) -> Report:
         harness.keep_ready()  # a worker judges again and again
         return harness.judge(
-            source,
-            task,
-            rules,
+            assignment.source,
+            assignment.task,
+            assignment.rules,
             self.paths,
-            device=device,
-            quick=quick,
+            device=assignment.device,
+            quick=assignment.quick,
             public=settings.KBENCH_PUBLIC,
-            on_step=on_step,
-            cancelled=cancelled,
+            watcher=watcher,
         )
 
-    def audit(
-        self,
-        source: Source,
-        task: TaskSpec,
-        rules: Rules,
-        *,
-        device: str,
-        report: Report,
-        on_step: StepListener,
-        cancelled: CancelCheck,
-    ) -> Report:
+    def audit(self, assignment: Assignment, report: Report, watcher: Watcher) -> Report:
+        given = assignment
         return harness.audit(
-            source, task, rules, self.paths, device=device, report=report, on_step=on_step, cancelled=cancelled
+            given.source, given.task, given.rules, self.paths, report=report, device=given.device, watcher=watcher
         )
 
     def isolation(self) -> Isolation:

@@ -22,6 +22,7 @@ from benchmarks.harness import (
     Step,
     UsageError,
     Verdict,
+    Watcher,
     default_rules,
     default_suites,
     device_class,
@@ -80,7 +81,7 @@ def _judge(task: str, file: Path, device: str | None, language: str | None, rule
     paths = Paths(read_environment()["KBENCH_DATA_DIR"])
     spec, rules = find_task(default_suites(), task), default_rules(ruleset)
     place = device or ("cpu" if device_class(source.language) == "cpu" else "cuda:0")
-    return judge(source, spec, rules, paths, device=place, quick=quick, on_step=_tell)
+    return judge(source, spec, rules, paths, device=place, quick=quick, watcher=Watcher(_tell))
 
 
 def _tell(step: Step) -> None:

@@ -117,8 +117,8 @@ HOSTILE = "half \ud800 nul \0 \x1b[31m red"
 def test_words_of_a_submission_never_make_its_fault_ours(submit, deliver, restarted, monkeypatch):
     """No database takes half a character, PostgreSQL no NUL either."""
 
-    def judge(self, source, task, rules, **_):
-        report = report_for(source, task, verdict="RUNTIME_ERROR")
+    def judge(self, assignment, watcher):
+        report = report_for(assignment.source, assignment.task, verdict="RUNTIME_ERROR")
         configs = tuple(replace(config, failure=HOSTILE) for config in report.configs)
         stages = tuple(replace(stage, log_tail=HOSTILE) for stage in report.stages)
         return replace(report, reason=HOSTILE * 1000, configs=configs, stages=stages)
@@ -134,7 +134,7 @@ def test_words_of_a_submission_never_make_its_fault_ours(submit, deliver, restar
 
 
 def test_words_of_a_submission_in_our_own_error_can_be_stored(submit, deliver, monkeypatch):
-    def judge(self, source, task, rules, **_):
+    def judge(self, assignment, watcher):
         raise SupervisorError(HOSTILE * 1000)
 
     monkeypatch.setattr(FakeJudge, "judge", judge)

@@ -16,6 +16,7 @@ from benchmarks.harness import (
     SupervisorError,
     UsageError,
     Verdict,
+    Watcher,
     default_rules,
     default_suites,
     find_task,
@@ -40,7 +41,7 @@ def steps() -> list[Step]:
 
 @pytest.fixture(scope="module")
 def report(paths: Paths, steps: list[Step]) -> Report:
-    return judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True, on_step=steps.append)
+    return judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True, watcher=Watcher(steps.append))
 
 
 def test_a_good_kernel_passes_with_a_score_on_every_visible_configuration(report: Report) -> None:
@@ -122,15 +123,15 @@ def test_baselines_are_prepared_once_and_told_as_compiling(tmp_path: Path) -> No
     own, steps = Paths(tmp_path), []
     task = replace(TASK, configs={"cpu": TASK.configs_for("cpu")[:2]})
     with pytest.raises(Cancelled):
-        prepare_task(task, RULES, own, on_step=steps.append, cancelled=lambda: bool(steps))
+        prepare_task(task, RULES, own, watcher=Watcher(steps.append, lambda: bool(steps)))
     assert not list(own.baselines.glob("*/ready.json"))
     steps.clear()
-    prepare_task(task, RULES, own, on_step=steps.append)
+    prepare_task(task, RULES, own, watcher=Watcher(steps.append))
     assert [(step.stage, step.done) for step in steps] == [("compile", n) for n in range(2)]
     assert len(list(own.baselines.glob("*/ready.json"))) == 1
     assert not list(own.baselines.glob("peaks-*.json"))  # they are measured where nothing else is
     steps.clear()
-    prepare_task(task, RULES, own, on_step=steps.append)
+    prepare_task(task, RULES, own, watcher=Watcher(steps.append))
     assert steps == []
 
 
@@ -141,7 +142,7 @@ def test_a_cancelled_judging_reports_nothing(paths: Paths) -> None:
         return any(step.stage == "verify" for step in seen)
 
     with pytest.raises(Cancelled):
-        judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True, on_step=seen.append, cancelled=cancelled)
+        judge(Source(KERNEL, "cpp"), TASK, RULES, paths, quick=True, watcher=Watcher(seen.append, cancelled))
 
 
 def test_an_unknown_device_is_a_wrong_call(paths: Paths) -> None:

@@ -14,7 +14,7 @@ from benchmarks.harness.faults import Fault
 from benchmarks.harness.judging import CANDIDATE, Judging
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.session import EAGER, CallComparison, Session, faults_of
-from benchmarks.harness.source import ignore_steps, never_cancelled
+from benchmarks.harness.source import NOBODY
 
 RULES = replace(
     default_rules(), time=replace(default_rules().time, launches=2, steps_per_config=8, min_steps_per_config=2)
@@ -60,7 +60,7 @@ class Scripted(Session[Any]):
 
 
 def judged(session: Scripted) -> Judging:
-    judging = Judging(session, ignore_steps, never_cancelled)
+    judging = Judging(session, NOBODY)
     judging.verify()
     judging.time()
     return judging
@@ -129,10 +129,10 @@ def test_results_that_change_or_lie_nowhere_are_tampering(trait: str) -> None:
 
 def test_a_control_run_leaves_the_submission_alone() -> None:
     session = Scripted()
-    Judging(session, ignore_steps, never_cancelled).control()
+    Judging(session, NOBODY).control()
     assert {who for who, *_ in session.calls} == {"baseline"}
     with pytest.raises(RefereeError):
-        Judging(Scripted(right=False), ignore_steps, never_cancelled).control()
+        Judging(Scripted(right=False), NOBODY).control()
 
 
 @pytest.mark.parametrize("trouble", [NotStopped("it goes on"), PermissionError("unreadable")])

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.harness import locks
 from benchmarks.harness.errors import Cancelled
 from benchmarks.harness.locks import build_lock, machine_lock
-from benchmarks.harness.source import Step, ignore_steps, never_cancelled
+from benchmarks.harness.source import Step, Watcher, ignore_steps, never_cancelled
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def taken(cancelled=never_cancelled, on_step=ignore_steps):
-    return machine_lock("device", "somebody is at work", on_step, "prepare", cancelled)
+    return machine_lock("device", "somebody is at work", "prepare", Watcher(on_step, cancelled))
 
 
 def test_one_who_takes_it_again_and_again_lets_others_in() -> None:
@@ -54,7 +54,7 @@ def test_one_who_waits_is_told_once_and_may_give_up() -> None:
 
 
 def building(cancelled=never_cancelled):
-    return build_lock("device", "somebody is at work", ignore_steps, "compile", cancelled, places=2)
+    return build_lock("device", "somebody is at work", "compile", Watcher(cancelled=cancelled), places=2)
 
 
 def is_free(lock) -> bool:

@@ -9,7 +9,7 @@ from benchmarks.harness import Source, Verdict, examine, judge
 from benchmarks.harness.baselines import CpuPreparation, PreparedBaseline, own_copy
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.machine import divide_cores
-from benchmarks.harness.source import Paths, ignore_steps, never_cancelled
+from benchmarks.harness.source import NOBODY, Paths
 from benchmarks.harness.spec_json import write_folder
 from tests.fixtures.kernelbench_kernels import MODULE
 from tests.harness.test_gpu_track import rules as few_rules  # noqa: F401 - fixtures
@@ -50,7 +50,7 @@ def preparation(examined, rules, sandbox, tmp_path):
         changed = replace(task, reference_source=head + task.reference_source + FAILS)
         write_folder(changed, changed.folder)
         configs = [item for item in task.configs_for("cpu") if not item.hidden][:1]
-        how = {"on_step": ignore_steps, "cancelled": never_cancelled, "cores": divide_cores(rules.cpu)}
+        how = {"watcher": NOBODY, "cores": divide_cores(rules.cpu)}
         return CpuPreparation(task=changed, configs=configs, rules=rules, **how)
 
     return made

@@ -21,6 +21,7 @@ from benchmarks.harness import (
     Rules,
     Source,
     TaskSpec,
+    Watcher,
     compile_source,
     default_rules,
 )
@@ -63,7 +64,7 @@ class CompileVerifier:
         started = time.perf_counter()
         try:
             build = compile_source(
-                source, task, self._rules, self._paths, device=self._device, cancelled=given_up.is_set
+                source, task, self._rules, self._paths, device=self._device, watcher=Watcher(cancelled=given_up.is_set)
             )
         except Cancelled:
             return VerifierOpinion("abstain", (Reason("compiling was given up"),))
