@@ -65,7 +65,7 @@ def test_without_a_verdict_there_is_nothing_to_try():
         ([config(correct=True), config(correct=False, group="hidden")], "only hidden ones fail"),
         ([config(correct=True), config("n=7", correct=False)], "what tells n=7 apart"),
         ([config(correct=True), config(correct=False, max_rel_error=0.002)], "looks like rounding"),
-        ([config(correct=False, failure="result 0 is nan at (0, 1)")], "is not a number"),
+        ([config(correct=False, failure="result 0 is nan at (0, 1)")], "A result is NaN"),
     ],
 )
 def test_wrong_values_are_read(configs, words):

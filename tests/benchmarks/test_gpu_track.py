@@ -175,7 +175,7 @@ def test_an_audit_of_staff_that_was_done_settles_a_review(on_gpu, tmp_path):
 def test_a_second_request_is_refused_while_the_first_is_on_its_way(on_gpu):
     first = on_gpu("// audit: fails\n")
     services.audit_request(first, by_staff=False)
-    with pytest.raises(Refused, match="on its way"):
+    with pytest.raises(Refused, match="already queued"):
         services.audit_request(first, by_staff=True)
 
 

@@ -103,7 +103,7 @@ def test_a_worker_whose_device_may_have_failed_takes_no_more_work(submit, delive
     deliver()
     judge = Worker.objects.get(pk=row().worker_id or Worker.objects.get(role="judge").pk)
     assert judge.state == WorkerState.QUARANTINED
-    assert "tested again" in judge.state_text
+    assert "repeats its self-test" in judge.state_text
     assert restarted == [judge.name]
     second = submit(text="// another\n")
     deliver()

@@ -83,7 +83,7 @@ def test_switches_that_are_off_are_incidents(version):
     switches.switch_set(Switch.RUNS, on=True)
     assert [(item.title, item.text) for item in load.incidents()] == [
         ("Notice", "Back at noon."),
-        ("Off: queued submissions are judged", "new disks"),
+        ("Off: judging of queued submissions", "new disks"),
     ]
 
 

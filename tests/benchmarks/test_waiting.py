@@ -20,7 +20,7 @@ def workers(worker):
 
 
 def test_the_first_one_is_picked_up_now(submit, workers):
-    assert "now" in waiting_text(submit())
+    assert "You are next" in waiting_text(submit())
 
 
 def test_the_place_in_the_queue_is_exact(submit, workers):

@@ -59,7 +59,7 @@ def test_a_child_that_dies_is_started_again(family):
     first = one.children[0].process.pid
     os.kill(first, signal.SIGKILL)
     one.children[0].process.wait()
-    assert "started again" in one.tend()[0]
+    assert "was restarted" in one.tend()[0]
     assert one.children[0].process.pid != first
 
 
