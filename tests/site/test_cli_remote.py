@@ -124,7 +124,7 @@ def test_what_a_site_tells_is_a_table_or_one_document(kbench, arguments, words):
     ("arguments", "words"),
     [
         (("leaderboard", "nothing/forward"), "no task nothing/forward"),
-        (("watch", "00000000-0000-0000-0000-000000000000"), "no such thing"),
+        (("watch", "00000000-0000-0000-0000-000000000000"), "Not found, or private."),
         (("watch", "nonsense"), "UUID"),
         (("submit", "nothing/forward", __file__, "--language", "cpp"), "no task"),
         (("submit", TASK, __file__, "--language", "cpp"), "Python"),
