@@ -244,6 +244,8 @@ class CpuSession(Session[Contestant]):
         setting = self.setting
         room = Room(
             read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
+            # by default its threads spin for milliseconds after each comparison, on the core of the next contestant
+            environment={"OMP_WAIT_POLICY": "PASSIVE"},
             memory_bytes=4 * setting.rules.limits.memory_bytes,
         )
         referee = RefereeProcess("referee", room, setting.scratch / "referee.log", fds=(inputs_fd, *memory))

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.harness import devices_here
 from benchmarks.judgings.queue import compile_queue, judge_queue
-from tests import hosts
+from tests import hosts, scheduling
 from tests.hosts import Host, Site
 
 pytestmark = pytest.mark.sandbox
@@ -79,7 +79,7 @@ def test_one_of_three_hosts_dies_and_one_is_cut_off(folder: Path) -> None:
 
 
 def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
-    """The real judge; each host has one kind of worker and caches of its own, and they share a folder."""
+    """The real judge; each host has one kind of worker and builds of its own, and they share a folder for them."""
     shared = folder / "shared"
     shared.mkdir()
     variables = {
@@ -88,6 +88,8 @@ def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
         "KBENCH_HEARTBEAT_TIMEOUT_S": "30",
     }
     with hosts.site_with(2, folder, **variables) as (site, (compiles, judges)):
+        for host in (compiles, judges):
+            scheduling.copy_prepared(host.folder)
         celery = (sys.executable, "-m", "celery", "-A", "kbench_site", "worker", "-c", "1", "-l", "INFO")
         kind = devices_here()[0].kind
         compiles.start(*celery, "-n", "compile@%h", "-Q", compile_queue(kind))
