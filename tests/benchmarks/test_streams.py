@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.db import connections
 from django.test import AsyncClient
 
 from benchmarks.accounts.tokens import token_create
@@ -174,9 +175,12 @@ async def test_streams_are_capped(version, settings):
 
 
 async def answered(client, path, **headers):
-    """As the real handler does it: each request has a thread of its own."""
+    """As the real handler does it: each request has a thread of its own, which ends without a connection."""
     async with ThreadSensitiveContext():
-        return await client.get(path, headers=headers)
+        try:
+            return await client.get(path, headers=headers)
+        finally:
+            await sync_to_async(connections.close_all)()
 
 
 async def waiting(client, path, count, **headers):
