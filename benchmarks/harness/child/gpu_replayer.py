@@ -21,7 +21,7 @@ from .shell import Call, Function
 _KINDS = {torch.float32: "<f4", torch.int64: "<i8"}
 
 
-class _Place:
+class _CapturedResult:
     """Where a result of a captured call lies, in the form that torch takes over without a copy."""
 
     def __init__(self, result: torch.Tensor) -> None:
@@ -45,7 +45,7 @@ class Replayer:
         self._clock = Clock(self._driver, flush_bytes)
         self._capture = Capture(self._driver)
         self._pool = torch.cuda.MemPool()
-        self._programs: dict[tuple[int, int], list[tuple[Program, list[_Place]]]] = {}
+        self._programs: dict[tuple[int, int], list[tuple[Program, list[_CapturedResult]]]] = {}
 
     def serve(self) -> None:
         """Returns when it is told to serve calls in the other way."""
@@ -68,7 +68,7 @@ class Replayer:
             gc.collect()
         return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
 
-    def _calls_of(self, number: int, config: int, sets: int) -> list[tuple[Program, list[_Place]]]:
+    def _calls_of(self, number: int, config: int, sets: int) -> list[tuple[Program, list[_CapturedResult]]]:
         function, call = self._functions[number][config], self._calls[config]
         if function is None:
             raise NotCaptured("there is none")
@@ -77,7 +77,7 @@ class Replayer:
             self._capture.run(function, call.sets[0])  # makes what is made only once, and takes the memory
             for arguments in call.sets[:sets]:
                 nodes, results = self._capture.record(function, arguments)
-                places = [_Place(item) for item in results_in_form(results, call.outputs)]
+                places = [_CapturedResult(item) for item in results_in_form(results, call.outputs)]
                 found.append((program(self._driver, self._clock.lanes, nodes, _own_function), places))
                 del results
         return found
