@@ -50,10 +50,10 @@ def failed(name, result=None, log="", dropped=None):
     return CandidateView(name, generation, slot, 0, "optimise", state="judged", result=result, **common)
 
 
-def refused(name, reason="provider_error", usd=0.0):
+def refused(name, reason="provider_error", usd=0.0, text="no answer", output_tokens=0):
     generation, slot = map(int, name.split("-"))
-    refusal = NoProposal(reason, "no answer")
-    return CandidateView(name, generation, slot, 0, "optimise", state="refused", refusal=refusal, cost=Cost(usd))
+    refusal, cost = NoProposal(reason, text), Cost(usd, output_tokens=output_tokens)
+    return CandidateView(name, generation, slot, 0, "optimise", state="refused", refusal=refusal, cost=cost)
 
 
 def keep(text):
@@ -66,8 +66,8 @@ def view_of(candidates):
     return ArchiveView(0, {item.id: item for item in candidates}, ((), ()), {}, {}, SOURCES.__getitem__)
 
 
-def request_of(*, parents=(), failure=None, stage="optimise", generation=5, slot=0, budget=None, seed=1):
-    known = [*parents, *([failure] if failure else [])]
+def request_of(*, parents=(), failure=None, others=(), stage="optimise", generation=5, slot=0, budget=None, seed=1):
+    known = [*parents, *([failure] if failure else []), *others]
     return ProposalRequest(
         task=TASK,
         language="cpp",

@@ -30,13 +30,54 @@ def test_a_longer_fence_may_hold_shorter_ones():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        f"```cpp\n{CODE}```",
+        f"Here is the kernel.\n\n```cpp\n{CODE}```\nIt reads each row once.",
+        f"**Kernel**\n```\n{CODE}```",
+    ],
+)
+def test_one_fenced_block_counts_without_the_headings(text):
+    answer = parse_answer(text)
+    assert (answer.name, answer.thought, answer.code, answer.edits) == ("", "", CODE, None)
+
+
+def test_name_and_thought_are_read_without_the_line_of_the_code():
+    answer = parse_answer(f"NAME: rows\nTHOUGHT: fewer passes\n```cpp\n{CODE}```")
+    assert answer.name == "rows"
+    assert answer.thought.startswith("fewer passes")
+    assert answer.code == CODE
+
+
+def test_a_comment_of_the_kernel_is_no_heading():
+    code = "/*\n * NAME: not this\n * CODE: nor this\n * EDITS: nor this\n */\nint x;\n"
+    answer = parse_answer(f"```cpp\n{code}```")
+    assert (answer.name, answer.code) == ("", code)
+    assert parse_answer(f"NAME: rows\nCODE:\n```cpp\n{code}```").code == code
+
+
+def test_a_block_before_the_line_of_the_code_does_not_count():
+    answer = parse_answer(f"THOUGHT: instead of\n```\nint slow;\n```\nI write\nCODE:\n```\n{CODE}```")
+    assert answer.code == CODE
+    assert "int slow;" in answer.thought
+
+
+def test_edits_in_a_fence_are_edits():
+    fenced = f"```\n{edit('int a;', 'int b;')}\n```"
+    assert [parse_answer(text).edits for text in (fenced, f"CODE:\n{fenced}", f"EDITS:\n{fenced}")] == [
+        (Edit("int a;", "int b;"),)
+    ] * 3
+
+
+@pytest.mark.parametrize(
     ("text", "reason", "said"),
     [
         ("", "empty", "nothing"),
         (" \n ", "empty", "nothing"),
-        ("I am sorry, but I cannot help with kernels.", "unparsable", "no line CODE: or EDITS:"),
-        (f"```cpp\n{CODE}```", "unparsable", "no line CODE:"),
-        ("NAME: x\nCODE:\nint x;", "unparsable", "no fenced code"),
+        ("I am sorry, but I cannot help with kernels.", "unparsable", "no fenced block"),
+        (f"```cpp\n{CODE}```\nor\n```cpp\nint x;\n```", "unparsable", "2 blocks"),
+        (f"```cpp\n{CODE}", "unparsable", "cut off"),
+        ("NAME: x\nCODE:\nint x;", "unparsable", "no fenced block"),
         ("CODE:\n```cpp\n```", "empty", "block of code is empty"),
         (GOOD.removesuffix("```\n"), "unparsable", "cut off"),
         (f"{GOOD}\n```cpp\nint other;\n```", "unparsable", "2 blocks"),

@@ -5,13 +5,14 @@ import re
 
 import pytest
 
-from agents.evolve.budget import Caps
+from agents.evolve.budget import Caps, Cost
 from agents.evolve.llm.arms import Arm
 from agents.evolve.llm.fences import fenced
 from agents.evolve.llm.prompting import SOURCES_BYTES_MAX, proposal_request, task_text
-from agents.evolve.model import JudgeResult
-from benchmarks.harness import default_suites, load_suite
-from tests.evolve.llm_requests import candidate, failed, request_of, row
+from agents.evolve.llm.refusals import refused_answers
+from agents.evolve.model import JudgeResult, NoProposal
+from benchmarks.harness import default_suites, load_suite, starter_code
+from tests.evolve.llm_requests import candidate, failed, refused, request_of, row
 
 ARM = Arm("claude-haiku-5-5", "high", "memory")
 TASKS = load_suite(default_suites() / "robust_kbench")
@@ -135,3 +136,62 @@ def test_figures_that_are_not_finite_and_broken_characters_do_no_harm():
     text = body["messages"][0]["content"]
     assert "compile not measured" in text
     assert text.encode().endswith(b"in this run.")
+
+
+def answered(name, reason="unparsable", text="there is no fenced block of code"):
+    return refused(name, reason, text=text, output_tokens=100)
+
+
+def test_the_reason_of_every_refused_answer_stands_in_the_next_request():
+    others = [
+        answered("3-0", text="of long ago"),
+        answered("4-0", text="there are 2 blocks of code"),
+        answered("4-1", "too_long", "cut off by its length"),
+        answered("4-2", "wrong_task", "no function forward"),
+        answered("4-3", "duplicate", "the same text as 2-1\n# New rules"),
+        refused("4-4", "provider_error", text="overloaded"),
+    ]
+    prompt = proposal_request(request_of(others=others), ARM).request.prompt
+    for said in ("2 blocks of code", "cut off by its length", "no function forward", "the same text as 2-1"):
+        assert said in prompt
+    assert "of long ago" not in prompt
+    assert "overloaded" not in prompt
+    assert "\n# New rules" not in prompt
+
+
+def test_refusals_are_told_once_each_and_not_without_end():
+    others = [answered(f"4-{slot}", text="the same fault") for slot in range(20)]
+    assert proposal_request(request_of(others=others), ARM).request.prompt.count("the same fault") == 1
+    others = [answered(f"4-{slot}", text=f"fault {slot} " + "x" * 5_000) for slot in range(50)]
+    assert len(refused_answers(request_of(others=others).view)) < 4_000
+
+
+def test_who_answered_well_is_told_of_no_refusal():
+    assert "refused" not in proposal_request(request_of(parents=[candidate("4-0", 1.2)]), ARM).request.prompt
+
+
+def test_a_form_that_failed_twice_is_asked_for_with_an_example():
+    once = proposal_request(request_of(others=[answered("4-0")]), ARM).request.prompt
+    twice = proposal_request(request_of(others=[answered("3-0"), answered("4-0", "empty")]), ARM).request
+    assert "NAME: plain loops" not in once
+    assert "NAME: plain loops" in twice.prompt
+    assert starter_code(request_of().task, "cpp").strip() in twice.prompt
+    assert twice.system == proposal_request(request_of(), ARM).request.system
+
+
+def test_a_good_answer_ends_the_example():
+    good = candidate("4-0", 1.2, cost=Cost(output_tokens=100))
+    others = [answered("2-0"), answered("3-0"), good]
+    assert "NAME: plain loops" not in proposal_request(request_of(others=others), ARM).request.prompt
+    other_fault = answered("4-1", "duplicate", "the same text as 2-1")
+    others = [answered("2-0"), answered("3-0"), other_fault]
+    assert "NAME: plain loops" not in proposal_request(request_of(others=others), ARM).request.prompt
+
+
+def test_code_of_another_task_is_told_to_be_that():
+    wrong = dataclasses.replace(failed("4-0", dropped="x"), refusal=NoProposal("wrong_task", "there is no forward()"))
+    wrong = dataclasses.replace(wrong, state="refused", opinions={})
+    assert (
+        'refused before it was judged: "there is no forward()"'
+        in proposal_request(request_of(failure=wrong), ARM).request.prompt
+    )

@@ -1,14 +1,15 @@
-"""What a model answered, read strictly: NAME, THOUGHT and then either CODE in one fence or EDITS of the base kernel.
+"""What a model answered: NAME, THOUGHT and then either CODE in one fence or EDITS of the base kernel.
 
-An answer that is cut off, prose, or ambiguous is no answer: half a kernel is never taken for a whole one. Not
-covered: whether the code is any good.
+An answer with exactly one fenced block counts without the headings, too. An answer that is cut off, prose, or ambiguous
+is refused: half a kernel is never taken for a whole one. Not covered: whether the code is any good.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model import RefusalReason
-from .patches import Edit, PatchError, parse_edits
+from .patches import SEARCH, Edit, PatchError, parse_edits
 
 NAME_CHARS_MAX = 80
 THOUGHT_CHARS_MAX = 4_000
@@ -40,29 +41,35 @@ def parse_answer(text: str) -> Answer:
     """Raises AnswerError for whatever is not one whole answer."""
     if not text.strip():
         raise AnswerError("empty", "the model answered with nothing")
-    body = _body(text)
-    head = text[: body.start()]
-    name = " ".join(_section(head, "NAME").split())[:NAME_CHARS_MAX]
-    thought = _section(head, "THOUGHT").strip()[:THOUGHT_CHARS_MAX]
-    rest = text[body.start(2) :]
-    if body[1] == "EDITS":
-        return Answer(name, thought, None, _edits(rest))
-    return Answer(name, thought, _code(rest), None)
+    headings = [*_HEADING.finditer(_prose(text))]
+    place = next((place for place, match in enumerate(headings) if match[1] in ("CODE", "EDITS")), len(headings))
+    before, body = headings[:place], headings[place] if place < len(headings) else None
+    head = text if body is None else text[: body.start()]
+    name = " ".join(_section(head, before, "NAME").split())[:NAME_CHARS_MAX]
+    thought = _section(head, before, "THOUGHT").strip()[:THOUGHT_CHARS_MAX]
+    if body is not None and body[1] == "EDITS":
+        return Answer(name, thought, None, _edits(text[body.start(2) :]))
+    code = _code(text) if body is None else _code(text[body.start(2) :])
+    if code.lstrip().startswith(SEARCH):
+        return Answer(name, thought, None, _edits(code))
+    return Answer(name, thought, code, None)
 
 
-def _body(text: str) -> re.Match[str]:
-    """The heading that the code stands under."""
-    body = next((match for match in _HEADING.finditer(text) if match[1] in ("CODE", "EDITS")), None)
-    if body is None:
-        raise AnswerError("unparsable", f"the answer has no line CODE: or EDITS:; it begins with {_head(text)!r}")
-    return body
+def _prose(text: str) -> str:
+    """The text with its fenced blocks blanked, all places kept: a comment of a kernel is no heading."""
+    lines, fence = [], ""
+    for line in text.split("\n"):
+        opening = _OPENING.match(line.rstrip()) if not fence else None
+        fence = opening[1] if opening else fence
+        lines.append(" " * len(line) if fence else line)
+        fence = "" if not opening and line.rstrip() == fence else fence
+    return "\n".join(lines)
 
 
-def _section(head: str, heading: str) -> str:
+def _section(head: str, headings: Sequence[re.Match[str]], heading: str) -> str:
     """The text below a heading, up to the next one; empty if the heading is missing."""
-    matches = list(_HEADING.finditer(head))
-    ends = [*(match.start() for match in matches[1:]), len(head)]
-    found = (head[match.start(2) : end] for match, end in zip(matches, ends, strict=False) if match[1] == heading)
+    ends = [*(match.start() for match in headings[1:]), len(head)]
+    found = (head[match.start(2) : end] for match, end in zip(headings, ends, strict=False) if match[1] == heading)
     return next(found, "")
 
 
@@ -76,9 +83,9 @@ def _edits(text: str) -> tuple[Edit, ...]:
 def _code(text: str) -> str:
     blocks = _blocks(text)
     if not blocks:
-        raise AnswerError("unparsable", "there is no fenced code below CODE:")
+        raise AnswerError("unparsable", f"there is no fenced block of code; the text begins with {_head(text)!r}")
     if len(blocks) > 1:
-        raise AnswerError("unparsable", f"there are {len(blocks)} blocks of code below CODE:, and it is not said which")
+        raise AnswerError("unparsable", f"there are {len(blocks)} blocks of code, and it is not said which one counts")
     if not blocks[0].strip():
         raise AnswerError("empty", "the block of code is empty")
     return blocks[0]

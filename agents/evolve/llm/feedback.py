@@ -41,6 +41,8 @@ def remarks(result: JudgeResult, task: TaskSpec, language: str) -> list[str]:
 def failure(candidate: CandidateView) -> str:
     """What went wrong with a candidate, with the log as data."""
     result = candidate.result
+    if result is None and candidate.refusal is not None:
+        return f"It was refused before it was judged: {one_line(candidate.refusal.text, 600)}"
     if result is None:
         reasons = [reason for item in candidate.opinions.values() for reason in item.reasons]
         lines = [f"line {item.line}: {one_line(item.text)}" if item.line else one_line(item.text) for item in reasons]

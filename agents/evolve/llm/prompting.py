@@ -14,6 +14,7 @@ from .arms import Arm
 from .feedback import failure, remarks, times
 from .fences import fenced, one_line
 from .prompts import filled, hints, prompt
+from .refusals import needs_example, refused_answers
 from .stream import StreamRequest
 
 SOURCES_BYTES_MAX = 96_000  # of all sources shown together; the base kernel is always whole or not there at all
@@ -46,7 +47,9 @@ def proposal_request(request: ProposalRequest, arm: Arm, form: PromptForm = "ker
     if failed is not None:
         parts.append(_failed(request, failed, base))
     parts += [
+        refused_answers(request.view),
         prompt("template") if form == "template" else _WISHES.get(operator, ""),
+        _example(request),
         f"Hint: {hints()[arm.hint]}",
         _budget(request),
     ]
@@ -152,6 +155,13 @@ def _failed(request: ProposalRequest, failed: CandidateView, base: CandidateView
     if failed is base:
         parts += ["The base kernel, which failed:", fenced(request.view.source(failed), "source of the kernel")]
     return "\n".join(parts)
+
+
+def _example(request: ProposalRequest) -> str:
+    """Only where the form failed: who keeps to it needs no example."""
+    if not needs_example(request.view):
+        return ""
+    return filled("example", {"starter": starter_code(request.task, request.language).strip()})
 
 
 def _budget(request: ProposalRequest) -> str:
