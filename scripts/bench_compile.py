@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.harness import Paths, Source, default_rules, nvcc, toolchain
+from benchmarks.harness import Paths, Source, default_rules
+from benchmarks.harness.compilers import nvcc, toolchain
 
 SOURCES = Path(__file__).parents[1] / "tests/harness/cuda_sources"
 RULES = replace(default_rules(), compile=replace(default_rules().compile, timeout_s=1800))

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from benchmarks.harness import Config, Paths, Source, TaskSpec, default_rules, default_suites, find_task, processor
-from benchmarks.harness.builds import build
 from benchmarks.harness.child import inputs
 from benchmarks.harness.child.check import load_reference
+from benchmarks.harness.compilers.builds import build
 
 ROUNDS = 30
 SETS, SETS_MAX_BYTES = 4, 1 << 20  # small arguments come from several places of the memory

@@ -31,8 +31,8 @@ from typing import IO, Any
 import torch
 
 from benchmarks.harness import default_rules, default_suites
-from benchmarks.harness.nvcc import needs, operator_headers
-from benchmarks.harness.toolchain import host_compiler
+from benchmarks.harness.compilers.nvcc import needs, operator_headers
+from benchmarks.harness.compilers.toolchain import host_compiler
 from scripts.plain_cuda import nvcc
 
 ROOT = Path(__file__).parents[1]

@@ -9,12 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 VIOLATIONS = {
-    "The harness is pure": ("benchmarks/harness/stats.py", "import django"),
+    "The harness is pure": ("benchmarks/harness/scores/stats.py", "import django"),
     "torch is for child processes": ("benchmarks/services.py", "import torch"),
-    "Nobody imports what runs in child": ("benchmarks/harness/judging.py", "from .child import check"),
+    "Nobody imports what runs in child": ("benchmarks/harness/measuring/calls.py", "from ..child import check"),
     "Nobody imports the site": ("benchmarks/judgings/queue.py", "import kbench_site.settings"),
     "Benchmarks know nothing of agents": ("benchmarks/services.py", "import agents"),
-    "Outside the harness only its door": ("benchmarks/services.py", "from .harness.scoring import score"),
+    "Outside the harness only its door": ("benchmarks/services.py", "from .harness.scores.scoring import score"),
+    "One way through the harness": ("benchmarks/harness/sandbox/outbox.py", "from ..measuring import faults"),
     "One way through the site": ("benchmarks/models/tasks.py", "from .. import services"),
     "One way inside the rooms": ("benchmarks/boards/ranking.py", "from . import overview"),
     "What only computes": ("benchmarks/boards/ranking.py", "from .. import models"),

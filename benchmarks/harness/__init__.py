@@ -6,7 +6,10 @@ Celery, and torch only in `child/`, which runs in processes of its own and is ne
 
 from pathlib import Path
 
-from .builds import Build
+from .compilers.builds import Build
+from .compilers.gxx import machine_fingerprint
+from .compilers.identity import object_key, source_key
+from .compilers.static_checks import StaticCheck, check_source
 from .errors import (
     Cancelled,
     HarnessError,
@@ -17,28 +20,25 @@ from .errors import (
     TaskError,
     UsageError,
 )
-from .faults import DEVICE_STUCK
-from .foreign import FORMS as FOREIGN_FORMS
-from .foreign import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
-from .gxx import machine_fingerprint
-from .identity import object_key, source_key
-from .isolation import Isolation, Room, child_code, demand_isolation, inside, isolation_in_force, spawn
+from .foreign.examine import FORMS as FOREIGN_FORMS
+from .foreign.examine import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
+from .hosts.processors import KINDS as PROCESSOR_KINDS
+from .hosts.processors import processor
 from .languages import LANGUAGE_OF_SUFFIX, LANGUAGES, device_class, device_classes, is_python, language_of_file
-from .outbox import NotTaken, TooMuch, read_file
-from .processors import KINDS as PROCESSOR_KINDS
-from .processors import processor
+from .measuring.faults import DEVICE_STUCK
 from .protocol import clean_text
 from .report import VERDICT_TEXTS, ConfigReport, Flag, Report, Score, StageReport, Verdict, VerdictText
 from .rules import Rules, load_rules
-from .seccomp import candidate_program
+from .sandbox.isolation import Isolation, Room, child_code, demand_isolation, inside, isolation_in_force, spawn
+from .sandbox.outbox import NotTaken, TooMuch, read_file
+from .sandbox.seccomp import candidate_program
 from .selfcheck import self_test
 from .shelf import Shelf
 from .source import Paths, Source, Step, Watcher
-from .spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
-from .spec_json import spec_from_json, spec_to_json
 from .stages import audit, compile_source, judge, prepare_task, remove_scratch
-from .starter import starter_code
-from .static_checks import StaticCheck, check_source
+from .tasks.spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
+from .tasks.spec_json import spec_from_json, spec_to_json
+from .tasks.starter import starter_code
 from .tracks import CPU, Device, devices_here, keep_ready, versions_on
 
 __all__ = [

@@ -1,7 +1,8 @@
 """The languages that kernels may be written in: one record each, which the harness, the site and the CLI read.
 
-What is done to a text lies beside the code that does it, under the language's name: compilers in `builds.py`, starter
-code in `starter.py`, remarks in `remarks.py`. Not covered: what a source may contain (`static_checks.py`).
+What is done to a text lies beside the code that does it, under the language's name: toolchains in
+`compilers/builds.py`, remarks in `compilers/remarks.py`, starter code in `tasks/starter.py`. Not covered: what a
+source may contain (`compilers/static_checks.py`).
 """
 
 from collections.abc import Mapping

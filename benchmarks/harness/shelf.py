@@ -1,7 +1,7 @@
 """Moves builds between machines: packed under their key by the one that compiles, unpacked by the one that judges.
 
 The harness only packs and unpacks; the implementation of the shelf stores the bytes and protects them from changes.
-Not covered: what a key depends on (`builds.py`); machines that would compile differently have different keys.
+Not covered: what a key depends on (`compilers/builds.py`); machines that would compile differently have different keys.
 """
 
 import io
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from .outbox import Bounds, NotTaken, unpack_into
+from .sandbox.outbox import Bounds, NotTaken, unpack_into
 
 BOUNDS = Bounds(files=64, total_bytes=256 << 20, depth=2)  # of one build
 

@@ -13,25 +13,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import builds, scoring
-from .baselines import Preparation, PreparedBaseline
-from .builds import Build
+from .compilers import builds
+from .compilers.builds import Build
+from .compilers.static_checks import check_source
 from .errors import AuditBroken, Cancelled, SupervisorError, UsageError
-from .faults import DEVICE_STUCK, Fault, Stuck, first_line
-from .isolation import demand_isolation
-from .judging import Judging, hidden_words
+from .hosts.machine import Peaks
+from .hosts.processors import processor
 from .languages import LANGUAGES
-from .machine import Peaks
-from .outbox import discard, log_end, scratch_folder
-from .processors import processor
+from .measuring.baselines import Preparation, PreparedBaseline
+from .measuring.calls import Judging, hidden_words
+from .measuring.faults import DEVICE_STUCK, Fault, Stuck, first_line
+from .measuring.session import Session
 from .protocol import clean_text
 from .report import ConfigReport, Flag, Report, Score, StageReport, Verdict
 from .rules import Rules
-from .session import Session
+from .sandbox.isolation import demand_isolation
+from .sandbox.outbox import discard, log_end, scratch_folder
+from .scores import scoring
+from .scores.stats import PairedTimes
 from .source import NOBODY, Paths, Source, Step, Watcher
-from .spec import Config, TaskSpec
-from .static_checks import check_source
-from .stats import PairedTimes
+from .tasks.spec import Config, TaskSpec
 from .tracks import Track, open_track
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """The differences between judging on a CPU and on a GPU: lock, baselines, session, timing trust.
 
-`stages.py` runs the same stages over either. Not covered: what a call is (`session.py`, `gpu/session.py`).
+`stages.py` runs the same stages over either. Not covered: what a call is (`measuring/session.py`, `gpu/session.py`).
 """
 
 import os
@@ -11,11 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import gxx, nvcc
-from .baselines import CpuPreparation, Preparation, PreparedBaseline
-from .contestants import CallResult
+from .compilers import gxx, nvcc
 from .errors import SupervisorError, UsageError
-from .faults import Fault
 from .gpu import bounds
 from .gpu.audit import Auditor
 from .gpu.baselines import GpuPreparation
@@ -25,17 +22,20 @@ from .gpu.crew import STANDBY
 from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
-from .judging import CANDIDATE, ConfigTally, Judging
+from .hosts.locks import build_lock, machine_lock
+from .hosts.machine import divide_cores, machine_record
+from .hosts.processors import processor
 from .languages import device_classes
-from .locks import build_lock, machine_lock
-from .machine import divide_cores, machine_record
-from .processors import processor
+from .measuring.baselines import CpuPreparation, Preparation, PreparedBaseline
+from .measuring.calls import CANDIDATE, ConfigTally, Judging
+from .measuring.contestants import CallResult
+from .measuring.faults import Fault
+from .measuring.session import CpuSession, CpuSetting, Session
+from .measuring.shell_library import shell_library
 from .report import ConfigReport, Verdict
 from .rules import Rules
-from .session import CpuSession, CpuSetting, Session
-from .shell_library import shell_library
 from .source import CancelCheck, Paths, Watcher
-from .spec import Config, TaskSpec
+from .tasks.spec import Config, TaskSpec
 
 _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end

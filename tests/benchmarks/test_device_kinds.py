@@ -11,8 +11,8 @@ from django.urls import reverse
 from benchmarks import selectors, services
 from benchmarks.catalogue.devices import NoDevice, kind_for, register
 from benchmarks.harness import Device
-from benchmarks.harness.gxx import machine_fingerprint
-from benchmarks.harness.processors import processor
+from benchmarks.harness.compilers.gxx import machine_fingerprint
+from benchmarks.harness.hosts.processors import processor
 from benchmarks.judgings import moves, recording
 from benchmarks.models import BaselineResult, DeviceKind, Evaluation, Standing, Worker
 from benchmarks.states import WorkerRole, WorkerState

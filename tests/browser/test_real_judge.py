@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks.harness import Paths, default_suites
-from benchmarks.harness.processors import processor
+from benchmarks.harness.hosts.processors import processor
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.sandbox, pytest.mark.alone]

@@ -8,7 +8,7 @@ import torch
 from benchmarks.harness import default_suites
 from benchmarks.harness.child.admission import admission
 from benchmarks.harness.child.naive import NaiveSums
-from benchmarks.harness.spec import find_task, load_suite
+from benchmarks.harness.tasks.spec import find_task, load_suite
 
 TASKS = load_suite(default_suites() / "robust_kbench")
 

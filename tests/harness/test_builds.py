@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.harness import Paths, Source, builds, default_rules
-from benchmarks.harness.builds import Build
-from benchmarks.harness.gxx import Gxx, prepare_headers
-from benchmarks.harness.toolchain import torch_folder
+from benchmarks.harness import Paths, Source, default_rules
+from benchmarks.harness.compilers import builds
+from benchmarks.harness.compilers.builds import Build
+from benchmarks.harness.compilers.gxx import Gxx, prepare_headers
+from benchmarks.harness.compilers.toolchain import torch_folder
 
 pytestmark = pytest.mark.sandbox
 RULES = default_rules()

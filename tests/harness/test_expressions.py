@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.harness.errors import TaskError
-from benchmarks.harness.expressions import evaluate
+from benchmarks.harness.tasks.expressions import evaluate
 
 VALUES = {"batch": 3, "height": 13, "wide": False, "init": "xavier"}
 

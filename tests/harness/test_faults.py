@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from benchmarks.harness import Verdict
-from benchmarks.harness.contestants import CallResult
-from benchmarks.harness.faults import call_fault, death, load_fault
+from benchmarks.harness.measuring.contestants import CallResult
+from benchmarks.harness.measuring.faults import call_fault, death, load_fault
 from benchmarks.harness.protocol import Status
 
 

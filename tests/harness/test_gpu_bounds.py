@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.harness import Paths, default_rules, default_suites, find_task
-from benchmarks.harness.contestants import CallResult
-from benchmarks.harness.faults import Fault
 from benchmarks.harness.gpu import bounds
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.judging import CANDIDATE, ConfigTally
+from benchmarks.harness.measuring.calls import CANDIDATE, ConfigTally
+from benchmarks.harness.measuring.contestants import CallResult
+from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.report import ConfigReport
 from benchmarks.harness.tracks import GpuTrack

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.harness import SupervisorError
 from benchmarks.harness.errors import AuditBroken
 from benchmarks.harness.gpu import audit, discovery
-from benchmarks.harness.outbox import AnswerFile
+from benchmarks.harness.sandbox.outbox import AnswerFile
 
 LINE = "0, GPU-12, NVIDIA H200, 580.159.04, 143771, 00000000:00:06.0, 9.0"
 NCU = """==PROF== Connected to process 7

@@ -15,14 +15,14 @@ import pytest
 from benchmarks.harness import default_suites, find_task
 from benchmarks.harness.child.appointment import Clock, Tampered
 from benchmarks.harness.child.driver import Driver, DriverError
-from benchmarks.harness.faults import Fault
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.replay import Replay
 from benchmarks.harness.gpu.session import GpuSession
-from benchmarks.harness.memory import overlay
+from benchmarks.harness.measuring.faults import Fault
+from benchmarks.harness.measuring.memory import overlay
+from benchmarks.harness.measuring.session import NOTHING
 from benchmarks.harness.protocol import ProtocolError, Status
 from benchmarks.harness.report import Verdict
-from benchmarks.harness.session import NOTHING
 
 STAMP, WAIT = 2, 1
 

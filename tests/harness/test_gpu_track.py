@@ -23,8 +23,8 @@ from benchmarks.harness import (
 )
 from benchmarks.harness.errors import ChildSurvived
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.isolation import Child
-from benchmarks.harness.spec import TaskSpec
+from benchmarks.harness.sandbox.isolation import Child
+from benchmarks.harness.tasks.spec import TaskSpec
 
 pytestmark = pytest.mark.sandbox
 

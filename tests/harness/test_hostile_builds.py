@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks import harness
-from benchmarks.harness import Paths, Source, builds, default_rules, isolation
-from benchmarks.harness.builds import Build
-from benchmarks.harness.outbox import AnswerFile, NotTaken
-from benchmarks.harness.python_module import requests_of
-from benchmarks.harness.toolchain import Workshop
+from benchmarks.harness import Paths, Source, default_rules
+from benchmarks.harness.compilers import builds
+from benchmarks.harness.compilers.builds import Build
+from benchmarks.harness.compilers.python_module import requests_of
+from benchmarks.harness.compilers.toolchain import Workshop
+from benchmarks.harness.sandbox import isolation
+from benchmarks.harness.sandbox.outbox import AnswerFile, NotTaken
 from tests.fixtures.kernelbench_kernels import INLINE, INLINE_HEAD, MODULE
 from tests.watched_tree import LEAVES, WatchedTree
 
@@ -200,7 +202,7 @@ def test_only_baselines_write_a_folder_of_the_host() -> None:
     """What they leave there is copied, plain files alone (`tests/importers/test_hostile_references.py`)."""
     folder = Path(harness.__file__).parent
     texts = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.py")}
-    assert [name for name, text in texts.items() if "writable={" in text] == ["baselines.py"]
+    assert [name for name, text in texts.items() if "writable={" in text] == ["measuring/baselines.py"]
 
 
 def test_requests_are_taken_in_one_form_only() -> None:

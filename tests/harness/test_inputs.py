@@ -8,7 +8,7 @@ import torch
 import benchmarks
 from benchmarks.harness.child.inputs import DISTRIBUTIONS, call_arguments, draw
 from benchmarks.harness.child.kinks import KINKS
-from benchmarks.harness.spec import Config, TaskSpec, load_suite
+from benchmarks.harness.tasks.spec import Config, TaskSpec, load_suite
 
 TASKS = load_suite(Path(benchmarks.__path__[0]) / "suites" / "robust_kbench")
 SEED = bytes(range(32))

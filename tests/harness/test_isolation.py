@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.harness import IsolationError, freezer, isolation
+from benchmarks.harness import IsolationError
 from benchmarks.harness.errors import NotStopped
-from benchmarks.harness.freezer import Freezer
-from benchmarks.harness.isolation import STEADY_HEAP, Child, Isolation, Room, spawn
-from benchmarks.harness.process_memory import MemoryReader
-from benchmarks.harness.seccomp import builder_program, candidate_program, gpu_program
+from benchmarks.harness.measuring.process_memory import MemoryReader
+from benchmarks.harness.sandbox import freezer, isolation
+from benchmarks.harness.sandbox.freezer import Freezer
+from benchmarks.harness.sandbox.isolation import STEADY_HEAP, Child, Isolation, Room, spawn
+from benchmarks.harness.sandbox.seccomp import builder_program, candidate_program, gpu_program
 
 pytestmark = pytest.mark.sandbox
 Run = Callable[..., tuple[int | None, str]]
@@ -40,13 +41,13 @@ def run(tmp_path: Path) -> Run:
 
 def install(code: str) -> str:
     """Code that locks itself in as a candidate does, then runs `code`."""
-    folder = Path(isolation.__file__).parent / "child"
+    folder = isolation.CHILD_FOLDER
     load = f"import sys; sys.path.insert(0, {str(folder)!r}); import enter"
     return f"{load}\nenter.install_filter({candidate_program()!r})\n{code}"
 
 
 def candidate_room() -> Room:
-    folder = Path(isolation.__file__).parent / "child"
+    folder = isolation.CHILD_FOLDER
     return replace(ROOM, read_only={folder: str(folder)})
 
 

@@ -25,7 +25,7 @@ from benchmarks.harness import (
     self_test,
 )
 from benchmarks.harness.errors import RefereeError
-from benchmarks.harness.judging import Judging
+from benchmarks.harness.measuring.calls import Judging
 from tests.scheduling import beside_the_cache
 
 pytestmark = pytest.mark.sandbox

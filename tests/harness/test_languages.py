@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.harness import LANGUAGE_OF_SUFFIX, LANGUAGES, UsageError, device_class, language_of_file
-from benchmarks.harness.builds import _toolchain
-from benchmarks.harness.remarks import remarks
+from benchmarks.harness.compilers.builds import _toolchain
+from benchmarks.harness.compilers.remarks import remarks
 
 
 @pytest.mark.parametrize(

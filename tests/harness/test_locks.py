@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import locks
 from benchmarks.harness.errors import Cancelled
-from benchmarks.harness.locks import build_lock, machine_lock
+from benchmarks.harness.hosts import locks
+from benchmarks.harness.hosts.locks import build_lock, machine_lock
 from benchmarks.harness.source import Step, Watcher, ignore_steps, never_cancelled
 
 

@@ -6,11 +6,12 @@ import time
 import pytest
 import torch
 
-from benchmarks.harness import Paths, UsageError, default_rules, devices_here, machine
+from benchmarks.harness import Paths, UsageError, default_rules, devices_here
 from benchmarks.harness.child import probe
 from benchmarks.harness.child.peaks import measure_peaks
-from benchmarks.harness.machine import Peaks
-from benchmarks.harness.processors import processor
+from benchmarks.harness.hosts import machine
+from benchmarks.harness.hosts.machine import Peaks
+from benchmarks.harness.hosts.processors import processor
 from benchmarks.harness.tracks import open_track
 
 PEAKS = Peaks(((1 << 14, 10e9), (1 << 18, 40e9), (1 << 24, 8e9)), flops_per_s=1e11)

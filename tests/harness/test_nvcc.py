@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Paths, Source, SupervisorError, builds, default_rules, nvcc
-from benchmarks.harness.builds import Build
-from benchmarks.harness.missing_names import more_headers_may_help
-from benchmarks.harness.nvcc import Nvcc, needs, operator_headers, with_resources
-from benchmarks.harness.nvcc_plan import MODULE_ID, parallel_script
-from benchmarks.harness.toolchain import Compilation, KernelResources, torch_folder
+from benchmarks.harness import Paths, Source, SupervisorError, default_rules
+from benchmarks.harness.compilers import builds, nvcc
+from benchmarks.harness.compilers.builds import Build
+from benchmarks.harness.compilers.missing_names import more_headers_may_help
+from benchmarks.harness.compilers.nvcc import Nvcc, needs, operator_headers, with_resources
+from benchmarks.harness.compilers.nvcc_plan import MODULE_ID, parallel_script
+from benchmarks.harness.compilers.toolchain import Compilation, KernelResources, torch_folder
 
 RULES = default_rules()
 SOURCES = Path(__file__).parent / "cuda_sources"

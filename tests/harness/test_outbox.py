@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import outbox
-from benchmarks.harness.outbox import (
+from benchmarks.harness.sandbox import outbox
+from benchmarks.harness.sandbox.outbox import (
     AnswerFile,
     Bounds,
     NotTaken,

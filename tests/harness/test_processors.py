@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.harness import Source, Verdict, default_rules, default_suites, devices_here, find_task, judge
-from benchmarks.harness.processors import KINDS, processor, processor_of
+from benchmarks.harness.hosts.processors import KINDS, processor, processor_of
 from benchmarks.harness.source import Paths
 from benchmarks.harness.tracks import open_track
 

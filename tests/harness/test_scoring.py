@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.harness import ConfigReport, Score, default_rules, scoring
-from benchmarks.harness.stats import PairedTimes
+from benchmarks.harness import ConfigReport, Score, default_rules
+from benchmarks.harness.scores import scoring
+from benchmarks.harness.scores.stats import PairedTimes
 
 RULES = default_rules()
 

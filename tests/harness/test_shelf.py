@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Paths, Source, builds, default_rules
+from benchmarks.harness import Paths, Source, default_rules
+from benchmarks.harness.compilers import builds
 from benchmarks.harness.shelf import pack, unpack
 
 RULES = default_rules()

@@ -6,7 +6,14 @@ import pytest
 
 from benchmarks.harness import default_suites
 from benchmarks.harness.errors import TaskError
-from benchmarks.harness.spec import TaskSpec, TensorArgument, ValueArgument, find_task, load_operation, load_suite
+from benchmarks.harness.tasks.spec import (
+    TaskSpec,
+    TensorArgument,
+    ValueArgument,
+    find_task,
+    load_operation,
+    load_suite,
+)
 
 TOML = """
 op = "scale"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from benchmarks.harness import Source, check_source, default_rules, default_suites, find_task, starter_code
-from benchmarks.harness.lexing import blanked
-from benchmarks.harness.remarks import blank, remarks
+from benchmarks.harness.compilers.lexing import blanked
+from benchmarks.harness.compilers.remarks import blank, remarks
 
 RULES = default_rules()
 TASK = find_task(default_suites(), "mnist_linear_relu/forward")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness import stats
-from benchmarks.harness.stats import PairedTimes
+from benchmarks.harness.scores import stats
+from benchmarks.harness.scores.stats import PairedTimes
 
 positive = st.floats(min_value=0.5, max_value=1e6)
 

@@ -9,7 +9,7 @@ from benchmarks.harness import default_suites
 from benchmarks.harness.child.check import as_tuple, load_reference
 from benchmarks.harness.child.filters import tensors_of
 from benchmarks.harness.child.inputs import call_arguments, draw
-from benchmarks.harness.spec import Config, TaskSpec, load_suite
+from benchmarks.harness.tasks.spec import Config, TaskSpec, load_suite
 
 TASKS = load_suite(default_suites() / "robust_kbench")
 every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

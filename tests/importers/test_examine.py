@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import ONE_SHAPE, TaskError, examine, spec_from_json, spec_to_json, starter_code
-from benchmarks.harness.foreign_facts import facts_of
+from benchmarks.harness.foreign.facts import facts_of
 
 from .conftest import foreign
 

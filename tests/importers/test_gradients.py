@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.harness import ForeignConfig, Source, Verdict, examine, judge
 from benchmarks.harness.child.gradients import backward_task, drawn_backward, form_of, plan_of
-from benchmarks.harness.spec_json import write_folder
+from benchmarks.harness.tasks.spec_json import write_folder
 
 from .conftest import FIXTURES, foreign
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.harness import Source, Verdict, examine, judge
-from benchmarks.harness.baselines import CpuPreparation, PreparedBaseline, own_copy
 from benchmarks.harness.errors import RefereeError
-from benchmarks.harness.machine import divide_cores
+from benchmarks.harness.hosts.machine import divide_cores
+from benchmarks.harness.measuring.baselines import CpuPreparation, PreparedBaseline, own_copy
 from benchmarks.harness.source import NOBODY, Paths
-from benchmarks.harness.spec_json import write_folder
+from benchmarks.harness.tasks.spec_json import write_folder
 from tests.fixtures.kernelbench_kernels import MODULE
 from tests.harness.test_gpu_track import rules as few_rules  # noqa: F401 - fixtures
 from tests.harness.test_gpu_track import stand_in  # noqa: F401 - fixtures

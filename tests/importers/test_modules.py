@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Source, Verdict, check_source, judge, starter_code
-from benchmarks.harness.builds import build
+from benchmarks.harness.compilers.builds import build
+from benchmarks.harness.compilers.nvcc import Nvcc
+from benchmarks.harness.compilers.python_module import extension_source
 from benchmarks.harness.errors import SupervisorError
-from benchmarks.harness.nvcc import Nvcc
-from benchmarks.harness.python_module import extension_source
-from benchmarks.harness.spec_json import write_folder
+from benchmarks.harness.tasks.spec_json import write_folder
 from tests.fixtures.kernelbench_kernels import CHEATS, CPP, HARMLESS, INLINE, INLINE_HEAD, MODULE
 
 pytestmark = pytest.mark.sandbox

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.harness import Source, Verdict, judge
-from benchmarks.harness.spec_json import write_folder
+from benchmarks.harness.tasks.spec_json import write_folder
 from tests.fixtures.kernelbench_kernels import CHEATS, INLINE
 from tests.harness.test_gpu_track import rules, stand_in  # noqa: F401 - fixtures
 

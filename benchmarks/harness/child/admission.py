@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.harness.spec import Config, Result, TaskSpec, find_task, load_operation, load_suite
+from benchmarks.harness.tasks.spec import Config, Result, TaskSpec, find_task, load_operation, load_suite
 
 from .check import as_double, as_tuple, compare, load_reference, reference
 from .filters import filtered, tensors_of

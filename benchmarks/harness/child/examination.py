@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import Tensor
 
-from benchmarks.harness.spec import Config, TaskSpec
-from benchmarks.harness.spec_json import read_folder
+from benchmarks.harness.tasks.spec import Config, TaskSpec
+from benchmarks.harness.tasks.spec_json import read_folder
 
 from .admission import (
     FLOOR,

@@ -13,7 +13,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from benchmarks.harness.spec import Config, TaskSpec
+from benchmarks.harness.tasks.spec import Config, TaskSpec
 
 from .check import reference
 from .inputs import SEED_BYTES, call_arguments, draw_for

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AuditBroken, HarnessError, SupervisorError
-from ..isolation import Child, Room, child_code, inside, python_argv, spawn
-from ..memory import describe, overlay
-from ..outbox import AnswerFile, NotTaken
+from ..measuring.memory import describe, overlay
 from ..protocol import clean_text
 from ..report import ConfigReport
 from ..rules import GpuRules
+from ..sandbox.isolation import Child, Room, child_code, inside, python_argv, spawn
+from ..sandbox.outbox import AnswerFile, NotTaken
 from ..source import CancelCheck
-from ..spec import Config, TaskSpec
+from ..tasks.spec import Config, TaskSpec
 from .crew import gpu_filter
 from .discovery import Gpu
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..baselines import Preparation, baseline_room, task_folder
-from ..builds import compiler_environment
-from ..contestants import Actor
-from ..memory import describe, overlay
+from ..compilers.builds import compiler_environment
+from ..measuring.baselines import Preparation, baseline_room, task_folder
+from ..measuring.contestants import Actor
+from ..measuring.memory import describe, overlay
 from .crew import gpu_filter, on_gpu
 from .discovery import Gpu
 

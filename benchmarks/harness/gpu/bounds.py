@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contestants import CallResult
+from ..measuring.contestants import CallResult
 from ..rules import GpuRules
 
 _MANY = 0.2  # of all calls

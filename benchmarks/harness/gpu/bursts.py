@@ -8,7 +8,7 @@ import math
 from statistics import median
 from typing import Any
 
-from ..judging import CANDIDATE, ConfigTally, Contender, Judging
+from ..measuring.calls import CANDIDATE, ConfigTally, Contender, Judging
 from .session import GpuSession
 
 

@@ -11,10 +11,10 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..isolation import bytecode_missing
-from ..locks import file_lock
+from ..compilers.toolchain import digest, torch_folder
+from ..hosts.locks import file_lock
+from ..sandbox.isolation import bytecode_missing
 from ..source import Paths
-from ..toolchain import digest, torch_folder
 
 
 def bytecode_folder(paths: Paths) -> Path | None:

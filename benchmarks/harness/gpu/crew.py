@@ -3,7 +3,7 @@
 Starting Python, torch and a context on the GPU takes several seconds, and none of it depends on the submission. A crew
 sees folders that are still empty: task, compiled kernels and submission are put there when its session begins. A
 worker keeps the next crew ready while it has nothing to do, so that a judging begins with processes that are awake.
-Every crew serves one session and is killed with it. Not covered: what the processes do (`session.py`).
+Every crew serves one session and is killed with it. Not covered: what the processes do (`gpu/session.py`).
 """
 
 import tempfile
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..baselines import baseline_room
-from ..contestants import Actor
 from ..errors import ChildSurvived, SupervisorError
-from ..faults import Stuck
-from ..isolation import Room, child_code, inside, isolation_in_force
-from ..outbox import AnswerFile, Bounds, discard, unpack_into
+from ..measuring.baselines import baseline_room
+from ..measuring.contestants import Actor
+from ..measuring.faults import Stuck
+from ..measuring.session import RefereeProcess
 from ..rules import Rules
-from ..seccomp import gpu_program, supported
-from ..session import RefereeProcess
+from ..sandbox.isolation import Room, child_code, inside, isolation_in_force
+from ..sandbox.outbox import AnswerFile, Bounds, discard, unpack_into
+from ..sandbox.seccomp import gpu_program, supported
 from .discovery import Gpu
 
 KERNELS = Bounds(files=20_000, total_bytes=256 << 20, depth=4)  # of one submission, compiled by Triton

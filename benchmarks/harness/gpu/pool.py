@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from ..errors import SupervisorError
-from ..locks import file_lock
+from ..hosts.locks import file_lock
 from ..source import Paths
 
 _SOURCE = Path(__file__).with_name("pool.cpp")

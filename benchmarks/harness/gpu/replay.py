@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from ..contestants import Actor, CallResult
 from ..errors import RefereeError, SupervisorError
-from ..faults import Fault, death
-from ..isolation import inside
-from ..memory import Layout
+from ..measuring.contestants import Actor, CallResult
+from ..measuring.faults import Fault, death
+from ..measuring.memory import Layout
+from ..measuring.session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess
 from ..protocol import ProtocolError, Status
 from ..report import Verdict
-from ..session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess
-from ..spec import Config
+from ..sandbox.isolation import inside
+from ..tasks.spec import Config
 from .crew import Crew
 from .device_code import device_code
 from .record import (

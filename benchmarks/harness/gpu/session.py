@@ -1,6 +1,6 @@
 """A session on a GPU: the referee owns the shared memory and runs each call, the supervisor wakes and freezes.
 
-Not covered: how many calls there are (`judging.py`) and what their times are worth (`bounds.py`).
+Not covered: how many calls there are (`measuring/calls.py`) and what their times are worth (`bounds.py`).
 """
 
 import base64
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..contestants import Actor, CallResult
 from ..errors import RefereeError, SupervisorError
-from ..faults import Fault, load_fault
-from ..isolation import inside
-from ..memory import describe, overlay
-from ..outbox import AnswerFile, NotTaken, TooMuch, log_end
+from ..measuring.contestants import Actor, CallResult
+from ..measuring.faults import Fault, load_fault
+from ..measuring.memory import describe, overlay
+from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
-from ..seccomp import candidate_program, supported
-from ..session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of
-from ..spec import Config
+from ..sandbox.isolation import inside
+from ..sandbox.outbox import AnswerFile, NotTaken, TooMuch, log_end
+from ..sandbox.seccomp import candidate_program, supported
+from ..tasks.spec import Config
 from .crew import KERNELS, STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable

@@ -12,8 +12,8 @@ from ..languages import LANGUAGES
 from ..report import Report, Verdict
 from ..rules import Rules
 from ..source import Paths, Source
-from ..spec import TaskSpec, find_task
 from ..stages import judge
+from ..tasks.spec import TaskSpec, find_task
 from ..tracks import open_track
 
 _KERNELS = Path(__file__).parent / "kernels"

@@ -1,0 +1,171 @@
+"""Builds a source in a sandbox and caches the result under the hash of everything that it depends on.
+
+Compilation is deterministic, so failures are cached as well, except time-outs. Not covered: how each language is
+compiled (`gxx.py`, `nvcc.py`, `triton_source.py`) and loading the result, which only a candidate process does.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..languages import device_classes
+from ..protocol import clean_text
+from ..report import clean_log
+from ..rules import Rules
+from ..shelf import Shelf, pack, unpack
+from ..source import CancelCheck, Paths, Source, never_cancelled
+from . import gxx, nvcc
+from .gxx import Gxx
+from .nvcc import Nvcc
+from .python_module import PythonModule
+from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest
+from .triton_source import TritonSource
+
+_RECORD = "build.json"  # written last: a folder without one is no build
+
+
+@dataclass(frozen=True)
+class Build:
+    """The outcome of one compilation; `binary` is None if there is none, and `log` then says why."""
+
+    binary: Path | None
+    log: str
+    seconds: float
+    cached: bool
+    exit_code: int | None  # None: it ran out of time
+    problem: str = ""  # what is wrong beside what the compiler says
+    resources: tuple[KernelResources, ...] = ()  # of each kernel, where the compiler tells
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log", clean_log(self.log))  # it quotes the source
+        object.__setattr__(self, "problem", clean_text(self.problem))
+
+
+def build(
+    source: Source,
+    rules: Rules,
+    paths: Paths,
+    *,
+    target: str | None = None,
+    cancelled: CancelCheck = never_cancelled,
+) -> Build:
+    """The build of `source` under `rules`, from the cache if it was done before.
+
+    `target` is the architecture of the GPU, `sm_90` and the like. Raises SupervisorError if there is no compiler.
+    """
+    found = kept(source, rules, paths, target=target)
+    if found is not None:
+        return found
+    toolchain = _toolchain(source.language, target)
+    folder = paths.builds / _key(source, rules, toolchain)
+    with _workshop(rules, paths, cancelled) as shop:
+        result = _compile(source, shop, toolchain, folder)
+    if result.exit_code is None:
+        return result
+    _keep(result, folder)
+    if paths.shelf is not None:
+        paths.shelf.put(folder.name, pack(folder, (toolchain.binary, _RECORD)))
+    return result
+
+
+def kept(source: Source, rules: Rules, paths: Paths, *, target: str | None = None) -> Build | None:
+    """The build as it was made before, here or on another machine of the same kind."""
+    toolchain = _toolchain(source.language, target)
+    folder = paths.builds / _key(source, rules, toolchain)
+    return _read(folder, toolchain) or _fetched(folder, toolchain, paths.shelf)
+
+
+def compiler_environment(language: str = "cpp") -> dict[str, str]:
+    """What a build depends on beside source and flags; recorded in reports."""
+    return nvcc.environment() if language == "cuda" else gxx.environment()
+
+
+def _toolchain(language: str, target: str | None) -> Toolchain:
+    device_classes(language)  # refuses what nobody knows
+    toolchains: dict[str, Toolchain] = {
+        "cpp": Gxx(),
+        "cuda": Nvcc(target),
+        "triton": TritonSource(),
+        "python": PythonModule(target),
+    }
+    return toolchains[language]
+
+
+def _compile(source: Source, shop: Workshop, toolchain: Toolchain, folder: Path) -> Build:
+    started = time.monotonic()
+    outcome = toolchain.compile(source, shop)
+    seconds = time.monotonic() - started
+    made = shop.folder / toolchain.binary
+    if outcome.exit_code != 0:
+        return Build(None, outcome.log, seconds, False, outcome.exit_code, outcome.problem)
+    if _size_bytes(made) > shop.rules.compile.binary_max_bytes:
+        return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem=TOO_LARGE)
+    _move(made, folder)
+    return Build(folder / made.name, outcome.log, seconds, False, 0, resources=outcome.resources)
+
+
+def _size_bytes(made: Path) -> int:
+    """The size of a file, or of all files of a folder."""
+    return sum(path.stat().st_size for path in (made.rglob("*") if made.is_dir() else (made,)))
+
+
+def _key(source: Source, rules: Rules, toolchain: Toolchain) -> str:
+    return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules))
+
+
+def _fetched(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:
+    """The build as another machine of the same kind has made it."""
+    packed = shelf.get(folder.name) if shelf is not None else None
+    if packed is None:
+        return None
+    unpack(packed, folder)
+    return _read(folder, toolchain)
+
+
+def _read(folder: Path, toolchain: Toolchain) -> Build | None:
+    try:
+        data = json.loads((folder / _RECORD).read_text())
+    except (OSError, ValueError):
+        return None
+    binary = folder / toolchain.binary if data["exit_code"] == 0 else None
+    resources = tuple(KernelResources(**item) for item in data["resources"])
+    return Build(binary, data["log"], data["seconds"], True, data["exit_code"], data["problem"], resources)
+
+
+def _keep(result: Build, folder: Path) -> None:
+    """Writes the record last: a folder without one is no build."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = ("exit_code", "log", "seconds", "problem")
+    data = {name: getattr(result, name) for name in shown}
+    data["resources"] = [asdict(item) for item in result.resources]
+    partial = folder / f"build.{os.getpid()}"
+    partial.write_text(json.dumps(data))
+    partial.replace(folder / _RECORD)
+
+
+def _move(made: Path, folder: Path) -> None:
+    """Renames in one step; losing the race to another process that built the same is normal."""
+    kept = made.parent.with_suffix(".done")
+    kept.mkdir()
+    made.rename(kept / made.name)
+    try:
+        kept.rename(folder)
+    except OSError:
+        shutil.rmtree(kept)
+
+
+@contextmanager
+def _workshop(rules: Rules, paths: Paths, cancelled: CancelCheck) -> Iterator[Workshop]:
+    outer = Path(tempfile.mkdtemp(prefix="build-", dir=paths.scratch))
+    work = outer / "work"
+    work.mkdir()
+    try:
+        yield Workshop(work, rules, paths, cancelled)
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)

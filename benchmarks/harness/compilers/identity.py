@@ -1,0 +1,153 @@
+"""Recognises sources that are the same program, by their tokens (without comments and layout) or their compiled code.
+
+Tokens are read without a compiler, so an attacker can write a different program with the same `source_key`; that key
+therefore joins only submissions of one owner. `object_key` is computed from the compiled code, so renaming a variable
+does not change it. Not covered: different code that computes the same.
+"""
+
+import ast
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from ..languages import is_python
+from ..source import Source
+from .builds import Build
+
+_C = re.compile(
+    r"""(?P<skip>//[^\n]*|/\*.*?(?:\*/|\Z)|[^\S\n]+)|(?P<line>\n)"""
+    r"""|(?:u8|[uUL])?R"([^()\\\s"]{0,16})\(.*?(?:\)\3"|\Z)"""
+    r"""|(?:u8|[uUL])?(?:"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'?)"""
+    r"""|(?P<named>\#[ \t]*(?:define[ \t]+\w+\(?|include\b[ \t]*(?:<[^>\n]*>?)?))|\.?\d(?:[eEpP][+-]|'?[\w.])*+|\w+"""
+    r"""|\+\+|--|->|&&|\|\||<<=?|<=|[-+*/%&|^!=]=|::|\#\#|.""",
+    re.DOTALL,
+)
+_PYTHON = re.compile(
+    r"""(?P<skip>\#[^\n]*|\\\r?\n|[^\S\n]+)|(?P<line>\n[ \t\f]*)"""
+    r"""|"(?:"{2}[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+(?:"{3})?|[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?)"""
+    r"""|'(?:'{2}[^'\\]*+(?:(?:\\.|'(?!''))[^'\\]*+)*+(?:'{3})?|[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'?)"""
+    r"""|\.?\d(?:[eE][+-]|[\w.])*+|\w+|[*/<>]{2}=?|->|:=|[-+*/%&|^@!=<>]=|.""",
+    re.DOTALL,
+)
+_SPLICE = re.compile(r"\\[ \t]*+\r?\n")
+# Rare spellings of splices, of # and of headers' names: such a text is its own, as is one with splices and raw strings.
+_ODD = re.compile(
+    r"""\?\?[/=]|%:|\*/[ \t]*+include\b|\#[ \t]*+(?:import|include_next)\b|include[ \t]*+/|__has_include"""
+)
+_TAB = 8
+_DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+_LOADED, _NOTE, _NO_BITS = 2, 7, 8  # of sections of an ELF file: SHF_ALLOC, SHT_NOTE, SHT_NOBITS
+
+
+@lru_cache(maxsize=2)  # who checks a source asks before the one who stores it
+def source_key(source: Source) -> str:
+    """The same for texts that differ in comments and layout alone; of a text without any token it is the text's own."""
+    python = is_python(source.language)
+    tokens = list(_python_tokens(source.text) if python else _c_tokens(source.text))
+    words = tokens if any(not token.isspace() for token in tokens) else [source.text]
+    kind = "python" if python else "c"
+    return hashlib.sha256("\x1f".join([kind, *words]).encode(errors="surrogatepass")).hexdigest()
+
+
+def object_key(source: Source, build: Build) -> str | None:
+    """The same for what was compiled to the same code; None where nothing was compiled."""
+    if build.binary is None:
+        return None
+    if is_python(source.language):
+        return _syntax_key(source.text)
+    if build.binary.is_symlink() or not build.binary.is_file():
+        return None
+    return _loaded_key(build.binary)
+
+
+def _c_tokens(text: str) -> Iterator[str]:
+    """A new line counts where it ends what a preprocessor reads, a space where it tells a macro from a function."""
+    joined = _SPLICE.sub("", text)
+    if _ODD.search(joined) or (joined != text and 'R"' in joined):
+        yield text
+        return
+    directive, begins = False, True
+    for found in _C.finditer(joined):
+        kind, token = found.lastgroup, found.group()
+        if kind == "skip":
+            continue
+        if kind == "line":
+            if directive:
+                yield "\n"
+            directive, begins = False, True
+        elif begins and token[0] == "#":
+            directive, begins = True, False
+            head, opened, header = token.partition("<")  # the spaces in a header's name are part of it
+            yield from ("\n", "".join(head.split()) + opened + header if kind == "named" else token)
+        else:
+            begins = False
+            yield token
+
+
+def _python_tokens(text: str) -> Iterator[str]:
+    """Of indentation only whether it is more or less than before counts; within brackets lines do not."""
+    depth, width, levels = 0, 0, [0]
+    new_line = True
+    for found in _PYTHON.finditer(text):
+        kind, token = found.lastgroup, found.group()
+        if kind == "line":
+            width, new_line = len(token[1:].expandtabs(_TAB)), new_line or depth == 0
+        elif kind != "skip":
+            if new_line:
+                yield from _indented(width, levels)
+                new_line = False
+            depth = max(0, depth + _DEPTHS.get(token, 0))
+            yield token
+
+
+def _indented(width: int, levels: list[int]) -> Iterator[str]:
+    yield "\n"
+    if width > levels[-1]:
+        levels.append(width)
+        yield "\t"
+    while width < levels[-1]:
+        levels.pop()
+        yield "\v"
+
+
+def _syntax_key(text: str) -> str | None:
+    try:
+        tree = ast.dump(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return hashlib.sha256(tree.encode(errors="surrogatepass")).hexdigest()
+
+
+def _loaded_key(path: Path) -> str | None:
+    """Of the sections that are loaded: names of what nobody calls from outside, and marks of the build, are not.
+
+    None where the table of the sections is no true one.
+    """
+    data = path.read_bytes()
+    try:
+        parts = list(_loaded_sections(data))
+    except (struct.error, IndexError, OverflowError):
+        return None
+    return hashlib.sha256(b"".join(parts) if parts else data).hexdigest()
+
+
+def _loaded_sections(data: bytes) -> Iterator[bytes]:
+    """Of a 64-bit ELF file of this machine's byte order, each after its kind, rights, address and length."""
+    if data[:5] != b"\x7fELF\x02":
+        return
+    (table,) = struct.unpack_from("=Q", data, 0x28)
+    size, count = struct.unpack_from("=HH", data, 0x3A)
+    room = len(data)
+    for number in range(count):
+        kind, flags = struct.unpack_from("=IQ", data, table + number * size + 4)
+        address, start, length = struct.unpack_from("=QQQ", data, table + number * size + 16)
+        if flags & _LOADED and kind != _NOTE:
+            yield struct.pack("=IQQQ", kind, flags, address, length)
+        if flags & _LOADED and kind not in (_NOTE, _NO_BITS):
+            room -= length
+            if room < 0 or start > len(data):
+                raise OverflowError("the sections overlap or reach beyond the file")
+            yield data[start : start + length]

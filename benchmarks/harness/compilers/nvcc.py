@@ -1,0 +1,236 @@
+"""Compiling CUDA submissions with nvcc: one .cu file to one torch extension.
+
+nvcc's front ends read every header twice, so headers dominate the build time. A source is compiled with the thinnest
+headers first (`headers/thinnest`, and of torch's operators only those that it names), then with thin ones, then with
+the stock ones, as long as the compiler misses a name. Not covered: the driver and the GPU, which a build does not
+need.
+"""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+from ..errors import SupervisorError
+from ..rules import Rules
+from ..sandbox.isolation import inside
+from ..source import Source
+from .missing_names import more_headers_may_help
+from .nvcc_plan import MODULE_ID, parallel_script
+from .toolchain import (
+    HEADERS,
+    MODULE,
+    Compilation,
+    KernelResources,
+    Workshop,
+    fallback,
+    headers_fingerprint,
+    host_compiler,
+    host_compiler_version,
+    includes,
+    packages,
+    torch_folder,
+    torch_libraries,
+)
+
+DEFAULT_TARGET = "sm_90"
+TIERS = ("thinnest", "thin", "stock")  # of headers
+_FIRST_WITH_OWN_INSTRUCTIONS = 90
+_LIBRARIES = ("c10", "c10_cuda", "torch", "torch_cpu", "torch_cuda", "torch_python")
+# torch compiles extensions with these, so that half types behave the same everywhere
+_DEFINES = (
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    f"-DTORCH_EXTENSION_NAME={MODULE}",
+)
+_OPERATOR = re.compile(r"\b(?:at|torch)::(\w+)")
+_UNQUALIFIED = re.compile(r"(?<![.\w>:])(\w+)\s*\(")
+_NEEDS = {
+    "KBENCH_NEEDS_CONTEXT": re.compile(r"\bglobalContext\b|\bat::Context\b"),
+    "KBENCH_NEEDS_CUDA_LIBRARIES": re.compile(r"cublas|cusparse|cusolver|CUDABlas|CUDABLAS|CUDASparse|CUDASolver"),
+}
+_USES_NAMESPACE = re.compile(r"\busing\s+namespace\s+(?:at|torch)\b")
+_NVCC_OF_PIP = ("cu13", "cu12")
+
+
+class Nvcc:
+    """The CUDA toolchain for one kind of GPU, `sm_90` and the like."""
+
+    binary = f"{MODULE}.so"
+
+    def __init__(self, target: str | None, *, tiers: tuple[str, ...] = TIERS, side_by_side: bool = True) -> None:
+        self._target = target or DEFAULT_TARGET
+        self._tiers = tiers
+        self._side_by_side = side_by_side
+
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
+        return (*self._flags(rules), *_includes("stock"), headers_fingerprint(), *environment().values(), sys.version)
+
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
+        texts = {
+            f"{MODULE}.cu": source.text,
+            "kbench_operators.h": operator_headers(source.text),
+            "kbench_needs.h": needs(source.text),
+        }
+        attempts = [functools.partial(self._attempt, shop, tier, texts) for tier in self._tiers]
+        headers = torch_folder() / "include"
+        outcome = fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers))
+        return _demangled(with_resources(outcome), shop)
+
+    def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str]) -> Compilation:
+        folders, place = {**packages(), **_cuda_packages()}, shop.scratch
+        nvcc = f"{inside(cuda_folder(), 'cuda')}/bin/nvcc"
+        compiling = [nvcc, *self._flags(shop.rules), *_includes(tier), "-c", f"{MODULE}.cu", "-o", f"{place}/a.o"]
+        script = self._script(compiling, folders, shop, place)
+        if script is not None:
+            texts = {**texts, "steps.sh": script, MODULE_ID: f"_{MODULE}"}
+            compiling = ["sh", "steps.sh"]
+        shop.give(texts)
+        made = f"{place}/{self.binary}"
+        linking = [host_compiler(), "-shared", f"{place}/a.o", "-o", made, "-Wl,--as-needed", "-fopenmp", *_linking()]
+        return shop.make([compiling, linking], made, shop.room(folders), shop.folder / self.binary)
+
+    def _script(self, compiling: list[str], folders: dict[Path, str], shop: Workshop, place: str) -> str | None:
+        """nvcc's steps for an empty file, so that no source can influence them."""
+        if not self._side_by_side:
+            return None
+        shop.give({f"{MODULE}.cu": ""})
+        told = shop.run([compiling[0], "--dryrun", *compiling[1:]], shop.room(folders))
+        return parallel_script(told.log, place)
+
+    def _flags(self, rules: Rules) -> list[str]:
+        number = self._target.removeprefix("sm_").rstrip("a")
+        # from 90 on, `a` gives the instructions that only this architecture has, wgmma and bulk copies among them
+        number += "a" if int(number) >= _FIRST_WITH_OWN_INSTRUCTIONS else ""
+        code = f"-gencode=arch=compute_{number},code=sm_{number}"
+        return [*rules.compile.cuda_flags, code, *_DEFINES, "-Xptxas", "-v", "-ccbin", host_compiler()]
+
+
+def environment() -> dict[str, str]:
+    """What a CUDA build depends on beside source and flags. Raises SupervisorError if there is no nvcc."""
+    return {"compiler": host_compiler_version(), "nvcc": _nvcc_version(), "torch": version("torch")}
+
+
+def needs(text: str) -> str:
+    """The additional thinnest headers that `text` needs."""
+    return "".join(f"#define {name}\n" for name, pattern in _NEEDS.items() if pattern.search(text))
+
+
+def operator_headers(text: str) -> str:
+    """Includes of the operators that `text` names, after torch:: or at::, or anywhere if it uses those namespaces."""
+    names = set(_OPERATOR.findall(text))
+    if _USES_NAMESPACE.search(text):
+        names |= set(_UNQUALIFIED.findall(text))
+    folder = torch_folder() / "include/ATen/ops"
+    return "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names) if (folder / f"{name}.h").exists())
+
+
+_ENTRY = re.compile(r"Compiling entry function '([\w$.]+)'")
+_SPILLS = re.compile(r"\b(\d++) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"\b(\d++) bytes smem")
+
+
+def with_resources(outcome: Compilation) -> Compilation:
+    """What the assembler says about each kernel, moved from the log into records."""
+    own: list[str] = []
+    kept: list[str] = []
+    for line in outcome.log.splitlines(keepends=True):
+        (own if line.startswith("ptxas info") or _SPILLS.search(line) else kept).append(line)
+    return replace(outcome, log="".join(kept), resources=tuple(_resources(own)))
+
+
+def _resources(lines: list[str]) -> Iterator[KernelResources]:
+    kernel, frame = None, (0, 0, 0)
+    for line in lines:
+        if found := _ENTRY.search(line):
+            kernel = found[1]
+        elif found := _SPILLS.search(line):
+            frame = (int(found[1]), int(found[2]), int(found[3]))
+        elif kernel is not None and (found := _USED.search(line)):
+            shared = _SHARED.search(line)
+            yield KernelResources(kernel, int(found[1]), *frame, int(shared[1]) if shared else 0)
+            kernel, frame = None, (0, 0, 0)
+
+
+def _demangled(outcome: Compilation, shop: Workshop) -> Compilation:
+    """The kernels under the names that their author gave them, as far as c++filt can tell."""
+    if not outcome.resources:
+        return outcome
+    mangled = [item.kernel for item in outcome.resources]
+    names = shop.run(["c++filt", *mangled], shop.room({})).log.splitlines()
+    if len(names) != len(outcome.resources):
+        return outcome
+    pairs = zip(names, outcome.resources, strict=True)
+    return replace(outcome, resources=tuple(replace(item, kernel=name) for name, item in pairs))
+
+
+@functools.cache
+def cuda_folder() -> Path:
+    """Where the CUDA toolkit is installed. Raises SupervisorError."""
+    for nvcc in _candidates():
+        folder = _toolkit_of(nvcc)
+        if folder is not None:
+            return folder
+    raise SupervisorError("there is no CUDA compiler on this machine: install the CUDA toolkit or set CUDA_HOME")
+
+
+def _candidates() -> Iterator[Path]:
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(name):
+            yield Path(os.environ[name]) / "bin/nvcc"
+    found = shutil.which("nvcc")
+    if found:
+        yield Path(found)
+    yield Path("/usr/local/cuda/bin/nvcc")
+    for name in _NVCC_OF_PIP:
+        yield torch_folder().parent / "nvidia" / name / "bin/nvcc"
+
+
+def _toolkit_of(nvcc: Path) -> Path | None:
+    """The folder above the real nvcc: what is found on PATH may be a link or a script that starts another one."""
+    if not os.access(nvcc, os.X_OK):
+        return None
+    shown = subprocess.run([nvcc, "--dryrun", "-c", "any.cu"], capture_output=True, text=True, check=False).stderr
+    top = re.search(r"^#\$ TOP=(.+)$", shown, re.MULTILINE)
+    return Path(top[1]).resolve() if top else None
+
+
+@functools.cache
+def _nvcc_version() -> str:
+    nvcc = cuda_folder() / "bin/nvcc"
+    shown = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    return shown.strip().splitlines()[-1]
+
+
+def _cuda_packages() -> dict[Path, str]:
+    """The toolkit, and NVIDIA's libraries where pip installed them."""
+    pip = torch_folder().parent / "nvidia"
+    return {cuda_folder(): inside(cuda_folder(), "cuda"), **({pip: inside(pip, "nvidia")} if pip.is_dir() else {})}
+
+
+def _includes(tier: str) -> list[str]:
+    ours = inside(HEADERS, "headers")
+    mine = {"thinnest": (f"{ours}/thinnest", "."), "thin": (f"{ours}/thin",), "stock": ()}[tier]
+    pip = torch_folder().parent / "nvidia"
+    libraries = [f"{inside(pip, 'nvidia')}/{path.parent.name}/include" for path in sorted(pip.glob("*/include"))]
+    last = [part for folder in (*libraries, f"{ours}/absent") for part in ("-isystem", folder)]
+    return [*includes(*mine), *last]
+
+
+def _linking() -> list[str]:
+    """Against torch and the CUDA runtime that torch itself uses, a shared library."""
+    folders = [cuda_folder() / name for name in ("lib64", "lib")]
+    found = next((path for folder in folders for path in sorted(folder.glob("libcudart.so*"))), None)
+    if found is None:
+        raise SupervisorError(f"the CUDA toolkit in {cuda_folder()} has no libcudart.so")
+    library = f"{inside(cuda_folder(), 'cuda')}/{found.relative_to(cuda_folder())}"
+    return [*torch_libraries(*_LIBRARIES), library]

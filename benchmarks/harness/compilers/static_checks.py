@@ -1,0 +1,102 @@
+"""Checks a source before it is compiled: wrong language, missing function, and remarks.
+
+The checks run in the site's own process for any visitor, so they take linear time and scan the text without parsing
+it. Not covered: whether the code compiles, and any defence; the remarks (`remarks.py`) are hints.
+"""
+
+import re
+from dataclasses import dataclass
+
+from ..languages import LANGUAGES, is_python
+from ..report import Flag
+from ..rules import Rules
+from ..source import Source
+from ..tasks.spec import TaskSpec
+from .remarks import blank, remarks
+
+_CUDA = re.compile(r"__(?:global|device)__\b|<<<|#[ \t]*include[ \t]*<cuda")
+_C = re.compile(r"#[ \t]*include\b|PYBIND11_MODULE\b|__global__\b")
+_PYTHON = re.compile(
+    r"(?:import(?<![^\n \t]import) \w|from(?<![^\n \t]from) \w+ import|def(?<![^\n \t]def) \w+\(|@triton\.jit)"
+)
+_MODULE = re.compile(r"PYBIND11_MODULE\s*\(")
+_FUNCTIONS = re.compile(r"^def[ \t]+(\w+)[ \t]*\(", re.MULTILINE)
+_CLASSES = re.compile(r"^class[ \t]+(\w+)", re.MULTILINE)
+_NO_TEXT = re.compile("[\x00-\x08\x0e-\x1f\ufffd]")
+_NO_LAYOUT = re.compile(
+    "[\x0b\x0c]|\r(?!\n)"
+)  # languages disagree whether these end a line, so readers see another one
+
+
+@dataclass(frozen=True)
+class StaticCheck:
+    """`problem` ends the evaluation as REJECTED; flags are shown with it."""
+
+    problem: str | None
+    flags: tuple[Flag, ...] = ()
+
+
+def check_source(source: Source, task: TaskSpec, rules: Rules) -> StaticCheck:
+    """Checks the text only; takes milliseconds."""
+    problem = _problem(source, task, rules)
+    return StaticCheck(problem, () if problem else tuple(remarks(source.text, source.language)))
+
+
+def _problem(source: Source, task: TaskSpec, rules: Rules) -> str | None:
+    size_bytes = len(source.text.encode(errors="replace"))
+    if source.language not in LANGUAGES:
+        return f"the language {source.language!r} is not known here; known: {', '.join(LANGUAGES)}"
+    if not source.text.strip():
+        return "the source is empty"
+    if size_bytes > rules.source.max_bytes:
+        return f"the source has {size_bytes} bytes, the rules allow {rules.source.max_bytes}"
+    if _NO_TEXT.search(source.text):
+        return "the source is not text: it contains control characters or bytes that are no UTF-8"
+    if found := _NO_LAYOUT.search(source.text):
+        what = {"\r": "a carriage return without a line feed", "\v": "a vertical tab", "\f": "a form feed"}[found[0]]
+        line = source.text.count("\n", 0, found.start()) + 1
+        return f"line {line} contains {what}; end lines with a line feed and separate words with spaces or tabs"
+    return _wrong(source, blank(source.text, source.language), task)
+
+
+def _wrong(source: Source, code: str, task: TaskSpec) -> str | None:
+    language = LANGUAGES[source.language]
+    if language.is_module:
+        return _wrong_module(source.text, code, task)
+    if is_python(language.name):
+        return _wrong_triton(source.text, code, task)
+    return _wrong_c(source, code) or _no_module(source.text, code, task)
+
+
+def _wrong_c(source: Source, code: str) -> str | None:
+    if source.language == "cpp" and _CUDA.search(code):
+        return "this looks like CUDA, which is judged on a GPU; the language here is C++"
+    if _PYTHON.search(code) and "#include" not in code:
+        return f"this looks like Python; the language here is {LANGUAGES[source.language].short_title}"
+    return None
+
+
+def _no_module(text: str, code: str, task: TaskSpec) -> str | None:
+    if not _MODULE.search(code):
+        return "there is no PYBIND11_MODULE: the source must be a torch extension, see the starter code"
+    if task.direction not in text:
+        return f"nothing here is called {task.direction!r}, which the module must export"
+    return None
+
+
+def _wrong_triton(text: str, code: str, task: TaskSpec) -> str | None:
+    if task.direction in _FUNCTIONS.findall(code):
+        return None
+    if _C.search(text) and not _PYTHON.search(code):
+        return "this looks like C++ or CUDA; the language here is Triton, in Python"
+    return f"there is no function {task.direction!r} at the top level of the module, see the starter code"
+
+
+def _wrong_module(text: str, code: str, task: TaskSpec) -> str | None:
+    if not task.is_module:
+        return f"this task has no module to replace; export {task.direction!r} in C++, CUDA or Triton"
+    if "ModelNew" in _CLASSES.findall(code):
+        return None
+    if _C.search(text) and not _PYTHON.search(code):
+        return "this looks like C++ or CUDA; the language here is Python"
+    return "there is no class 'ModelNew' at the top level of the module, see the starter code"

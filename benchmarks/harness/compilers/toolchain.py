@@ -1,0 +1,231 @@
+"""Shared by the compilers of all languages: running tools in a sandbox, finding torch, and hashes.
+
+A sandbox sees its input texts read-only and writes to its own memory; its output leaves through a descriptor
+(`sandbox/outbox.py`). We never move, mount or open a file that it could write. Not covered: which tool with which flags
+(`gxx.py`, `nvcc.py`, `triton_source.py`) and the cache (`builds.py`).
+"""
+
+import functools
+import hashlib
+import shlex
+import shutil
+import signal
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from ..errors import SupervisorError
+from ..rules import Rules
+from ..sandbox.isolation import Room, inside, isolation_in_force, spawn
+from ..sandbox.outbox import AnswerFile, NotTaken, TooMuch
+from ..sandbox.seccomp import builder_program, supported
+from ..source import CancelCheck, Paths, Source, never_cancelled
+
+MODULE = "kbench_submission"
+HEADERS = Path(__file__).parent / "headers"
+TOO_LARGE = "the compiled file is too large"
+_LOG_BYTES = 64 * 1024
+_SCRATCH_BYTES = 512 << 20  # object files, and what compilers keep between their steps
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What one kernel of a CUDA build uses, as its assembler says it."""
+
+    kernel: str
+    registers: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """How one compilation went; exit code None: it ran out of time or was cancelled."""
+
+    exit_code: int | None
+    log: str
+    resources: tuple[KernelResources, ...] = ()
+    problem: str = ""  # what is wrong beside what the compiler says
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """The folder of one compilation, which no sandbox can write, with the rules and limits that hold."""
+
+    folder: Path
+    rules: Rules
+    paths: Paths
+    cancelled: CancelCheck = never_cancelled
+
+    @property
+    def given(self) -> str:
+        """Where sandboxes find the texts that they were given, and where they start."""
+        return inside(self._given, "given")
+
+    @property
+    def scratch(self) -> str:
+        """The folder that a sandbox may write; deleted with it."""
+        if isolation_in_force().strong:
+            return "/tmp"  # noqa: S108 - its own tmpfs
+        return tempfile.mkdtemp(prefix="loose-", dir=self.folder.parent)
+
+    def give(self, texts: Mapping[str, str]) -> None:
+        """Texts that sandboxes may read from now on, in place of earlier ones."""
+        shutil.rmtree(self._given, ignore_errors=True)
+        self._given.mkdir()
+        for name, text in texts.items():
+            (self._given / name).write_text(text)
+
+    def room(self, read_only: dict[Path, str]) -> Room:
+        limits = self.rules.compile
+        return Room(
+            read_only={**read_only, self._given: self.given},
+            memory_bytes=limits.memory_bytes,
+            file_bytes=4 * limits.binary_max_bytes,
+            scratch_bytes=_SCRATCH_BYTES,
+            cpu_s=int(2 * limits.timeout_s),
+            python=False,
+        )
+
+    def run(self, argv: Iterable[str], room: Room, *, fds: tuple[int, ...] = ()) -> Compilation:
+        """One program, started where the texts lie."""
+        with tempfile.NamedTemporaryFile(prefix="log-", dir=self.folder.parent) as file:
+            command = ["/usr/bin/env", "-C", self.given, *argv]
+            filter_program = builder_program() if supported() else b""
+            child = spawn(command, room, Path(file.name), fds=fds, filter_program=filter_program)
+            deadline, texts = time.monotonic() + self.rules.compile.timeout_s, self._digest()
+            try:
+                while child.wait(_POLL_S) is None and time.monotonic() < deadline and not self.cancelled():
+                    pass
+                code = child.exit_code()
+            finally:
+                child.kill()
+            log = child.log_tail(_LOG_BYTES)
+        if self._digest() != texts:
+            return Compilation(1, log, problem="the text was changed while it was compiled")
+        return Compilation(code, log)
+
+    def make(self, steps: Iterable[Iterable[str]], made: str, room: Room, target: Path) -> Compilation:
+        """The tools in turn in one sandbox, until one fails; then what lies at `made` becomes the file `target`."""
+        with AnswerFile(room.file_bytes) as answer:
+            lines = [*(shlex.join(argv) for argv in steps), f"exec cat {shlex.quote(made)} > {answer.path}"]
+            outcome = self.run(["sh", "-ec", "\n".join(lines)], room, fds=(answer.fd,))
+            return saved(outcome, answer, target)
+
+    @property
+    def _given(self) -> Path:
+        return self.folder / "given"
+
+    def _digest(self) -> str:
+        """The hash of the texts given to sandboxes."""
+        files = sorted(self._given.iterdir())
+        return digest(*(part for file in files for part in (file.name, file.read_text(errors="replace"))))
+
+
+def saved(outcome: Compilation, answer: AnswerFile, target: Path) -> Compilation:
+    """`outcome` of what was to leave `answer`, which becomes the file `target` if all went well."""
+    if outcome.exit_code == -signal.SIGXFSZ:
+        return replace(outcome, exit_code=1, problem=TOO_LARGE)
+    if outcome.exit_code != 0:
+        return outcome
+    try:
+        answer.save(target)
+    except TooMuch:
+        return replace(outcome, exit_code=1, problem=TOO_LARGE)
+    except NotTaken as error:
+        return replace(outcome, exit_code=1, problem=f"compiling it left no file: {error}")
+    return outcome
+
+
+class Toolchain(Protocol):
+    """A compiler of one language."""
+
+    @property
+    def binary(self) -> str:
+        """The name of the compiled file."""
+
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
+        """All that a build depends on beside its source and the compile rules."""
+
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
+        """Leaves `binary` in the workshop's folder if the exit code is 0."""
+
+
+def fallback(attempts: Iterable[Callable[[], Compilation]], wanted: Callable[[Compilation], bool]) -> Compilation:
+    """The first attempt that succeeds or whose failure the next one would not mend."""
+    outcome = Compilation(None, "")
+    for attempt in attempts:
+        outcome = attempt()
+        if outcome.exit_code in (0, None) or not wanted(outcome):
+            break
+    return outcome
+
+
+def includes(*mine: str) -> list[str]:
+    """The folders of headers as flags: ours first, then torch's and Python's."""
+    torch = inside(torch_folder() / "include", "torch/include")
+    python = inside(Path(sysconfig.get_paths()["include"]), "python")
+    folders = [*mine, torch, f"{torch}/torch/csrc/api/include", python]
+    return [part for folder in folders for part in ("-isystem", folder)]
+
+
+def packages() -> dict[Path, str]:
+    """What a compiler may read beside /usr, and its place inside: our headers, torch, Python's headers."""
+    folders = {
+        HEADERS: "headers",
+        torch_folder() / "include": "torch/include",
+        torch_folder() / "lib": "torch/lib",
+        Path(sysconfig.get_paths()["include"]): "python",
+    }
+    return {path: inside(path, name) for path, name in folders.items()}
+
+
+def torch_libraries(*names: str) -> list[str]:
+    """Linking against torch; a torch without CUDA lacks some libraries, which a shared object may leave open."""
+    folder = torch_folder() / "lib"
+    present = [name for name in names if (folder / f"lib{name}.so").exists()]
+    return [f"-L{inside(folder, 'torch/lib')}", *(f"-l{name}" for name in present)]
+
+
+@functools.cache
+def torch_folder() -> Path:
+    """Where torch is installed, found without importing it."""
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise SupervisorError("torch is not installed")
+    return Path(spec.origin).parent
+
+
+@functools.cache
+def host_compiler() -> str:
+    for name in ("g++", "c++", "clang++"):
+        found = shutil.which(name)
+        if found:
+            return found
+    raise SupervisorError("there is no C++ compiler on this machine: install g++")
+
+
+@functools.cache
+def host_compiler_version() -> str:
+    shown = subprocess.run([host_compiler(), "--version"], capture_output=True, text=True, check=True)
+    return shown.stdout.splitlines()[0]
+
+
+@functools.cache
+def headers_fingerprint() -> str:
+    """The hash of the headers that come with kbench."""
+    files = sorted(path for path in HEADERS.rglob("*") if path.is_file())
+    return digest(*(text for path in files for text in (str(path.relative_to(HEADERS)), path.read_text())))
+
+
+def digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,311 @@
+"""Converts an author's file of another suite into a task that can be judged, or says why it cannot.
+
+The file is untrusted code: it runs only in sandboxed children, and their answers are checked before they are used.
+Two children: one finds arguments and results (`child/probe.py`), one tries the checker on the task
+(`child/examination.py`). Not covered: reading folders of other suites (`benchmarks.importers`) and keeping tasks.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import TaskError
+from ..protocol import Link, ProtocolError, make_links
+from ..sandbox.isolation import Child, Room, child_code, inside, python_argv, spawn
+from ..sandbox.seccomp import builder_program, supported
+from ..source import Paths
+from ..tasks.spec import Config, Result, TaskSpec
+from ..tasks.spec_json import write_folder
+from .facts import Facts, facts_of
+
+FORMS = ("model", "function", "gradients")
+ONE_SHAPE = "one-shape"
+CPU_BYTES_MAX = 256 << 20  # of a configuration for the CPU, arguments and results together
+CPU_CALL_MAX_S = 0.2  # of eager: a judging makes hundreds of calls, and takes each again in float64
+CUDA_BYTES_MAX = 16 << 30
+TOLERANCE_MAX = 0.02  # what needs more is not computed by float32
+_ROOM_BYTES = 16 << 30
+_HARNESS = Path(__file__).parents[1]
+# Beside the children's own folder.
+_EXAMINER = (
+    "errors.py",
+    "tasks/spec.py",
+    "tasks/spec_json.py",
+    "tasks/expressions.py",
+)
+
+
+@dataclass(frozen=True)
+class ForeignConfig:
+    """One wanted configuration: its group and the values that the author's functions take by name."""
+
+    group: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ForeignTask:
+    """One task as its author wrote it. `form` is one of FORMS."""
+
+    suite: str
+    op: str
+    direction: str
+    title: str
+    summary: str
+    family: str
+    form: str
+    source: str
+    configs: tuple[ForeignConfig, ...]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The outcome for a foreign task: `task` is None if it was rejected, and `problem` then says why.
+
+    `labels` name filters that it trips and what else readers should know; `notes` are whole sentences.
+    """
+
+    task: TaskSpec | None
+    problem: str = ""
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def examine(foreign: ForeignTask, paths: Paths, *, timeout_s: float = 300.0, compare_compiled: bool = True) -> Examined:
+    """Runs `foreign` in sandboxes and makes a task of it. Never raises for anything that the author's file does."""
+    started_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="import-", dir=paths.scratch) as scratch:
+        work = _Work(foreign, Path(scratch), timeout_s)
+        try:
+            found = work.run(compare_compiled=compare_compiled)
+        except TaskError as error:
+            found = Examined(None, str(error))
+    return replace(found, seconds=time.monotonic() - started_s)
+
+
+class _Work:
+    """The state of one task while both children examine it."""
+
+    def __init__(self, foreign: ForeignTask, scratch: Path, timeout_s: float) -> None:
+        self.foreign, self.scratch, self.timeout_s = foreign, scratch, timeout_s
+        self.notes: list[str] = []
+
+    def run(self, *, compare_compiled: bool) -> Examined:
+        found = self._probed()
+        task = made_task(self.foreign, found)
+        findings = self._examined(task, compare_compiled=compare_compiled)
+        task = _adjusted(task, findings)
+        labels = [*([ONE_SHAPE] if _has_one_shape(found) else []), *findings["labels"]]
+        notes = [*self.notes, *findings["notes"]]
+        return Examined(replace(task, labels=tuple(labels)), labels=tuple(labels), notes=tuple(notes))
+
+    def _probed(self) -> list[tuple[ForeignConfig, Facts]]:
+        """The configurations that work, with their facts."""
+        file = self.scratch / "task.py"
+        file.write_text(self.foreign.source)
+        found, problems = [], []
+        with _child("probe", Room(read_only={**child_code(), file: "/kbench/task.py"}), self.scratch) as child:
+            configs = [dict(config.values) for config in self.foreign.configs]
+            child.send(file=inside(file, "task.py"), form=self.foreign.form, threads=1, configs=configs)
+            for config in self.foreign.configs:
+                answer = child.receive(self.timeout_s, "describing it")
+                if "facts" in answer:
+                    found.append((config, facts_of(answer["facts"])))
+                elif "problem" in answer:
+                    problems.append(str(answer["problem"])[:800])
+                    if len(problems) == len(self.foreign.configs) or "file failed" in problems[-1]:
+                        break
+        if not found or found[0][0].group != "single":
+            raise TaskError(problems[0] if problems else "it has no configuration in the group single")
+        if problems:
+            self.notes.append(f"{len(problems)} of {len(configs)} configurations do not work: {problems[0]}")
+        return found
+
+    def _examined(self, task: TaskSpec, *, compare_compiled: bool) -> dict[str, Any]:
+        folder = self.scratch / "task"
+        write_folder(task, folder)
+        code = {_HARNESS / name: f"/kbench/benchmarks/harness/{name}" for name in _EXAMINER}
+        room = Room(
+            read_only={**child_code(), **code, folder: "/kbench/task"},
+            environment={
+                "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108 - its own tmpfs
+                "TORCHINDUCTOR_COMPILE_THREADS": "1",
+                "USER": "kbench",
+            },
+            scratch_bytes=1 << 30,
+        )
+        with _child("examination", room, self.scratch) as child:
+            child.send(folder=inside(folder, "task"), threads=1, compare_compiled=compare_compiled)
+            return _findings(child.receive(self.timeout_s, "trying the checker on it"), len(task.result_names))
+
+
+def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]]) -> TaskSpec:
+    """The task before its tolerances are known."""
+    facts = found[0][1]
+    if any(item.argument_names != facts.argument_names for _, item in found):
+        raise TaskError("its configurations differ in their arguments")
+    configs = tuple(_configs(found))
+    devices = {"cpu": _for_cpu(configs, found), "cuda": tuple(c for c in configs if _nbytes(c) <= CUDA_BYTES_MAX)}
+    devices = {name: items for name, items in devices.items() if any(item.group == "single" for item in items)}
+    if not devices:
+        raise TaskError("its arguments are too large for any device")
+    return TaskSpec(
+        suite=foreign.suite,
+        op=foreign.op,
+        direction=foreign.direction,
+        version=1,
+        title=foreign.title,
+        formula="",
+        summary=foreign.summary,
+        family=foreign.family,
+        labels=(),
+        argument_names=facts.argument_names,
+        result_names=facts.result_names,
+        exact=False,
+        configs=devices,
+        reference_source=foreign.source.rstrip() + "\n" + _tail(foreign.form, found),
+        folder=Path(),
+    )
+
+
+def _has_one_shape(found: list[tuple[ForeignConfig, Facts]]) -> bool:
+    return all(facts.shapes == found[0][1].shapes for _, facts in found)
+
+
+def _configs(found: list[tuple[ForeignConfig, Facts]]) -> Iterator[Config]:
+    """The author's configurations, then the same with other values: one shape does not test a kernel well."""
+    for config, facts in found:
+        yield _config(config.group, config.values, "published", facts)
+    first, last = found[0], found[-1]
+    if _has_one_shape(found):
+        yield _config("multi", first[0].values, "scaled", first[1])
+    yield _config("hidden", last[0].values, "shifted", last[1])
+    yield _config("hidden", first[0].values, "stirred", first[1])
+
+
+def _config(group: str, values: Mapping[str, Any], variant: str, facts: Facts) -> Config:
+    shown = {**values, **({"init": facts.init} if facts.init is not None else {}), "variant": variant}
+    words = {name: value for name, value in shown.items() if name != "init"}
+    results = tuple(
+        Result(name, item.shape, item.dtype, 1.0, 1.0)
+        for name, item in zip(facts.result_names, facts.results, strict=True)
+    )
+    return Config(
+        key=",".join(f"{name}={value}" for name, value in words.items()),
+        group=group,
+        values=shown,
+        arguments=facts.arguments,
+        results=results,
+        bytes_moved=facts.bytes_moved,
+        flops=facts.flops,
+    )
+
+
+def _for_cpu(configs: tuple[Config, ...], found: list[tuple[ForeignConfig, Facts]]) -> tuple[Config, ...]:
+    slow = [facts.arguments for _, facts in found if facts.seconds > CPU_CALL_MAX_S]
+    return tuple(item for item in configs if _nbytes(item) <= CPU_BYTES_MAX and item.arguments not in slow)
+
+
+def _nbytes(config: Config) -> int:
+    return sum(item.nbytes for item in config.tensors) + sum(item.nbytes for item in config.results)
+
+
+_TAIL = """
+
+# The author's file ends above. What follows is how kbench calls it.
+from benchmarks.harness.child import {module} as _kbench
+
+{direction}, kbench_draw = _kbench.{call}
+"""
+
+
+def _tail(form: str, found: list[tuple[ForeignConfig, Facts]]) -> str:
+    if form == "model":
+        call = f"model_task(globals(), changed={found[0][1].changed!r})"
+        return _TAIL.format(module="foreign", direction="forward", call=call)
+    if form == "function":
+        return _TAIL.format(module="foreign", direction="forward", call="function_task(globals())")
+    plans = dict(facts.plan for _, facts in found if facts.plan is not None)
+    return _TAIL.format(module="gradients", direction="backward", call=f"backward_task(globals(), {plans!r})")
+
+
+def _adjusted(task: TaskSpec, findings: Mapping[str, Any]) -> TaskSpec:
+    """The task with its measured tolerances and without variants whose results are meaningless."""
+    dropped = set(findings["dropped"])
+    places = list(zip(task.result_names, findings["tolerances"], strict=True))
+    if any(tolerance > TOLERANCE_MAX for _, (tolerance, _rms) in places):
+        raise TaskError(f"float32 does not compute it: its error is over {TOLERANCE_MAX:g} of the result")
+    configs = {
+        device: tuple(_with_tolerances(item, findings["tolerances"]) for item in items if item.key not in dropped)
+        for device, items in task.configs.items()
+    }
+    exact = all(tolerance == 0 for _, (tolerance, _rms) in places)
+    return replace(task, configs=configs, exact=exact)
+
+
+def _with_tolerances(config: Config, tolerances: list[tuple[float, float]]) -> Config:
+    pairs = zip(config.results, tolerances, strict=True)
+    return replace(
+        config, results=tuple(replace(item, tolerance=both[0], rms_tolerance=both[1]) for item, both in pairs)
+    )
+
+
+def _findings(answer: Mapping[str, Any], results: int) -> dict[str, Any]:
+    """What the examination said, in the form that it must have. Raises TaskError."""
+    if "problem" in answer:
+        raise TaskError(str(answer["problem"])[:800])
+    try:
+        tolerances = [(float(one), float(both)) for one, both in answer["tolerances"]]
+        texts = {name: [str(item)[:300] for item in answer[name]][:64] for name in ("labels", "notes", "dropped")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise TaskError(f"the examination gave no sensible answer: {error}") from error
+    if len(tolerances) != results or not all(0 <= value < 1e6 for both in tolerances for value in both):
+        raise TaskError("the examination gave no sensible tolerances")
+    return {**texts, "tolerances": tolerances}
+
+
+class _Conversation:
+    """A conversation with one sandboxed child; any failure of the child counts against the task."""
+
+    def __init__(self, child: Child, link: Link) -> None:
+        self._child, self._link = child, link
+
+    def send(self, **message: Any) -> None:
+        self._link.send(**message)
+
+    def receive(self, timeout_s: float, doing: str) -> dict[str, Any]:
+        try:
+            return self._link.receive(timeout_s)
+        except TimeoutError as error:
+            raise TaskError(f"{doing} took more than {timeout_s:g} s on this machine") from error
+        except ProtocolError as error:
+            last = self._child.log_tail(2000).strip().splitlines()
+            said = f"; it printed: {last[-1][:300]}" if last else ""
+            raise TaskError(f"its process ended while {doing}{said}") from error
+
+
+@contextmanager
+def _child(module: str, room: Room, scratch: Path) -> Iterator[_Conversation]:
+    ours, theirs = make_links()
+    try:
+        child = spawn(
+            python_argv(module, str(theirs.fileno())),
+            replace(room, memory_bytes=_ROOM_BYTES),
+            scratch / f"{module}.log",
+            fds=(theirs.fileno(),),
+            filter_program=builder_program() if supported() else b"",
+        )
+    finally:
+        theirs.close()
+    try:
+        talk = _Conversation(child, ours)
+        talk.receive(60.0, "starting")
+        yield talk
+    finally:
+        child.kill()
+        ours.close()

@@ -1,0 +1,1 @@
+"""The machine that judges: its locks, cores and processor."""

@@ -1,0 +1,96 @@
+"""Locks for one timing at a time per processor and per GPU, across all processes and data folders of a machine.
+
+Builds share the processor's lock with each other but never with a timing. The next waiting process holds a turn lock,
+so a process that has just released the lock cannot take it again first: after a timing, the builds that waited for it
+may run, and no others. Not covered: the order among the processes that wait for the turn.
+"""
+
+import fcntl
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+
+from ..errors import Cancelled
+from ..source import Step, Watcher
+
+_POLL_S = 0.2
+_SHARED = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may put links into a temporary folder
+
+
+@contextmanager
+def machine_lock(name: str, text: str, stage: str, watcher: Watcher) -> Iterator[None]:
+    """An exclusive lock. Reports `text` once while it waits; raises Cancelled."""
+    with _open_shared(f"kbench-{name}.lock") as lock:
+        with _open_shared(f"kbench-{name}.turn") as turn:
+            waiting = Step(stage, "waiting", text=text)
+            _wait_until(lambda: _try_lock(turn) and _try_lock(lock), waiting, watcher)
+        yield
+
+
+@contextmanager
+def build_lock(name: str, text: str, stage: str, watcher: Watcher, *, places: int) -> Iterator[None]:
+    """As `machine_lock`, but shared by as many builds as there are `places`."""
+    with ExitStack() as stack:
+        open_places = [stack.enter_context(_open_shared(f"kbench-{name}.build{place}")) for place in range(places)]
+        lock = stack.enter_context(_open_shared(f"kbench-{name}.lock"))
+        mine: list[int] = []
+        with _open_shared(f"kbench-{name}.turn") as turn:
+
+            def have() -> bool:
+                mine.extend(islice(filter(_try_lock, open_places), 1 - len(mine)))
+                return bool(mine) and _try_lock(turn, fcntl.LOCK_SH) and _try_lock(lock, fcntl.LOCK_SH)
+
+            _wait_until(have, Step(stage, "waiting", text=text), watcher)
+        yield
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """A lock among the processes of one data folder; waits silently."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def watched_file_lock(path: Path, waiting: Step, watcher: Watcher) -> Iterator[None]:
+    """As `file_lock`, but tells `waiting` once and may be given up."""
+    with path.open("w") as file:
+        _wait_until(lambda: _try_lock(file.fileno()), waiting, watcher)
+        yield
+
+
+def _wait_until(have: Callable[[], bool], waiting: Step, watcher: Watcher) -> None:
+    told = False
+    while not have():
+        if not told:
+            watcher.on_step(waiting)
+        told = True
+        if watcher.cancelled():
+            raise Cancelled
+        time.sleep(_POLL_S)
+
+
+@contextmanager
+def _open_shared(name: str) -> Iterator[int]:
+    """A lock file that every user of the machine may lock."""
+    fd = os.open(Path(tempfile.gettempdir()) / name, _SHARED, 0o666)
+    try:
+        if os.fstat(fd).st_uid == os.getuid() and stat.S_IMODE(os.fstat(fd).st_mode) != 0o666:
+            os.fchmod(fd, 0o666)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,266 @@
+"""The compiled baselines of a task, prepared once per machine where no submission can write, and the machine's peaks.
+
+Only the compilation of baselines is cached; every judging times them again. If torch.compile fails on a configuration
+or takes too long, the reason is stored and eager alone is the baseline there. Peaks belong to the machine, not to a
+task, and are measured while nothing else is.
+"""
+
+import hashlib
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..compilers.builds import compiler_environment
+from ..errors import Cancelled, RefereeError
+from ..hosts.locks import file_lock, watched_file_lock
+from ..hosts.machine import Cores, Peaks
+from ..protocol import ProtocolError
+from ..rules import Rules
+from ..sandbox.isolation import STEADY_HEAP, Room, child_code, inside
+from ..sandbox.outbox import Bounds, NotTaken, discard, scratch_folder, take_folder
+from ..sandbox.seccomp import builder_program, supported
+from ..source import Paths, Step, Watcher
+from ..tasks.spec import Config, TaskSpec
+from .contestants import Actor, Contestant
+from .memory import SharedMemory, describe, lay_out
+
+MachineLock = Callable[[Watcher], AbstractContextManager[None]]
+LEFT_OUT = "left out of a quick check"
+_FORM = "3"  # of what is kept; another one is prepared anew
+_CACHE = Bounds(files=20_000, total_bytes=2 << 30, depth=12)  # of what torch.compile keeps of one task
+_OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class PreparedBaseline:
+    """`problems[c]` says why configuration c has no torch.compile time; None where it has one."""
+
+    cache: Path
+    problems: tuple[str | None, ...]
+
+
+def baseline_room(task: Path, cache: Path, rules: Rules) -> Room:
+    """Where baselines run: they see the reference (a file, or the folder that holds it) and a cache of their own."""
+    place = "/kbench/task" if task.is_dir() else "/kbench/task/reference.py"
+    return Room(
+        read_only={**child_code(), task: place},
+        writable={cache: "/kbench/cache"},
+        environment={
+            "TORCHINDUCTOR_CACHE_DIR": inside(cache, "cache"),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "USER": "kbench",
+            **STEADY_HEAP,
+        },
+        memory_bytes=4 * rules.limits.memory_bytes,
+        file_bytes=1 << 30,
+        scratch_bytes=4 * rules.limits.scratch_bytes,
+    )
+
+
+def task_folder(task: TaskSpec) -> str:
+    return str(Path(inside(task.folder / "reference.py", "task/reference.py")).parent)
+
+
+def opening(task: TaskSpec, described: list[dict[str, Any]], threads: int) -> dict[str, Any]:
+    """The part of an `open` message that all children need."""
+    return {"configs": described, "threads": threads, "task": task_folder(task), "direction": task.direction}
+
+
+@dataclass(kw_only=True)
+class Preparation(ABC):
+    """Compiles configurations in a child; one that does not end in time is given up and the rest goes on.
+
+    `quick` compiles nothing. What it does is told as steps of `stage`. Raises Cancelled where somebody asks for it.
+    """
+
+    task: TaskSpec
+    configs: Sequence[Config]
+    rules: Rules
+    watcher: Watcher
+    stage: str = "prepare"
+    quick: bool = False
+    problems: dict[int, str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.problems = dict.fromkeys(range(len(self.configs)), LEFT_OUT) if self.quick else {}
+
+    @abstractmethod
+    def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Actor:
+        """A child that compiles the configurations `wanted` into `cache`, or measures the `peaks` and nothing else."""
+
+    @property
+    @abstractmethod
+    def machine(self) -> tuple[str, ...]:
+        """Everything of this machine that the results depend on."""
+
+    def is_ready(self, paths: Paths) -> bool:
+        """Whether nothing is left to compile."""
+        return (self._folder(paths) / "ready.json").exists()
+
+    @contextmanager
+    def turn(self, paths: Paths, lock: MachineLock) -> Iterator[None]:
+        """Held around `compiled`: nobody else compiles the same, and where there is something to compile, `lock`."""
+        waiting = Step(self.stage, "waiting", text="the baselines of the task are being compiled")
+        with ExitStack() as stack:
+            if not self.is_ready(paths):
+                file = self._folder(paths).with_suffix(".lock")
+                stack.enter_context(watched_file_lock(file, waiting, self.watcher))
+            if not self.is_ready(paths):
+                stack.enter_context(lock(self.watcher))
+            yield
+
+    def compiled(self, paths: Paths) -> PreparedBaseline:
+        """What this machine keeps of the task, compiled first if it keeps nothing."""
+        folder = self._folder(paths)
+        if not self.is_ready(paths):
+            discard(folder)
+            folder.mkdir(parents=True)
+            with scratch_folder("prepare-", paths.scratch) as scratch:
+                (scratch / "cache").mkdir()
+                self._compile(scratch / "cache", scratch / "log")
+                _taken(scratch / "cache", folder / "cache")
+            problems = [self.problems[number] for number in range(len(self.configs))]
+            _write(folder / "ready.json", {"problems": problems})
+        return PreparedBaseline(folder / "cache", tuple(json.loads((folder / "ready.json").read_text())["problems"]))
+
+    def peaks(self, paths: Paths, *, again: bool = False) -> Peaks:
+        """Those of this machine, measured first if it has none.
+
+        `again` measures them once more and keeps the better ones: they may stem from a busy moment.
+        """
+        file = paths.baselines / f"peaks-{_digest(*self.machine)}.json"
+        with file_lock(file.with_suffix(".lock")):
+            before = Peaks.from_json(json.loads(file.read_text())) if file.exists() else None
+            if before and not again:
+                return before
+            peaks = self._measured(paths)
+            peaks = peaks.or_better(before) if before else peaks
+            _write(file, asdict(peaks))
+        return peaks
+
+    def _folder(self, paths: Paths) -> Path:
+        parts = (self.task.content_sha256, *(config.key for config in self.configs), *self.machine)
+        left_out = (LEFT_OUT,) if self.quick else ()
+        return paths.baselines / f"{self.task.op}-{self.task.direction}-{_digest(*parts, *left_out)}"
+
+    def _compile(self, cache: Path, log: Path) -> None:
+        """In one child; a second one is needed only after a configuration that did not end."""
+        while wanted := [number for number in range(len(self.configs)) if number not in self.problems]:
+            with self._child(cache, log, wanted=wanted, peaks=False) as child:
+                self._follow(child)
+
+    def _measured(self, paths: Paths) -> Peaks:
+        with ExitStack() as stack:
+            scratch = stack.enter_context(scratch_folder("peaks-", paths.scratch))
+            (scratch / "cache").mkdir()
+            child = stack.enter_context(self._child(scratch / "cache", scratch / "log", wanted=[], peaks=True))
+            message: dict[str, Any] = {}
+            while not message.get("peaks"):
+                message = self._receive(child, _OWN_TIME_S)
+            return Peaks.from_json(message["peaks"])
+
+    @contextmanager
+    def _child(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Iterator[Actor]:
+        child = self.start(cache, log, wanted=wanted, peaks=peaks)
+        try:
+            yield child
+        except ProtocolError as error:
+            raise RefereeError(f"preparing baselines failed: {error}\n{child.child.log_tail(4000)}") from error
+        except TimeoutError as error:
+            raise RefereeError("preparing baselines did not answer") from error
+        finally:
+            child.kill()
+
+    def _follow(self, child: Actor) -> None:
+        """Until it has compiled what was wanted, or one configuration takes too long."""
+        message: dict[str, Any] = {}
+        while "prepared" not in message:
+            message = self._receive(child, _OWN_TIME_S)
+            if "compiling" in message and not self._compiles(child, int(message["compiling"])):
+                return
+
+    def _compiles(self, child: Actor, number: int) -> bool:
+        """Records the outcome; False if it did not end in time."""
+        done, total = len(self.problems), len(self.configs)
+        self.watcher.on_step(Step(self.stage, "progress", done, total, "torch.compile builds its baseline"))
+        timeout_s = self.rules.score.baseline_compile_timeout_s
+        try:
+            self.problems[number] = self._receive(child, timeout_s)["problem"]
+        except TimeoutError:
+            self.problems[number] = f"torch.compile took more than {timeout_s:g} s"
+            return False
+        return True
+
+    def _receive(self, child: Actor, timeout_s: float) -> dict[str, Any]:
+        """The child's next message; looks up meanwhile whether anybody still wants it."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                return child.receive(max(0.01, min(_LOOK_S, left_s)))
+            except TimeoutError:
+                if left_s <= _LOOK_S:
+                    raise
+            if self.watcher.cancelled():
+                raise Cancelled
+
+
+@dataclass(kw_only=True)
+class CpuPreparation(Preparation):
+    cores: Cores
+
+    @property
+    def machine(self) -> tuple[str, ...]:
+        return (*compiler_environment().values(), str(self.cores.threads))
+
+    def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Contestant:
+        layout = lay_out(self.configs, [1] * len(self.configs))
+        inputs = SharedMemory("inputs", layout.input_bytes)
+        child = Contestant("baseline", self.configs, layout, inputs.fd)
+        try:
+            child.start(
+                baseline_room(self.task.folder / "reference.py", cache, self.rules),
+                log,
+                builder_program() if supported() else b"",
+            )
+            common = opening(self.task, describe(self.configs, layout), self.cores.threads)
+            work = {"prepare": True, "wanted": wanted, "peaks": peaks, "cores": self.cores.contestants}
+            child.open({**common, **work})
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            inputs.close()
+        return child
+
+
+def _taken(cache: Path, target: Path) -> None:
+    """What a child compiled, where no child can write. References of other suites are strangers' code."""
+    try:
+        take_folder(cache, target, _CACHE)
+    except NotTaken as error:
+        raise RefereeError(f"the reference left more beside its compiled baselines than files: {error}") from error
+
+
+def _write(file: Path, data: dict[str, Any]) -> None:
+    """Writes the file in one step, so that readers never see a part of it."""
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(data))
+    partial.replace(file)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join((_FORM, *parts)).encode()).hexdigest()[:24]
+
+
+def own_copy(prepared: PreparedBaseline, scratch: Path) -> Path:
+    """A copy of the prepared cache for one judging: torch takes locks in it."""
+    copy = scratch / f"cache-{time.monotonic_ns()}"
+    _taken(prepared.cache, copy)
+    return copy

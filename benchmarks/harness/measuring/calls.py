@@ -1,0 +1,339 @@
+"""The calls of one judging: every configuration verified, then all of them timed in random order.
+
+A visit to a contestant is a random number of calls on decoys, which warm up its code, and then one call on fresh
+inputs, whose time counts. Verifying and timing make the same visits; every timed call is checked, and so are some of
+the others, so a kernel cannot detect the phase. A step is one visit to every contestant on the same inputs, in an
+order that is reversed in the next step (ABBA). Not covered: statistics (`scores/`) and the report (`stages.py`).
+"""
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import Cancelled, RefereeError
+from ..report import ConfigReport, Verdict
+from ..rules import Rules
+from ..scores.stats import PairedTimes, median_us
+from ..source import Step, Watcher
+from ..tasks.spec import Config
+from .contestants import CallResult
+from .faults import Fault, call_fault
+from .session import COMPILE, EAGER, NOTHING, CallComparison, Session
+
+_REPEATS_OF_A_WRONG_CALL = 3
+_HIDDEN_EVERY_ROUNDS = 10
+_CHECK_DECOYS_ONCE_IN = 8
+_SECOND_DECOY_ONCE_IN = 4
+# the distributions that verification must go through; which others come is left to the seed
+_DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
+
+Contender = tuple[str, int]  # who, function
+CANDIDATE: Contender = ("candidate", 0)
+
+
+@dataclass
+class ConfigTally:
+    """The measurements of one configuration so far."""
+
+    config: Config
+    fault: Fault | None = None
+    calls: int = 0
+    checked: int = 0
+    max_abs_error: float = 0.0
+    max_rel_error: float = 0.0
+    times_us: dict[Contender, list[float]] = field(default_factory=dict)
+    resumes_us: dict[Contender, list[float]] = field(default_factory=dict)
+    launches: list[int] = field(default_factory=list)
+    seen: dict[Contender, list[CallResult]] = field(default_factory=dict)  # timed calls, for what bounds their claims
+    throttled: int = 0  # steps that were dropped because clocks were lowered
+
+    def note(self, comparison: CallComparison) -> None:
+        self.checked += 1
+        self.max_abs_error = max(self.max_abs_error, comparison.max_abs_error)
+        self.max_rel_error = max(self.max_rel_error, comparison.max_rel_error)
+
+    def note_time(self, who: Contender, result: CallResult) -> None:
+        self.seen.setdefault(who, []).append(result)
+        if result.time_us is not None and result.resume_us is not None:
+            self.times_us.setdefault(who, []).append(result.time_us)
+            self.resumes_us.setdefault(who, []).append(result.resume_us)
+
+    def result(self, shown_key: str) -> ConfigReport:
+        """Errors of hidden configurations are not shown: they would tell their values apart."""
+        hidden, checked = self.config.hidden, self.checked > 0
+        return ConfigReport(
+            key=shown_key,
+            group=self.config.group,
+            correct=None if self.calls == 0 else self.fault is None,
+            max_abs_error=self.max_abs_error if checked and not hidden else None,
+            max_rel_error=self.max_rel_error if checked and not hidden else None,
+            calls=self.calls,
+            checked_calls=self.checked,
+            failure="" if self.fault is None else hidden_words(self.config, self.fault),
+        )
+
+
+def hidden_words(config: Config, fault: Fault) -> str:
+    """The reason of a fault, without the details that would give a hidden configuration away."""
+    if not config.hidden:
+        return fault.reason
+    return {
+        Verdict.TIMEOUT: "a call took longer than the rules allow",
+        Verdict.INCORRECT_VALUE: "values are further from the reference than the task allows",
+        Verdict.INCORRECT_SHAPE: "a result has the wrong shape",
+        Verdict.INCORRECT_DTYPE: "a result has the wrong dtype",
+    }.get(
+        fault.verdict,
+        fault.reason if fault.verdict is not Verdict.RUNTIME_ERROR else "the kernel failed here",
+    )
+
+
+class Judging:
+    """Runs the calls of one session and keeps the ledgers, one per configuration in the session's order."""
+
+    def __init__(self, session: Session[Any], watcher: Watcher) -> None:
+        self._session = session
+        self._watcher = watcher
+        self._rules: Rules = session.setting.rules
+        self._deadline = time.monotonic() + self._rules.limits.judging_s
+        self.ledgers = [ConfigTally(config) for config in session.setting.configs]
+        self.compile_problems = list(session.setting.prepared.problems)
+        self.null_calls: list[CallResult] = []
+
+    @property
+    def fault(self) -> tuple[Config, Fault] | None:
+        """The first fault, the visible configurations first."""
+        return next(((item.config, item.fault) for item in self.ledgers if item.fault is not None), None)
+
+    def verify(self) -> None:
+        """Calls every configuration several times; goes on after wrong values, stops when the process is gone."""
+        total = len(self.ledgers)
+        for number, ledger in enumerate(self.ledgers):
+            name = "a hidden configuration" if ledger.config.hidden else ledger.config.key
+            self._tell(Step("verify", "progress", number + 1, total, name))
+            for turn in range(self._rules.verify.calls_per_config):
+                distribution = _DISTRIBUTIONS[(turn + number) % len(_DISTRIBUTIONS)]
+                self._verify_step(number, distribution, with_baselines=turn == 0)
+                if ledger.fault is not None:
+                    break
+            if not self._alive():
+                break
+
+    def time(self) -> None:
+        """Times until every configuration has its steps or the budget is spent. Stops at the first fault."""
+        self._settle()
+        started = time.monotonic()
+        for number in range(self._rules.time.steps_per_config):
+            self._tell(Step("time", "progress", number, self._rules.time.steps_per_config, "paired steps"))
+            spent = time.monotonic() - started
+            if number >= self._rules.time.min_steps_per_config and spent > self._rules.time.budget_s:
+                return
+            # both directions of the order with one launch, then the next one
+            self._session.turn(number // 2)
+            self.null_calls.append(self._null_call())
+            for config in self._round(number):
+                self._time_step(config, backwards=number % 2 == 1)
+                if self.fault is not None:
+                    return
+
+    def _settle(self) -> None:
+        """The same steps, not noted, until every launch has met every configuration and the device is steady.
+
+        The first call of a configuration may choose algorithms and load code.
+        """
+        rules = self._rules.time
+        until, number = time.monotonic() + rules.settle_s, 0
+        while rules.settle_s > 0 and (number < rules.launches or time.monotonic() < until) and self.fault is None:
+            self._session.turn(number)
+            for config in self._round(1):
+                self._time_step(config, backwards=number // rules.launches % 2 == 1, noted=False)
+            number += 1
+
+    @property
+    def null_call_us(self) -> float | None:
+        walls = [result.wall_us for result in self.null_calls if result.wall_us is not None]
+        return median_us(np.array(walls)) if walls else None
+
+    def control(self) -> None:
+        """One call of each baseline on every configuration, without the submission. Raises SupervisorError."""
+        for number in range(len(self.ledgers)):
+            self._verify_baselines(number, self._session.fill(number))
+
+    def paired_times(self, number: int) -> PairedTimes:
+        """Paired times of a configuration; raises Fault if too few steps were worth keeping.
+
+        To each call its own lateness is added: how much later than eager in the median of the same launch it was ready,
+        beyond the slack, and the processor time that it used while it was frozen before. The same goes for everybody.
+        Where other work delays half of eager's calls that median says nothing, so it counts only as far as the rules
+        allow it to lie above eager's 10th percentile.
+        """
+        ledger = self.ledgers[number]
+        least = self._rules.time.min_steps_per_config
+        if len(ledger.launches) < least:
+            found = f"only {len(ledger.launches)} of at least {least} steps are left ({ledger.config.key})"
+            raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during the others: {found}")
+        compiled = ("baseline", COMPILE)
+        return PairedTimes(
+            kernel_us=self._charged_us(ledger, CANDIDATE),
+            eager_us=self._charged_us(ledger, ("baseline", EAGER)),
+            compile_us=self._charged_us(ledger, compiled) if compiled in ledger.times_us else None,
+            launch=np.array(ledger.launches),
+        )
+
+    def late_ready_us(self, number: int) -> float:
+        """The increase of the kernel's median time by late starts."""
+        ledger = self.ledgers[number]
+        return median_us(self._charged_us(ledger, CANDIDATE)) - median_us(np.array(ledger.times_us[CANDIDATE]))
+
+    def _charged_us(self, ledger: ConfigTally, who: Contender) -> NDArray[np.float64]:
+        """The times of `who` including the delay of each call."""
+        rules = self._rules.time
+        launches, resumes_us = np.array(ledger.launches), np.array(ledger.resumes_us[who])
+        eager_us = np.array(ledger.resumes_us["baseline", EAGER])
+        allowed_us = np.zeros(len(launches))
+        for launch in np.unique(launches):
+            usual_us = eager_us[launches == launch]
+            most_us = np.percentile(usual_us, 10, method="lower") + rules.resume_scatter_us
+            allowed_us[launches == launch] = min(median_us(usual_us), most_us)
+        late_us = np.maximum(0.0, resumes_us - allowed_us - rules.resume_slack_us)
+        woke_us = np.array([result.woke_us for result in ledger.seen[who]])
+        charged_us: NDArray[np.float64] = np.array(ledger.times_us[who]) + late_us + woke_us
+        return charged_us
+
+    def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
+        choice = self._session.fill(number, distribution)
+        if with_baselines:
+            self._verify_baselines(number, choice)
+        ledger = self.ledgers[number]
+        ledger.fault = self._warm_up(CANDIDATE, number, checked=True) or self._fresh_call(number, choice)
+        if ledger.fault is not None and ledger.fault.verdict is Verdict.INCORRECT_VALUE:
+            ledger.fault = self._repeated(number, choice, ledger.fault)
+
+    def _verify_baselines(self, number: int, choice: int) -> None:
+        """Eager must be right, or the task is broken; a torch.compile result that is wrong is no baseline."""
+        self._session.show(number)
+        self._session.call_baseline(number, choice, EAGER, compared=True)
+        comparison = self._session.compare("baseline", number, choice)
+        if not comparison.intact:
+            raise Fault(Verdict.TAMPERING, "the inputs changed while the submission was frozen")
+        if not comparison.ok:
+            raise RefereeError(f"the eager baseline is wrong ({comparison.distribution}): {comparison.reason}")
+        if self.compile_problems[number] is None:
+            self._session.call_baseline(number, choice, COMPILE, compared=True)
+            comparison = self._session.compare("baseline", number, choice)
+            if not comparison.ok:
+                self.compile_problems[number] = f"its results are wrong: {comparison.reason}"
+
+    def _warm_up(self, who: Contender, number: int, *, checked: bool) -> Fault | None:
+        """One or two calls on decoys, of sets chosen anew: they tell nothing of the call that counts."""
+        if not self._session.decoys:
+            return None
+        self._session.show(number, decoys=True)
+        for _ in range(1 + (secrets.randbelow(_SECOND_DECOY_ONCE_IN) == 0)):
+            choice = self._session.any_set(number)
+            if who == CANDIDATE:
+                result = self._session.call_candidate(number, choice, compared=checked)
+                fault = self._check(number, choice, result, compare=checked)
+                if fault is not None:
+                    return fault
+            else:
+                self._session.call_baseline(number, choice, who[1])
+        return None
+
+    def _fresh_call(self, number: int, choice: int) -> Fault | None:
+        self._session.show(number)
+        return self._check(number, choice, self._session.call_candidate(number, choice))
+
+    def _check(self, number: int, choice: int, result: CallResult, *, compare: bool = True) -> Fault | None:
+        ledger = self.ledgers[number]
+        ledger.calls += 1
+        fault = call_fault(result)
+        if fault is not None or not compare:
+            return fault
+        comparison = self._session.compare("candidate", number, choice)
+        ledger.note(comparison)
+        if not comparison.intact:
+            return Fault(Verdict.REJECTED, "the kernel wrote into its inputs, which belong to the caller")
+        return None if comparison.ok else Fault(Verdict.INCORRECT_VALUE, comparison.reason)
+
+    def _repeated(self, number: int, choice: int, fault: Fault) -> Fault:
+        """The same input again: a right result beside the wrong one is another verdict."""
+        for _ in range(_REPEATS_OF_A_WRONG_CALL):
+            again = self._fresh_call(number, choice)
+            if again is None:
+                return Fault(
+                    Verdict.NONDETERMINISTIC, f"the same input gave a right and a wrong result: {fault.reason}"
+                )
+            if again.verdict is not Verdict.INCORRECT_VALUE:
+                return again
+        return fault
+
+    def _round(self, number: int) -> Iterator[int]:
+        """Every timed configuration once, now and then a hidden one between them, in random order."""
+        chosen = [
+            place
+            for place, ledger in enumerate(self.ledgers)
+            if not ledger.config.hidden or number % _HIDDEN_EVERY_ROUNDS == 0
+        ]
+        secrets.SystemRandom().shuffle(chosen)
+        yield from chosen
+
+    def _time_step(self, number: int, *, backwards: bool, noted: bool = True) -> None:
+        self._give_up_if_late()
+        ledger = self.ledgers[number]
+        choice = self._session.fill(number)
+        results: dict[Contender, CallResult] = {}
+        for who in self._order(number, backwards=backwards):
+            ledger.fault = self._warm_up(who, number, checked=secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0)
+            if ledger.fault is not None:
+                return
+            self._session.show(number)
+            results[who] = self._call(who, number, choice)
+        ledger.fault = self._check(number, choice, results[CANDIDATE])
+        if ledger.fault is None and noted:
+            self._note(ledger, results)
+
+    def _note(self, ledger: ConfigTally, results: dict[Contender, CallResult]) -> None:
+        if any(result.throttled for result in results.values()):
+            ledger.throttled += 1
+            return
+        ledger.launches.append(self._session.launch)
+        for who, result in results.items():
+            ledger.note_time(who, result)
+
+    def _call(self, who: Contender, number: int, choice: int) -> CallResult:
+        if who == CANDIDATE:
+            return self._session.call_candidate(number, choice)
+        return self._session.call_baseline(number, choice, who[1])
+
+    def _order(self, number: int, *, backwards: bool) -> Sequence[Contender]:
+        compiled: list[Contender] = [("baseline", COMPILE)] if self.compile_problems[number] is None else []
+        order = [("baseline", EAGER), *compiled, CANDIDATE]
+        return order[::-1] if backwards else order
+
+    def _null_call(self) -> CallResult:
+        """A call that computes nothing: doorbell, Python, and what else a call costs beside the kernel.
+
+        Made between the steps, since a process that has done nothing yet is called faster than one at work.
+        """
+        choice = self._session.fill(0)
+        self._session.show(0)
+        return self._session.call_baseline(0, choice, NOTHING)
+
+    def _alive(self) -> bool:
+        return self._session.candidate.child.exit_code() is None
+
+    def _tell(self, step: Step) -> None:
+        if self._watcher.cancelled():
+            raise Cancelled
+        self._watcher.on_step(step)
+
+    def _give_up_if_late(self) -> None:
+        if time.monotonic() > self._deadline:
+            limit = self._rules.limits.judging_s
+            raise Fault(Verdict.TIMEOUT, f"verifying and timing together took more than {limit:g} s")

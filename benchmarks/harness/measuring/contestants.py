@@ -1,0 +1,221 @@
+"""One contestant: a frozen child process that is woken for one call at a time and timed by the supervisor's clock.
+
+Several input sets are prepared for a call, and GO says which one counts. A contestant can therefore compute ahead
+only between waking and GO, and that time is measured as well (`resume_us`). The measured time ends when a sample of
+the results has been read from the contestant's memory. When every thread has stopped, the sample is read again to
+detect late writes, and the results are copied; copying is not part of the time. Not covered: whether the results are
+correct (the referee decides) and what a time means (`scores/scoring.py`).
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ChildSurvived, SupervisorError
+from ..protocol import Link, ProtocolError, Status, Word, make_links
+from ..sandbox.isolation import Child, Room, python_argv, spawn
+from ..tasks.spec import Config
+from .memory import ControlPage, Layout, OutputMemory, Sample
+
+_POLLS_PER_LOOK = 4096
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """What the supervisor saw of one call. Times are None unless the call came to its end."""
+
+    status: Status | None  # None: the child died or ran out of time
+    wall_us: float | None = None
+    resume_us: float | None = None
+    text: str = ""
+    error: str = ""
+    early: bool = False  # DONE before GO
+    late: bool = False  # results changed after DONE
+    timed_out: bool = False
+    exit_code: int | None = None
+    event_us: float | None = None  # GPU: as the child's device events claim it
+    tail_us: float | None = None  # GPU: from DONE until the referee's own kernel had run
+    flush_us: float | None = None  # GPU: how long flushing the cache took before the call
+    gate_us: float = 0.0  # GPU: how long the referee kept it occupied after GO
+    copied: bool = False  # GPU: a result was copied within the timed window
+    foreign: bool = False  # a result is said to lie where there is no memory, or on a GPU outside the shared memory
+    woke_us: float = 0.0  # processor time that the process has used while it was frozen before this call
+    throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
+
+    @property
+    def time_us(self) -> float | None:
+        """The time that counts: from the device's events if there are any, else from the supervisor's clock."""
+        return self.wall_us if self.event_us is None else self.event_us
+
+
+class Actor:
+    """A child that runs `child/<module>.py` and shares a control page; the one who made it kills it."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.control = ControlPage()
+        self._step = 0
+        self._child: Child | None = None
+        self._link: Link | None = None
+
+    def start(
+        self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = (), arguments: Sequence[str] = ()
+    ) -> None:
+        ours, theirs = make_links()
+        try:
+            argv = python_argv(self.module, str(theirs.fileno()), *arguments)
+            inherited = (theirs.fileno(), self.control.fd, *fds)
+            self._child = spawn(argv, room, log, fds=inherited, filter_program=filter_program)
+        finally:
+            theirs.close()
+        self._link = ours
+
+    @property
+    def started(self) -> bool:
+        return self._child is not None
+
+    @property
+    def child(self) -> Child:
+        if self._child is None:
+            raise SupervisorError("a contestant was used before it was started")
+        return self._child
+
+    @property
+    def link(self) -> Link:
+        if self._link is None:
+            raise SupervisorError("a contestant was used before it was started")
+        return self._link
+
+    def open(self, message: dict[str, Any]) -> None:
+        """Sends the child its memory layout and what to load."""
+        self.link.send(**message, control=self.control.fd)
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        """The child's next message. Raises TimeoutError, or ProtocolError if it is gone or talks nonsense."""
+        return self.link.receive(timeout_s)
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Releases the memory shared with the child; does nothing the second time."""
+        if self._link is not None:
+            self._link.close()
+        self.control.close()
+
+    def pending_message(self) -> dict[str, Any]:
+        """The child's message about the call that has just ended, if any."""
+        try:
+            return self.link.receive(0.5)
+        except (TimeoutError, ProtocolError):
+            return {}
+
+    def broken(self, timeout_s: float) -> CallResult:
+        """The outcome of a call that did not come to its end; the child is gone afterwards."""
+        code = self.child.wait(0.2)
+        with suppress(ChildSurvived):  # it is told again, and of whom, when the session ends
+            self.child.kill()
+        if code is None:
+            return CallResult(None, timed_out=True, text=f"no answer within {timeout_s:g} s")
+        return CallResult(None, exit_code=code)
+
+
+class Contestant(Actor):
+    """An actor on the processor, called and timed by the supervisor itself."""
+
+    def __init__(self, module: str, configs: Sequence[Config], layout: Layout, inputs_fd: int) -> None:
+        super().__init__(module)
+        self.outputs = OutputMemory(layout, configs)
+        self._inputs_fd = inputs_fd
+        self._draw = np.random.default_rng(int.from_bytes(os.urandom(16), "little"))
+
+    def start(
+        self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = (), arguments: Sequence[str] = ()
+    ) -> None:
+        super().start(room, log, filter_program, (*fds, self._inputs_fd), arguments)
+
+    def open(self, message: dict[str, Any]) -> None:
+        super().open({**message, "inputs": self._inputs_fd})
+
+    def call(
+        self, config: int, choice: int, *, function: int = 0, timeout_s: float, compared: bool = True
+    ) -> CallResult:
+        """Runs one call on input set `choice` and leaves the child frozen, or dead; copies its results if `compared`.
+
+        Raises NotStopped, and PermissionError where the memory of a child cannot be read.
+        """
+        self._step += 1
+        words, pid = self.control.words, self.child.pid or 0
+        sample = Sample(self.outputs.results(config), self._draw)
+        words[Word.FUNCTION], words[Word.CONFIG], words[Word.CHOICE] = function, config, 0
+        words[Word.STEP] = self._step
+        resumed_ns = _now_ns()
+        woke_ns = self.child.resume()
+        if not self._await(Word.READY, timeout_s):
+            return self.broken(timeout_s)
+        early = words[Word.DONE] == self._step
+        words[Word.CHOICE] = choice
+        started_ns = _now_ns()
+        words[Word.GO] = self._step
+        if not self._await(Word.DONE, timeout_s):
+            return self.broken(timeout_s)
+        status, places = words[Word.STATUS], self._places(config)  # read once: the page is not ours alone
+        at_done = sample.read(pid, places)
+        ended_ns = _now_ns()
+        self.child.freeze()
+        result = CallResult(
+            status=None,
+            wall_us=(ended_ns - started_ns) / 1e3,
+            resume_us=(started_ns - resumed_ns) / 1e3,
+            woke_us=woke_ns / 1e3,
+            early=early,
+        )
+        if status != Status.OK:
+            return self._refused(result, status)
+        frozen = sample.read(pid, places)
+        copied = not compared or self.outputs.copy(config, pid, places)
+        if self.child.exit_code() is not None:
+            return self.broken(timeout_s)
+        foreign = at_done is None or frozen is None or not copied
+        return replace(result, status=Status.OK, foreign=foreign, late=at_done != frozen)
+
+    def close(self) -> None:
+        super().close()
+        self.outputs.close()
+
+    def _await(self, word: Word, timeout_s: float) -> bool:
+        """Spins until the child has set `word` to this step; False if it died or time ran out."""
+        words, step = self.control.words, self._step
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for _ in range(_POLLS_PER_LOOK):
+                if words[word] == step:
+                    return True
+            if time.monotonic() > deadline or self.child.exit_code() is not None:
+                return words[word] == step
+
+    def _places(self, config: int) -> NDArray[np.uint64]:
+        """Where the contestant says that the results lie, as addresses of its own."""
+        count = len(self.outputs.results(config))
+        return self.control.numbers[Word.PLACES : Word.PLACES + count].copy()
+
+    def _refused(self, result: CallResult, status: int) -> CallResult:
+        try:
+            known = Status(status)
+        except ValueError:
+            return replace(result, text="the process answered with an unknown status")
+        message = self.pending_message()
+        return replace(result, status=known, text=str(message.get("text", "")), error=str(message.get("error", "")))
+
+
+def _now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)

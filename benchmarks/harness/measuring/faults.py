@@ -1,0 +1,147 @@
+"""Turns the answer or the end of a submission's process into a verdict and a reason.
+
+A dead candidate is the submission's fault, a dead referee is ours (`RefereeError`); this module decides which.
+"""
+
+import re
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from ..protocol import Status
+from ..report import Verdict
+from .contestants import CallResult
+
+_OUT_OF_MEMORY = re.compile(
+    r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE
+)
+_NEW_TRITON_KERNEL = re.compile(r"Read-only file system: '/kbench/triton/")
+_WOKEN_US = 1000.0  # on its way to sleep a thread uses some microseconds; they are added to the time of the call
+_SIGNAL_WORDS = {
+    signal.SIGSEGV: "it read or wrote memory that is not its own (writing into an input counts)",
+    signal.SIGABRT: "it called abort, or an exception left a function that must not throw",
+    signal.SIGBUS: "it touched memory that does not exist",
+    signal.SIGFPE: "it divided an integer by zero",
+    signal.SIGILL: "it ran an instruction that this processor does not have",
+    signal.SIGXCPU: "it used more processor time than the rules allow",
+    signal.SIGXFSZ: "it wrote more output than the rules allow",
+}
+_VERDICTS_OF_STATUS = {
+    Status.WRONG_COUNT: Verdict.INCORRECT_SHAPE,
+    Status.WRONG_SHAPE: Verdict.INCORRECT_SHAPE,
+    Status.WRONG_TYPE: Verdict.INCORRECT_DTYPE,
+    Status.WRONG_DTYPE: Verdict.INCORRECT_DTYPE,
+}
+
+
+class Fault(Exception):
+    """Ends a judging with a verdict against the submission. Never leaves the harness."""
+
+    def __init__(self, verdict: Verdict, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
+        self.reason = reason
+
+
+DEVICE_STUCK = "device-stuck"  # the flag of such a report
+
+
+class Stuck(Fault):
+    """The submission's processes do not end: what it started on the device goes on, and the device is in doubt."""
+
+    def __init__(self) -> None:
+        reason = (
+            "a process of the submission could not be ended after its calls, as happens when a kernel runs for ever; "
+            "the device judges again when it has passed its self-test"
+        )
+        super().__init__(Verdict.TIMEOUT, reason)
+
+
+def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
+    """The reason why a submission could not be loaded, from its process's message or exit."""
+    if "timeout_s" in message:
+        return Fault(Verdict.TIMEOUT, f"loading the module took more than {message['timeout_s']:g} s")
+    if "missing" in message:
+        exported = message.get("exported")
+        names = ", ".join(str(name) for name in exported[:20]) if isinstance(exported, list) else ""
+        wanted = str(message["missing"])[:100]
+        return Fault(Verdict.REJECTED, f"the module does not export {wanted!r}; it exports {names[:1000] or 'nothing'}")
+    if "load_error" in message:
+        text = str(message["load_error"])
+        verdict = Verdict.COMPILE_ERROR if "undefined symbol" in text else Verdict.RUNTIME_ERROR
+        return Fault(verdict, f"the module cannot be loaded: {first_line(text)}")
+    return death("while the module was loaded", exit_code)
+
+
+def call_fault(result: CallResult) -> Fault | None:
+    """The fault of a call that shows before its values are compared; None if there is none."""
+    if result.timed_out:
+        return Fault(Verdict.TIMEOUT, f"a call gave {result.text}")
+    if result.status is None:
+        return death("in the middle of a call", result.exit_code)
+    if result.early:
+        return Fault(Verdict.TAMPERING, "the process reported results before the call had begun")
+    if result.status is not Status.OK:
+        return _refused(result.status, result)
+    return _suspicious(result)
+
+
+def _suspicious(result: CallResult) -> Fault | None:
+    if result.event_us is not None and result.event_us <= 0:
+        return Fault(Verdict.TAMPERING, "the process reported that a call took no time")
+    if result.foreign:
+        return Fault(Verdict.TAMPERING, "the process named memory for its results that it does not own")
+    if result.woke_us > _WOKEN_US:
+        reason = f"the process worked for {result.woke_us:.0f} µs while it was stopped between the calls"
+        return Fault(Verdict.TAMPERING, reason)
+    if result.late:
+        return Fault(Verdict.TAMPERING, "results were still being written after the call had been reported done")
+    return None
+
+
+def _refused(status: Status, result: CallResult) -> Fault:
+    if status is Status.RAISED:
+        return _raised(result)
+    return Fault(_VERDICTS_OF_STATUS[status], result.text or "the results do not fit the task")
+
+
+def death(when: str, exit_code: int | None) -> Fault:
+    if exit_code is None or exit_code >= 0:
+        ended = "stopped answering" if exit_code is None else f"ended with exit code {exit_code}"
+        return Fault(Verdict.RUNTIME_ERROR, f"the process {ended} {when}")
+    number = -exit_code
+    if number == signal.SIGSYS:
+        return Fault(
+            Verdict.REJECTED,
+            f"{when} the submission made a forbidden system call: it may not start processes, open sockets or trace",
+        )
+    if number == signal.SIGKILL:
+        return Fault(Verdict.OUT_OF_MEMORY, f"the process was killed by the system {when}, most likely for its memory")
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    words = _SIGNAL_WORDS.get(signal.Signals(number)) if number in set(signal.Signals) else None
+    return Fault(Verdict.RUNTIME_ERROR, f"the process died of {name} {when}" + (f": {words}" if words else ""))
+
+
+def first_line(text: str, limit: int = 300) -> str:
+    line = next((part.strip() for part in text.splitlines() if part.strip()), "")
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _raised(result: CallResult) -> Fault:
+    text = result.text
+    if _NEW_TRITON_KERNEL.search(text):
+        reason = "Triton had to compile a kernel in a later call; the first call of a configuration must meet them all"
+        return Fault(Verdict.RUNTIME_ERROR, reason)
+    if result.error == "MemoryError" or _OUT_OF_MEMORY.search(text):
+        return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than it may have: {first_line(text)}")
+    if result.error == "TypeError" and "incompatible function arguments" in text:
+        return Fault(Verdict.REJECTED, f"the function does not take the arguments of the task: {_signature(text)}")
+    return Fault(
+        Verdict.RUNTIME_ERROR, f"the kernel raised {first_line(result.error, 100) or 'an error'}: {first_line(text)}"
+    )
+
+
+def _signature(text: str) -> str:
+    """pybind11 lists the supported signatures, one per numbered line."""
+    found = re.search(r"1\.\s*(.+)", text)
+    return f"it is {first_line(found.group(1))}" if found else first_line(text)

@@ -1,0 +1,365 @@
+"""All processes of one judging: referee, and launches of baseline and candidate, over one shared memory.
+
+The referee answers while contestants are frozen, so its reference values never coexist with running submission code
+in one process, nor is any contestant disturbed while it is timed. Not covered: how many calls there are and what
+follows from them (`calls.py`).
+"""
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+from ..errors import NotStopped, RefereeError, SupervisorError
+from ..hosts.machine import Cores
+from ..protocol import Link, ProtocolError, Status, make_links
+from ..report import Verdict
+from ..rules import Rules
+from ..sandbox.isolation import STEADY_HEAP, Child, Room, child_code, inside, python_argv, spawn
+from ..sandbox.seccomp import builder_program, candidate_program, supported
+from ..tasks.spec import Config, TaskSpec
+from . import baselines
+from .baselines import PreparedBaseline
+from .contestants import Actor, CallResult, Contestant
+from .faults import Fault, load_fault
+from .memory import SharedMemory, describe, lay_out
+
+ActorT = TypeVar("ActorT", bound=Actor)
+EAGER, COMPILE, NOTHING = 0, 1, 2
+REFEREE_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class CallComparison:
+    """What the referee says of one call's results."""
+
+    ok: bool
+    reason: str
+    max_abs_error: float
+    max_rel_error: float
+    distribution: str
+    intact: bool = True  # the inputs are as they were before the call
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a session is made from."""
+
+    task: TaskSpec
+    configs: Sequence[Config]
+    rules: Rules
+    cores: Cores
+    binary: Path
+    prepared: PreparedBaseline
+    scratch: Path
+
+
+@dataclass(frozen=True)
+class CpuSetting(Setting):
+    """The setting of a session on a CPU."""
+
+    shell: Path  # the native calling loop
+    control: bool = False  # a control run: without the submission
+
+
+class Session(ABC, Generic[ActorT]):
+    """Context manager; every child is dead when it is left. Raises Fault if the submission cannot be loaded."""
+
+    decoys: bool  # a contestant warms up on other values before its call counts
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self._sets = [_set_count(config, setting.rules) for config in setting.configs]
+        self._secret = secrets.token_bytes(32)
+        self._drawn = 0
+        self._stack = ExitStack()
+        self._casts: list[tuple[ActorT, ActorT]] = []  # baseline and candidate of each launch
+        self._referee: RefereeProcess
+        self.launch = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Starts every child and leaves the contestants frozen before their first call."""
+
+    @abstractmethod
+    def show(self, config: int, *, decoys: bool = False) -> None:
+        """Puts the filled values, or decoys in their place, before the contestants, which are all frozen."""
+
+    @abstractmethod
+    def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
+        """One call of `baseline` or `candidate`, left frozen or dead."""
+
+    @property
+    def baseline(self) -> ActorT:
+        return self._casts[self.launch][0]
+
+    @property
+    def candidate(self) -> ActorT:
+        return self._casts[self.launch][1]
+
+    def turn(self, number: int) -> None:
+        """Continues with launch `number`, modulo the number of launches."""
+        self.launch = number % len(self._casts)
+
+    def fill(self, config: int, distribution: str | None = None) -> int:
+        """Fresh values for every input set of `config`; the number of the one that will count, known to nobody else."""
+        seeds = [self._seed() for _ in range(self._sets[config])]
+        self._referee.ask("fill", config=config, seeds=seeds, distribution=distribution)
+        return secrets.randbelow(len(seeds))
+
+    def any_set(self, config: int) -> int:
+        """The number of some input set of `config`, for a call that does not count."""
+        return secrets.randbelow(self._sets[config])
+
+    def call_candidate(self, config: int, choice: int, *, compared: bool = True) -> CallResult:
+        return self._call("candidate", config, choice, function=0, compared=compared)
+
+    def call_baseline(self, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
+        """Raises RefereeError if the baseline does not answer as it must."""
+        result = self._call("baseline", config, choice, function=function, compared=compared)
+        if result.status is not Status.OK:
+            name = ("eager", "torch.compile", "null call")[function]
+            raise RefereeError(f"the {name} baseline failed: {result.text}\n{self.baseline.child.log_tail(2000)}")
+        return result
+
+    def compare(self, who: str, config: int, choice: int) -> CallComparison:
+        answer = self._referee.ask("compare", who=f"{who}{self.launch}", config=config, number=choice)
+        return CallComparison(
+            ok=bool(answer["ok"]),
+            reason=str(answer["reason"]),
+            max_abs_error=float(answer["max_abs_error"]),
+            max_rel_error=float(answer["max_rel_error"]),
+            distribution=str(answer["distribution"]),
+            intact=bool(answer.get("intact", True)),
+        )
+
+    def _timeout_s(self, who: str) -> float:
+        """Of one call; the baselines have time to spare, since their lateness would be our fault."""
+        return self.setting.rules.limits.call_s * (1 if who == "candidate" else 3)
+
+    def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
+        """Waits until the candidate sends `word`; anything else is a Fault."""
+        deadline = time.monotonic() + self.setting.rules.limits.setup_s
+        while True:
+            try:
+                message = candidate.receive(max(0.01, deadline - time.monotonic()))
+            except TimeoutError:
+                raise load_fault({"timeout_s": self.setting.rules.limits.setup_s}, None) from None
+            except ProtocolError:
+                raise load_fault({}, candidate.child.wait(1.0)) from None
+            if message.get(word):
+                return
+            if "load_error" in message or "missing" in message:
+                raise load_fault(message, None)
+
+    def _await_baseline(self, baseline: ActorT, word: str = "serving") -> None:
+        try:
+            while not baseline.receive(REFEREE_TIMEOUT_S).get(word):
+                pass
+        except (TimeoutError, ProtocolError) as error:
+            raise RefereeError(f"the baseline did not start: {baseline.child.log_tail(4000)}") from error
+
+    def _seed(self) -> str:
+        self._drawn += 1
+        return hmac.new(self._secret, self._drawn.to_bytes(8, "little"), hashlib.sha256).hexdigest()
+
+
+class CpuSession(Session[Contestant]):
+    """Contestants on the processor, called and timed by the supervisor itself."""
+
+    decoys = True
+    setting: CpuSetting
+
+    def __init__(self, setting: CpuSetting) -> None:
+        super().__init__(setting)
+        self._layout = lay_out(setting.configs, self._sets)
+
+    def show(self, config: int, *, decoys: bool = False) -> None:
+        self._referee.ask("show", config=config, what="decoys" if decoys else "values")
+
+    def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
+        contestant = self.candidate if who == "candidate" else self.baseline
+        timeout_s = self._timeout_s(who)
+        with faults_of(who):
+            return contestant.call(config, choice, function=function, timeout_s=timeout_s, compared=compared)
+
+    def _open(self) -> None:
+        setting = self.setting
+        inputs = SharedMemory("inputs", self._layout.input_bytes)
+        self._stack.callback(inputs.close)
+        described = describe(setting.configs, self._layout)
+        common = baselines.opening(setting.task, described, setting.cores.threads)
+        for _ in range(setting.rules.time.launches):
+            self._casts.append((self._contestant("baseline", inputs.fd), self._contestant("candidate", inputs.fd)))
+        # baselines take longest to start, so they begin
+        for number, (baseline, _) in enumerate(self._casts):
+            self._start_baseline(baseline, common, number)
+        self._referee = self._start_referee(inputs.fd)
+        candidates = [] if setting.control else [candidate for _, candidate in self._casts]
+        for number, candidate in enumerate(candidates):
+            candidate.start(self._candidate_room(), setting.scratch / f"candidate{number}.log")
+        self._open_referee(common, inputs.fd)
+        inputs.forbid_new_writers()
+        for candidate in candidates:
+            self._open_candidate(candidate, {key: value for key, value in common.items() if key != "task"})
+        for candidate in candidates:
+            self._await_candidate(candidate)
+            with faults_of("candidate"):
+                self._park(candidate)
+        for baseline, _ in self._casts:
+            self._await_baseline(baseline)
+            self._park(baseline)
+
+    def _park(self, contestant: Contestant) -> None:
+        """Frozen until its first call, and from then on only on the cores that are for contestants."""
+        contestant.child.freeze()
+        contestant.child.pin(self.setting.cores.contestants)
+
+    def _contestant(self, module: str, inputs_fd: int) -> Contestant:
+        contestant = Contestant(module, self.setting.configs, self._layout, inputs_fd)
+        self._stack.callback(contestant.kill)
+        return contestant
+
+    def _start_referee(self, inputs_fd: int) -> "RefereeProcess":
+        memory = [contestant.outputs.fd for cast in self._casts for contestant in cast]
+        setting = self.setting
+        room = Room(
+            read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
+            # by default its threads spin for milliseconds after each comparison, on the core of the next contestant
+            environment={"OMP_WAIT_POLICY": "PASSIVE"},
+            memory_bytes=4 * setting.rules.limits.memory_bytes,
+        )
+        referee = RefereeProcess("referee", room, setting.scratch / "referee.log", fds=(inputs_fd, *memory))
+        self._stack.callback(referee.kill)
+        return referee
+
+    def _open_referee(self, common: dict[str, Any], inputs_fd: int) -> None:
+        outputs = {
+            f"{item.module}{number}": item.outputs.fd for number, cast in enumerate(self._casts) for item in cast
+        }
+        threads, writing_cores = len(os.sched_getaffinity(0)), self.setting.cores.supervisor
+        memory = {"inputs": inputs_fd, "outputs": outputs}
+        self._referee.open(**{**common, "threads": threads}, **memory, writing_cores=writing_cores)
+        self._referee.receive()
+
+    def _start_baseline(self, baseline: Contestant, common: dict[str, Any], number: int) -> None:
+        setting = self.setting
+        cache = baselines.own_copy(setting.prepared, setting.scratch)
+        room = baselines.baseline_room(setting.task.folder / "reference.py", cache, setting.rules)
+        room = replace(room, read_only={**room.read_only, setting.shell: "/kbench/shell.so"})
+        baseline.start(room, setting.scratch / f"baseline{number}.log", trusted_filter())
+        wanted = [problem is None for problem in setting.prepared.problems]
+        shell = inside(setting.shell, "shell.so")
+        baseline.open({**common, "shell": shell, "prepare": False, "compile": wanted})
+
+    def _candidate_room(self) -> Room:
+        limits, binary = self.setting.rules.limits, self.setting.binary
+        threads = str(self.setting.cores.threads)
+        return Room(
+            read_only={
+                **child_code(),
+                binary: f"/kbench/job/{binary.name}",
+                self.setting.shell: "/kbench/shell.so",
+            },
+            environment={"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **STEADY_HEAP},
+            memory_bytes=limits.memory_bytes + self._layout.input_bytes + self._layout.output_bytes,
+            file_bytes=limits.file_bytes,
+            scratch_bytes=limits.scratch_bytes,
+            cpu_s=int(2 * limits.judging_s * self.setting.cores.threads),
+        )
+
+    def _open_candidate(self, candidate: Contestant, common: dict[str, Any]) -> None:
+        program = candidate_program() if supported() else b""
+        binary = inside(self.setting.binary, f"job/{self.setting.binary.name}")
+        shell = inside(self.setting.shell, "shell.so")
+        message = {**common, "binary": binary, "shell": shell, "filter": base64.b64encode(program).decode()}
+        candidate.open(message)
+
+
+class RefereeProcess:
+    """The supervisor's end of a referee process. Whatever goes wrong there is a RefereeError: our fault."""
+
+    def __init__(
+        self,
+        module: str,
+        room: Room,
+        log: Path,
+        *,
+        fds: Sequence[int],
+        filter_program: bytes | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
+        ours, theirs = make_links()
+        self.link: Link = ours
+        try:
+            argv = python_argv(module, str(theirs.fileno()), *arguments)
+            self._child: Child = spawn(
+                argv, room, log, fds=(theirs.fileno(), *fds), filter_program=filter_program or trusted_filter()
+            )
+        finally:
+            theirs.close()
+
+    def open(self, **message: Any) -> None:
+        self.receive()
+        self.link.send(**message)
+
+    def ask(self, request: str, **details: Any) -> dict[str, Any]:
+        self.link.send(do=request, **details)
+        return self.receive()
+
+    def receive(self) -> dict[str, Any]:
+        try:
+            return self.link.receive(REFEREE_TIMEOUT_S)
+        except (TimeoutError, ProtocolError) as error:
+            raise self.failed(error) from error
+
+    def failed(self, error: Exception) -> RefereeError:
+        return RefereeError(f"the referee failed: {error}\n{self._child.log_tail(4000)}")
+
+    def kill(self) -> None:
+        self._child.kill()
+        self.link.close()
+
+
+@contextmanager
+def faults_of(who: str) -> Iterator[None]:
+    """A process that does not stop, or hides its memory: the submission's fault if it is its own, else ours."""
+    try:
+        yield
+    except NotStopped as error:
+        if who == "candidate":
+            raise Fault(Verdict.TAMPERING, "a process of the submission went on though it was stopped") from error
+        raise
+    except PermissionError as error:
+        if who == "candidate":
+            raise Fault(Verdict.TAMPERING, "the process made its memory unreadable for the judge") from error
+        raise SupervisorError(f"{error}: allow ptrace of children (kernel.yama.ptrace_scope at most 1)") from error
+
+
+def _set_count(config: Config, rules: Rules) -> int:
+    """Small inputs lie ready in many sets, since little time is enough to compute ahead on them."""
+    size_bytes = max(1, sum(item.nbytes for item in config.tensors))
+    return max(1, min(rules.time.input_sets, rules.time.input_sets_max_bytes // size_bytes))
+
+
+def trusted_filter() -> bytes:
+    return builder_program() if supported() else b""

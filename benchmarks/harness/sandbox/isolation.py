@@ -1,0 +1,317 @@
+"""Starts children in a sandbox: bubblewrap with seccomp and limits, or the strongest one that the machine allows.
+
+A `Room` says what a child may see and use; `spawn` starts it there. Without bubblewrap the same limits, filter and
+empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then. Not
+covered: memory of many processes together (a build may use `memory_bytes` in each of its processes).
+"""
+
+import base64
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..errors import ChildSurvived, IsolationError
+from ..protocol import clean_text
+from . import seccomp
+from .freezer import Freezer, signal_quietly, state_of, threads_of
+from .outbox import log_end
+
+_HARNESS = Path(__file__).parents[1]
+CHILD_FOLDER = _HARNESS / "child"
+_PROTOCOL = _HARNESS / "protocol.py"
+_ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
+_SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
+_KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
+# Python ignores its own variables in isolated mode, so a child looks at ours
+_BYTECODE = "sys.pycache_prefix = os.environ.get('KBENCH_BYTECODE', sys.pycache_prefix); sys.dont_write_bytecode = True"
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """The isolation of submissions on this machine. Public mode requires `strong`."""
+
+    name: str
+    strong: bool
+    text: str
+
+
+# For whatever is timed: what it has freed stays with it. Whether glibc gives memory back between two calls depends
+# else on what happens to lie above it in the heap, and a megabyte faulted in again costs hundreds of microseconds.
+STEADY_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62), "MALLOC_TOP_PAD_": str(64 << 20)}
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one child sees and may use. Paths map the machine's path to the path inside."""
+
+    read_only: Mapping[Path, str] = field(default_factory=dict)
+    writable: Mapping[Path, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[Path, ...] = ()
+    memory_bytes: int | None = (
+        8 << 30
+    )  # of address space; None: no limit, as a GPU's driver reserves far more than it uses
+    file_bytes: int = 64 << 20
+    scratch_bytes: int = 256 << 20
+    cpu_s: int = 600
+    cores: tuple[int, ...] = ()
+    python: bool = True  # the interpreter and torch are there
+
+
+@functools.cache
+def isolation_in_force() -> Isolation:
+    """The strongest isolation that works here, found by trying it once per process."""
+    if _bubblewrap_works():
+        return Isolation("bubblewrap", True, "bubblewrap namespaces, seccomp filter, resource limits")
+    if seccomp.supported():
+        return Isolation(
+            "seccomp", False, "seccomp filter and resource limits only: bubblewrap does not work on this machine"
+        )
+    return Isolation("limits", False, "resource limits only: neither bubblewrap nor seccomp works on this machine")
+
+
+def demand_isolation(*, public: bool) -> Isolation:
+    """The isolation in force; raises IsolationError if it is too weak for strangers' code."""
+    isolation = isolation_in_force()
+    if public and not isolation.strong:
+        raise IsolationError(f"public mode refuses to judge: {isolation.text}")
+    return isolation
+
+
+def inside(path: Path, name: str) -> str:
+    """The path under which a child sees our read-only path: /kbench/NAME, or the path itself without bubblewrap."""
+    return f"/kbench/{name}" if isolation_in_force().strong else str(path)
+
+
+def child_code() -> dict[Path, str]:
+    """What a Python child needs of this package, for `Room.read_only`: `child/` and the protocol, nothing else."""
+    return {
+        CHILD_FOLDER: "/kbench/benchmarks/harness/child",
+        _PROTOCOL: "/kbench/benchmarks/harness/protocol.py",
+    }
+
+
+class Child:
+    """A running child. `pid` is the process itself as this machine numbers it, not its wrapper."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, *, wrapped: bool) -> None:
+        self._process = process
+        self._wrapped = wrapped
+        self._doomed: list[int] | None = None
+        self.log = log
+
+    @functools.cached_property
+    def pid(self) -> int | None:
+        """Known once the child has answered; None if it was gone by then."""
+        pid = self._process.pid
+        for _ in range(2 if self._wrapped else 0):
+            children = _children_of(pid)
+            if not children:
+                return None
+            pid = children[0]
+        return pid
+
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for a signal, as in `subprocess`."""
+        code = self._process.poll()
+        return 128 - code if code is not None and code > 128 and self._wrapped else code
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit code, or None if it still runs after `timeout_s`."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return self.exit_code()
+
+    @functools.cached_property
+    def _freezer(self) -> Freezer | None:
+        return None if self.pid is None else Freezer(self.pid)
+
+    def resume(self) -> int:
+        """Lets the child run; the processor time in ns that it has used since it was frozen."""
+        return 0 if self._freezer is None else self._freezer.resume()
+
+    def freeze(self) -> None:
+        """Returns when every thread of the child has stopped. A dead child is frozen too. Raises NotStopped."""
+        if self._freezer is not None:
+            self._freezer.freeze()
+
+    def pin(self, cores: Sequence[int]) -> None:
+        """Moves every thread of the child to `cores`; threads that it starts later follow."""
+        for thread in threads_of(self.pid):
+            try:
+                os.sched_setaffinity(thread, cores)
+            except ProcessLookupError:
+                continue
+
+    def doom(self) -> None:
+        """Sends SIGKILL to the child and everything it started, without waiting."""
+        if self._doomed is not None:
+            return
+        # the first process of the sandbox takes all others with it
+        inner = _children_of(self._process.pid) if self._wrapped else []
+        self._doomed = [*inner, *(pid for parent in inner for pid in _children_of(parent))]
+        for pid in (*inner, self._process.pid):
+            signal_quietly(pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Ends the child and everything it started; returns when they are gone. Raises ChildSurvived."""
+        self.doom()
+        try:
+            self._process.wait(_KILL_WAIT_S)
+        except subprocess.TimeoutExpired as error:
+            raise ChildSurvived("a child survived SIGKILL") from error
+        _await_gone(self._doomed or [])
+
+    def log_tail(self, limit_bytes: int) -> str:
+        """The end of what the child printed, control characters replaced."""
+        return clean_text(log_end(self.log, limit_bytes).decode(errors="replace"))
+
+
+def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = (), filter_program: bytes = b"") -> Child:
+    """Starts `argv` in `room`, its output going to `log`, `fds` staying open in it.
+
+    `filter_program` is installed before `argv` starts; a child that must load trusted code first installs its own.
+    """
+    strong = isolation_in_force().strong
+    program = filter_program if seccomp.supported() else b""
+    command = [*_bubblewrap(room), "--", *argv] if strong else list(argv)
+    if program and strong:
+        fd = os.memfd_create("filter")
+        os.write(fd, program)
+        os.lseek(fd, 0, os.SEEK_SET)
+        command[1:1] = ["--seccomp", str(fd)]
+        fds, program = [*fds, fd], b""
+    plan = {"limits": _limits(room), "cores": room.cores, "filter": base64.b64encode(program).decode()}
+    with log.open("wb") as output, _nothing() as nothing:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(CHILD_FOLDER / "enter.py"), json.dumps(plan), *command],
+            stdin=nothing,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=tuple(fds),
+            env=_environment(room),
+            cwd="/",
+            start_new_session=True,
+        )
+    if strong and filter_program and seccomp.supported():
+        os.close(fds[-1])
+    return Child(process, log, wrapped=strong)
+
+
+@contextmanager
+def _nothing() -> Iterator[int]:
+    """To read from; /dev/null would be the machine's own, opened where no mount of the sandbox guards it."""
+    end, other = os.pipe()
+    os.close(other)
+    try:
+        yield end
+    finally:
+        os.close(end)
+
+
+def python_argv(module: str, *arguments: str) -> list[str]:
+    """Runs `child/<module>.py` inside a room that maps the child folder."""
+    root = "/kbench" if isolation_in_force().strong else str(CHILD_FOLDER.parents[2])
+    load = f"sys.path.insert(0, {root!r}); from benchmarks.harness.child.{module} import main"
+    code = f"import os, sys; {_BYTECODE}; {load}; main(sys.argv[1:])"
+    return [sys.executable, "-I", "-B", "-c", code, *arguments]
+
+
+def bytecode_missing() -> bool:
+    """Whether torch was installed without its compiled Python files: each process would compile them anew."""
+    spec = find_spec("torch")
+    return spec is not None and spec.origin is not None and not (Path(spec.origin).parent / "__pycache__").is_dir()
+
+
+def _environment(room: Room) -> dict[str, str]:
+    return {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LC_ALL": "C.UTF-8", **room.environment}  # noqa: S108 - its own tmpfs
+
+
+def _limits(room: Room) -> dict[str, int]:
+    address_space = {} if room.memory_bytes is None else {"RLIMIT_AS": room.memory_bytes}
+    return {
+        **address_space,
+        "RLIMIT_FSIZE": room.file_bytes,
+        "RLIMIT_CPU": room.cpu_s,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_NOFILE": 256,
+    }
+
+
+def _bubblewrap(room: Room) -> list[str]:
+    command = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    command += ["--cap-drop", "ALL", "--hostname", "kbench", "--uid", "65534", "--gid", "65534"]
+    command += ["--proc", "/proc", "--dev", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
+    for node in room.devices:
+        command += ["--dev-bind", str(node), str(node)]
+    # the settings of the system's kernel in /proc/sys belong to root, as whom a worker may run
+    command += ["--remount-ro", "/proc"]
+    command += ["--ro-bind", "/usr", "/usr", *_root_links()]
+    for path in _SHARED_FILES:
+        command += ["--ro-bind-try", path, path]
+    for prefix in _python_prefixes() if room.python else ():
+        command += ["--ro-bind", prefix, prefix]
+    for source, target in room.read_only.items():
+        command += ["--ro-bind", str(source), target]
+    for source, target in room.writable.items():
+        command += ["--bind", str(source), target]
+    # the root and /dev are tmpfs of the machine's size: what is left of them must not hold anything
+    command += ["--size", str(room.scratch_bytes), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]  # noqa: S108
+    return [*command, "--chdir", "/tmp"]  # noqa: S108 - its own tmpfs
+
+
+def _root_links() -> list[str]:
+    """/bin, /lib and so on: links into /usr on most systems, folders on others."""
+    result: list[str] = []
+    for name in _ROOT_LINKS:
+        path = Path("/") / name
+        if path.is_symlink():
+            result += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            result += ["--ro-bind", str(path), str(path)]
+    return result
+
+
+def _python_prefixes() -> list[str]:
+    """The interpreter and its packages; a prefix below /usr is there already."""
+    prefixes = dict.fromkeys([sys.base_prefix, sys.prefix])
+    return [prefix for prefix in prefixes if not Path(prefix).is_relative_to("/usr") or prefix.startswith("/usr/local")]
+
+
+def _bubblewrap_works() -> bool:
+    if shutil.which("bwrap") is None or not seccomp.supported():
+        return False
+    try:
+        done = subprocess.run(
+            [*_bubblewrap(Room()), "--", "/usr/bin/env"], capture_output=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _children_of(pid: int) -> list[int]:
+    try:
+        return [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _await_gone(pids: Sequence[int]) -> None:
+    until = time.monotonic() + _KILL_WAIT_S
+    while any(state_of(f"/proc/{pid}/stat") not in "ZX" for pid in pids):
+        if time.monotonic() > until:
+            raise ChildSurvived("a sandboxed process survived SIGKILL")
+        time.sleep(0.001)

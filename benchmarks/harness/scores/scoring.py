@@ -1,0 +1,107 @@
+"""Computes a score from paired times and decides whether it must be reviewed.
+
+Score = geometric mean over all timed configurations of `min(eager, compile) / kernel`, from paired medians; its
+interval comes from resampling launches and steps. Not covered: correctness, decided before anything is scored.
+"""
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..report import ConfigReport, Flag, Score
+from ..rules import Rules
+from . import stats
+from .stats import PairedTimes
+
+
+def with_times(result: ConfigReport, times: PairedTimes, floor_us: float | None, rules: Rules) -> ConfigReport:
+    """`result` with medians, quartile ranges, speedup and its interval."""
+    logs = stats.bootstrap_log_speedups([times], rules.score.bootstrap_samples, _seed(result.key))[0]
+    kernel_us = stats.median_us(times.kernel_us)
+    ratio = stats.speedup(times)
+    low, high = stats.interval(logs)
+    return replace(
+        result,
+        kernel_us=kernel_us,
+        eager_us=stats.median_us(times.eager_us),
+        compile_us=None if times.compile_us is None else stats.median_us(times.compile_us),
+        kernel_iqr_us=stats.iqr_us(times.kernel_us),
+        eager_iqr_us=stats.iqr_us(times.eager_us),
+        compile_iqr_us=None if times.compile_us is None else stats.iqr_us(times.compile_us),
+        launches_us=tuple(stats.medians_us(part) for part in times.by_launch()),
+        speedup=ratio,
+        ci95=(min(low, ratio), max(high, ratio)),
+        roofline_fraction=None if floor_us is None else floor_us / kernel_us,
+    )
+
+
+def score(results: Sequence[ConfigReport], times: Mapping[str, PairedTimes], rules: Rules, timing_trust: str) -> Score:
+    """The score over `results`, all of which have times. `timing_trust` says who held the clock."""
+    logs = stats.bootstrap_log_speedups(
+        [times[item.key] for item in results], rules.score.bootstrap_samples, _seed(*(item.key for item in results))
+    )
+    low, high = stats.interval(np.mean(logs, axis=0))
+    speedup = geometric_mean([_known(item.speedup) for item in results])
+    worst = min(results, key=lambda item: _known(item.speedup))
+    paired = [times[item.key] for item in results]
+    return Score(
+        speedup=speedup,
+        ci95=(min(low, speedup), max(high, speedup)),
+        vs_eager=geometric_mean([stats.speedup(replace(item, compile_us=None)) for item in paired]),
+        vs_compile=_vs_compile(paired),
+        worst_config=worst.key,
+        timing_trust=timing_trust,
+    )
+
+
+def _vs_compile(paired: Sequence[PairedTimes]) -> float | None:
+    """None unless every configuration has a torch.compile time. Same launches and medians as the score."""
+    ratios = [
+        stats.speedup(replace(item, eager_us=item.compile_us, compile_us=None))
+        for item in paired
+        if item.compile_us is not None
+    ]
+    return geometric_mean(ratios) if len(ratios) == len(paired) else None
+
+
+def half_width(value: Score) -> float:
+    """Half the interval, relative to the score."""
+    return (value.ci95[1] - value.ci95[0]) / 2 / value.speedup
+
+
+def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact: bool) -> tuple[Flag, ...]:
+    """The reasons why a result must be reviewed before it is ranked."""
+    found = []
+    if value.speedup > rules.gates.max_speedup:
+        found.append(Flag("gate-speedup", f"more than {rules.gates.max_speedup:g}× over the stronger baseline"))
+    found += [
+        Flag("gate-roofline", f"{item.key}: faster than the memory and arithmetic of this machine allow")
+        for item in under_the_floor(results, rules)
+    ]
+    if not exact and all(item.max_abs_error == 0 for item in results):
+        found.append(Flag("gate-exact", "an error of exactly zero where rounding is expected"))
+    return tuple(found)
+
+
+def under_the_floor(results: Sequence[ConfigReport], rules: Rules) -> tuple[ConfigReport, ...]:
+    """The configurations that took less time than the roofline allows."""
+    limit = rules.gates.max_roofline_fraction
+    return tuple(item for item in results if item.roofline_fraction is not None and item.roofline_fraction > limit)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def _known(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a configuration without times cannot be scored")
+    return value
+
+
+def _seed(*words: str) -> int:
+    """Fixed by the configurations, so that a report can be recomputed from its samples."""
+    return zlib.crc32("\0".join(words).encode())

@@ -1,0 +1,1 @@
+"""Tasks: the specification, its JSON form, the expressions in it, and starter code."""

@@ -1,0 +1,253 @@
+"""Starter code of a task: a file that compiles, has the exact signature and marks what is left to do.
+
+It is generated from the task definition. Not covered: fast kernels; the examples are.
+"""
+
+import ast
+import re
+from collections.abc import Callable
+
+from ..errors import UsageError
+from ..languages import LANGUAGES, device_class
+from .spec import Argument, Config, TaskSpec, TensorArgument, ValueArgument
+
+_CPP = """\
+// {title}
+// {formula}
+#include <torch/extension.h>
+
+{signature} {{
+{checks}
+{results}
+
+    // Your computation goes here.
+
+    {answer}
+}}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{
+    m.def("{direction}", &{direction}, "{name}");
+}}
+"""
+_CUDA = """\
+// {title}
+// {formula}
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/extension.h>
+
+__global__ void {direction}_kernel({parameters}, int64_t n) {{
+    const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+    if (i >= n) return;
+    {first}[i] = 0;  // Your computation goes here.
+}}
+
+{signature} {{
+{checks}
+{results}
+
+    const int64_t n = {first}.numel();
+    constexpr int threads = 256;
+    {direction}_kernel<<<(n + threads - 1) / threads, threads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        {passed}, n);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    {answer}
+}}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{
+    m.def("{direction}", &{direction}, "{name}");
+}}
+"""
+_TRITON = """\
+# {title}
+# {formula}
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def {direction}_kernel({parameters}, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.zeros((BLOCK,), tl.float32)  # Your computation goes here.
+    tl.store({first}_ptr + i, value, mask=i < n)
+
+
+def {direction}({arguments}):
+{results}
+    n = {first}.numel()
+    {direction}_kernel[(triton.cdiv(n, 1024),)]({passed}, n, BLOCK=1024)
+    {answer}
+"""
+
+TAIL_MARK = "\n# The author's file ends above."  # of an imported reference
+_OF_THE_TASK = ("get_inputs", "get_init_inputs")
+
+
+def starter_code(task: TaskSpec, language: str = "cpp") -> str:
+    """The starter file of `task`. Raises UsageError for a language that has none."""
+    if language in LANGUAGES and LANGUAGES[language].is_module:
+        return _module(task)
+    group = task.configs.get(device_class(language)) or next(iter(task.configs.values()))
+    writers: dict[str, Callable[[TaskSpec, Config], str]] = {"cpp": _cpp, "cuda": _cuda, "triton": _triton}
+    return writers[language](task, group[0])
+
+
+def _module(task: TaskSpec) -> str:
+    """The author's own file with the class renamed, which is a correct submission already."""
+    if not task.is_module:
+        raise UsageError("only tasks that are modules take a module")
+    source = task.reference_source.partition(TAIL_MARK)[0]
+    lines = source.splitlines()
+    for item in reversed(ast.parse(source).body):
+        if isinstance(item, ast.FunctionDef) and item.name in _OF_THE_TASK:
+            del lines[item.lineno - 1 : item.end_lineno]
+    text = re.sub(r"\bModel\b(?=[(:,])", "ModelNew", "\n".join(lines))
+    return text.strip() + "\n"
+
+
+def _cpp(task: TaskSpec, config: Config) -> str:
+    return _CPP.format(**_words(task), **_c_words(task, config))
+
+
+def _cuda(task: TaskSpec, config: Config) -> str:
+    optional = _sometimes_none(task)
+    passed = [_passed_to_cuda(item, optional) for item in _kernel_arguments(config)]
+    results = [f"{name}.data_ptr<float>()" for name in task.result_names]
+    parameters = [_cuda_parameter(item) for item in _kernel_arguments(config)]
+    return _CUDA.format(
+        **_words(task),
+        **_c_words(task, config),
+        parameters=", ".join([*parameters, *(f"float* __restrict__ {name}" for name in task.result_names)]),
+        passed=", ".join([*passed, *results]),
+    )
+
+
+def _triton(task: TaskSpec, config: Config) -> str:
+    optional = _sometimes_none(task)
+    tensors = [item for item in config.tensors if item.name not in optional]
+    pointers = [f"{name}_ptr" for name in (*(item.name for item in tensors), *task.result_names)]
+    return _TRITON.format(
+        **_words(task),
+        arguments=", ".join(task.argument_names),
+        results="\n".join(_python_result(name, config) for name in task.result_names),
+        parameters=", ".join(pointers),
+        passed=", ".join([*(_python_tensor(item) for item in tensors), *task.result_names]),
+        answer=f"return {', '.join(task.result_names)}",
+    )
+
+
+def _words(task: TaskSpec) -> dict[str, str]:
+    return {
+        "title": task.title,
+        "formula": task.formula or f"what the reference of {task.suite} computes",
+        "name": task.name,
+        "direction": task.direction,
+        "first": task.result_names[0],
+    }
+
+
+def _c_words(task: TaskSpec, config: Config) -> dict[str, str]:
+    return {
+        "signature": _signature(task, config),
+        "checks": "\n".join(_check(item) for item in config.tensors if not item.packed),
+        "results": "\n".join(_result(name, config) for name in task.result_names),
+        "answer": _answer(task),
+    }
+
+
+def _signature(task: TaskSpec, config: Config) -> str:
+    optional = _sometimes_none(task)
+    arguments = ", ".join(f"{_cpp_type(item, optional)} {item.name}" for item in config.arguments)
+    kind = "torch::Tensor" if len(task.result_names) == 1 else "std::vector<torch::Tensor>"
+    return f"{kind} {task.direction}({arguments})"
+
+
+def _sometimes_none(task: TaskSpec) -> set[str]:
+    """Tensor arguments that are None in some configuration."""
+    configs = [config for group in task.configs.values() for config in group]
+    tensors = {item.name for config in configs for item in config.tensors}
+    nones = {item.name for config in configs for item in config.arguments if _is_none(item)}
+    return tensors & nones | nones
+
+
+def _is_none(item: Argument) -> bool:
+    return isinstance(item, ValueArgument) and item.value is None
+
+
+def _cpp_type(item: Argument, optional: set[str]) -> str:
+    if item.name in optional:
+        return "std::optional<torch::Tensor>"
+    if isinstance(item, TensorArgument):
+        return "std::tuple<torch::Tensor>" if item.packed else "torch::Tensor"
+    if isinstance(item.value, tuple):
+        return "std::vector<int64_t>"
+    return "double" if isinstance(item.value, float) else "int64_t"
+
+
+def _check(item: TensorArgument) -> str:
+    return f'    TORCH_CHECK({item.name}.is_contiguous(), "{item.name} must be contiguous");'
+
+
+def _result(name: str, config: Config) -> str:
+    model, like, sizes = _made_from(name, config)
+    source = f"std::get<0>({model.name})" if model.packed else model.name
+    if like:
+        return f"    auto {name} = torch::empty_like({source});"
+    note = f"  // {sizes} in the first configuration: compute it from the arguments"
+    return f"    auto {name} = torch::empty({{{sizes}}}, {source}.options());{note if sizes else ''}"
+
+
+def _python_result(name: str, config: Config) -> str:
+    model, like, sizes = _made_from(name, config)
+    if like:
+        return f"    {name} = torch.empty_like({_python_tensor(model)})"
+    note = f"  # {sizes} in the first configuration: compute it from the arguments"
+    return f"    {name} = torch.empty(({_tuple(sizes)}), device={_python_tensor(model)}.device){note if sizes else ''}"
+
+
+def _made_from(name: str, config: Config) -> tuple[TensorArgument, bool, str]:
+    """The argument that a result looks like in the first configuration, or the first one; whether it does; sizes."""
+    shape = next(item.shape for item in config.results if item.name == name)
+    floats = [item for item in config.tensors if item.dtype == "float32"]
+    like = next((item for item in floats if item.shape == shape), None)
+    return like or floats[0], like is not None, ", ".join(str(size) for size in shape)
+
+
+def _python_tensor(item: TensorArgument) -> str:
+    return f"{item.name}[0]" if item.packed else item.name
+
+
+def _tuple(sizes: str) -> str:
+    return sizes + "," if sizes and "," not in sizes else sizes
+
+
+def _kernel_arguments(config: Config) -> list[Argument]:
+    """What a kernel can take as it is: tensors and numbers."""
+    return [
+        item for item in config.arguments if isinstance(item, TensorArgument) or isinstance(item.value, int | float)
+    ]
+
+
+def _cuda_parameter(item: Argument) -> str:
+    if isinstance(item, ValueArgument):
+        return f"{_cpp_type(item, set())} {item.name}"
+    return f"const {_element_type(item)}* __restrict__ {item.name}"
+
+
+def _passed_to_cuda(item: Argument, optional: set[str]) -> str:
+    if isinstance(item, ValueArgument):
+        return item.name
+    pointer = f"data_ptr<{_element_type(item)}>()"
+    if item.name in optional:
+        return f"{item.name} ? {item.name}->{pointer} : nullptr"
+    return f"std::get<0>({item.name}).{pointer}" if item.packed else f"{item.name}.{pointer}"
+
+
+def _element_type(item: TensorArgument) -> str:
+    return {"float32": "float", "int64": "int64_t"}[item.dtype]
+
+
+def _answer(task: TaskSpec) -> str:
+    names = ", ".join(task.result_names)
+    return f"return {names};" if len(task.result_names) == 1 else f"return {{{names}}};"

@@ -1,0 +1,144 @@
+"""What is called how often, and what a call costs beside its own time. The contestants are scripted."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from benchmarks.harness import Verdict, default_rules, default_suites, find_task
+from benchmarks.harness.errors import NotStopped, RefereeError, SupervisorError
+from benchmarks.harness.measuring.calls import CANDIDATE, Judging
+from benchmarks.harness.measuring.contestants import CallResult
+from benchmarks.harness.measuring.faults import Fault
+from benchmarks.harness.measuring.session import EAGER, CallComparison, Session, faults_of
+from benchmarks.harness.protocol import Status
+from benchmarks.harness.source import NOBODY
+
+RULES = replace(
+    default_rules(), time=replace(default_rules().time, launches=2, steps_per_config=8, min_steps_per_config=2)
+)
+CONFIG = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cpu")[0]
+SETS = 8
+Script = Callable[[str, int, int], CallResult]  # who, launch and number of the call
+
+
+def usual(who: str, launch: int, number: int) -> CallResult:
+    return CallResult(Status.OK, wall_us=100.0 if who == "baseline" else 50.0, resume_us=40.0)
+
+
+class Scripted(Session[Any]):
+    """One configuration; every call answers as `script` says."""
+
+    decoys = True
+
+    def __init__(self, script: Script = usual, *, right: bool = True) -> None:
+        prepared = SimpleNamespace(problems=("left out",))
+        super().__init__(cast(Any, SimpleNamespace(configs=[CONFIG], rules=RULES, prepared=prepared)))
+        child = SimpleNamespace(exit_code=lambda: None, log_tail=lambda _: "")
+        self._casts = [cast(Any, (SimpleNamespace(child=child), SimpleNamespace(child=child)))] * 2
+        self._sets = [SETS]
+        self.calls: list[tuple[str, int, str]] = []  # who, which set, on what
+        self._script, self._right, self._shown = script, right, ""
+
+    def _open(self) -> None:
+        return
+
+    def fill(self, config: int, distribution: str | None = None) -> int:
+        return 0
+
+    def show(self, config: int, *, decoys: bool = False) -> None:
+        self._shown = "decoys" if decoys else "values"
+
+    def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
+        self.calls.append((who, choice, self._shown))
+        return self._script(who, self.launch, len(self.calls))
+
+    def compare(self, who: str, config: int, choice: int) -> CallComparison:
+        return CallComparison(self._right, "" if self._right else "wrong", 0.0, 0.0, "normal")
+
+
+def judged(session: Scripted) -> Judging:
+    judging = Judging(session, NOBODY)
+    judging.verify()
+    judging.time()
+    return judging
+
+
+def test_decoys_come_a_random_number_of_times_with_sets_of_their_own() -> None:
+    session = Scripted()
+    for _ in range(20):
+        judged(session)
+    shown = "".join(what[0] for who, _, what in session.calls if who == "candidate")  # d: decoys, v: values
+    assert {len(run) for run in shown.split("v")} == {0, 1, 2}
+    assert "vv" not in shown
+    assert {choice for _, choice, what in session.calls if what == "decoys"} == set(range(SETS))
+
+
+def test_lateness_is_added_to_its_own_call_in_its_own_launch() -> None:
+    def late_in_one_launch(who: str, launch: int, number: int) -> CallResult:
+        late_us = 500.0 if (who, launch) == ("candidate", 1) else 0.0
+        return replace(usual(who, launch, number), resume_us=40.0 + late_us)
+
+    judging = judged(Scripted(late_in_one_launch))
+    first, second = judging.paired_times(0).by_launch()
+    assert list(first.kernel_us) == [50.0] * 4
+    assert list(second.kernel_us) == [550.0 - RULES.time.resume_slack_us] * 4
+    assert list(second.eager_us) == [100.0] * 4
+
+
+def test_waiting_as_long_as_eager_costs_nothing_and_the_baselines_pay_alike() -> None:
+    judging = judged(Scripted())
+    judging.ledgers[0].resumes_us["baseline", EAGER] = [90.0, *[40.0] * 7]
+    late_us = 50.0 - RULES.time.resume_slack_us
+    assert sorted(judging.paired_times(0).eager_us) == [100.0] * 7 + [100.0 + late_us]
+    assert set(judging.paired_times(0).kernel_us) == {50.0}
+
+
+def test_a_busy_machine_gives_a_kernel_no_time_to_work_in() -> None:
+    judging = judged(Scripted())
+    ledger = judging.ledgers[0]
+    ledger.resumes_us["baseline", EAGER] = [
+        40.0,
+        4000.0,
+        40.0,
+        *[4000.0] * 5,
+    ]  # other work delays most
+    ledger.resumes_us[CANDIDATE] = [4000.0] * 8
+    late_us = 4000.0 - 40.0 - RULES.time.resume_scatter_us - RULES.time.resume_slack_us
+    assert list(judging.paired_times(0).kernel_us) == [50.0 + late_us] * 8
+    assert sorted(judging.paired_times(0).eager_us) == [100.0] * 2 + [100.0 + late_us] * 6
+
+
+def test_work_while_frozen_is_added_and_much_of_it_is_tampering() -> None:
+    judging = judged(Scripted(lambda *call: replace(usual(*call), woke_us=7.0 if call[0] == "candidate" else 0.0)))
+    assert set(judging.paired_times(0).kernel_us) == {57.0}
+    judging = judged(Scripted(lambda *call: replace(usual(*call), woke_us=5000.0 if call[0] == "candidate" else 0.0)))
+    assert judging.fault is not None
+    assert judging.fault[1].verdict is Verdict.TAMPERING
+
+
+@pytest.mark.parametrize("trait", ["late", "foreign", "early"])
+def test_results_that_change_or_lie_nowhere_are_tampering(trait: str) -> None:
+    judging = judged(Scripted(lambda *call: replace(usual(*call), **{trait: call[0] == "candidate"})))
+    assert judging.fault is not None
+    assert judging.fault[1].verdict is Verdict.TAMPERING
+    assert CANDIDATE not in judging.ledgers[0].times_us
+
+
+def test_a_control_run_leaves_the_submission_alone() -> None:
+    session = Scripted()
+    Judging(session, NOBODY).control()
+    assert {who for who, *_ in session.calls} == {"baseline"}
+    with pytest.raises(RefereeError):
+        Judging(Scripted(right=False), NOBODY).control()
+
+
+@pytest.mark.parametrize("trouble", [NotStopped("it goes on"), PermissionError("unreadable")])
+def test_a_process_that_resists_the_judge_is_tampering_if_it_is_the_submissions(trouble: Exception) -> None:
+    with pytest.raises(Fault) as found, faults_of("candidate"):
+        raise trouble
+    assert found.value.verdict is Verdict.TAMPERING
+    with pytest.raises(SupervisorError), faults_of("baseline"):
+        raise trouble
