@@ -16,13 +16,15 @@ class AgentsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        import_module("agents.feed")  # event streams of runs
-        import_module("agents.metrics")
-        import_module("benchmarks.accounts.exports").register("agents", import_module("agents.exports").files_of)
+        import_module("agents.record.feed")  # event streams of runs
+        import_module("agents.extension.metrics")
+        import_module("benchmarks.accounts.exports").register(
+            "agents", import_module("agents.extension.exports").files_of
+        )
         runs_stop = import_module("agents.services").runs_stop
         import_module("benchmarks.accounts.ownership").farewells.append(runs_stop)
         import_module("benchmarks.moderation.decisions").ON_BAN.append(
             partial(runs_stop, who="staff, with the account")
         )
         import_module("benchmarks.querysets").EXPECTING.append(import_module("agents.selectors").is_about_to_want)
-        costs.register("agents", import_module("agents.costs").spent_by_method)
+        costs.register("agents", import_module("agents.extension.costs").spent_by_method)

@@ -11,7 +11,7 @@ from django.db import connections
 from benchmarks.operations.logs import log_fields
 
 from . import queue, services
-from .driving import draining, drive_run
+from .driving.one_run import draining, drive_run
 
 
 @shared_task(name=queue.DRIVE_JOB, bind=True, acks_late=False, ignore_result=True)

@@ -1,7 +1,7 @@
 """The tables of agent runs: the run, its event log, its sources, and what pages read: candidates and opinions.
 
 The log is the truth. Candidates, opinions and the figures on a run are written in the transaction that appends to
-the log (`stores.py`) and could be folded from it again. Does NOT hold judgings: a candidate points at an ordinary
+the log (`record/log.py`) and could be folded from it again. Does NOT hold judgings: a candidate points at an ordinary
 evaluation of `benchmarks`.
 """
 

@@ -23,7 +23,7 @@ from benchmarks.states import WorkerRole
 from .evolve.budget import CURRENCIES
 from .evolve.verifiers.matrix import MatrixRow
 from .models import Candidate, Opinion, Run, RunEvent
-from .snapshots import Scene
+from .record.snapshots import Scene
 from .states import IN_FLIGHT, CandidateState, RunStatus
 
 PAGE_ROWS = 50

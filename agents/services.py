@@ -1,7 +1,7 @@
 """Everything that writes a run from outside its log: start, claims, wishes, forks.
 
 A worker claims a run and gets a secret; only who holds it may append to the log. Moves that the search itself makes
-are events and reach the table through `stores.py`. Does NOT drive a run (`driving.py` does).
+are events and reach the table through `record/log.py`. Does NOT drive a run (`driving/` does).
 """
 
 import uuid
@@ -31,8 +31,8 @@ from .evolve.events import Draft
 from .evolve.llm.prices import load_prices
 from .models import Run
 from .proposals import BY_NAME
+from .record.log import DbLog
 from .states import OPEN, RunStatus, Wish, sources
-from .stores import DbLog
 
 __all__ = [
     "Refused",

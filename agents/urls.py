@@ -1,4 +1,4 @@
-"""The addresses of the pages of runs. The API's are in `agents/api.py`."""
+"""The addresses of the pages of runs. The API's are in `agents/api/`."""
 
 from django.urls import path
 

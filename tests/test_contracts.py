@@ -20,9 +20,10 @@ VIOLATIONS = {
     "One way inside the rooms": ("benchmarks/boards/ranking.py", "from . import overview"),
     "What only computes": ("benchmarks/boards/ranking.py", "from .. import models"),
     "One way through runs": ("agents/models.py", "from . import services"),
+    "One way inside the rooms of runs": ("agents/record/log.py", "from . import snapshots"),
     "The search is pure": ("agents/evolve/budget.py", "import django"),
     "of the benchmark the harness alone": ("agents/evolve/stops.py", "from benchmarks.boards import ranking"),
-    "stores → models → the engine": ("agents/evolve/loop.py", "from agents import texts"),
+    "record → models → the engine": ("agents/evolve/loop.py", "from agents import states"),
 }
 
 

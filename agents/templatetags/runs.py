@@ -12,11 +12,11 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.lineage import mark_of, words_of
+from agents.drawing.lineage import mark_of, words_of
 from agents.models import Candidate, Run, RunEvent
+from agents.record.texts import CURRENCY_TITLES, sentence
 from agents.selectors import CurrencyUse
 from agents.states import CandidateState, RunStatus
-from agents.texts import CURRENCY_TITLES, sentence
 from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation
 from benchmarks.templatetags.kbench import VERDICT_BADGES, Badge

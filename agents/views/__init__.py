@@ -1,4 +1,4 @@
 """The pages of agent runs.
 
-Does NOT stream: events are in `agents/feed.py`, through the stream of the site.
+Does NOT stream: events are in `agents/record/feed.py`, through the stream of the site.
 """

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agents import selectors, stores, withheld
-from agents.diffs import GeneChange, gene_diff
+from agents import selectors
+from agents.drawing.diffs import GeneChange, gene_diff
 from agents.models import Candidate
-from agents.snapshots import opinions_of, present, whole
+from agents.record import log, withheld
+from agents.record.snapshots import opinions_of, present, whole
 from benchmarks.submissions.diffs import DiffLine, line_diff
 from benchmarks.templatetags.whiskers import Axis
 
@@ -66,7 +67,7 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
 
 
 def _source(row: Candidate) -> str:
-    return stores.source(row.source_sha256) if row.source_sha256 else ""
+    return log.source(row.source_sha256) if row.source_sha256 else ""
 
 
 def _comparisons(row: Candidate, source: str, parents: Sequence[Candidate], hidden: set[str]) -> list[ParentComparison]:

@@ -10,11 +10,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agents import selectors
-from agents.charts import AXES, chart
+from agents.drawing.charts import AXES, chart
+from agents.drawing.figures import best_figure
 from agents.evolve.verifiers.matrix import Confusion, MatrixRow, by, confusion
-from agents.figures import best_figure
 from agents.models import Run
-from agents.snapshots import Scene, present
+from agents.record.snapshots import Scene, present
 from benchmarks.boards.figures import answer
 
 SHARE = 0.95

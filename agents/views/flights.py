@@ -7,11 +7,11 @@ streamed text: the page's script shows what is said meanwhile.
 from dataclasses import dataclass
 
 from agents import selectors
-from agents.evaluator import progress_of
+from agents.driving.evaluator import progress_of
 from agents.models import Candidate
-from agents.snapshots import Scene
+from agents.record.snapshots import Scene
+from agents.record.withheld import EVERYBODY, hidden_tickets
 from agents.states import CandidateState
-from agents.withheld import EVERYBODY, hidden_tickets
 from benchmarks.models import Evaluation
 from benchmarks.states import State
 

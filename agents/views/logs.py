@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agents import selectors, withheld
+from agents import selectors
 from agents.models import RunEvent
+from agents.record import withheld
 
 
 def log(request: HttpRequest, code: uuid.UUID) -> HttpResponse:

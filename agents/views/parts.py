@@ -12,12 +12,12 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
 from agents import selectors
-from agents.charts import AXES, chart
-from agents.lineage import lineage
+from agents.drawing.charts import AXES, chart
+from agents.drawing.lineage import lineage
 from agents.models import Candidate, Run
-from agents.snapshots import Scene, outcome_counts, past, present, whole
+from agents.record.snapshots import Scene, outcome_counts, past, present, whole
+from agents.record.withheld import EVERYBODY, readable_candidates, readable_events
 from agents.views.flights import flights
-from agents.withheld import EVERYBODY, readable_candidates, readable_events
 from benchmarks.templatetags.whiskers import Axis
 
 KEPT_S = 2.0  # what is in flight moves without events

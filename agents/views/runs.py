@@ -16,11 +16,11 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from agents import selectors, services
-from agents.figures import best_figure
+from agents.drawing.figures import best_figure
 from agents.forms import BudgetForm, RunFilterForm, RunForm
 from agents.models import Run
 from agents.proposals import problem_with
-from agents.snapshots import past, present
+from agents.record.snapshots import past, present
 from agents.states import Wish
 from benchmarks import selectors as tasks
 from benchmarks.boards.figures import answer

@@ -14,7 +14,7 @@ from agents.evolve.config import RunConfig
 from agents.evolve.events import Draft, LogEvent
 from agents.evolve.logs import MemoryLog
 from agents.models import Run
-from agents.stores import DbLog
+from agents.record.log import DbLog
 from benchmarks.models import Evaluation
 from tests.evolve import world
 from tests.rows import cpu_kind

@@ -12,10 +12,11 @@ from django.core.cache import cache
 from django.db import connections
 from django.utils import timezone
 
-from agents import driving, services
 from agents import selectors as run_selectors
-from agents.desk import Desk
-from agents.evaluator import SiteEvaluator
+from agents import services
+from agents.driving import one_run
+from agents.driving.desk import Desk
+from agents.driving.evaluator import SiteEvaluator
 from agents.evolve.budget import Caps
 from agents.evolve.events import Quiet
 from agents.evolve.model import JudgeResult
@@ -95,14 +96,14 @@ def bench() -> Iterator[Bench]:
 
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "find_proposer", lambda config, means: world.Scripted())
-    monkeypatch.setattr(driving, "find_verifiers", lambda config, means: (world.Suspicious(),))
-    monkeypatch.setattr(driving, "LOOK_EVERY_S", 0.05)
-    driving.draining.clear()
+    monkeypatch.setattr(one_run, "find_proposer", lambda config, means: world.Scripted())
+    monkeypatch.setattr(one_run, "find_verifiers", lambda config, means: (world.Suspicious(),))
+    monkeypatch.setattr(one_run, "LOOK_EVERY_S", 0.05)
+    one_run.draining.clear()
 
 
 def drive(run: Run) -> Run:
-    driving.drive_run(factories.claimed(run))
+    one_run.drive_run(factories.claimed(run))
     run.refresh_from_db()
     return run
 
@@ -144,7 +145,7 @@ def test_a_withdrawn_judging_says_nothing_about_the_kernel() -> None:
 
 
 def test_while_no_submissions_are_taken_a_candidate_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.evaluator.REFUSED_EVERY_S", 0.05)
+    monkeypatch.setattr("agents.driving.evaluator.REFUSED_EVERY_S", 0.05)
     run = factories.started()
     switches.switch_set(Switch.SUBMISSIONS, on=False)
 
@@ -218,10 +219,10 @@ def test_a_run_that_lost_its_worker_goes_on_and_judges_nothing_twice(bench: Benc
 
 def test_a_worker_that_is_asked_to_end_puts_the_run_down_for_the_next(bench: Bench) -> None:
     run = factories.started(caps=Caps(judgings=10))
-    Helper(run, 20, lambda row: driving.draining.set())
+    Helper(run, 20, lambda row: one_run.draining.set())
     drive(run)
     assert (run.state, run.claim) == (RunStatus.RUNNING, None)
-    driving.draining.clear()
+    one_run.draining.clear()
     assert drive(run).reason == "budget"
 
 
@@ -229,7 +230,7 @@ def test_what_breaks_in_our_machinery_pauses_the_run_and_says_so(monkeypatch: py
     def broken(*_: Any) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(driving, "find_proposer", broken)
+    monkeypatch.setattr(one_run, "find_proposer", broken)
     run = drive(factories.started())
     assert (run.state, run.claim) == (RunStatus.PAUSED, None)
     assert "RuntimeError" in run.reason_text

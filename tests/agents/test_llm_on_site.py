@@ -10,7 +10,7 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
-from agents import driving
+from agents.driving import one_run
 from agents.evolve.budget import Caps
 from agents.models import Run
 from agents.states import RunStatus
@@ -33,8 +33,8 @@ def tasks(transactional_db: None, two_operations: Any, settings: Any, monkeypatc
     synced(two_operations)
     settings.ANTHROPIC_API_KEY = KEY
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(driving, "LOOK_EVERY_S", 0.05)
-    driving.draining.clear()
+    monkeypatch.setattr(one_run, "LOOK_EVERY_S", 0.05)
+    one_run.draining.clear()
 
 
 @contextmanager

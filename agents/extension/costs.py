@@ -9,7 +9,7 @@ from django.db.models.functions import Cast, Coalesce
 
 from benchmarks.boards.costs import Scope, SearchCost
 
-from .models import Run
+from ..models import Run
 
 CURRENCIES = ("usd", "input_tokens", "output_tokens", "judgings", "judging_s")
 

@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser
 from benchmarks.models import Evaluation
 from benchmarks.querysets import User
 
-from .models import Candidate, RunEvent
+from ..models import Candidate, RunEvent
 
 EVERYBODY = AnonymousUser()
 _OF_PAYLOAD: dict[str, Any] = {

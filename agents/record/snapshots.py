@@ -7,10 +7,10 @@ long columns of candidates (`whole` does, for the few that are shown).
 from collections.abc import Sequence
 from functools import cached_property
 
-from . import stores
-from .models import Candidate, Opinion, Run
+from ..models import Candidate, Opinion, Run
+from ..states import IN_FLIGHT, CandidateState
+from . import log
 from .projection import Picture
-from .states import IN_FLIGHT, CandidateState
 
 LONG = ("thought", "configs", "resources", "drop_text", "verdict_text", "probabilities", "params", "hint")
 
@@ -75,7 +75,7 @@ def past(run: Run, at: int) -> Scene:
         created=run.created,
     )
     picture = Picture(before)
-    for event in stores.read(run.pk, until=at):
+    for event in log.read(run.pk, until=at):
         picture.apply(event)
     return Scene(before, list(picture.candidates.values()), min(at, before.last_seq))
 

@@ -13,8 +13,8 @@ from django.db import transaction
 
 from benchmarks.live import events as signals
 
-from .evolve.events import Draft, LogEvent
-from .models import Candidate, Opinion, Run, RunEvent, RunSource
+from ..evolve.events import Draft, LogEvent
+from ..models import Candidate, Opinion, Run, RunEvent, RunSource
 from .projection import Picture, keys_of
 
 RUN_FIELDS = [

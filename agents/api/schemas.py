@@ -9,9 +9,9 @@ from typing import Any
 
 from ninja import Schema
 
-from .models import Candidate, Run, RunEvent
-from .selectors import best_candidates, purses
-from .texts import sentence
+from ..models import Candidate, Run, RunEvent
+from ..record.texts import sentence
+from ..selectors import best_candidates, purses
 
 
 class RunIn(Schema):

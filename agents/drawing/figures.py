@@ -8,10 +8,10 @@ from typing import Any
 
 from benchmarks.boards.figures import BASELINE, DASHES, Parts, axis, figure, level, lines, plain, speedup_axis, token
 
+from ..models import Candidate
+from ..record.snapshots import Scene
 from .charts import AxisKind, axis_named, measure_of, plane_of, target_of, thinned
 from .lineage import words_of
-from .models import Candidate
-from .snapshots import Scene
 
 COLOURS = ("accent", "warn")  # of the runs, as in css/runs.css
 

@@ -15,10 +15,10 @@ from benchmarks.judgings.waiting import waiting_reason
 from benchmarks.models import Evaluation
 from benchmarks.states import Origin, Priority, State
 
+from ..evolve.events import Live
+from ..evolve.model import JudgeResult
+from ..models import Run
 from .desk import Desk
-from .evolve.events import Live
-from .evolve.model import JudgeResult
-from .models import Run
 
 LOOK_EVERY_S = 0.25
 REFUSED_EVERY_S = 2.0

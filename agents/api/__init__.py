@@ -22,11 +22,13 @@ from benchmarks.api.submissions import version_of
 from benchmarks.harness import CPU
 from benchmarks.live.streams import wait_until
 
-from . import schemas, selectors, services, withheld
-from .forms import BudgetForm, RunForm
-from .models import Run
-from .proposals import problem_with
-from .states import Wish
+from .. import selectors, services
+from ..forms import BudgetForm, RunForm
+from ..models import Run
+from ..proposals import problem_with
+from ..record import withheld
+from ..states import Wish
+from . import schemas
 
 EVENTS_MAX = 500
 SEQ_MAX = 2**31 - 1

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from benchmarks.live.streams import FEEDS, READ_MAX, TOPIC_CHECKS, News, User, formatted
 
-from .models import Run, RunEvent
-from .states import RunStatus
+from ..models import Run, RunEvent
+from ..states import RunStatus
 from .texts import sentence
 from .withheld import EVERYBODY, readable_events
 

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from benchmarks.accounts.exports import File, as_json, picked
 
-from .models import Run, RunEvent
+from ..models import Run, RunEvent
 
 _RUN = ("proposer", "language", "seed", "state", "reason_text", "created", "started", "finished", "config", "spent")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from benchmarks.boards.scales import Scale, Tick, round_steps
 
-from .models import Candidate
-from .snapshots import Scene
+from ..models import Candidate
+from ..record.snapshots import Scene
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 34

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from django.db import close_old_connections, connections
 
-from .evolve.events import Draft, EventLog, LogEvent
+from ..evolve.events import Draft, EventLog, LogEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,9 +7,9 @@ of candidates, which says the same in words.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .models import Candidate
-from .snapshots import Scene
-from .states import CandidateState
+from ..models import Candidate
+from ..record.snapshots import Scene
+from ..states import CandidateState
 
 GENERATIONS_MAX = 30
 COLUMN, ROW, MARGIN, LABEL = 26, 18, 14, 64

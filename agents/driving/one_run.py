@@ -21,19 +21,19 @@ from benchmarks.live import events as signals
 from benchmarks.models import TaskVersion
 from benchmarks.states import TaskVersionStatus
 
-from . import services
+from .. import services
+from ..evolve.config import ConfigError, RunConfig
+from ..evolve.events import Draft
+from ..evolve.llm.prices import PriceError
+from ..evolve.loop import DriveWish, drive
+from ..evolve.proposers import find_proposer
+from ..evolve.verifiers import find_verifiers
+from ..models import Run
+from ..record.log import RunClaimLost
+from ..services import RunHolding
+from ..states import Wish
 from .desk import Desk, DeskLog
 from .evaluator import SiteEvaluator
-from .evolve.config import ConfigError, RunConfig
-from .evolve.events import Draft
-from .evolve.llm.prices import PriceError
-from .evolve.loop import DriveWish, drive
-from .evolve.proposers import find_proposer
-from .evolve.verifiers import find_verifiers
-from .models import Run
-from .services import RunHolding
-from .states import Wish
-from .stores import RunClaimLost
 
 logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.5

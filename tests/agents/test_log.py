@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from agents import projection, stores
 from agents.evolve.budget import Caps
 from agents.evolve.events import Draft
 from agents.evolve.state import RunState as EngineState
 from agents.models import Candidate, Opinion, Run, RunEvent
-from agents.snapshots import past, present
-from agents.stores import DbLog, RunClaimLost
+from agents.record import log as log_of_runs
+from agents.record import projection
+from agents.record.log import DbLog, RunClaimLost
+from agents.record.snapshots import past, present
 
 from . import factories
 
@@ -58,7 +59,7 @@ def test_a_source_is_kept_once_and_found_by_its_sha256() -> None:
 
 def test_the_tables_say_what_the_engine_folds() -> None:
     run = factories.driven(caps=Caps(judgings=30, wall_s=500))
-    state = EngineState.fold(stores.read(run.pk), stores.source)
+    state = EngineState.fold(log_of_runs.read(run.pk), log_of_runs.source)
     assert (run.best_key, run.best_score) == (state.best.id, state.best.score)  # type: ignore[union-attr]
     assert run.spent == state.budget.spent.to_json()
     assert run.leases == {}

@@ -1,6 +1,6 @@
 """What pages read of a run, as a fold over its log: figures of the run, candidates, opinions.
 
-The same fold writes the tables as the log grows (`stores.py`) and rebuilds a page as of an earlier event
+The same fold writes the tables as the log grows (`log.py`) and rebuilds a page as of an earlier event
 (`snapshots.py`). Does NOT query or save anything: whoever calls brings the rows that the events name.
 """
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from .evolve.events import LogEvent
-from .models import Candidate, Opinion, Run
-from .states import CandidateState, RunStatus
+from ..evolve.events import LogEvent
+from ..models import Candidate, Opinion, Run
+from ..states import CandidateState, RunStatus
 
 Payload = Mapping[str, Any]
 KEPT_TEXT = 4000  # characters of a reason or a thought that rows keep; the log has all of it

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from benchmarks.operations import metrics
 
-from .models import Run
+from ..models import Run
 
 
 def run_metrics() -> Iterator[Metric]:
