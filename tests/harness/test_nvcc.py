@@ -196,6 +196,15 @@ def test_the_thinnest_headers_are_enough_and_bind_to_python(compiler: None, path
 
 
 @pytest.mark.sandbox
+def test_the_small_binding_is_enough_for_functions_of_tensors(compiler: None, paths: Paths) -> None:
+    with builds._workshop(RULES, paths, lambda: False) as shop:
+        source = Source((SOURCES / "elementwise.cu").read_text(), "cuda")
+        result = Nvcc(None, tiers=("binding",)).compile(source, shop)
+        assert result.exit_code == 0, result.log
+        assert b"__pybind11_internals" not in (shop.folder / Nvcc.binary).read_bytes()
+
+
+@pytest.mark.sandbox
 def test_what_the_thinnest_headers_lack_is_built_with_thin_ones(compile_source: Compile) -> None:
     result = compile_source("context.cu")
     assert result.binary is not None, result.log

@@ -1,7 +1,8 @@
 """Compiling C++ submissions with g++.
 
-A precompiled thin header (`headers/thin`) makes a build several times faster than the stock one; where it is not
-enough the stock header is used. Not covered: CUDA (`nvcc.py`).
+A precompiled header with a small binding (`headers/binding`) makes a build many times faster than the stock one. Where
+that is not enough, a precompiled thin header with the real pybind11 (`headers/thin`) is used, then the stock header.
+Not covered: CUDA (`nvcc.py`).
 """
 
 import functools
@@ -33,10 +34,12 @@ from .toolchain import (
     torch_libraries,
 )
 
-# what the compiler says when a name that the stock header brings is missing from the thin one
+TIERS = ("binding", "thin", "stock")  # of headers; all but the last are ours, precompiled
+# what the compiler says when something that the stock header brings is missing from ours
 _MISSING_NAME = re.compile(
-    r"not a member of ‘(?:torch|at|c10|std|pybind11)|‘(?:torch|at|c10|std|pybind11)::[^’]*’ has not been declared"
-    r"|is not a namespace|is defined in header|‘[A-Z][A-Z0-9_]+’ was not declared|in namespace ‘(?:torch|at|c10|std)"
+    r"not a member of ‘(?:torch|at|c10|std|py)|‘(?:torch|at|c10|std|py)::[^’]*’ has not been declared"
+    r"|pybind11|PYBIND11|is not a namespace|is defined in header|‘[A-Z][A-Z0-9_]+’ was not declared"
+    r"|in namespace ‘(?:torch|at|c10|std)"
 )
 
 
@@ -45,15 +48,16 @@ class Gxx:
 
     binary = f"{MODULE}.so"
 
+    def __init__(self, *, tiers: tuple[str, ...] = TIERS) -> None:
+        self._tiers = tiers
+
     def fingerprint(self, rules: Rules) -> tuple[str, ...]:
-        return (*_flags(rules), *_includes(thin=True), headers_fingerprint(), *environment().values(), sys.version)
+        return (*_flags(rules), *_includes("stock"), headers_fingerprint(), *environment().values(), sys.version)
 
     def compile(self, source: Source, shop: Workshop) -> Compilation:
-        headers = prepare_headers(shop.rules, shop.paths)
         shop.give({f"{MODULE}.cpp": source.text})
-        tiers = [headers, None] if headers else [None]
         return fallback(
-            [functools.partial(_attempt, shop, tier) for tier in tiers],
+            [functools.partial(_attempt, shop, tier) for tier in self._tiers],
             lambda outcome: bool(_MISSING_NAME.search(outcome.log)),
         )
 
@@ -63,16 +67,16 @@ def environment() -> dict[str, str]:
     return {"compiler": host_compiler_version(), "torch": version("torch"), "machine": machine_fingerprint()}
 
 
-def prepare_headers(rules: Rules, paths: Paths) -> Path | None:
-    """The folder of the precompiled header, built once per machine and flags; None if it cannot be built."""
-    folder = paths.headers / digest(*Gxx().fingerprint(rules))
+def prepare_headers(rules: Rules, paths: Paths, tier: str = TIERS[0]) -> Path | None:
+    """The folder of a precompiled header, built once per machine and flags; None if it cannot be built."""
+    folder = paths.headers / digest(tier, *Gxx().fingerprint(rules))
     with file_lock(folder.with_suffix(".lock")):
         if not folder.exists():
-            _precompile(rules, paths, folder)
+            _precompile(rules, paths, tier, folder)
     return folder if (folder / "kbench.h.gch").exists() else None
 
 
-def _precompile(rules: Rules, paths: Paths, folder: Path) -> None:
+def _precompile(rules: Rules, paths: Paths, tier: str, folder: Path) -> None:
     work = Path(tempfile.mkdtemp(prefix="headers-", dir=paths.scratch)) / "work"
     try:
         made = work / "made"
@@ -84,23 +88,24 @@ def _precompile(rules: Rules, paths: Paths, folder: Path) -> None:
         header = f"{shop.scratch}/kbench.h.gch"
         use = ["-x", "c++-header", "kbench.h", "-o", header]
         room = replace(shop.room(packages()), file_bytes=2 << 30, scratch_bytes=2 << 30)
-        step = [host_compiler(), *_flags(rules), *_includes(thin=True), *use]
+        step = [host_compiler(), *_flags(rules), *_includes(tier), *use]
         shop.make([step], header, room, made / "kbench.h.gch")
         made.rename(folder)
     finally:
         shutil.rmtree(work.parent)
 
 
-def _attempt(shop: Workshop, headers: Path | None) -> Compilation:
-    """Compiles and links; with `headers` against the thin precompiled header, else against the stock one."""
-    room = shop.room(packages())
-    use = ["-include", f"{inside(headers, 'precompiled')}/kbench.h"] if headers else []
+def _attempt(shop: Workshop, tier: str) -> Compilation:
+    """Compiles and links with the headers of `tier`."""
+    room, use = shop.room(packages()), list[str]()
+    headers = prepare_headers(shop.rules, shop.paths, tier) if tier != "stock" else None
     if headers:
         room = replace(room, read_only={**room.read_only, headers: "/kbench/precompiled"})
-    flags = [*_flags(shop.rules), *_includes(thin=headers is not None)]
+        use = ["-include", f"{inside(headers, 'precompiled')}/kbench.h"]
     place, binary = shop.scratch, f"{MODULE}.so"
+    compiling = [*use, *_flags(shop.rules), *_includes(tier)]
     steps = [
-        [host_compiler(), *use, *flags, "-c", f"{MODULE}.cpp", "-o", f"{place}/a.o"],
+        [host_compiler(), *compiling, "-c", f"{MODULE}.cpp", "-o", f"{place}/a.o"],
         [host_compiler(), "-shared", f"{place}/a.o", "-o", f"{place}/{binary}", *_linking()],
     ]
     return shop.make(steps, f"{place}/{binary}", room, shop.folder / binary)
@@ -110,8 +115,8 @@ def _flags(rules: Rules) -> list[str]:
     return [*rules.compile.flags, f"-DTORCH_EXTENSION_NAME={MODULE}", "-fmax-errors=20", "-fdiagnostics-color=never"]
 
 
-def _includes(*, thin: bool) -> list[str]:
-    return includes(f"{inside(HEADERS, 'headers')}/thin") if thin else includes()
+def _includes(tier: str) -> list[str]:
+    return includes() if tier == "stock" else includes(f"{inside(HEADERS, 'headers')}/{tier}")
 
 
 def _linking() -> list[str]:

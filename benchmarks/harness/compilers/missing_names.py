@@ -16,6 +16,7 @@ _NAMED = re.compile(
 # these do not say which name they miss
 _UNNAMED = re.compile(
     r'error: (?:name followed by "::" must be|name must be a namespace name|incomplete type|no operator "'
+    r'|static assertion failed with "kbench: not in the small pybind11"|too many arguments in (?:function|macro)'
     r"|no instance of|no suitable|a template argument list is not allowed|\w+ is not a template)"
 )
 _MAX_NAMES = 50

@@ -1,9 +1,9 @@
 """Compiling CUDA submissions with nvcc: one .cu file to one torch extension.
 
 nvcc's front ends read every header twice, so headers dominate the build time. A source is compiled with the thinnest
-headers first (`headers/thinnest`, and of torch's operators only those that it names), then with thin ones, then with
-the stock ones, as long as the compiler misses a name. Not covered: the driver and the GPU, which a build does not
-need.
+headers (`headers/thinnest`, and of torch's operators only those that it names) and the small binding
+(`headers/binding`) first, then with the thinnest headers and the real pybind11, then with thin headers, then with the
+stock ones, as long as the compiler misses a name. Not covered: the driver and the GPU, which a build does not need.
 """
 
 import functools
@@ -40,7 +40,7 @@ from .toolchain import (
 )
 
 DEFAULT_TARGET = "sm_90"
-TIERS = ("thinnest", "thin", "stock")  # of headers
+TIERS = ("binding", "thinnest", "thin", "stock")  # of headers
 _FIRST_WITH_OWN_INSTRUCTIONS = 90
 _LIBRARIES = ("c10", "c10_cuda", "torch", "torch_cpu", "torch_cuda", "torch_python")
 # torch compiles extensions with these, so that half types behave the same everywhere
@@ -219,7 +219,13 @@ def _cuda_packages() -> dict[Path, str]:
 
 def _includes(tier: str) -> list[str]:
     ours = inside(HEADERS, "headers")
-    mine = {"thinnest": (f"{ours}/thinnest", "."), "thin": (f"{ours}/thin",), "stock": ()}[tier]
+    thinnest = (f"{ours}/thinnest", ".")
+    mine = {
+        "binding": (f"{ours}/binding", *thinnest),
+        "thinnest": thinnest,
+        "thin": (f"{ours}/thin",),
+        "stock": (),
+    }[tier]
     pip = torch_folder().parent / "nvidia"
     libraries = [f"{inside(pip, 'nvidia')}/{path.parent.name}/include" for path in sorted(pip.glob("*/include"))]
     last = [part for folder in (*libraries, f"{ours}/absent") for part in ("-isystem", folder)]
