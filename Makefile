@@ -62,10 +62,10 @@ fix: install ## let the tools mend what they can
 
 bench: install ## benchmarks of the system itself: tables, then one JSON line
 	@sh scripts/system_packages.sh bubblewrap:bwrap ninja-build:ninja
-	$(BIN)/python -m scripts.bench
+	$(BIN)/python -m lab.bench
 
 bench-site: install ## a site of 100,000 submissions under load: pages, 500 viewers, 50 posts at once
-	$(BIN)/python -m scripts.bench_site
+	$(BIN)/python -m lab.site
 
 redteam: install ## every attack of the corpus against the real judge, each beside its honest control
 	@sh scripts/system_packages.sh bubblewrap:bwrap

@@ -2,7 +2,7 @@
 
 A case is a folder `TASK/NAME` with one `kernel.*` and a `case.toml`. Lines `#include "parts/FILE"` and
 `from parts.NAME import *` are replaced by that file of `tests/corpus/parts`, so that a kernel stands alone when it is
-judged. Not covered: judging (`tests/harness/test_corpus.py`, `scripts/redteam.py`, `scripts/gpu_corpus.py`).
+judged. Not covered: judging (`tests/harness/test_corpus.py`, `scripts/redteam.py`, `lab/gpu/corpus.py`).
 """
 
 import re

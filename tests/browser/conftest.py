@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from scripts.site import serving
-from scripts.site.serving import Site
+from lab.site import serving
+from lab.site.serving import Site
 from tests.stack import Stack
 
 from .seeded import SUBMISSIONS

@@ -1,6 +1,6 @@
 """A running site with some hundred submissions, boards, runs and decisions, and what every screen of it must be.
 
-The site is that of `scripts/site`: real web server, Redis and workers, a fake judge. Does NOT name screens.
+The site is that of `lab/site`: real web server, Redis and workers, a fake judge. Does NOT name screens.
 """
 
 from pathlib import Path

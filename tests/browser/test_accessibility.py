@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scripts.site.addresses import PAGES, Address, addresses
-from scripts.site.serving import Site
+from lab.site.addresses import PAGES, Address, addresses
+from lab.site.serving import Site
 
 from .seeded import demand_fits, grave_violations, log_in
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from scripts.site.serving import Site
+from lab.site.serving import Site
 
 from .seeded import demand_fits, log_in, press, reach, write
 

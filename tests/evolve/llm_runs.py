@@ -1,6 +1,6 @@
 """Whole runs against the hostile server: random caps, random faults, and what must hold of the log afterwards.
 
-Used by the suite for some runs and by `scripts/bench_llm_runs.py` for a thousand. The checks share no code with the
+Used by the suite for some runs and by `lab/bench/llm_runs.py` for a thousand. The checks share no code with the
 product: they add up the log and the server's own books.
 """
 

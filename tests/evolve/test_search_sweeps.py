@@ -7,7 +7,7 @@ import pytest
 
 from agents.evolve.search import load_recording
 from agents.evolve.templates import Genome
-from scripts.record_sweep import Bench, Pair, narrowed, record, refined, score, template_of, write
+from lab.sweeps.record import Bench, Pair, narrowed, record, refined, score, template_of, write
 
 TASK = "mnist_pool/forward"
 

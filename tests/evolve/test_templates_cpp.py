@@ -1,7 +1,7 @@
 """C++ templates: every task is served, spaces are sound, and what is rendered is right.
 
 Numbers are checked against the float64 references with the stand-in header of the sweeps, where a kernel compiles in a
-second; one kernel goes through the judge itself. `scripts/judge_templates.py` judges all of them.
+second; one kernel goes through the judge itself. `lab/sweeps/judge_templates.py` judges all of them.
 """
 
 import re
@@ -24,7 +24,7 @@ from benchmarks.harness import (
     judge,
     load_suite,
 )
-from scripts.sweeping import compile_kernel, draw, fault
+from lab.sweeps.sweeping import compile_kernel, draw, fault
 
 SUITE = load_suite(default_suites() / "robust_kbench")
 SERVED = [(template, task) for template in TEMPLATES for task in template.tasks]

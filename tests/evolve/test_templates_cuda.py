@@ -16,7 +16,7 @@ from agents.evolve.templates.cuda import CALLS, TEMPLATES, plain_core
 from agents.evolve.templates.cuda.calls import MARK
 from agents.evolve.templates.cuda.genes import tile_shared_bytes, tile_threads
 from benchmarks.harness import Config, Source, TaskSpec, check_source, default_rules, default_suites, load_suite
-from scripts.plain_cuda import compile_core
+from lab.gpu.plain_cuda import compile_core
 from tests.evolve.templates_cuda_emulation import build, worst_errors
 
 TASKS = {task.name: task for task in load_suite(default_suites() / "robust_kbench")}

@@ -9,9 +9,9 @@ import pytest
 from agents.evolve.search import load_recording
 from agents.evolve.templates import find_template
 from benchmarks.harness import default_suites, find_task
-from scripts.gpu_search import TASKS, Hunt, floor_us, keep, winner
-from scripts.plain_cuda import Built, Measured, geomean
-from scripts.record_gpu_sweep import SWEEPS, Recorder
+from lab.gpu.plain_cuda import Built, Measured, geomean
+from lab.gpu.search import TASKS, Hunt, floor_us, keep, winner
+from lab.sweeps.record_gpu import SWEEPS, Recorder
 
 ABOUT = {"gpu": "a GPU", "configs": ["a", "b"], "bytes": [4_230_000, 0], "flops": [0, 120_000_000]}
 
@@ -66,7 +66,7 @@ def test_the_winner_is_the_best_of_those_timed_again(tmp_path: Path) -> None:
 
 def test_a_whole_sweep_reads_as_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder("h200-unet_conv2d-forward", argparse.Namespace(out=tmp_path))
-    monkeypatch.setattr("scripts.record_gpu_sweep.machine", dict)
+    monkeypatch.setattr("lab.sweeps.record_gpu.machine", dict)
     for place, genome in enumerate(recorder.space.genomes):
         failed = place % 10 == 0
         recorder._add(genome, Measured(failure="wrong") if failed else Measured((1.0, 4.0), (place, place)))
@@ -79,7 +79,7 @@ def test_a_whole_sweep_reads_as_a_recording(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_sweep_that_ran_out_of_time_is_kept_as_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder("h200-unet_conv2d-forward", argparse.Namespace(out=tmp_path))
-    monkeypatch.setattr("scripts.record_gpu_sweep.machine", dict)
+    monkeypatch.setattr("lab.sweeps.record_gpu.machine", dict)
     recorder._add(recorder.space.genomes[0], Measured((1.0,), (1.0,)))
     recorder._write(Room(), 0.0, whole=False)  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.iterdir()] == ["h200-unet_conv2d-forward.partial.json"]

@@ -1,6 +1,6 @@
 """On a real GPU: an honest kernel passes, a cheat does not, and what one submission breaks the next one does not see.
 
-The whole corpus takes longer than a test may: `python -m scripts.gpu_corpus` judges it. Not covered: any time.
+The whole corpus takes longer than a test may: `python -m lab.gpu.corpus` judges it. Not covered: any time.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Paths, default_rules
+from lab.gpu.corpus import judge_case
 from scripts.corpus import Case, read_cases
-from scripts.gpu_corpus import judge_case
 
 CASES = {case.name: case for case in read_cases("cuda")}
 LINEAR = "mnist_linear_relu-forward-cuda"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.kernel_lab import ROOT, chosen, edited, find_variants
+from lab.gpu.kernel_lab import ROOT, chosen, edited, find_variants
 
-VARIANTS = ROOT / "scripts/kernel_variants"
+VARIANTS = ROOT / "lab/gpu/variants"
 
 
 def test_every_edit_fits_the_shipped_kernel_and_changes_it() -> None:

@@ -1,6 +1,6 @@
 """The GPU cases of tests/corpus say what they must: without a GPU this is all that can be checked of them.
 
-Not covered: what becomes of them (`test_corpus.py`, `scripts/gpu_corpus.py`).
+Not covered: what becomes of them (`test_corpus.py`, `lab/gpu/corpus.py`).
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What `scripts.gpu_corpus` makes of verdicts: order, honest kernels after failures, budget, summary, exit code.
+"""What `lab.gpu.corpus` makes of verdicts: order, honest kernels after failures, budget, summary, exit code.
 
 The judge is replaced here; `tests/gpu` runs the real one where there is a GPU.
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Isolation, Paths, Report, Score, Verdict, default_rules
-from scripts import gpu_corpus
+from lab.gpu import corpus as gpu_corpus
+from lab.gpu.corpus import Outcome, run, select, summary
 from scripts.corpus import Case, read_cases
-from scripts.gpu_corpus import Outcome, run, select, summary
 
 HONEST = Case(Path("t/honest_loop"), "t", "Honest.", ("PASS",), kind="honest", device="cuda")
 ATTACK = Case(Path("t/attack"), "t", "Bad.", ("TAMPERING", "PASS"), kind="attack", exploit="E28", max_speedup=1.0)

@@ -160,7 +160,7 @@ def compile_source(compiler: None, paths: Paths) -> Compile:
     return lambda name: builds.build(Source((SOURCES / name).read_text(), "cuda"), RULES, paths)
 
 
-# few real compilations; `python -m scripts.bench_compile` compiles all sources with all headers
+# few real compilations; `python -m lab.bench.compile` compiles all sources with all headers
 CALL = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])

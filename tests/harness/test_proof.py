@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from benchmarks.harness import Source, check_source, default_rules, default_suites, find_task, load_suite
-from scripts import proof, proof_tables
+from lab.bench import proof, proof_tables
 
 TASKS = {task.name for task in load_suite(default_suites() / "robust_kbench")}
 

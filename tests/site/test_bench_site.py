@@ -7,7 +7,7 @@ from django.test import Client
 
 from benchmarks.api import api
 from benchmarks.models import Evaluation, Standing
-from scripts.site import addresses, filling
+from lab.site import addresses, filling
 from tests.rows import synced
 from tests.web import factories
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scripts import gpu_e2e
+from lab.gpu import e2e as gpu_e2e
 
 pytestmark = pytest.mark.sandbox
 TASK = "mnist_linear_relu/forward"

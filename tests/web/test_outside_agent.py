@@ -15,7 +15,7 @@ from benchmarks.accounts import tokens
 from benchmarks.models import Evaluation
 from benchmarks.states import WorkerRole
 from kbench_site.cli import client as kbench_client
-from scripts import outside_agent
+from lab.site import outside_agent
 
 from . import factories
 

@@ -2,7 +2,7 @@
 
 A recording is a JSON file: `genes` as in `templates/base.py`, `configs`, and `rows` of [values of the genes,
 microseconds per configuration, speedups per configuration over the reference measured just before]; null where a
-setting failed. Not covered: how one is made (`scripts/record_sweep.py`).
+setting failed. Not covered: how one is made (`lab/sweeps/record.py`).
 """
 
 import json

@@ -1,7 +1,7 @@
 """The labelled corpus: correct kernels (`corpus/seeds`), their mutants, and what the judge said of each.
 
 A mutant is kept as seed, operator, place and hash; its text is made again when it is wanted. `corpus/labels.jsonl` is
-written by `scripts/label_corpus.py`. Not covered: judging.
+written by `lab/sweeps/label_corpus.py`. Not covered: judging.
 """
 
 import hashlib

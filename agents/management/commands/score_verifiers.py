@@ -1,7 +1,7 @@
 """`manage.py score_verifiers`: the labelled corpus put to V0 and V1 again, and how often they were right.
 
 V1 is read from the labels; `--compile` runs the compiler on each kernel instead, which takes half an hour and longer.
-Does NOT judge: labels come from `scripts/label_corpus.py`.
+Does NOT judge: labels come from `lab/sweeps/label_corpus.py`.
 """
 
 import asyncio

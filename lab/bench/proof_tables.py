@@ -1,0 +1,132 @@
+"""Tables for people from raw reports: `python -m lab.bench.proof_tables RAW.jsonl ... > docs/results/KIND-kernels.md`.
+
+Reads the JSON lines of `proof.py`; where a kernel was judged more than once the last accepted report counts. Not
+covered: judging anything.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+HEAD = """# Kernels on {kind}
+
+Made by `python -m lab.bench.proof_tables` from raw reports of `python -m lab.bench.proof kernels`. Times are medians in
+microseconds of calls with a cold cache; floor is the least time for the data or the arithmetic at the best rates
+measured on this device; a speedup is over the stronger of eager and torch.compile, with its 95 % interval.
+"""
+GPU_NOTES = """The paper's figures are its authors', from an H100 and one configuration per task; layernorm's and cross
+entropy's rest on a slow baseline.
+
+Reports are of the sources that are shipped (`source_sha256`), judged on three days. The floor of arithmetic is the
+better of float32 products and half of the rate of half-precision ones. Rows of the first day have that of float32
+products only: all Triton kernels, linear_relu forward, and backward except linear, linear_relu and the norms.
+"""
+CPU_NOTES = """Machine: {cpu}, {cores} cores, {threads} of them for kernels and baselines.
+"""
+# speedups over eager and torch.compile that arXiv 2509.14279 publishes for its kernels
+PAPER = {
+    "layernorm/forward": (165.7, 2.05),
+    "llama_ffw/forward": (1.01, 1.03),
+    "llama_rmsnorm/forward": (3.92, 2.34),
+    "mnist_conv_relu_pool/forward": (2.79, 4.27),
+    "mnist_cross_entropy/forward": (1.93, 63.4),
+    "mnist_cross_entropy/backward": (0.96, 1.77),
+    "mnist_linear/forward": (2.52, 5.92),
+    "mnist_linear/backward": (1.20, 1.71),
+    "mnist_linear_relu/forward": (2.49, 4.70),
+    "mnist_linear_relu/backward": (1.23, 2.04),
+    "mnist_pool/backward": (1.12, 1.19),
+    "resnet_block/forward": (2.62, 2.62),
+}
+SUMMARY = (
+    "| kernel | score | 95 % interval | over eager | over torch.compile | slowest configuration | paper, over eager | "
+    "paper, over torch.compile |\n|---|---|---|---|---|---|---|---|"
+)
+COMPILED = ("cpp", "cuda")
+COLUMNS = "| configuration | eager | torch.compile | kernel | speedup | of the floor | largest error |"
+
+
+def main() -> int:
+    records = latest(Path(name) for name in sys.argv[1:])
+    print(head(records[0]))
+    print("\n".join(summary(records)), end="\n\n")
+    for record in records:
+        print(f"## {record['name']}\n")
+        print("\n".join(section(record)), end="\n\n")
+    return 0
+
+
+def head(record: Mapping[str, Any]) -> str:
+    notes = CPU_NOTES.format_map(record["environment"]) if record["device_kind"].startswith("cpu") else GPU_NOTES
+    return HEAD.format(kind=record["device_kind"]) + "\n" + notes
+
+
+def latest(files: Iterable[Path]) -> list[Mapping[str, Any]]:
+    """One report per kernel, by name."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for path in files:
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            if "name" in record and (record["verdict"] == "PASS" or record["name"] not in found):
+                found[record["name"]] = record
+    return [found[name] for name in sorted(found)]
+
+
+def summary(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One line per accepted kernel, and the geometric means of those in C++ or CUDA."""
+    accepted = [record for record in records if record.get("score")]
+    yield SUMMARY
+    yield from (summary_row(record) for record in accepted)
+    yield ""
+    for direction in ("forward", "backward"):
+        chosen = [
+            item["score"]["speedup"]
+            for item in accepted
+            if item["language"] in COMPILED and item["task"].endswith(f"/{direction}")
+        ]
+        if chosen:
+            yield f"Geometric mean, {len(chosen)} {direction} kernels in C++ or CUDA: {geometric_mean(chosen):.2f}×."
+            yield ""
+
+
+def summary_row(record: Mapping[str, Any]) -> str:
+    score = record["score"]
+    slowest = min(item["speedup"] for item in record["configs"] if item["speedup"] is not None)
+    ours = (_ratio(score["speedup"]), "{:.2f} to {:.2f}".format(*score["ci95"]), _ratio(score["vs_eager"]))
+    paper = PAPER.get(record["task"], (None, None)) if record["language"] == "cuda" else (None, None)
+    cells = (record["name"], *ours, _ratio(score["vs_compile"]), _ratio(slowest), *(_ratio(item) for item in paper))
+    return f"| {' | '.join(cells)} |"
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}×"
+
+
+def section(record: Mapping[str, Any]) -> Iterator[str]:
+    score = record.get("score")
+    if score is None:
+        yield f"{record['verdict']}: {record['reason']}"
+        return
+    low, high = score["ci95"]
+    yield f"**{score['speedup']:.2f}×** ({low:.2f} to {high:.2f}), timing {score['timing_trust']}."
+    yield ""
+    yield COLUMNS
+    yield "|---|---|---|---|---|---|---|"
+    yield from (row(item) for item in record["configs"] if item["kernel_us"] is not None)
+
+
+def row(item: Mapping[str, Any]) -> str:
+    times = " | ".join(_figure(item[name]) for name in ("eager_us", "compile_us", "kernel_us"))
+    floor, error = _figure(item["roofline_fraction"], ".0%"), _figure(item["max_rel_error"], ".1e")
+    return f"| {item['key']} | {times} | {item['speedup']:.2f}× | {floor} | {error} |"
+
+
+def _figure(value: float | None, form: str = ".1f") -> str:
+    return "–" if value is None else format(value, form)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,3 +1,0 @@
-"""The parts of `scripts/bench_site.py`: a large site, its addresses, and what is measured on it."""
-
-QUERIES = "X-Queries"  # the header in which the site under measurement says how many queries an answer took
