@@ -15,7 +15,7 @@ from benchmarks.submissions.languages import languages_of
 from .evolve.budget import Caps
 from .evolve.config import ConfigError, RunConfig
 from .evolve.templates import find_template
-from .proposals import BY_NAME, Choice, User, choices_for, verifiers_for
+from .proposals import BY_NAME, EXTERNAL, Choice, User, choices_for, verifiers_for
 from .selectors import judges_of
 from .states import RunStatus
 
@@ -59,7 +59,7 @@ class BudgetForm(forms.Form):
 
 
 class RunForm(BudgetForm):
-    """The settings of a new run on one task."""
+    """The settings of a new run on one task; `outside` is one whose kernels are sent through the API."""
 
     proposer = forms.ChoiceField(widget=forms.RadioSelect)
     device = forms.ChoiceField(label="Device")
@@ -70,10 +70,18 @@ class RunForm(BudgetForm):
     verifiers = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
     field_order = ("proposer", "device", "language", "judgings", "minutes", "usd", "target", "seed")
 
-    def __init__(self, *args: Any, version: TaskVersion, kinds: list[DeviceKind], user: User, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        version: TaskVersion,
+        kinds: list[DeviceKind],
+        user: User,
+        outside: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.version, self.kinds = version, {kind.slug: kind for kind in kinds}
-        self.choices = choices_for(user)
+        self.choices = [BY_NAME[EXTERNAL]] if outside else choices_for(user)
         self.config: RunConfig | None = None
         open_choices = [item for item in self.choices if not item.problem]
         self.fields["proposer"] = forms.ChoiceField(
@@ -99,6 +107,8 @@ class RunForm(BudgetForm):
         if not self.errors:
             self._check_template(BY_NAME[data["proposer"]])
         if not self.errors:
+            self._check_limit(BY_NAME[data["proposer"]])
+        if not self.errors:
             self._make_config()
         return data
 
@@ -108,8 +118,14 @@ class RunForm(BudgetForm):
         chosen: str = self.cleaned_data.get("language") or known[0]
         return chosen if chosen in known else known[0]
 
+    def _check_limit(self, choice: Choice) -> None:
+        """The dollars of an agent outside are its own account: they bound nothing here."""
+        data = self.cleaned_data
+        if choice.outside and data.get("judgings") is None and data.get("minutes") is None:
+            self.add_error(None, "Give an external run a limit of judgings or minutes.")
+
     def _check_template(self, choice: Choice) -> None:
-        if choice.paid:
+        if choice.paid or choice.outside:
             return
         if find_template(self.version.task.name, self._language()) is None:
             self.add_error("proposer", f"There is no template for {self.version.task.name} in {self._language()} yet.")

@@ -11,6 +11,7 @@ from django.db import connections
 from benchmarks.operations.logs import log_fields
 
 from . import queue, services
+from .driving import external
 from .driving.one_run import draining, drive_run
 
 
@@ -30,8 +31,9 @@ def drive_next(self: Any) -> None:
 
 @shared_task(name=queue.TEND_JOB, ignore_result=True, time_limit=30)
 def tend() -> None:
-    """Free runs that lost their worker and wake workers for those that wait."""
+    """Free runs that lost their worker, wake workers for those that wait, and look at external runs."""
     services.tend()
+    external.tend()
 
 
 @signals.worker_ready.connect

@@ -3,11 +3,12 @@
 Does NOT make proposers: the engine does, by the same names.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
+EXTERNAL = "external"
 User = AbstractBaseUser | AnonymousUser
 
 
@@ -19,6 +20,7 @@ class Choice:
     title: str
     text: str
     paid: bool = False
+    outside: bool = False  # no proposer of the site: it is chosen by opening a run through the API
     problem: str = ""
 
     @property
@@ -41,15 +43,15 @@ CHOICES = (
     Choice("random", "Templates at random", "The same templates with settings drawn at random, to compare with."),
     Choice("anthropic", "Language models", "Claude models propose whole kernels and edits.", paid=True),
     Choice("hybrid", "Language models and search", "A model writes templates; the search tunes them.", paid=True),
+    Choice(EXTERNAL, "External", "An agent outside the site proposes kernels through the API.", outside=True),
 )
 BY_NAME = {choice.name: choice for choice in CHOICES}
 
 
 def choices_for(user: User) -> list[Choice]:
-    """All of them, each with what keeps `user` from choosing it."""
-    return [
-        Choice(item.name, item.title, item.text, item.paid, problem_of(user) if item.paid else "") for item in CHOICES
-    ]
+    """Those of the site, each with what keeps `user` from choosing it."""
+    own = (item for item in CHOICES if not item.outside)
+    return [replace(item, problem=problem_of(user) if item.paid else "") for item in own]
 
 
 def verifiers_for(user: User) -> list[tuple[str, str]]:
@@ -60,8 +62,9 @@ def verifiers_for(user: User) -> list[tuple[str, str]]:
 def problem_with(name: str, user: User) -> str:
     """Why `user` cannot have the proposer of that name; empty if they can."""
     choice = BY_NAME.get(name)
-    if choice is None:
-        return f"There is no proposer {name}; known: {', '.join(BY_NAME)}."
+    if choice is None or choice.outside:
+        known = ", ".join(item.name for item in CHOICES if not item.outside)
+        return f"There is no proposer {name}; known: {known}."
     return problem_of(user) if choice.paid else ""
 
 

@@ -30,7 +30,7 @@ from .evolve.config import ConfigError, RunConfig
 from .evolve.events import Draft
 from .evolve.llm.prices import load_prices
 from .models import Run
-from .proposals import BY_NAME
+from .proposals import BY_NAME, EXTERNAL
 from .record.log import DbLog
 from .states import OPEN, RunStatus, Wish, sources
 
@@ -38,6 +38,7 @@ __all__ = [
     "Refused",
     "RunHolding",
     "RunRequest",
+    "log_of",
     "run_claim",
     "run_fork",
     "run_heartbeat",
@@ -77,9 +78,10 @@ def run_start(order: RunRequest) -> Run:
     _refuse_if_not_now(order)
     with transaction.atomic():
         run = _create(order)
-        with _log_of(run) as log:
+        with log_of(run) as log:
             create(log, order.config, _prices(order.config))
-        queue.wake()
+        if run.proposer != EXTERNAL:
+            queue.wake()
     return run
 
 
@@ -111,12 +113,13 @@ def _method(proposer: str) -> Method:
 
 
 @contextmanager
-def _log_of(run: Run) -> Iterator[DbLog]:
+def log_of(run: Run) -> Iterator[DbLog]:
     """The log of a run that no worker holds, all or nothing. Raises Refused where one does."""
     claim = uuid.uuid4()
     with transaction.atomic():
-        if not Run.objects.filter(pk=run.pk, claim=None).update(claim=claim):
-            raise Refused("A worker is driving this run.")
+        free = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunStatus.FINISHED)
+        if not free.update(claim=claim):
+            raise Refused("The run has ended, or a worker is driving it.")
         yield DbLog(run, claim)
         Run.objects.filter(pk=run.pk, claim=claim).update(claim=None)
     run.refresh_from_db()
@@ -124,13 +127,18 @@ def _log_of(run: Run) -> Iterator[DbLog]:
 
 def run_claim(worker: str) -> RunHolding | None:
     """The run that has waited longest, for `worker` to drive. None: there is none."""
-    for pk in Run.objects.filter(state__in=OPEN, claim=None).order_by("pk").values_list("pk", flat=True):
+    for pk in _to_drive().order_by("pk").values_list("pk", flat=True):
         claim, now = uuid.uuid4(), timezone.now()
         free = Run.objects.filter(pk=pk, state__in=OPEN, claim=None)
         if free.update(claim=claim, worker=worker, heartbeat=now):
             run = Run.objects.select_related("task_version__task__suite", "device_kind", "method", "owner").get(pk=pk)
             return RunHolding(run, claim)
     return None
+
+
+def _to_drive() -> QuerySet[Run]:
+    """Runs that want a worker and have none."""
+    return Run.objects.filter(state__in=OPEN, claim=None).exclude(proposer=EXTERNAL)
 
 
 def run_heartbeat(holding: RunHolding) -> Wish | None:
@@ -183,7 +191,7 @@ def _settle_unclaimed(run: Run, wish: Wish, who: str) -> None:
         if wish == Wish.STOP and _move(idle, RunStatus.WAITING):
             queue.wake()
         return
-    with _log_of(idle) as log:
+    with log_of(idle) as log:
         log.append([Draft("human.action", None, {"who": who, "action": wish}), _end_of(wish, who)])
 
 
@@ -201,7 +209,7 @@ def tend() -> int:
     """Take runs from workers that are lost, and wake workers for those that wait. How many were lost."""
     limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
     count = _free(Run.objects.filter(heartbeat__lt=limit))
-    queue.resend(Run.objects.filter(state__in=OPEN, claim=None).count())
+    queue.resend(_to_drive().count())
     return count
 
 
@@ -225,7 +233,7 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     _refuse_if_not_now(order)
     with transaction.atomic():
         run = _create(order, forked_from=parent)
-        with _log_of(run) as log:
+        with log_of(run) as log:
             fork(DbLog(parent, uuid.uuid4()), parent.last_seq, log, seed, config)
         queue.wake()
     return run

@@ -150,6 +150,9 @@ VARIABLES: dict[str, Variable] = {
     ),
     "KBENCH_RUNS_MAX": Variable(_whole(1, 10_000), 20, "unfinished agent runs on the whole site"),
     "KBENCH_RUN_WORKERS": Variable(_whole(1, 64), 4, "agent runs that are driven at the same time"),
+    "KBENCH_EXTERNAL_IDLE_S": Variable(
+        _whole(60, 1_000_000), 3_600, "seconds without a candidate after which an external run ends"
+    ),
     "KBENCH_USD_PER_DAY": Variable(
         _whole(0, 1_000_000), 20, "dollars that the runs one account starts within 24 hours may spend together"
     ),

@@ -5,6 +5,7 @@ Reading needs no token. Does NOT stream: `/events/?topics=run:ID` does, and `eve
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -23,9 +24,12 @@ from benchmarks.harness import CPU
 from benchmarks.live.streams import wait_until
 
 from .. import selectors, services
+from ..driving import external
+from ..evolve.config import RunConfig
+from ..evolve.proposing import readable
 from ..forms import BudgetForm, RunForm
 from ..models import Run
-from ..proposals import problem_with
+from ..proposals import EXTERNAL, problem_with
 from ..record import withheld
 from ..states import Wish
 from . import schemas
@@ -45,16 +49,32 @@ def run_list(request: HttpRequest, task: str = "", state: str = "", method: str 
 
 @router.post("", response={202: schemas.RunOut}, summary="Start a run", auth=Token())
 def run_start(request: HttpRequest, wanted: schemas.RunIn, response: HttpResponse) -> Any:
-    """`Location` is the run. Give it a limit: judgings, minutes or dollars."""
+    """`Location` is the run. Give it a limit: judgings, minutes or dollars.
+
+    Of kind `external`, your agent sends the candidates; limit it by judgings or minutes.
+    """
     owner, version = owner_of(request), version_of(wanted.task)
-    _demand_proposer(wanted.proposer, owner)
+    outside = wanted.kind == "external"
+    if not outside:
+        _demand_proposer(wanted.proposer, owner)
     kinds, kind = tasks.device_kinds(version), tasks.find_device_kind(wanted.device or CPU)
     data = {**wanted.dict(), "device": kind.slug if kind else wanted.device}
-    form = RunForm(data, version=version, kinds=kinds, user=owner)
+    if outside:
+        data |= {"proposer": EXTERNAL, "verifiers": []}
+    form = RunForm(data, version=version, kinds=kinds, user=owner, outside=outside)
     _demand_valid(form)
     assert form.config is not None  # noqa: S101 - a valid form has one
-    run = _made(partial(services.run_start, services.RunRequest(version, form.device_kind, form.config, owner)))
+    config = _of_agent(form.config, wanted) if outside else form.config
+    run = _made(partial(services.run_start, services.RunRequest(version, form.device_kind, config, owner)))
+    if outside:
+        external.look(run)
     return _accepted(run, response)
+
+
+def _of_agent(config: RunConfig, wanted: schemas.RunIn) -> RunConfig:
+    """With what only the agent of an external run can count, and the name that it gives itself."""
+    caps = replace(config.caps, input_tokens=wanted.input_tokens, output_tokens=wanted.output_tokens)
+    return replace(config, caps=caps, options={"agent": readable(wanted.agent)})
 
 
 @router.get("/{id}", response=schemas.RunOut, summary="The current state of a run")
@@ -92,7 +112,8 @@ def _events(user: AnonymousUser | User, id: uuid.UUID, after: int, limit: int) -
 @router.post("/{id}/fork", response={202: schemas.RunOut}, summary="Fork a run", auth=Token())
 def run_fork(request: HttpRequest, id: uuid.UUID, more: schemas.ForkIn, response: HttpResponse) -> Any:
     owner, parent = owner_of(request), selectors.run_of(id)
-    _demand_proposer(parent.proposer, owner)
+    if parent.proposer != EXTERNAL:
+        _demand_proposer(parent.proposer, owner)
     form = BudgetForm(more.dict())
     _demand_valid(form)
     seed = form.seed_or_drawn()
@@ -105,7 +126,7 @@ def run_steer(request: HttpRequest, id: uuid.UUID, wish: Literal["pause", "resum
     if found.owner_id != owner.pk and not owner.is_staff:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the owner can pause, resume or stop a run.")
     try:
-        services.run_wish(found, WISHES[wish], owner.get_username())
+        external.steer(found, WISHES[wish], owner.get_username())
     except services.Refused as error:
         raise Problem(HTTPStatus.CONFLICT, "run-ended", str(error)) from error
     return schemas.run_out(selectors.run_of(id))

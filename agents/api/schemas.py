@@ -5,26 +5,84 @@ Does NOT validate what a person wants: the form of the site does, for both.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from ninja import Schema
+from django.urls import reverse
+from ninja import Field, Schema
 
+from ..driving import external
 from ..models import Candidate, Run, RunEvent
 from ..record.texts import sentence
 from ..selectors import best_candidates, purses
+from ..states import IN_FLIGHT, CandidateState
+
+PARENTS_MAX = 16
+GENERATION_MAX = 10_000
+Tokens = Annotated[int, Field(ge=0, le=100_000_000)]
 
 
 class RunIn(Schema):
     task: str
+    kind: Literal["site", "external"] = Field("site", description="external: your agent sends the candidates")
+    agent: str = Field("", description="of an external run: what the agent calls itself", max_length=80)
     proposer: str = "template-evo"
     device: str = ""
     language: str = ""
     judgings: int | None = None
     minutes: float | None = None
     usd: float | None = None
+    input_tokens: Tokens | None = Field(None, description="of an external run, as the agent counts them")
+    output_tokens: Tokens | None = Field(None, description="of an external run, as the agent counts them")
     target: float | None = None
     seed: int | None = None
     verifiers: list[str] = ["static", "compile"]  # noqa: RUF012 - pydantic copies it
+
+
+class CandidateIn(Schema):
+    """A kernel that the agent of an external run proposes, and what it says of it."""
+
+    source: str = Field(description="the whole text in the language of the run")
+    parents: list[Annotated[str, Field(max_length=80)]] = Field(
+        [], description="candidates that it was made from", max_length=PARENTS_MAX
+    )
+    name: str = Field("", description="a few words", max_length=200)
+    thought: str = Field("", description="why it should be faster", max_length=4_000)
+    prompt: str = Field("", description="what the model was asked", max_length=external.PROMPT_CHARS_MAX)
+    operator: str = Field("", description="how it was made, such as mutate or cross", max_length=40)
+    model: str = Field("", max_length=100)
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+    usd: float = Field(0.0, ge=0, le=1_000)
+    generation: int | None = Field(None, ge=0, le=GENERATION_MAX, description="by default one after its parents")
+    island: int = Field(0, ge=0, le=100)
+    key: str = Field("", description="the same key again is the same candidate", max_length=80)
+
+
+class CloseIn(Schema):
+    text: str = Field("", description="why the agent ends the run", max_length=500)
+
+
+class CandidateOut(Schema):
+    """A candidate of a run. `feedback` is a text for its maker: times and remarks, or what went wrong."""
+
+    id: str
+    run: str
+    url: str
+    state: str
+    ended: bool = Field(description="nothing will follow")
+    parents: list[str]
+    name: str
+    evaluation: str | None
+    refused: str | None = Field(description="why it was not judged")
+    verdict: str | None
+    reason: str | None
+    score: float | None
+    ci95: tuple[float, float] | None
+    vs_eager: float | None
+    vs_compile: float | None
+    best: bool = Field(description="it is the best of its run")
+    configs: list[dict[str, Any]] = Field(description="without the values of hidden ones")
+    feedback: str | None
 
 
 class ForkIn(Schema):
@@ -140,6 +198,31 @@ def _best_out(row: Candidate | None) -> BestOut | None:
     if row is None or row.score is None:
         return None
     return BestOut(candidate=row.key, score=row.score, source_sha256=row.source_sha256, evaluation=row.ticket or None)
+
+
+def candidate_out(row: Candidate, feedback: str | None) -> CandidateOut:
+    dropped = row.state == CandidateState.DROPPED
+    lo, hi = row.score_lo, row.score_hi
+    return CandidateOut(
+        id=row.key,
+        run=str(row.run.code),
+        url=reverse("run-candidate", args=[row.run.code, row.key]),
+        state=row.state,
+        ended=row.state not in IN_FLIGHT or row.run.is_finished,
+        parents=row.parents,
+        name=row.name,
+        evaluation=row.ticket or None,
+        refused=f"{row.drop_reason}: {row.drop_text}" if dropped else None,
+        verdict=row.verdict or None,
+        reason=row.verdict_text or None,
+        score=row.score,
+        ci95=None if lo is None or hi is None else (lo, hi),
+        vs_eager=row.vs_eager,
+        vs_compile=row.vs_compile,
+        best=row.key == row.run.best_key,
+        configs=row.configs,
+        feedback=feedback,
+    )
 
 
 def event_out(row: RunEvent) -> EventOut:

@@ -5,7 +5,7 @@ proposer answers or raises becomes an event. Not covered: what happens to a prop
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 
 from benchmarks.harness import Rules, Source, TaskSpec, check_source, default_rules
@@ -147,7 +147,8 @@ class Asking:
             return NoProposal(reason, f"{type(error).__name__}: {error}")
         if isinstance(answer, NoProposal):
             return answer
-        return unusable(answer, request, self.opening.rules.source.max_bytes) or cleaned(answer, request)
+        limit = self.opening.rules.source.max_bytes
+        return unusable(answer, request.language, limit) or cleaned(answer, request.view.candidates)
 
     def _outcome(self, candidate: CandidateView, answer: Proposal | NoProposal) -> list[Draft]:
         if isinstance(answer, NoProposal):
@@ -192,7 +193,7 @@ def refused(book: Book, candidate: CandidateView, refusal: NoProposal) -> list[D
     return [Draft("proposal.rejected", candidate.id, payload), *back]
 
 
-def unusable(proposal: Proposal, request: ProposalRequest, limit: int) -> NoProposal | None:
+def unusable(proposal: Proposal, language: str, limit: int) -> NoProposal | None:
     """What is no kernel at all, so that not even its text is kept."""
     source = proposal.source
     if not isinstance(source, str) or not source.strip():
@@ -201,13 +202,13 @@ def unusable(proposal: Proposal, request: ProposalRequest, limit: int) -> NoProp
         return NoProposal("too_long", f"the code has {len(source)} characters, the rules allow {limit} bytes")
     if source != readable(source):
         return NoProposal("unparsable", "the code is not text: it holds control characters or broken Unicode")
-    if proposal.language != request.language:
-        return NoProposal("wrong_task", f"the code is in {proposal.language}, this run is in {request.language}")
+    if proposal.language != language:
+        return NoProposal("wrong_task", f"the code is in {proposal.language}, this run is in {language}")
     return None
 
 
-def cleaned(proposal: Proposal, request: ProposalRequest) -> Proposal:
-    """The same with words that any store can keep, and with parents that exist."""
+def cleaned(proposal: Proposal, known: Container[str]) -> Proposal:
+    """The same with words that any store can keep, and with parents that are `known`."""
     params = proposal.params
     return replace(
         proposal,
@@ -216,7 +217,7 @@ def cleaned(proposal: Proposal, request: ProposalRequest) -> Proposal:
         params={str(name): value if isinstance(value, int) else str(value) for name, value in params.items()}
         if params is not None
         else None,
-        parents=tuple(name for name in proposal.parents if name in request.view.candidates),
+        parents=tuple(name for name in proposal.parents if name in known),
     )
 
 

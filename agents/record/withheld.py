@@ -19,6 +19,7 @@ EVERYBODY = AnonymousUser()
 _OF_PAYLOAD: dict[str, Any] = {
     "name": None,
     "thought": None,
+    "prompt": None,
     "text": None,
     "params": None,
     "template": None,

@@ -48,6 +48,7 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
     parents = list(Candidate.objects.filter(run=run, key__in=row.parents))
     hidden = withheld.hidden_tickets(request.user, [row, *parents])
     withheld.readable_candidates(request.user, [row, *parents])
+    events = withheld.readable_events(request.user, selectors.log_rows(run, candidate=key).order_by("seq"))
     source = "" if row.ticket in hidden else _source(row)
     bounds = [value for item in row.configs for value in item.get("ci95") or ()]
     context = {
@@ -61,7 +62,8 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
         "evaluation": selectors.evaluations_by_ticket([row]).get(row.ticket),
         "config_axis": Axis.over(bounds),
         "chances": sorted(row.probabilities.items(), key=lambda item: -item[1])[:12],
-        "events": withheld.readable_events(request.user, selectors.log_rows(run, candidate=key).order_by("seq")),
+        "events": events,
+        "prompt": next((event.payload.get("prompt") for event in events if event.type == "proposal.received"), None),
     }
     return render(request, "runs/candidate.html", context)
 

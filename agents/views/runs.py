@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 
 from agents import selectors, services
 from agents.drawing.figures import best_figure
+from agents.driving import external
 from agents.forms import BudgetForm, RunFilterForm, RunForm
 from agents.models import Run
 from agents.proposals import problem_with
@@ -137,7 +138,7 @@ def run_steer(request: HttpRequest, code: uuid.UUID, wish: str) -> HttpResponse:
         messages.error(request, "Only the owner or staff can pause, resume or stop a run.")
         return redirect(run)
     try:
-        services.run_wish(run, WISHES[wish], name_of(request))
+        external.steer(run, WISHES[wish], name_of(request))
     except services.Refused as error:
         messages.warning(request, str(error))
     return redirect(run)

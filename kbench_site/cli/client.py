@@ -50,6 +50,16 @@ class Client:
     def run_events(self, code: str, after: int, wait_s: float) -> Any:
         return self.get(f"runs/{_part(code)}/events", after=after, wait=wait_s)
 
+    def send_candidate(self, run: str, candidate: Mapping[str, Any]) -> Any:
+        """Of an external run; one key for all tries, so that a lost answer does not send twice."""
+        return self.post(f"runs/{_part(run)}/candidates", {"key": uuid.uuid4().hex, **candidate})
+
+    def candidate(self, run: str, key: str, wait_s: float = 0) -> Any:
+        return self.get(f"runs/{_part(run)}/candidates/{_part(key)}", wait=wait_s)
+
+    def close_run(self, run: str, text: str = "") -> Any:
+        return self.post(f"runs/{_part(run)}/close", {"text": text})
+
     def source(self, code: str) -> bytes:
         """The source of an evaluation as it was submitted."""
         return str(self.get(f"evaluations/{_part(code)}/source")["source"]).encode()

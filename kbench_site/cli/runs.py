@@ -35,15 +35,17 @@ DULL = ("budget.reserved", "budget.settled", "archive.inserted", "archive.evicte
     show_default=True,
     help="checks to run before a candidate is judged; may be given several times",
 )
+@click.option("--external", is_flag=True, help="open a run for an agent of your own and print its id")
 @click.option("--watch", is_flag=True, help="follow the run until it ends")
 @as_json_option
 @asks_the_site
-def run_command(task: str, *, watch: bool, as_json: bool, **wanted: Any) -> None:
+def run_command(task: str, *, external: bool, watch: bool, as_json: bool, **wanted: Any) -> None:
     """Start an agent run on TASK (OP/DIRECTION) on the site that KBENCH_URL names, with the token KBENCH_TOKEN."""
     client = with_token()
     if all(wanted[name] is None for name in ("judgings", "minutes", "usd")):
         wanted["judgings"] = 40
-    run = client.post("runs", {"task": task, **wanted, "verifiers": list(wanted["verifiers"])})
+    kind = "external" if external else "site"
+    run = client.post("runs", {"task": task, "kind": kind, **wanted, "verifiers": list(wanted["verifiers"])})
     progress.print(f"started: {client.url}{run['url']}", style="dim")
     if watch:
         run = _followed(client, run["id"])

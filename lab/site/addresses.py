@@ -117,6 +117,7 @@ API: dict[str, Sequence[str]] = {
     "/api/v1/runs": ("/api/v1/runs",),
     "/api/v1/runs/{id}": ("/api/v1/runs/{run}",),
     "/api/v1/runs/{id}/events": ("/api/v1/runs/{run}/events",),
+    "/api/v1/runs/{id}/candidates/{key}": ("/api/v1/runs/{run}/candidates/{candidate}",),
 }
 
 # Routes that only take a POST, or (the stream) never end; `streams.py` and `posts.py` measure the heavy ones.

@@ -175,13 +175,14 @@ def test_the_documented_codes_are_those_of_the_description() -> None:
 def test_every_code_that_is_raised_is_described() -> None:
     sources = [
         *(ROOT / "benchmarks" / "api").glob("*.py"),
-        ROOT / "agents" / "api.py",
+        *(ROOT / "agents" / "api").glob("*.py"),
+        ROOT / "agents" / "driving" / "external.py",
         ROOT / "kbench_site" / "middleware.py",
     ]
     raised = {
         code
         for source in sources
-        for code in re.findall(r'Problem\(\s*HTTPStatus\.\w+,\s*"([a-z-]+)"', source.read_text())
+        for code in re.findall(r'(?:Problem\(\s*HTTPStatus\.\w+,|SendRefused\()\s*"([a-z-]+)"', source.read_text())
     }
     assert len(raised) > 15
     assert raised <= set(STATUS_OF)

@@ -1,0 +1,365 @@
+"""External runs: an agent outside the site proposes kernels, the site judges them and keeps the log.
+
+The log has the events of the site's own runs, so pages, replay and comparison are the same. No worker drives such a
+run: `send` and `close` are requests of the agent, and `look` writes down what has happened since (kernels that were
+judged, time that has passed, what the owner wants). Does NOT wait for anything; `tend` looks at every run every few
+seconds.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.conf import settings
+from django.utils import timezone
+
+from benchmarks import services as judging
+from benchmarks.catalogue import folders
+from benchmarks.harness import Source, default_rules
+from benchmarks.judgings import moves
+from benchmarks.models import Evaluation
+from benchmarks.states import FINISHED, Origin, Priority
+from benchmarks.submissions.checking import checked
+
+from .. import services
+from ..evolve import book as books
+from ..evolve.archive import cell_of
+from ..evolve.book import Book
+from ..evolve.budget import Cost
+from ..evolve.events import Draft
+from ..evolve.model import CandidateView, JudgeResult, NoProposal, Proposal
+from ..evolve.proposing import cleaned, readable, refused, unusable
+from ..evolve.slots import announcements, result_to_json
+from ..models import Run
+from ..proposals import EXTERNAL
+from ..states import CandidateState, RunStatus, Wish
+from .evaluator import result_of, token_of
+
+CANDIDATES_MAX = 1_000
+IN_FLIGHT_MAX = 8
+PROMPT_CHARS_MAX = 20_000
+LOOK_EVERY_S = 10.0  # at run time, where that has a cap
+STEP_MAX_S = 60.0  # of run time that one look can count: a site that was down costs nobody anything
+_WALL = "wall"
+
+
+class SendRefused(Exception):
+    """A candidate that cannot be taken now. `code` is for the program, the text for the person."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A candidate as the agent sends it. The same `key` again is the same candidate; `cost` is what it says it paid."""
+
+    proposal: Proposal
+    prompt: str = ""
+    generation: int | None = None
+    island: int = 0
+    model: str = ""
+    cost: Cost = field(default_factory=Cost)
+    key: str = ""
+
+
+def send(run: Run, sent: Sent) -> str:
+    """The name of the candidate; it is queued for judging or was refused with a reason.
+
+    Raises SendRefused, Refused while submissions are paused, and Busy.
+    """
+    problem = _problem_of(run, sent.proposal)
+    look(run)
+    if earlier := _earlier(run, sent.key):
+        return earlier
+    _demand_unfinished(run)
+    with services.log_of(run) as log:
+        return _earlier(run, sent.key) or _Writing(run, Book(log)).take(sent, problem)
+
+
+def _demand_unfinished(run: Run) -> None:
+    if run.state in (RunStatus.STOPPING, RunStatus.FINISHED):
+        raise SendRefused("run-ended", "The run has ended, or is about to. Open another one.")
+
+
+def _problem_of(run: Run, proposal: Proposal) -> str | None:
+    """What the static check says against it. Raises SendRefused for what is no text of a kernel at all, and Busy."""
+    rules = default_rules(settings.KBENCH_RULESET)
+    bad = unusable(proposal, run.language, rules.source.max_bytes)
+    if bad is not None:
+        raise SendRefused("source-too-large" if bad.reason == "too_long" else "source-refused", bad.text)
+    task = folders.shown_spec(run.task_version)
+    return checked(Source(proposal.source, proposal.language), task, rules).problem
+
+
+def close(run: Run, text: str) -> None:
+    """No more candidates; the run ends when those in judging are judged. Raises SendRefused."""
+    _demand_unfinished(run)
+    with services.log_of(run) as log:
+        book = Book(log)
+        said = {"reason": "closed", "text": readable(text) or "The agent has closed the run."}
+        book.commit(Draft("run.stopping", None, said))
+    run.refresh_from_db()
+    look(run)
+
+
+def steer(run: Run, wish: Wish, who: str) -> None:
+    """Pause, go on or stop, at once where the run is external. Raises Refused."""
+    services.run_wish(run, wish, who)
+    if run.proposer == EXTERNAL:
+        run.refresh_from_db()
+        look(run)
+
+
+def tend() -> None:
+    """Look at every external run that has not ended."""
+    for run in Run.objects.filter(proposer=EXTERNAL).exclude(state=RunStatus.FINISHED):
+        with suppress(services.Refused):  # somebody else is writing its log
+            look(run)
+
+
+def look(run: Run) -> None:
+    """Writes down what has happened since the last look. The log is read only if there is anything to write."""
+    now = timezone.now()
+    if run.is_finished or not _is_due(run, now):
+        return
+    with services.log_of(run) as log:
+        _Writing(run, Book(log)).look(now)
+        Run.objects.filter(pk=run.pk).update(heartbeat=now)
+    run.refresh_from_db()
+
+
+def _is_due(run: Run, now: datetime) -> bool:
+    if run.state == RunStatus.WAITING or (run.state == RunStatus.RUNNING and run.wish != Wish.GO):
+        return True
+    tickets = list(run.candidates.filter(state=CandidateState.QUEUED).values_list("ticket", flat=True))
+    waited = Evaluation.objects.filter(code__in=tickets).exclude(state__in=FINISHED).count()
+    if waited < len(tickets) or (run.state == RunStatus.STOPPING and not tickets):
+        return True
+    if run.state != RunStatus.RUNNING:
+        return False
+    timed = run.caps.get("wall_s") is not None
+    since_look_s = (now - (run.heartbeat or run.created)).total_seconds()
+    return (timed and since_look_s >= LOOK_EVERY_S) or (not tickets and _is_idle(run, now))
+
+
+def _is_idle(run: Run, now: datetime) -> bool:
+    last = run.events.exclude(candidate="", type__startswith="budget.").order_by("-seq").values_list("at_s").first()
+    return last is None or now.timestamp() - last[0] >= settings.KBENCH_EXTERNAL_IDLE_S
+
+
+def _earlier(run: Run, key: str) -> str | None:
+    """The candidate that was sent with this key before."""
+    if not key:
+        return None
+    found = run.events.filter(type="proposal.requested", payload__key=key).values_list("candidate", flat=True)
+    return found.first()
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """The log of a run for a moment."""
+
+    run: Run
+    book: Book
+
+    # --- what the agent sends ---
+
+    def take(self, sent: Sent, problem: str | None) -> str:
+        self._demand_open()
+        generation = self._generation(sent)
+        known = self.book.state.archive.candidates.values()
+        slot = sum(item.generation == generation for item in known)
+        key = f"{generation}-{slot}"
+        self._demand_room(sent.cost + self._judging)
+        self.book.commit(*self._opening(generation), *self._received(sent, key, generation, slot))
+        candidate = self.book.state.archive.candidates[key]
+        refusal = self._refusal(candidate, problem)
+        if refusal is not None:
+            self.book.commit(*refused(self.book, candidate, refusal))
+            return key
+        self.book.commit(
+            books.reserved(books.judge_lease(key), key, self._judging),
+            Draft("evaluation.submitted", key, {"key": key, "ticket": self._submitted(key, sent.proposal)}),
+        )
+        return key
+
+    def _demand_open(self) -> None:
+        status = self.book.state.status
+        if status == "paused":
+            raise SendRefused("run-paused", "The run is paused. Its owner or staff can resume it.")
+        if len(self.book.state.archive.candidates) >= CANDIDATES_MAX:
+            raise SendRefused("run-full", f"The run has {CANDIDATES_MAX} candidates, which is the limit. Close it.")
+        if len(self._in_judging()) >= IN_FLIGHT_MAX:
+            raise SendRefused("too-many-open", f"{IN_FLIGHT_MAX} candidates are being judged. Wait for one of them.")
+
+    def _demand_room(self, cost: Cost) -> None:
+        short = self.book.state.budget.fits(cost)
+        if short is not None:
+            raise SendRefused("budget-spent", f"This candidate would exceed the run's cap of {short}.")
+
+    def _generation(self, sent: Sent) -> int:
+        """The one that the agent names, or one more than that of its latest parent."""
+        known = self.book.state.archive.candidates
+        unknown = [name for name in sent.proposal.parents if name not in known]
+        if unknown:
+            raise SendRefused("unknown-parent", f"The run has no candidate {unknown[0]}.")
+        if sent.generation is not None:
+            return sent.generation
+        return 1 + max((known[name].generation for name in sent.proposal.parents), default=-1)
+
+    def _opening(self, generation: int) -> list[Draft]:
+        state = self.book.state
+        if state.generations and generation <= state.generations[-1].number:
+            return []
+        stage = "translate" if state.best is None else "optimise"
+        return [Draft("generation.opened", None, {"number": generation, "base_seq": state.seq, "stage": stage})]
+
+    def _received(self, sent: Sent, key: str, generation: int, slot: int) -> list[Draft]:
+        proposal = cleaned(sent.proposal, self.book.state.archive.candidates)
+        place = {"generation": generation, "slot": slot, "island": sent.island}
+        parents = list(proposal.parents)
+        stage = "translate" if self.book.state.best is None else "optimise"
+        requested = {**place, "stage": stage, "parents": parents, "probabilities": {}, "key": sent.key}
+        received = {
+            **place,
+            "source_sha256": self.book.log.put_source(proposal.source),
+            "language": proposal.language,
+            "name": proposal.name,
+            "thought": proposal.thought,
+            "prompt": readable(sent.prompt)[:PROMPT_CHARS_MAX],
+            "params": None,
+            "template": None,
+            "parents": parents,
+            "operator": proposal.operator,
+            "arm": proposal.arm,
+            "cell": list(cell_of(proposal)),
+        }
+        return [
+            Draft("proposal.requested", key, requested),
+            *self._paid(sent, key),
+            Draft("proposal.received", key, received),
+        ]
+
+    def _paid(self, sent: Sent, key: str) -> list[Draft]:
+        """What the agent says that the proposal has cost it."""
+        if sent.cost == Cost():
+            return []
+        lease, usage = books.propose_lease(key), sent.cost.to_json()
+        said = {"role": "propose", "model": sent.model or "unnamed", "usage": usage, "cost_usd": sent.cost.usd}
+        return [
+            books.reserved(lease, key, sent.cost),
+            Draft("llm.usage", key, said),
+            books.settled(lease, key, sent.cost),
+        ]
+
+    def _refusal(self, candidate: CandidateView, problem: str | None) -> NoProposal | None:
+        if problem:
+            return NoProposal("wrong_task", problem)
+        others = self.book.state.archive.candidates.values()
+        same = (item for item in others if item.source_sha256 == candidate.source_sha256 and item.id != candidate.id)
+        twin = next((item for item in same if item.result is None or not item.result.ours), None)
+        return NoProposal("duplicate", f"the same text as {twin.id}") if twin is not None else None
+
+    def _submitted(self, key: str, proposal: Proposal) -> str:
+        """The code of its evaluation. Raises judging.Refused while submissions are paused."""
+        evaluation = judging.submission_create(
+            version=self.run.task_version,
+            text=proposal.source,
+            language=proposal.language,
+            owner=self.run.owner,
+            method=self.run.method,
+            device_kind=self.run.device_kind,
+            origin=Origin.AGENT,
+            priority=Priority.AGENT,
+            title=f"Run {self.run}, candidate {key}",
+            client_token=token_of(self.run, key),
+        )
+        return str(evaluation.code)
+
+    # --- what has happened since ---
+
+    def look(self, now: datetime) -> None:
+        for candidate, evaluation in self._evaluations():
+            if evaluation is None:
+                self._finish(candidate, JudgeResult("INTERNAL_ERROR", "Its submission was deleted."))
+            elif evaluation.is_finished:
+                self._finish(candidate, result_of(evaluation))
+        in_time = self._count_time(now)
+        status, wish = self.book.state.status, Wish(self.run.wish)
+        if wish == Wish.STOP or not in_time:
+            self._withdraw(now)
+            self._end(*(("budget", "The run has used all of its time.") if not in_time else _STOPPED))
+        elif status == "stopping":
+            if not self._in_judging():
+                self._end("closed", self._last_words())
+        elif wish == Wish.PAUSE and (status == "running" or self.run.state == RunStatus.WAITING):
+            self.book.commit(Draft("run.paused", None, {"text": "Paused by its owner or staff."}))
+        elif wish == Wish.GO and status in ("created", "paused"):
+            self.book.commit(Draft("run.resumed" if self.book.state.started else "run.started", None, {}))
+        elif not self._in_judging():
+            self._end_where_over(now)
+
+    def _end_where_over(self, now: datetime) -> None:
+        short = self.book.state.budget.fits(self._judging)
+        if short is not None:
+            self._end("budget", f"The next candidate would exceed the run's cap of {short}.")
+        elif _is_idle(self.run, now):
+            minutes = settings.KBENCH_EXTERNAL_IDLE_S / 60
+            self._end("idle", f"The agent has sent nothing for {minutes:g} minutes.")
+
+    def _count_time(self, now: datetime) -> bool:
+        """Settles the run time since the last look; False if nothing is left."""
+        budget = self.book.state.budget
+        cap = budget.caps.wall_s
+        if cap is None or self.book.state.status not in ("running", "stopping"):
+            return True
+        left_s = max(0.0, cap - budget.spent.wall_s)
+        since_s = (now - (self.run.heartbeat or now)).total_seconds()
+        passed = Cost(wall_s=min(max(0.0, since_s), STEP_MAX_S, left_s))
+        if passed.wall_s:
+            self.book.commit(books.reserved(_WALL, None, passed), books.settled(_WALL, None, passed))
+        return left_s - passed.wall_s > 0
+
+    def _finish(self, candidate: CandidateView, result: JudgeResult) -> None:
+        payload = {"result": result_to_json(result), "reused_from": None}
+        finished = Draft("evaluation.finished", candidate.id, payload)
+        cost = Cost(judgings=1, judging_s=result.seconds)
+        news = announcements(self.book, finished)
+        self.book.commit(finished, books.settled(books.judge_lease(candidate.id), candidate.id, cost), *news)
+
+    def _withdraw(self, now: datetime) -> None:
+        """What is being judged is given up and counts with the time since it was sent."""
+        for candidate, evaluation in self._evaluations():
+            spent_s = 0.0
+            if evaluation is not None:
+                moves.evaluation_cancel(evaluation, "Withdrawn by the run that submitted it.")
+                spent_s = min(self._judging.judging_s, (now - evaluation.queued).total_seconds())
+            cost = Cost(judgings=1, judging_s=spent_s)
+            self.book.commit(books.settled(books.judge_lease(candidate.id), candidate.id, cost))
+
+    def _last_words(self) -> str:
+        said = self.run.events.filter(type="run.stopping").order_by("-seq").values_list("payload", flat=True).first()
+        return str((said or {}).get("text", ""))
+
+    def _end(self, reason: str, text: str) -> None:
+        self.book.commit(Draft("run.finished", None, {"reason": reason, "text": text}))
+
+    def _in_judging(self) -> list[CandidateView]:
+        return [item for item in self.book.state.archive.candidates.values() if item.state == "judging"]
+
+    def _evaluations(self) -> Sequence[tuple[CandidateView, Evaluation | None]]:
+        candidates = self._in_judging()
+        tickets = [item.ticket for item in candidates]
+        rows = Evaluation.objects.select_related("device_kind").filter(code__in=tickets)
+        found = {str(row.code): row for row in rows}
+        return [(item, found.get(item.ticket or "")) for item in candidates]
+
+    @property
+    def _judging(self) -> Cost:
+        return Cost(judgings=1, judging_s=self.book.state.config.judging_bound_s)
+
+
+_STOPPED = ("stopped", "Stopped by its owner or staff.")
