@@ -163,6 +163,13 @@ def find_active_version(suite: str, op: str, direction: str) -> TaskVersion | No
     return versions.filter(task__suite__slug=suite, task__op=op, task__direction=direction).first()
 
 
+def find_task(suite: str, op: str, direction: str) -> Task | None:
+    """A listed task of this site by its names."""
+    tasks = Task.objects.listed().select_related("suite")
+    found: Task | None = tasks.filter(suite__slug=suite, op=op, direction=direction).first()
+    return found
+
+
 def version_numbered(suite: str, op: str, direction: str, number: str) -> TaskVersion:
     """An older version of a task by its number, for its old board; the active one where no number is given."""
     if not number.isdecimal():
@@ -286,6 +293,15 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
 def newest_verified(limit: int = 8) -> list[Standing]:
     rows = Standing.objects.ranked().listable().with_context()
     return list(rows.select_related("task_version__task__suite", "device_kind").order_by("-verified_at")[:limit])
+
+
+def tasks_with_entry() -> int:
+    """On the device kind of this site that has most of them, under the active rule set."""
+    ranked = Standing.objects.filter(
+        rank__isnull=False, ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE
+    )
+    counts = ranked.order_by().values("device_kind").annotate(n=Count("task_version", distinct=True))
+    return max((item["n"] for item in counts), default=0)
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,7 @@ class Switch(models.TextChoices):
     JUDGING = "judging", "Judging of queued submissions"
     RUNS = "runs", "New agent runs"
     SIGN_UPS = "sign-ups", "New accounts"
+    RECORDED = "recorded", "Recorded results of other machines"
     BANNER = "banner", "Notice on every page"
 
 

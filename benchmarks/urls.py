@@ -16,6 +16,7 @@ from .views import (
     leaderboards,
     methods,
     moderation,
+    recorded,
     rejudge,
     rules,
     status,
@@ -93,6 +94,13 @@ moderation_urls = [
     ),
 ]
 
+recorded_urls = [
+    path("", recorded.recorded_list, name="recorded"),
+    path("<slug:bundle>/", recorded.recorded_bundle, name="recorded-bundle"),
+    path("<slug:bundle>/entries/<slug:entry>/", recorded.recorded_entry, name="recorded-entry"),
+    path("<slug:bundle>/<slug:suite>/<slug:op>/<slug:direction>/", recorded.recorded_board, name="recorded-board"),
+]
+
 change_urls = [
     path("", changes.change_list, name="changes"),
     path("<uuid:code>/", changes.change, name="change"),
@@ -106,6 +114,7 @@ urlpatterns = [
     path("submissions/", include(submission_urls)),
     path("leaderboards/", include(leaderboard_urls)),
     path("badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg", badges.board_badge, name="board-badge"),
+    path("recorded/", include(recorded_urls)),
     path("methods/", include(method_urls)),
     path("compare/", compare.compare, name="compare"),
     path("compare/figure.json", compare.compare_figure, name="compare-figure"),

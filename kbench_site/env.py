@@ -125,6 +125,9 @@ VARIABLES: dict[str, Variable] = {
     ),
     "KBENCH_RULESET": Variable(_text, "rk-2", "active rule set (a file in benchmarks/rules, without .toml)"),
     "KBENCH_EXAMPLES": Variable(_flag, True, "submit the shipped example kernels at the first start"),
+    "KBENCH_RECORDED": Variable(
+        _flag, True, "load the recorded results that come with kbench, and show recorded results"
+    ),
     "KBENCH_IN_FLIGHT_MAX": Variable(
         _whole(0, 100_000), 20, "evaluations of one account that may be waiting or judged at the same time; 0: no limit"
     ),

@@ -24,7 +24,7 @@ from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
 from benchmarks.submissions.languages import starter_of
 
-from . import boards, comparison, schemas, status, submissions, whoami
+from . import boards, comparison, recorded, schemas, status, submissions, whoami
 from .auth import MAY_SEND_TOKEN, Token, owner_of
 from .bodies import JsonParser
 from .description import KbenchApi
@@ -68,6 +68,7 @@ api.add_router("/submissions", submissions.router)
 api.add_router("/quota", submissions.quota_router)
 api.add_router("/leaderboards", boards.router)
 api.add_router("", comparison.router)
+api.add_router("/recorded", recorded.router)
 api.add_router("/status", status.router)
 api.add_router("/whoami", whoami.router)
 

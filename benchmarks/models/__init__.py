@@ -11,6 +11,7 @@ from .imports import ImportReport, StoredTask, SuiteImport
 from .ledger import Attempt, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
 from .operations import QueueSample
+from .recorded import RecordedBundle, RecordedEntry
 from .site import Event, SiteSwitch
 from .submissions import CodeBlob, Method, Submission
 from .tasks import DeviceKind, RuleSet, Suite, Task, TaskVersion
@@ -32,6 +33,8 @@ __all__ = [
     "ModerationAction",
     "Payer",
     "QueueSample",
+    "RecordedBundle",
+    "RecordedEntry",
     "Refusal",
     "RejudgeBatch",
     "RejudgeItem",

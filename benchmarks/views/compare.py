@@ -12,17 +12,20 @@ from typing import Any
 
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
 
 from benchmarks import selectors
 from benchmarks.boards import overview
 from benchmarks.boards.comparing import Share, curve, leaders
 from benchmarks.boards.figures import answer
 from benchmarks.boards.overview import Comparison, Field, Row
+from benchmarks.recorded import selectors as recorded
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.numbers import seconds
 from benchmarks.templatetags.whiskers import Axis
 
+from . import recorded as recorded_pages
 from .parts.charts import NamedCurve, Spent, cost_chart, fast_chart
 from .parts.devices import device_choice
 from .parts.figures import cost_figure, fast_figure
@@ -30,6 +33,7 @@ from .parts.figures import cost_figure, fast_figure
 TEMPLATE = "compare/detail.html"
 METHODS_MAX = 6
 P_MAX = 100.0
+TELLING_MAX = 4  # methods that are compared where nobody has chosen any
 PS = (0.0, 1.0)  # of the figures beside the p that is chosen
 
 
@@ -58,6 +62,9 @@ def compare(request: HttpRequest) -> HttpResponse:
     if devices.current is None or not suites:
         return render(request, TEMPLATE, {"devices": devices})
     field = overview.read_field(overview.suite_of(request.GET.get("suite", "")), devices.current)
+    if "methods" not in request.GET and (slugs := most_telling(field)):
+        place = {**request.GET.dict(), "suite": field.suite.slug, "device": field.device.slug}
+        return redirect(f"{request.path}?{urlencode({**place, 'methods': ','.join(slugs)})}")
     wanted = wanted_slugs(request.GET.getlist("methods"))
     context = {"devices": devices, "suites": suites, "field": field, "most": METHODS_MAX, **_choices(field, wanted)}
     if len(wanted) > METHODS_MAX:
@@ -65,6 +72,8 @@ def compare(request: HttpRequest) -> HttpResponse:
         return render(request, TEMPLATE, context | refusal, status=HTTPStatus.BAD_REQUEST)
     if wanted and (comparison := _comparison(request, field, wanted)):
         context |= _compared(request, comparison)
+    elif "methods" not in request.GET and (bundles := recorded.bundles()):
+        context |= recorded_pages.compared(recorded.comparison(bundles[0], request.GET.get("page", 1)))
     return render(request, TEMPLATE, context)
 
 
@@ -82,6 +91,18 @@ def compare_figure(request: HttpRequest) -> HttpResponse:
     if drawn is None:
         raise Http404("The page of this selection has no such chart.")
     return answer(drawn)
+
+
+def most_telling(field: Field) -> list[str]:
+    """The method with most solved tasks, and those that share most tasks with it; none where nobody shares any."""
+    solved = {field.methods[key].slug: frozenset(marks) for key, marks in field.best.items() if marks}
+    ordered = sorted(solved, key=lambda slug: (-len(solved[slug]), slug))
+    if not ordered:
+        return []
+    first, *others = ordered
+    beside = [slug for slug in others if solved[slug] & solved[first]]
+    beside.sort(key=lambda slug: -len(solved[slug] & solved[first]))
+    return [first, *beside[: TELLING_MAX - 1]] if beside else []
 
 
 def _comparison(request: HttpRequest, field: Field, wanted: Sequence[str]) -> Comparison | None:

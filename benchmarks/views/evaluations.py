@@ -116,7 +116,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "logs": [stage for stage in stages if stage.log_tail],
         "configs": configs,
         "axis": Axis.over([*bounds, evaluation.score_lo, evaluation.score_hi]),
-        **_columns(configs),
+        **config_columns(configs),
         "report": report,
         "next_steps": next_steps(evaluation, configs),
         "record": record(report.get("environment", {})),
@@ -129,7 +129,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _columns(configs: list[ConfigResult]) -> dict[str, Any]:
+def config_columns(configs: list[ConfigResult]) -> dict[str, Any]:
     """Which columns the table of configurations has, and how many."""
     timed = any(config.kernel_us for config in configs)
     bounded = any(config.bound_us for config in configs)

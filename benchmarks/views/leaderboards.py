@@ -22,7 +22,8 @@ from benchmarks.boards.comparing import FAST_AT
 from benchmarks.boards.figures import answer
 from benchmarks.boards.overview import Row
 from benchmarks.boards.selectors import BoardKey, EntryFilter
-from benchmarks.models import Method
+from benchmarks.models import Method, RecordedBundle
+from benchmarks.recorded import selectors as recorded
 from benchmarks.states import MethodKind
 from benchmarks.submissions.languages import languages_of
 from benchmarks.templatetags.whiskers import Axis
@@ -39,13 +40,23 @@ ORDERED_BY = FAST_AT.index(1.0)  # faster than the baseline: what an overall boa
 
 def leaderboard_list(request: HttpRequest) -> HttpResponse:
     devices = device_choice(request, selectors.device_kinds())
-    context = {"devices": devices, "suites": overview.suites()}
+    bundles = recorded.bundles()
+    context = {"devices": devices, "suites": overview.suites(), "bundles": bundles}
     if devices.current is not None:
         rows, boards = board_selectors.board_summaries(devices.current, request.GET.get("page", 1))
         leaders = [board.leader for board in boards if board.leader]
         axis = Axis.over(value for row in leaders for value in (row.score_lo, row.score_hi))
         context |= {"rows": rows, "boards": boards, "axis": axis}
+        if bundles and not leaders:
+            context |= _recorded_leaders(bundles[0])
     return render(request, "leaderboards/list.html", context)
+
+
+def _recorded_leaders(bundle: RecordedBundle) -> dict[str, Any]:
+    """Above boards that are all empty: those of the richest bundle of recorded results."""
+    leaders = recorded.leaders(bundle)
+    axis = Axis.over(value for row in leaders for value in (row.score_lo, row.score_hi))
+    return {"bundle": bundle, "leaders": leaders, "leaders_axis": axis}
 
 
 def overall_board(request: HttpRequest, suite: str) -> HttpResponse:
@@ -98,6 +109,7 @@ def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, devic
         "devices": devices,
         "is_old": board_selectors.is_old(key),
         "versions": selectors.task_versions(version.task),
+        "recorded": recorded.leaders_of_task(version.task),
         **_filters(request, key, chosen),
         **_records(key),
     }

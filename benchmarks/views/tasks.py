@@ -15,6 +15,7 @@ from benchmarks import harness, selectors
 from benchmarks.catalogue import folders
 from benchmarks.forms import TaskFilterForm
 from benchmarks.models import BaselineResult, DeviceKind, TaskVersion
+from benchmarks.recorded import selectors as recorded
 from benchmarks.submissions import languages
 from benchmarks.submissions.languages import starter_of
 from benchmarks.templatetags.whiskers import Axis
@@ -81,6 +82,7 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
         "axis": Axis.over(value for row in entries for value in (row.score_lo, row.score_hi)),
         "versions": selectors.task_versions(version.task),
         "imported": hasattr(version, "stored"),
+        "recorded": recorded.leaders_of_task(version.task),
         "starters": starters(version, device_class),
         "rules": rules,
         "steps": (rules.time if device_class == harness.CPU else rules.gpu_time).steps_per_config,

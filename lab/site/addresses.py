@@ -64,6 +64,14 @@ PAGES: dict[str, Sequence[str]] = {
     "moderation/submissions/<uuid:code>/": ("staff /moderation/submissions/{submission}/",),
     "moderation/switches/": ("staff /moderation/switches/",),
     "readyz": ("/readyz",),
+    "recorded/": ("/recorded/",),
+    "recorded/<slug:bundle>/": ("/recorded/nvidia-h200-rk-1/",),
+    "recorded/<slug:bundle>/<slug:suite>/<slug:op>/<slug:direction>/": (
+        "/recorded/nvidia-h200-rk-1/robust-kbench/resnet_block/forward/",
+    ),
+    "recorded/<slug:bundle>/entries/<slug:entry>/": (
+        "/recorded/nvidia-h200-rk-1/entries/resnet_block-forward-cuda-03127055/",
+    ),
     "rules/": ("/rules/",),
     "rules/attacks/": ("/rules/attacks/",),
     "rules/<slug:name>/": ("/rules/rk-2/",),
@@ -112,6 +120,11 @@ API: dict[str, Sequence[str]] = {
     "/api/v1/methods/{slug}": ("/api/v1/methods/{method}",),
     "/api/v1/overall": ("/api/v1/overall?suite={suite}&device={device}",),
     "/api/v1/compare": ("/api/v1/compare?methods={six_methods}&device={device}",),
+    "/api/v1/recorded": ("/api/v1/recorded",),
+    "/api/v1/recorded/{bundle}": ("/api/v1/recorded/nvidia-h200-rk-1",),
+    "/api/v1/recorded/{bundle}/entries/{id}": (
+        "/api/v1/recorded/nvidia-h200-rk-1/entries/resnet_block-forward-cuda-03127055",
+    ),
     "/api/v1/status": ("/api/v1/status",),
     "/api/v1/whoami": ("token /api/v1/whoami",),
     "/api/v1/runs": ("/api/v1/runs",),

@@ -53,6 +53,10 @@ def _words(route: str, world: World) -> dict[str, Any]:
         "changes/": {"code": world.batch.code},
     }
     shown = next((item for start, item in named.items() if route.startswith(start)), {"code": world.private.code})
+    if "recorded/" in route:
+        entry = world.recorded
+        named_here = {"bundle": entry.bundle.name, "entry": entry.name, "id": entry.name}
+        return {**named_here, "suite": entry.suite, "op": entry.op, "direction": entry.direction}
     return {**words, **shown, "id": shown.get("code")}
 
 

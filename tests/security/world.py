@@ -3,8 +3,10 @@
 Who meets it: somebody without an account, a stranger, the owner of what is private, staff. Does NOT know addresses.
 """
 
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -14,10 +16,12 @@ from agents.models import Candidate, Opinion, Run, RunEvent
 from benchmarks import switches
 from benchmarks.accounts import tokens
 from benchmarks.harness import Flag, StageReport, Verdict
-from benchmarks.models import ApiToken, Evaluation, Method, RejudgeBatch, RuleSet, Submission
+from benchmarks.models import ApiToken, Evaluation, Method, RecordedEntry, RejudgeBatch, RuleSet, Submission
 from benchmarks.moderation import decisions, rejudging
+from benchmarks.recorded import loading
 from benchmarks.states import ActionKind, Switch
 from tests.agents import factories as runs
+from tests.recorded import bundle_file
 from tests.web import factories
 
 TAG = "<kbx"  # what must never reach a page as it is
@@ -38,6 +42,7 @@ class World:
     failed: Evaluation
     hidden: Evaluation
     batch: RejudgeBatch
+    recorded: RecordedEntry
     run: Run
     token: Any
 
@@ -76,6 +81,7 @@ def build() -> World:
         hidden=_hidden(owner, staff),
         batch=_batch(staff),
         private=factories.queued(owner=owner, title=TITLE[:80], text=_source("private"), visibility="private"),
+        recorded=_recorded(),
         run=runs.driven(runs.started(owner)),
         token=tokens.token_create(owner, TITLE[:80]).row,
     )
@@ -133,3 +139,16 @@ def _spoilt(value: Any) -> Any:
     if isinstance(value, list):
         return [_spoilt(item) for item in value]
     return value
+
+
+def _recorded() -> RecordedEntry:
+    """A bundle of somebody hostile: each text that the format allows to be free."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = bundle_file(
+            Path(folder) / "hostile.jsonl",
+            {"title": TITLE, "about": TITLE, "device_title": TITLE, "machine": {"cpu": TITLE}},
+            [{"by": TITLE, "title": TITLE, "source": _source("recorded"), "remarks": [TITLE], "isolation": TITLE,
+              "environment": {"gpu": TITLE, "odd": TITLE}, "method": {"slug": "m", "title": TITLE, "kind": "agent"}}],
+        )  # fmt: skip
+        loading.load_bundle(path)
+    return RecordedEntry.objects.select_related("bundle").get()

@@ -52,7 +52,7 @@ def test_a_claimed_evaluation_moves_from_waiting_to_judged(visitor: Client) -> N
 
 def test_the_home_page_keeps_its_number_of_queries(visitor: Client, django_assert_num_queries: Any) -> None:
     factories.many_entries(30)
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         visitor.get("/")
 
 

@@ -1,0 +1,5 @@
+"""Results that another site or an earlier day has judged: bundles of them, and their boards beside those of this site.
+
+`bundles.py` is the format of a file, `making.py` writes one from this site, `loading.py` reads one into the tables,
+`selectors.py` is what pages read. Does NOT judge, and never writes a standing: recorded entries rank among themselves.
+"""

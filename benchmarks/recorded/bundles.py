@@ -1,0 +1,210 @@
+"""The format of a bundle of recorded results: JSON lines, one header and one line per entry.
+
+A bundle comes from one device kind under one rule set. A file may have been written by anybody: its size is bounded,
+every field is checked, unknown fields are refused, and an error names its line. Does NOT touch the database.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+FORMAT, VERSION = "kbench-recorded", 1
+SHIPPED = Path(__file__).parent / "shipped"  # the bundles that come with kbench
+FILE_MAX_BYTES = 64 * 1024 * 1024
+LINE_MAX_BYTES = 2 * 1024 * 1024
+ENTRIES_MAX = 20_000
+SOURCE_MAX_CHARS = 512 * 1024
+COMPACT: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,49}$")]
+PLAIN = r"^[^\x00-\x1f\x7f]*$"  # one line, nothing that a database or a terminal would trip over
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PLAIN)]
+LongText = Annotated[str, StringConstraints(max_length=500, pattern=PLAIN)]
+SourceText = Annotated[str, StringConstraints(max_length=SOURCE_MAX_CHARS, pattern=r"^[^\x00]*$")]
+Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
+BundleFact = bool | Whole | float | LongText | None
+TaskPath = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,50}/[a-zA-Z0-9_-]{1,100}/[a-zA-Z0-9_-]{1,20}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Us = Annotated[float, Field(gt=0, lt=1e12)] | None
+Speedup = Annotated[float, Field(gt=0, lt=1e9)]
+Interval = tuple[Speedup, Speedup]
+NotNegative = Annotated[float, Field(ge=0, lt=1e6)] | None
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class BundleError(Exception):
+    """A file that is no bundle; the text names the line."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+Item = TypeVar("Item", bound=_Strict)
+
+
+class BundleFigure(_Strict):
+    """What somebody else has published for a task: never measured here, never ranked."""
+
+    task: TaskPath
+    vs_eager: Speedup
+    vs_compile: Speedup
+
+
+class BundleReported(_Strict):
+    """Published figures beside the entries, and whose they are."""
+
+    origin: Text
+    machine: Text
+    figures: tuple[BundleFigure, ...] = Field(max_length=500)
+
+
+class BundleHeader(_Strict):
+    """The first line: what the bundle is, on which device and under which rules its entries were judged."""
+
+    format: Literal["kbench-recorded"] = "kbench-recorded"
+    version: Literal[1] = 1
+    name: Name
+    title: Text
+    about: Annotated[str, StringConstraints(max_length=2000, pattern=PLAIN)]
+    device: Name
+    device_title: Text
+    device_class: Literal["cpu", "cuda"]
+    machine: dict[Name, Text] = Field(max_length=30)
+    ruleset: Name
+    ruleset_sha256: Sha256 | None = None
+    reported: BundleReported | None = None
+
+
+class BundleMethod(_Strict):
+    """How an entry was made."""
+
+    slug: Name
+    title: Text
+    kind: Literal["human", "agent", "library"]
+
+
+class BundleScore(_Strict):
+    """Over the stronger of eager and torch.compile. `vs_compile` is null where torch.compile could not run."""
+
+    speedup: Speedup
+    ci95: Interval
+    vs_eager: Speedup
+    vs_compile: Speedup | None
+    worst_config: LongText
+    timing_trust: Name
+
+    @model_validator(mode="after")
+    def inside(self) -> Self:
+        low, high = self.ci95
+        if not low <= self.speedup <= high:
+            raise ValueError(f"the speedup {self.speedup} is outside of its interval {low} to {high}")
+        return self
+
+
+class BundleConfig(_Strict):
+    """One configuration; null where nothing was measured. The fields are those of a report."""
+
+    key: Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=PLAIN)]
+    group: Literal["single", "multi", "hidden"]
+    correct: Literal[True]  # an entry was correct everywhere, or it is none
+    max_abs_error: NotNegative
+    max_rel_error: NotNegative
+    kernel_us: Us
+    eager_us: Us
+    compile_us: Us
+    kernel_iqr_us: NotNegative
+    eager_iqr_us: NotNegative
+    compile_iqr_us: NotNegative
+    speedup: Speedup | None
+    ci95: Interval | None
+    roofline_fraction: NotNegative
+    calls: Count
+    checked_calls: Count
+    launches_us: tuple[tuple[Us, ...], ...] = Field((), max_length=16)
+    excess_us: Annotated[float, Field(gt=-1e12, lt=1e12)] | None = None
+    copied: bool = False
+
+
+class BundleEntry(_Strict):
+    """One verified kernel."""
+
+    id: Name
+    task: TaskPath
+    task_sha256: Sha256 | None = None
+    by: Text
+    method: BundleMethod
+    title: Annotated[str, StringConstraints(max_length=200, pattern=PLAIN)] = ""
+    language: Name
+    judged_at: AwareDatetime
+    judgings: Annotated[int, Field(ge=1, le=10_000)] = 1
+    score: BundleScore
+    source_sha256: Sha256
+    source: SourceText | None
+    configs: tuple[BundleConfig, ...] = Field(min_length=1, max_length=500)
+    remarks: tuple[Text, ...] = Field((), max_length=50)
+    environment: dict[Name, BundleFact] = Field({}, max_length=60)
+    isolation: Annotated[str, StringConstraints(max_length=200, pattern=PLAIN)] = ""
+
+    @model_validator(mode="after")
+    def consistent(self) -> Self:
+        if self.source is not None and sha256_of(self.source) != self.source_sha256:
+            raise ValueError("source_sha256 is not the hash of the source")
+        return self
+
+
+def sha256_of(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def bundle_lines(header: BundleHeader, entries: Iterable[BundleEntry]) -> Iterator[str]:
+    """The lines of the file, each with its end."""
+    for item in (header, *entries):
+        yield json.dumps(item.model_dump(mode="json"), **COMPACT) + "\n"
+
+
+def read_bundle(path: Path) -> tuple[BundleHeader, list[BundleEntry], str]:
+    """Header, entries and the SHA-256 of the file. Raises BundleError and OSError."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        lines = _lines(file, digest)
+        number, first = next(lines, (1, b""))
+        header = _parsed(BundleHeader, first, number)
+        entries: dict[str, BundleEntry] = {}
+        for number, line in lines:
+            if len(entries) == ENTRIES_MAX:
+                raise BundleError(f"line {number}: a bundle has at most {ENTRIES_MAX} entries")
+            entry = _parsed(BundleEntry, line, number)
+            if entry.id in entries:
+                raise BundleError(f"line {number}: the id {entry.id} stands on an earlier line already")
+            entries[entry.id] = entry
+    return header, list(entries.values()), digest.hexdigest()
+
+
+def _lines(file: IO[bytes], digest: Any) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines, empty ones left out; nothing longer than allowed is ever held in memory."""
+    size_bytes, number = 0, 0
+    while line := file.readline(LINE_MAX_BYTES + 1):
+        number += 1
+        size_bytes += len(line)
+        digest.update(line)
+        if len(line) > LINE_MAX_BYTES:
+            raise BundleError(f"line {number}: longer than {LINE_MAX_BYTES} bytes")
+        if size_bytes > FILE_MAX_BYTES:
+            raise BundleError(f"line {number}: the file is larger than {FILE_MAX_BYTES} bytes")
+        if line.strip():
+            yield number, line
+
+
+def _parsed(kind: type[Item], line: bytes, number: int) -> Item:
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part)[:50] for part in first["loc"])
+        text = f"{place}: {first['msg']}" if place else first["msg"]
+        raise BundleError(f"line {number}: {text[:500]}") from error

@@ -1,0 +1,196 @@
+"""Bundles of recorded results: what a file may say, what loading it changes, and what a site records of itself."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from benchmarks.models import Evaluation, RecordedBundle, RecordedEntry, Standing, Submission
+from benchmarks.recorded import bundles, selectors
+from benchmarks.recorded.bundles import SHIPPED, BundleError, read_bundle
+from benchmarks.recorded.loading import Loaded, load_bundle, load_shipped
+from benchmarks.recorded.reports import one_line
+from benchmarks.states import Switch
+from benchmarks.switches import switch_set
+from tests.recorded import CONFIG, HEADER, bundle_file, entry
+from tests.rows import cpu_kind
+from tests.web import factories
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "bundle.jsonl"
+
+
+def written(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"extra": 1}, "extra"),
+        ({"speedup": -1.0}, "score.speedup"),
+        ({"speedup": float("nan")}, "score.speedup"),
+        ({"by": "two\nlines"}, "by"),
+        ({"by": "x" * 201}, "by"),
+        ({"task": "../../etc/passwd"}, "task"),
+        ({"id": "a/b"}, "id"),
+        ({"judged_at": "2026-11-21T12:00:00"}, "judged_at"),
+        ({"source": "a\x00b"}, "source"),
+        ({"source_sha256": "0" * 64}, "not the hash"),
+        ({"configs": []}, "configs"),
+        ({"configs": [{**CONFIG, "correct": False}]}, "configs.0.correct"),
+        ({"configs": [CONFIG] * 501}, "configs"),
+        ({"environment": {"a": {"nested": 1}}}, "environment.a"),
+        ({"environment": {"a": "x" * 501}}, "environment.a"),
+        ({"judgings": 0}, "judgings"),
+    ],
+)
+def test_a_wrong_entry_is_refused_with_its_line(path: Path, changes: dict[str, Any], words: str) -> None:
+    written(path, HEADER, entry(), {**entry(**changes), **({} if "id" in changes else {"id": "second"})})
+    with pytest.raises(BundleError, match=r"^line 3: ") as error:
+        read_bundle(path)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("first", ["", "{}\n", "[" * 100_000 + "\n", "\xff\n", '{"format": "other"}\n'])
+def test_a_wrong_header_is_refused_with_its_line(path: Path, first: str) -> None:
+    with pytest.raises(BundleError, match=r"^line 1: "):
+        read_bundle(written(path, first, entry()))
+
+
+def test_an_interval_without_its_speedup_is_refused(path: Path) -> None:
+    wrong = entry()
+    wrong["score"] |= {"ci95": [2.0, 3.0]}
+    with pytest.raises(BundleError, match=r"line 2: score: .*outside of its interval"):
+        read_bundle(written(path, HEADER, wrong))
+
+
+def test_the_same_id_twice_is_refused(path: Path) -> None:
+    with pytest.raises(BundleError, match="line 3: the id first stands on an earlier line"):
+        read_bundle(written(path, HEADER, entry(), entry()))
+
+
+@pytest.mark.parametrize("bound", ["LINE_MAX_BYTES", "FILE_MAX_BYTES", "ENTRIES_MAX"])
+def test_sizes_are_bounded(path: Path, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle_file(path, entries=[{"id": "a"}, {"id": "b"}])
+    assert len(read_bundle(path)[1]) == 2
+    monkeypatch.setattr(bundles, bound, 1)
+    with pytest.raises(BundleError, match=r"^line "):
+        read_bundle(path)
+
+
+@pytest.mark.django_db
+def test_loading_again_changes_nothing_and_a_changed_entry_replaces(path: Path) -> None:
+    assert load_bundle(bundle_file(path, entries=[{"id": "a"}, {"id": "b"}])) == Loaded("bundle", created=2)
+    keys = dict(RecordedEntry.objects.values_list("name", "pk"))
+    assert load_bundle(path) == Loaded("bundle", unchanged=2)
+    changed = bundle_file(path, {"about": "New."}, [{"id": "a", "speedup": 2.5}, {"id": "c"}])
+    assert load_bundle(changed) == Loaded("bundle", created=1, replaced=1, removed=1)
+    assert RecordedEntry.objects.get(name="a").pk == keys["a"]
+    assert RecordedEntry.objects.get(name="a").score == 2.5
+    assert RecordedBundle.objects.get().about == "New."
+
+
+@pytest.mark.django_db
+def test_a_wrong_line_leaves_everything_as_it_was(path: Path) -> None:
+    load_bundle(bundle_file(path))
+    written(path, HEADER, entry(id="other"), "nonsense\n")
+    with pytest.raises(CommandError, match="line 3"):
+        call_command("load_records", path)
+    assert list(RecordedEntry.objects.values_list("name", flat=True)) == ["first"]
+
+
+@pytest.mark.django_db
+def test_only_the_best_of_a_method_is_ranked_and_ties_share_a_rank(path: Path) -> None:
+    other = {"slug": "triton", "title": "Triton", "kind": "library"}
+    entries = [
+        {"id": "old", "speedup": 1.2, "judged_at": "2026-11-20T12:00:00Z"},
+        {"id": "new", "speedup": 2.0},
+        {"id": "tied", "speedup": 1.99, "method": other},
+        {"id": "slow", "speedup": 0.5, "by": "another"},
+    ]
+    load_bundle(bundle_file(path, entries=entries))
+    ranks = dict(RecordedEntry.objects.values_list("name", "rank"))
+    assert ranks == {"old": None, "new": 1, "tied": 1, "slow": 3}
+    board = selectors.board(selectors.bundle_named("bundle"), "robust-kbench", "mnist_linear_relu", "forward")
+    assert [row.name for row in board.history] == ["old", "new"]
+    assert [(line.title, line.score) for line in board.baselines] == [("torch.compile", 1.0), ("PyTorch eager", 0.5)]
+
+
+@pytest.mark.django_db
+def test_what_ships_can_be_loaded_and_is_ranked_apart(settings: Any) -> None:
+    loaded = {item.name: item.created for item in load_shipped()}
+    assert loaded.keys() == {path.stem for path in SHIPPED.glob("*.jsonl")}
+    assert sum(loaded.values()) == RecordedEntry.objects.count() > 0
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 3_000_000
+    for own in (Standing, Evaluation, Submission):
+        assert not own.objects.exists()
+    comparison = selectors.comparison(selectors.bundle_named("nvidia-h200-rk-1"))
+    assert [row.title for row in comparison.rows][:2] == ["Reference kernels, CUDA C++", "Reference kernels, Triton"]
+    assert comparison.total == 19
+    settings.KBENCH_RECORDED = False
+    assert load_shipped() == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("by", ["switch", "setting"])
+def test_one_switch_hides_everything(path: Path, by: str, settings: Any) -> None:
+    load_bundle(bundle_file(path))
+    assert [bundle.name for bundle in selectors.bundles()] == ["bundle"]
+    if by == "switch":
+        switch_set(Switch.RECORDED, on=False)
+    else:
+        settings.KBENCH_RECORDED = False
+    assert selectors.bundles() == []
+    assert RecordedEntry.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_bundle_can_be_removed(path: Path) -> None:
+    load_bundle(bundle_file(path))
+    call_command("load_records", remove="bundle")
+    assert not RecordedEntry.objects.exists()
+    with pytest.raises(CommandError, match="there is no bundle"):
+        call_command("load_records", remove="bundle")
+
+
+@pytest.mark.django_db
+def test_what_a_site_records_another_can_load(path: Path, version: Any) -> None:
+    public = factories.judged(factories.passing(2.0, 0.02), owner=factories.user("olga"), title="Fused\nloop")
+    factories.judged(factories.passing(3.0, 0.02), text=factories.SOURCE + "// private", visibility="private",
+                     owner=factories.user("paul"))  # fmt: skip
+    call_command("record", path, device=cpu_kind().slug, name="ours")
+    header, entries, _ = read_bundle(path)
+    assert header.ruleset == "rk-2"
+    assert header.ruleset_sha256
+    assert [(item.by, item.title, item.source) for item in entries] == [("olga", "Fused loop", factories.SOURCE)]
+    load_bundle(path)
+    row = RecordedEntry.objects.get()
+    standing = Standing.objects.get(evaluation=public)
+    assert (row.name, row.score, row.score_lo, row.score_hi) == (
+        str(public.code),
+        standing.score,
+        standing.score_lo,
+        standing.score_hi,
+    )
+    assert row.rank == 1
+    assert row.judged_at.replace(microsecond=0) == standing.verified_at.replace(microsecond=0)
+
+
+@pytest.mark.django_db
+def test_a_site_without_entries_records_nothing(path: Path, version: Any) -> None:
+    with pytest.raises(CommandError, match="there is no ranked entry"):
+        call_command("record", path, device=cpu_kind().slug)
+    with pytest.raises(CommandError, match="no device kind nvidia-x"):
+        call_command("record", path, device="nvidia-x")
+    assert not path.exists()
+
+
+def test_a_text_becomes_one_line() -> None:
+    assert one_line("a\n\tb\x00\u202ec ", 10) == "a b c"
+    assert one_line("abcdef", 3) == "abc"
