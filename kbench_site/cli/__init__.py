@@ -10,6 +10,7 @@ import click
 from .account import quota_command, status_command, whoami_command
 from .boards import compare_command, leaderboard_command, methods_command, tasks_command
 from .local import judge_command, worker_command
+from .mcp import mcp_command
 from .remote import cancel_command, download_command, submit_command, watch_command
 from .runs import run_command, runs_command
 
@@ -32,6 +33,7 @@ for command in (
     compare_command,
     run_command,
     runs_command,
+    mcp_command,
     status_command,
     quota_command,
     whoami_command,
