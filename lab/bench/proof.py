@@ -1,6 +1,6 @@
 """Judges what comes with kbench on a real device and keeps the raw reports: `python -m lab.bench.proof WHAT`.
 
-    kernels    every example kernel, CUDA and Triton; with `--device cpu` the C++ ones
+    kernels    every example kernel, CUDA and Triton; with `--device cpu` the C++ ones, as below
     eager      torch eager as a submission, ten tasks: the score must be 1 within its interval
     repeat     six tasks from 4 µs to 20 ms judged again and again, and each audited
 
@@ -54,6 +54,7 @@ class Work:
 
     task: str
     file: Path
+    language: str
 
     @property
     def name(self) -> str:
@@ -61,7 +62,7 @@ class Work:
 
     @property
     def source(self) -> Source:
-        return Source(self.file.read_text(), LANGUAGE_OF_SUFFIX[self.file.suffix])
+        return Source(self.file.read_text(), self.language)
 
 
 def main() -> int:
@@ -103,16 +104,18 @@ def read_options() -> argparse.Namespace:
 
 def chosen(what: str, device: str = "cuda:0") -> Iterator[Work]:
     suite = default_suites() / "robust_kbench"
-    if what == "eager":
-        yield from (Work(f"{path.stem}/forward", path) for path in sorted(EAGER.glob("*.cu")))
-    elif what == "repeat":
-        yield from (
-            Work(name, suite / name.split("/")[0] / "kernels" / f"{name.split('/')[1]}_cuda.cu") for name in REPEATED
-        )
-    else:
-        for ending in KERNELS[device.partition(":")[0]]:
-            for path in sorted(suite.glob(f"*/kernels/*_{ending}")):
-                yield Work(f"{path.parents[1].name}/{path.stem.split('_')[0]}", path)
+    endings = KERNELS[device.partition(":")[0]]
+    if what == "eager":  # these files hold no device code, so they are C++ as well as CUDA
+        language = LANGUAGE_OF_SUFFIX[Path(endings[0]).suffix]
+        yield from (Work(f"{path.stem}/forward", path, language) for path in sorted(EAGER.glob("*.cu")))
+        return
+    if what == "repeat":
+        endings = endings[:1]
+    for ending in endings:
+        for path in sorted(suite.glob(f"*/kernels/*_{ending}")):
+            work = Work(f"{path.parents[1].name}/{path.stem.split('_')[0]}", path, LANGUAGE_OF_SUFFIX[path.suffix])
+            if what == "kernels" or work.task in REPEATED:
+                yield work
 
 
 def start_builds(works: Iterable[Work], paths: Paths, options: argparse.Namespace) -> dict[Work, Future[str]]:
