@@ -329,10 +329,16 @@ class _Work:
         score = scoring.score(timed, times, self.rules, self.track.timing_trust)
         self.environment["null_call_us"] = judging.null_call_us
         self.environment["steps_per_config"] = min(item.steps for item in times.values())
-        if scoring.half_width(score) > self.rules.score.max_half_width:
+        width, settled = scoring.half_width(score), scoring.settled(score, times, self.rules)
+        if settled is None:
             self.results = tuple(finished)
-            width = scoring.half_width(score)
             raise Fault(Verdict.NOISY, f"the interval of the score is ±{width:.0%} wide: the machine is too noisy now")
+        if settled is not score:
+            text = (
+                f"Its own times vary by ±{width:.0%} while those of the baselines do not: the lower end is the score."
+            )
+            self.flags.append(Flag("own-scatter", text))
+            score = settled
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
         return score, f"{score.speedup:.2f}× over the stronger baseline on {len(timed)} configurations", tuple(finished)
 

@@ -53,6 +53,7 @@ FLAG_ADVICE: Mapping[str, str] = {
     "compiles-code": "The sandbox has no compiler while a kernel runs; the source itself is compiled beforehand.",
     "no-kernel": "It only calls libraries; a custom kernel could fuse these calls.",
     "no-compile-baseline": "The speedup on this configuration is over eager alone.",
+    "own-scatter": "Look for work that some calls do and others do not, and for threads that wait for each other.",
     "late-ready": "Wake-up time is already included; no action needed.",
     "device-stuck": "The device was taken out of service and tested. Look for a kernel that never finishes waiting.",
     "audit-failed": "The entry stays bounded; an audit can be requested again.",

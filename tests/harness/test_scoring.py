@@ -39,6 +39,32 @@ def test_score_lies_in_its_interval_and_names_the_worst_configuration() -> None:
     assert score.worst_config == "b"
 
 
+def scattered(paired: PairedTimes, *names: str) -> PairedTimes:
+    """`paired` with every second launch three times slower for the contestants of these names."""
+    factor = np.where(paired.launch == 0, 1.0, 3.0)
+    return replace(paired, **{name: getattr(paired, name) * factor for name in names})
+
+
+def test_a_narrow_interval_keeps_its_score() -> None:
+    paired = {"a": times(10, 40)}
+    score, _ = scored(**paired)
+    assert scoring.settled(score, paired, RULES) is score
+
+
+def test_of_a_kernel_that_scatters_on_a_calm_machine_the_lower_end_counts() -> None:
+    paired = {"a": scattered(times(10, 40), "kernel_us")}
+    score, _ = scored(**paired)
+    settled = scoring.settled(score, paired, RULES)
+    assert settled == replace(score, speedup=score.ci95[0])
+    assert score.ci95[0] < score.speedup / 1.5
+
+
+def test_a_machine_on_which_the_baselines_scatter_as_well_is_noisy() -> None:
+    paired = {"a": scattered(times(10, 40, 39), "eager_us", "compile_us")}
+    score, _ = scored(**paired)
+    assert scoring.settled(score, paired, RULES) is None
+
+
 def test_both_ratios_are_shown_beside_the_score() -> None:
     score, _ = scored(a=times(10, 40, 20))
     assert score.vs_eager == pytest.approx(4.0, rel=0.02)

@@ -72,6 +72,22 @@ def half_width(value: Score) -> float:
     return (value.ci95[1] - value.ci95[0]) / 2 / value.speedup
 
 
+def settled(value: Score, times: Mapping[str, PairedTimes], rules: Rules) -> Score | None:
+    """`value` if its interval is narrow enough; None if the machine was too noisy.
+
+    Where the baselines, timed in the same steps, have an interval of at most half the allowed width, the machine was
+    calm and the kernel's own time varies. Measuring again would not help, so the lower end of the interval counts.
+    """
+    limit = rules.score.max_half_width
+    if half_width(value) <= limit:
+        return value
+    alone = [replace(item, kernel_us=np.ones(item.steps)) for item in times.values()]
+    logs = stats.bootstrap_log_speedups(alone, rules.score.bootstrap_samples, _seed(*times))
+    low, high = stats.interval(np.mean(logs, axis=0))
+    calm = (high - low) / 2 <= limit / 2 * math.sqrt(low * high)
+    return replace(value, speedup=value.ci95[0]) if calm else None
+
+
 def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact: bool) -> tuple[Flag, ...]:
     """The reasons why a result must be reviewed before it is ranked."""
     found = []
