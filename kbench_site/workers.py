@@ -55,12 +55,7 @@ def worker_children(devices: Sequence[Device], compilers: int | None = None) -> 
 
 
 def web_child() -> Child:
-    place = ("--host", settings.HOST, "--port", str(settings.PORT))
-    quiet = ("--lifespan", "off", "--no-access-log", "--timeout-graceful-shutdown", "3", "--log-level", "warning")
-    manner = (*quiet, "--no-proxy-headers")  # whom to believe is KBENCH_TRUSTED_PROXIES' to say
-    return child(
-        "web", (sys.executable, "-m", "uvicorn", "kbench_site.asgi:application", *place, *manner), essential=True
-    )
+    return child("web", (sys.executable, "-m", "kbench_site.web_server"), essential=True)
 
 
 def maint_child() -> Child:

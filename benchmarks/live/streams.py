@@ -181,7 +181,7 @@ async def _followed(
                 last_id = number
         last_id, last_sent = last_id or 0, time.monotonic()
         told: set[int] | None = None
-        while True:
+        while not hub.ended:
             follower.woken.clear()
             for said in follower.hear():
                 yield said
@@ -216,7 +216,7 @@ async def wait_until(request: HttpRequest, topic: str, holds: Callable[[], bool]
     """
     hub, deadline = _hub(), time.monotonic() + seconds
     with hub.following(reader_of(request, await request.auser()), [topic]) as follower:
-        while (left_s := deadline - time.monotonic()) > 0:
+        while not hub.ended and (left_s := deadline - time.monotonic()) > 0:
             follower.woken.clear()
             if await _in_thread(holds):
                 return
@@ -285,6 +285,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.connected = False
+        self.ended = False  # this process stops
         self._followers: set[Follower] = set()
         self._readers: Counter[str] = Counter()
         self._wakes = 0
@@ -320,6 +321,11 @@ class Hub:
             self._readers -= Counter([reader])  # who has none left is forgotten
             if not self._followers:
                 self._listener.cancel()
+
+    def end(self) -> None:
+        self.ended = True
+        for follower in self._followers:
+            follower.woken.set()
 
     async def read(self, feed: Feed, topics: list[str], after: int) -> News:
         """One query for all who want to know the same at the same time.
@@ -369,6 +375,11 @@ class Hub:
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+
+
+def end_all() -> None:
+    """Ends every stream and every waiting request of this event loop, whose process stops: their clients come back."""
+    _hub().end()
 
 
 def _hub() -> Hub:

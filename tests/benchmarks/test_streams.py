@@ -247,3 +247,17 @@ def test_old_events_are_pruned(evaluation, settings):
     settings.KBENCH_EVENTS_KEPT_DAYS = 0
     assert events.prune() >= 1
     assert not Event.objects.exists()
+
+
+async def test_a_process_that_stops_ends_its_streams_and_its_waits(evaluation, path, wait_path):
+    """Their clients come back, to another process; none of them waits for an answer that was cancelled."""
+    stream = await opened(path)
+    messages = aiter(stream.streaming_content)
+    await anext(messages)
+    (task,) = await waiting(AsyncClient(), wait_path, 1)
+    streams.end_all()
+    async with asyncio.timeout(8):
+        rest = [chunk async for chunk in messages]
+        answer = await task
+    assert b"event: end" not in b"".join(rest)
+    assert (answer.status_code, answer.json()["state"]) == (200, "queued")

@@ -79,7 +79,7 @@ def test_a_killed_redis_loses_nothing(stack):
 def test_a_killed_web_process_comes_back_and_judging_goes_on(stack):
     (code,) = stack.submit(SLOW)
     stack.wait_until_timed(code)
-    stack.kill("uvicorn")
+    stack.kill("web_server")
 
     def answers():
         try:
