@@ -1,6 +1,6 @@
 """The examples of a deployment name commands, settings and addresses that exist.
 
-Does NOT start containers, nginx or systemd units: it reads their files as those programs would.
+Does NOT start anything: it reads the files. `tests/deployment` runs nginx and the systemd units.
 """
 
 import re
@@ -19,6 +19,7 @@ from kbench_site.env import VARIABLES
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
 OWN_IMAGES = ("kbench", "kbench-gpu")
+POSTGRES_OF = {"bookworm": 15, "trixie": 17}  # Debian's package postgresql-client
 NOT_OF_THE_SITE = {"KBENCH_HOST"}  # of compose.yaml itself
 
 
@@ -86,9 +87,11 @@ def test_systemd_understands_its_units(unit: Path) -> None:
     assert ours == []
 
 
-def test_the_proxy_lets_events_through_as_they_come() -> None:
-    text = (ROOT / "deploy/nginx.conf").read_text()
-    events = text.partition("location = /events/ {")[2].partition("}")[0]
-    assert "proxy_buffering off;" in events
-    assert "gzip off;" in events
-    assert "proxy_read_timeout 1h;" in events
+def test_the_image_can_dump_the_database_of_compose(services: dict[str, Any]) -> None:
+    """pg_dump refuses a server that is newer than itself, and the image has the one of its Debian."""
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text()
+    debian = re.search(r"^ARG BASE=python:\S+-slim-(\w+)$", dockerfile, re.MULTILINE)
+    server = re.fullmatch(r"postgres:(\d+)", services["postgres"]["image"])
+    assert debian
+    assert server
+    assert int(server[1]) <= POSTGRES_OF[debian[1]]
