@@ -16,7 +16,7 @@ BESIDE := -n logical --maxprocesses 8
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-rest test-alone test-postgres coverage coverage-all check fix bench bench-site redteam install system-run system-test clean
+.PHONY: help run test test-quick test-rest test-alone test-postgres test-deployment coverage coverage-all check fix bench bench-site redteam install system-run system-test clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
@@ -25,14 +25,14 @@ run: install system-run ## the whole site on http://127.0.0.1:8000 (PORT changes
 	@exec $(BIN)/python manage.py up
 
 test: install system-test ## the whole test suite
-	$(PYTEST) $(BESIDE) -m "not ($(ALONE))"
-	$(PYTEST) -m "$(ALONE)"
+	$(PYTEST) $(BESIDE) -m "not ($(ALONE) or deployment)"
+	$(PYTEST) -m "$(ALONE) or deployment"
 
 test-quick: install ## unit and contract tests in a minute: no sandbox, no browser, no site
 	$(PYTEST) $(BESIDE) -m quick $(QUICK)
 
 test-rest: install system-test ## what `test` runs side by side and `test-quick` does not
-	$(PYTEST) $(BESIDE) -m "not quick and not ($(ALONE))"
+	$(PYTEST) $(BESIDE) -m "not quick and not ($(ALONE) or deployment)"
 
 test-alone: install system-test ## what asserts about time, on a machine that does nothing else
 	$(PYTEST) -m "$(ALONE)"
@@ -40,11 +40,16 @@ test-alone: install system-test ## what asserts about time, on a machine that do
 test-postgres: install system-test ## what touches the database, on a PostgreSQL that is started for it
 	KBENCH_TEST_DATABASE=postgres $(PYTEST) $(BESIDE) -m "not ($(ALONE))" $(DATABASE_TESTS)
 
+test-deployment: install system-test ## the shipped nginx, systemd and PostgreSQL set-up, on a throw-away machine (root)
+	@sh scripts/system_packages.sh systemd-container:systemd-nspawn nginx-light:nginx redis-server:redis-server \
+		postgresql:pg_createcluster openssl:openssl curl:curl iproute2:ip docker-compose:docker-compose
+	$(PYTEST) -m deployment tests/deployment
+
 coverage: install ## branch coverage of the harness and the search by the tests of test-quick
 	$(PYTEST) $(BESIDE) -q -m quick $(QUICK) --cov=benchmarks/harness --cov=agents/evolve $(COVERAGE)
 
 coverage-all: install ## branch coverage by all tests that start no sandbox, no browser and no site
-	$(PYTEST) $(BESIDE) -q -m "not (sandbox or browser or $(ALONE))" --cov $(COVERAGE)
+	$(PYTEST) $(BESIDE) -q -m "not (sandbox or browser or deployment or $(ALONE))" --cov $(COVERAGE)
 
 check: install ## format, lint, types, import contracts, migrations, freshness of the docs
 	$(BIN)/ruff format --check .

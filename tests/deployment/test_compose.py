@@ -1,0 +1,49 @@
+"""compose.yaml as docker-compose reads it. Does NOT start containers: there is no Docker where the tests run."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.stack import ROOT
+
+pytestmark = pytest.mark.deployment
+
+
+def read_by_compose(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    if shutil.which("docker-compose") is None:
+        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        give_up("docker-compose is missing: install docker-compose")
+    argv = ["docker-compose", "--project-directory", str(ROOT), "--env-file", str(folder / ".env")]
+    argv += ["--file", str(folder / "compose.yaml"), *options, "config"]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A folder with the file and its settings as an operator has them."""
+    example = (ROOT / "deploy/kbench.env.example").read_text()
+    (tmp_path / ".env").write_text(example.replace("POSTGRES_PASSWORD=\n", "POSTGRES_PASSWORD=secret-password\n"))
+    text = (ROOT / "compose.yaml").read_text().replace("env_file: .env", f"env_file: {tmp_path / '.env'}")
+    (tmp_path / "compose.yaml").write_text(text)
+    return tmp_path
+
+
+def test_compose_accepts_the_file(filled: Path) -> None:
+    done = read_by_compose(filled, "--profile", "gpu")
+    assert done.returncode == 0, done.stderr
+    services: dict[str, Any] = yaml.safe_load(done.stdout)["services"]
+    assert set(services) == {"prepare", "web", "maint", "agents", "worker-cpu", "worker-gpu", "postgres", "redis"}
+    assert services["web"]["environment"]["DATABASE_URL"] == "postgres://kbench:secret-password@postgres/kbench"
+    assert services["worker-cpu"]["environment"]["KBENCH_PUBLIC"] == "1"
+
+
+def test_compose_asks_for_the_password(filled: Path) -> None:
+    (filled / ".env").write_text("KBENCH_PUBLIC=1\n")
+    done = read_by_compose(filled)
+    assert done.returncode != 0
+    assert "set POSTGRES_PASSWORD in .env" in done.stderr
