@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from benchmarks.live import events as signals
+from benchmarks import events as signals
 from benchmarks.models import DeviceKind, Method, TaskVersion
 from benchmarks.services import Refused
 from benchmarks.states import MethodKind, Switch, TaskVersionStatus
@@ -176,7 +176,7 @@ def run_wish(run: Run, wish: Wish, who: str) -> None:
         signals.wake(run.topic)
 
 
-def runs_stop(owner: User, who: str = "the account that was deleted") -> None:
+def runs_stop(owner: User, who: str) -> None:
     """Stop all runs of an account that goes or is suspended."""
     for run in Run.objects.filter(owner=owner).exclude(state__in=(RunStatus.FINISHED, RunStatus.STOPPING)):
         run_wish(run, Wish.STOP, who)

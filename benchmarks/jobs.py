@@ -22,12 +22,12 @@ from benchmarks.boards import standings
 from benchmarks.judgings import moves
 from benchmarks.judgings.moves import ClaimLost, Holding
 
+from . import events
 from .accounts import limits
 from .catalogue.folders import rules_of, spec_of
 from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step, Watcher, clean_text, object_key
 from .judgings import queue
 from .judgings.judge import Assignment, site_judge
-from .live import events
 from .models import DeviceKind, Evaluation, Worker
 from .moderation import rejudging
 from .operations.load import forget_old_samples, take_sample

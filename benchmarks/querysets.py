@@ -3,7 +3,6 @@
 Below the models, so it names no model. Does NOT write and does NOT know pages.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -13,6 +12,7 @@ from django.db import models
 from django.db.models import Case, Count, Exists, F, OuterRef, Q, Subquery, Value, When, Window
 from django.db.models.functions import Coalesce, RowNumber
 
+from .extensions import extensions
 from .harness import CPU
 from .states import (
     RUNNING,
@@ -31,7 +31,6 @@ User = AbstractBaseUser | AnonymousUser
 UNRECORDED = "cpu-unrecorded"  # the kind of old judgings whose processor nobody knows
 EXAMPLES_WAIT_S = 120
 HEAVY = ("task_version__definition", "task_version__reference_source")  # what no line of a list shows
-EXPECTING: list[Callable[[Any], bool]] = []  # is a device kind about to be wanted? apps above add whom they know
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         since = now - timedelta(seconds=EXAMPLES_WAIT_S)
         wanted = Q(queued__gte=since) | Q(finished__gte=since) | Q(state__in=(State.QUEUED, *RUNNING))
         others = self.model.objects.filter(wanted, device_kind=device_kind, priority__lt=Priority.EXAMPLE)
-        gives_way = others.exists() or any(expects(device_kind) for expects in EXPECTING)
+        gives_way = others.exists() or any(item.is_expecting(device_kind) for item in extensions())
         return mine.filter(priority__lt=Priority.EXAMPLE) if gives_way else mine
 
     def in_queue_order(self) -> Self:

@@ -9,8 +9,8 @@ from django.urls import include, path
 from agents.api import router as runs_api
 from agents.api.candidates import router as candidates_api
 from benchmarks.api import api
-from benchmarks.live.streams import event_stream
 from benchmarks.views.accounts import LogIn
+from benchmarks.views.streams import event_stream
 
 api.add_router("/runs", candidates_api)  # before /runs/{id}/{wish}
 api.add_router("/runs", runs_api)

@@ -25,7 +25,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]
         tell_systemd("READY=1")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        from benchmarks.live.streams import end_all  # Django is set up by now
+        from benchmarks.views.streams import end_all  # Django is set up by now
 
         tell_systemd("STOPPING=1")
         await self._accept_no_more()

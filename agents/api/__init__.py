@@ -21,7 +21,7 @@ from benchmarks.api.problems import Problem
 from benchmarks.api.schemas import PageNumber
 from benchmarks.api.submissions import version_of
 from benchmarks.harness import CPU
-from benchmarks.live.streams import wait_until
+from benchmarks.views.streams import wait_until
 
 from .. import selectors, services
 from ..driving import external

@@ -19,10 +19,10 @@ from benchmarks.api.auth import MAY_SEND_TOKEN, Token, owner_of
 from benchmarks.api.description import STATUS_OF
 from benchmarks.api.problems import Problem
 from benchmarks.catalogue import folders
-from benchmarks.live.streams import wait_until
 from benchmarks.models import Evaluation
 from benchmarks.states import FINISHED
 from benchmarks.submissions import checking
+from benchmarks.views.streams import wait_until
 
 from .. import selectors
 from ..driving import external

@@ -14,10 +14,10 @@ from typing import Any
 
 from django.conf import settings
 
+from benchmarks import events as signals
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Cancelled, HarnessError, TaskSpec, Watcher, default_rules
 from benchmarks.judgings.judge import site_judge
-from benchmarks.live import events as signals
 from benchmarks.models import TaskVersion
 from benchmarks.states import TaskVersionStatus
 

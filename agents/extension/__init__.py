@@ -1,1 +1,18 @@
-"""What other parts of the site ask about runs: costs, metrics, and an account's runs for its archive."""
+"""What other parts of the site ask about runs: their log as a stream, costs, metrics, and an account's runs."""
+
+from benchmarks.extensions import Extension, OwnTopic
+
+from .. import selectors, services
+from ..record import feed
+from .costs import spent_by_method
+from .exports import files_of
+from .metrics import run_metrics
+
+RUNS = Extension(
+    topics={"run": OwnTopic(feed.may_follow, feed.RunLog())},
+    metrics=run_metrics,
+    files_of=files_of,
+    on_account_end=services.runs_stop,
+    is_expecting=selectors.is_about_to_want,
+    costs=spent_by_method,
+)

@@ -1,4 +1,4 @@
-"""What runs have spent, summed by method: the agents' answer to the registry of costs in `benchmarks`.
+"""What runs have spent, summed by method: what the comparison of methods shows as cost.
 
 A run counts for the suite of its task whatever came of it. Does NOT count what runs have only reserved.
 """
@@ -7,7 +7,7 @@ from django.db.models import Count, FloatField, Sum
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce
 
-from benchmarks.boards.costs import Scope, SearchCost
+from benchmarks.extensions import Scope, SearchCost
 
 from ..models import Run
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from django.db.models import Count
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from benchmarks.operations import metrics
-
 from ..models import Run
 
 
@@ -18,6 +16,3 @@ def run_metrics() -> Iterator[Metric]:
     for state, count in Run.objects.order_by().values_list("state").annotate(n=Count("pk")):
         family.add_metric([state], count)
     yield family
-
-
-metrics.SOURCES.append(run_metrics)

@@ -8,7 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from benchmarks.live.streams import FEEDS, READ_MAX, TOPIC_CHECKS, News, User, formatted
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+
+from benchmarks.events import READ_MAX, formatted
+from benchmarks.extensions import News
 
 from ..models import Run, RunEvent
 from ..states import RunStatus
@@ -49,12 +52,9 @@ def _numbered(row: RunEvent) -> tuple[int, bytes]:
     return row.seq, formatted("run-event", data, row.seq)
 
 
-def _exists(_user: User, name: str) -> bool:
+def may_follow(_user: AbstractBaseUser | AnonymousUser, name: str) -> bool:
+    """Everyone may follow a run that exists."""
     try:
         return Run.objects.filter(code=UUID(name)).exists()
     except ValueError:
         return False
-
-
-FEEDS["run"] = RunLog()
-TOPIC_CHECKS["run"] = _exists

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from benchmarks.live import events as signals
+from benchmarks import events as signals
 
 from ..evolve.events import Draft, LogEvent
 from ..models import Candidate, Opinion, Run, RunEvent, RunSource

@@ -1,12 +1,12 @@
 """Everything that the site keeps of one account as a ZIP archive, made while it is sent.
 
-Twenty submissions at a time are in memory. An app that keeps more of an account registers it when it starts
-(`AppConfig.ready`), so that the benchmark need not know its agents. Does NOT export what others made.
+Twenty submissions at a time are in memory. An app that keeps more of an account adds its files (`extensions.py`). Does
+NOT export what others made.
 """
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from django.db.models import Prefetch
 from django.utils import timezone
 
+from ..extensions import extensions
 from ..models import ApiToken, Evaluation, LedgerEntry, Submission
 from ..submissions.languages import suffix_of
 
@@ -33,13 +34,6 @@ AT_ONCE = 20  # submissions
 PIECE_BYTES = 65_536
 
 File = tuple[str, bytes]
-Provider = Callable[[User], Iterator[File]]
-_providers: dict[str, Provider] = {}
-
-
-def register(name: str, provider: Provider) -> None:
-    """`provider` gives files as (path in the archive, content); registering a name again replaces it."""
-    _providers[name] = provider
 
 
 def files_of(user: User) -> Iterator[File]:
@@ -52,8 +46,8 @@ def files_of(user: User) -> Iterator[File]:
     yield "ledger.json", as_json([_line(row) for row in LedgerEntry.objects.filter(payer__account=user)])
     for submission in _submissions(user):
         yield from _submission(submission)
-    for provider in _providers.values():
-        yield from provider(user)
+    for extension in extensions():
+        yield from extension.files_of(user)
 
 
 def zipped(files: Iterator[File]) -> Iterator[bytes]:

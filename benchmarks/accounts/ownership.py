@@ -5,7 +5,7 @@ remembered by the digest of its source, and its ledger lines stay, without sourc
 Does NOT decide who the owner is: the views do. Staff cannot delete anything (`admin.py`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -14,12 +14,12 @@ from benchmarks.boards import reviews, standings
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 
-from ..live.events import emit
+from ..events import emit
+from ..extensions import extensions
 from ..models import CodeBlob, Evaluation, Submission
 from ..states import FINISHED, Origin, Visibility
 from . import quotas
 
-farewells: list[Callable[[User], None]] = []  # what other apps do about an account that goes; see their `apps.py`
 DELETED = "The submission was deleted by its owner."
 
 
@@ -53,8 +53,8 @@ def submission_delete(submission: Submission) -> None:
 def account_delete(user: User, *, keep_submissions: bool) -> None:
     """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody."""
     with transaction.atomic():
-        for farewell in farewells:
-            farewell(user)
+        for extension in extensions():
+            extension.on_account_end(user, "the account that was deleted")
         mine = Submission.objects.filter(owner=user)
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         for submission in going | mine.filter(visibility=Visibility.PRIVATE):

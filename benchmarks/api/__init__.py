@@ -19,10 +19,10 @@ from benchmarks import harness, selectors
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import kinds_for
 from benchmarks.judgings import moves
-from benchmarks.live.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
 from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
 from benchmarks.submissions.languages import starter_of
+from benchmarks.views.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
 
 from . import boards, comparison, recorded, schemas, status, submissions, whoami
 from .auth import MAY_SEND_TOKEN, Token, owner_of

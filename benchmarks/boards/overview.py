@@ -19,13 +19,13 @@ from django.db.models.functions import RowNumber
 from django.http import Http404
 from django.utils import timezone
 
+from ..extensions import Scope, SearchCost, costs_of
 from ..harness import Verdict
 from ..models import DeviceKind, Evaluation, Method, RuleSet, Standing, Suite, Task, TaskVersion
 from ..querysets import StandingQuerySet
 from ..selectors import active_ruleset
 from ..states import State, TaskVersionStatus
 from .comparing import FAST_AT, Mark, MethodFigures, best_of, common, figures
-from .costs import Scope, SearchCost, costs_of
 
 KEPT_FROM = 5000  # marks and attempts; what is smaller is read anew each time
 REUSE = 20  # times what the reading took: at most a twentieth of the time goes into reading

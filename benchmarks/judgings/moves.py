@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from ..accounts import quotas
 from ..boards.standings import standings_update
+from ..events import emit
 from ..harness import CPU, Report, Step, Verdict
-from ..live.events import emit
 from ..models import (
     DeviceKind,
     Evaluation,

@@ -1,6 +1,6 @@
 """What concerns the site as a whole: the event stream and the switches of its staff.
 
-Does NOT send anything (`live/events.py`, `live/streams.py`).
+Does NOT send anything (`events.py`, `views/streams.py`).
 """
 
 from typing import ClassVar

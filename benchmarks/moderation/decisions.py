@@ -20,15 +20,13 @@ from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 from benchmarks.switches import switch_set
 
-from ..live.events import emit
+from ..events import emit
+from ..extensions import extensions
 from ..models import Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
 from ..states import FINISHED, ActionKind, Moderation, Switch
 
 REPORTS_PER_DAY = 20
 SUSPENDED = "The account was suspended."
-
-# What else ends with an account's right to submit; other apps add theirs.
-ON_BAN: list[Callable[[User], None]] = []
 
 
 @dataclass(frozen=True)
@@ -126,8 +124,8 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
         _log(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
         for evaluation in Evaluation.objects.filter(submission__owner=account).exclude(state__in=FINISHED):
             evaluation_cancel(evaluation, SUSPENDED)
-        for end in ON_BAN:
-            end(account)
+        for extension in extensions():
+            extension.on_account_end(account, "staff, with the account")
 
 
 def unban(account: User, *, by: User, reason: str, note: str = "") -> None:

@@ -1,10 +1,10 @@
 """The metrics of the site in Prometheus' words, read from database and Redis when they are asked for.
 
 Nothing is counted in a process, so any web process answers the same. `docs/operator-guide.md` explains each metric.
-Other apps add families to `SOURCES`. Does NOT decide who may read them (`views/health.py`).
+Other apps add families (`extensions.py`). Does NOT decide who may read them (`views/health.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from ..extensions import extensions
 from ..harness import Verdict
 from ..judgings import queue
 from ..models import DeviceKind, Evaluation, StageResult, Worker
@@ -24,7 +25,6 @@ from .load import DeviceFigures
 
 STAGES_OF = timedelta(hours=1)
 VERDICTS = ("", *Verdict)  # what was cancelled or has expired has none
-MetricSource = Callable[[], Iterable[Metric]]
 
 
 def site_metrics() -> Iterator[Metric]:
@@ -41,14 +41,11 @@ def site_metrics() -> Iterator[Metric]:
     yield from _broker(figures)
 
 
-SOURCES: list[MetricSource] = [site_metrics]
-
-
 class SiteCollector(Collector):
     """All sources; a database that goes away in between ends the answer early, and `up` of the scrape tells."""
 
     def collect(self) -> Iterator[Metric]:
-        for source in SOURCES:
+        for source in (site_metrics, *(extension.metrics for extension in extensions())):
             try:
                 yield from source()
             except DatabaseError:

@@ -23,7 +23,7 @@ AIM_MS = 500.0
 WRITE = """
 import sys, time
 from django.db import transaction
-from benchmarks.live import events
+from benchmarks import events
 from benchmarks.models import Evaluation
 evaluation = Evaluation.objects.get(code=sys.argv[1])
 print("ready", flush=True)

@@ -12,9 +12,10 @@ from django.test import AsyncClient
 from agents import services
 from agents.evolve.events import Draft
 from agents.models import Run
-from benchmarks.live import events, streams
+from benchmarks import events
 from benchmarks.models import Submission
 from benchmarks.states import Moderation
+from benchmarks.views import streams
 from tests.rows import synced
 
 from . import factories

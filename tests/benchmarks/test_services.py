@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from benchmarks import querysets, switches
+from benchmarks import extensions, switches
 from benchmarks.catalogue.folders import spec_of
+from benchmarks.extensions import Extension
 from benchmarks.harness import Source, Step
 from benchmarks.judgings import moves
 from benchmarks.judgings.moves import ClaimLost, Holding
@@ -110,7 +111,8 @@ def test_examples_wait_until_nobody_has_wanted_anything_for_a_while(submit, clai
 
 def test_examples_wait_for_who_is_about_to_want_something(submit, claim, monkeypatch):
     expected = [True]
-    monkeypatch.setattr(querysets, "EXPECTING", [lambda kind: kind.slug == "cpu-avx2" and expected[0]])
+    wants = Extension(is_expecting=lambda kind: kind.slug == "cpu-avx2" and expected[0])
+    monkeypatch.setattr(extensions, "_extensions", {"a": wants})
     example = submit(priority=Priority.EXAMPLE)
     assert claim() is None
     expected[0] = False

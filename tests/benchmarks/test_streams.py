@@ -7,11 +7,12 @@ from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
 from django.test import AsyncClient
 
+from benchmarks import events
 from benchmarks.accounts.tokens import token_create
 from benchmarks.judgings import moves
-from benchmarks.live import events, streams
 from benchmarks.models import Event
 from benchmarks.states import TokenScope
+from benchmarks.views import streams
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,8 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agents.models import Run
-from benchmarks import selectors
-from benchmarks.boards import costs, overview, reviews
+from benchmarks import extensions, selectors
+from benchmarks.boards import overview, reviews
+from benchmarks.extensions import Extension, SearchCost
 from benchmarks.models import Method, RuleSet, Standing
 from benchmarks.views.compare import METHODS_MAX, p_of, wanted_slugs
 from tests.rows import cpu_kind
@@ -251,10 +252,10 @@ def test_what_agents_have_spent_stands_beside_what_they_solved(visitor: Client) 
 
 
 def test_a_registered_provider_is_asked_and_sums_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_providers", {})
-    costs.register("a", lambda scope: {scope.methods[0]: costs.SearchCost(usd=1.0)})
-    costs.register("b", lambda scope: {scope.methods[0]: costs.SearchCost(usd=0.5, judgings=3)})
-    assert costs.costs_of(costs.Scope((7, 8), 1, 1)) == {7: costs.SearchCost(usd=1.5, judgings=3)}
+    monkeypatch.setattr(extensions, "_extensions", {})
+    extensions.register("a", Extension(costs=lambda scope: {scope.methods[0]: SearchCost(usd=1.0)}))
+    extensions.register("b", Extension(costs=lambda scope: {scope.methods[0]: SearchCost(usd=0.5, judgings=3)}))
+    assert extensions.costs_of(extensions.Scope((7, 8), 1, 1)) == {7: SearchCost(usd=1.5, judgings=3)}
 
 
 # --- methods -------------------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks.boards import costs
+from benchmarks import extensions
 from benchmarks.boards.comparing import Mark, Share, fast, fast_over
 from benchmarks.boards.figures import plain
+from benchmarks.extensions import Extension, SearchCost
 from benchmarks.models import Method
 from kbench_site.static_packages import PlotlyFinder
 
@@ -67,8 +68,9 @@ def test_what_it_cost_is_drawn_in_the_currency_that_is_asked_for(
     visitor: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry(2.0, "evo")
-    spent = costs.SearchCost(usd=3.5, judgings=40)
-    monkeypatch.setattr(costs, "_providers", {"test": lambda scope: dict.fromkeys(scope.methods, spent)})
+    spent = SearchCost(usd=3.5, judgings=40)
+    told = Extension(costs=lambda scope: dict.fromkeys(scope.methods, spent))
+    monkeypatch.setattr(extensions, "_extensions", {"test": told})
     chosen = {"methods": "evo", "chart": "cost"}
     (dollars,) = drawn(visitor, FIGURE, **chosen)["data"]
     (judgings,) = drawn(visitor, FIGURE, **chosen, cost="judgings")["data"]

@@ -13,10 +13,9 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -30,14 +29,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.utils import timezone
 
 from ..accounts.limits import address_of
+from ..events import CHANNEL, READ_MAX, SAID_CHANNEL, formatted
+from ..extensions import Feed, News, OwnTopic, TopicCheck, extensions
 from ..models import DeviceKind, Evaluation, Event
 from ..states import FINISHED
-from .events import CHANNEL, SAID_CHANNEL
 
 logger = logging.getLogger(__name__)
 PING_S = 15
 POLL_S = 1.0
-READ_MAX = 200  # events at a time
 LATE_S = 10  # a number is drawn before its transaction commits, so a smaller one may show up after a larger one
 TOPICS_MAX = 20
 STREAMS_PER_READER_MAX = 20
@@ -45,7 +44,6 @@ FULL_RETRY_S = 10
 
 User = AbstractBaseUser | AnonymousUser
 T = TypeVar("T")
-TopicCheck = Callable[[User, str], bool]
 
 
 def _may_read_evaluation(user: User, name: str) -> bool:
@@ -59,33 +57,12 @@ def _is_device_kind(_user: User, name: str) -> bool:
     return DeviceKind.objects.filter(slug=name).exists()
 
 
-# Who may follow which topic, by its first word; other apps add theirs.
+# Who may follow which topic of the event table, by its first word.
 TOPIC_CHECKS: dict[str, TopicCheck] = {
     "evaluation": _may_read_evaluation,
     "queue": _is_device_kind,
     "board": _is_device_kind,
 }
-
-
-@dataclass(frozen=True)
-class News:
-    """What comes next in a stream, each with its id and already formatted; `ended`: nothing will follow.
-
-    `recent` is what a reader who is this far may have been told already, or has overtaken while it was written.
-    """
-
-    events: list[tuple[int, bytes]]
-    ended: bool
-    recent: list[tuple[int, bytes]] = field(default_factory=list)
-
-
-class Feed(Protocol):
-    """Where a stream's events come from. Called in a thread."""
-
-    def latest(self, topics: list[str]) -> News:
-        """The first events for a new reader."""
-
-    def read(self, topics: list[str], after: int) -> News: ...
 
 
 class EventTable:
@@ -104,10 +81,6 @@ class EventTable:
         recent = Event.objects.filter(topic__in=topics, pk__lte=after, created__gte=since).order_by("pk")
         events = Event.objects.after(topics, after)[:READ_MAX]
         return News([_numbered(event) for event in events], ended, [_numbered(event) for event in recent])
-
-
-# By the first word of a topic; such a topic is followed alone, because its numbers are its own.
-FEEDS: dict[str, Feed] = {}
 
 
 async def event_stream(request: HttpRequest) -> HttpResponseBase:
@@ -142,14 +115,21 @@ def reader_of(request: HttpRequest, user: User) -> str:
 
 def _may_follow(user: User, topic: str) -> bool:
     word, _, name = topic.partition(":")
-    return word in TOPIC_CHECKS and TOPIC_CHECKS[word](user, name)
+    own = _own_topics().get(word)
+    check = own.may_follow if own is not None else TOPIC_CHECKS.get(word)
+    return check is not None and check(user, name)
 
 
 def _feed(topics: list[str]) -> Feed | None:
-    own = [FEEDS[word] for topic in topics if (word := topic.partition(":")[0]) in FEEDS]
+    known = _own_topics()
+    own = [known[word].feed for topic in topics if (word := topic.partition(":")[0]) in known]
     if not own:
         return EventTable()
     return own[0] if len(topics) == 1 else None
+
+
+def _own_topics() -> dict[str, OwnTopic]:
+    return {word: topic for extension in extensions() for word, topic in extension.topics.items()}
 
 
 LAST_ID_DIGITS = 18  # what a column of the table can hold
@@ -232,12 +212,6 @@ def _numbered(event: Event) -> tuple[int, bytes]:
     name = f"{event.topic.partition(':')[0]}-{event.kind}"
     data = {"topic": event.topic, "at": event.created.isoformat(), **event.payload}
     return event.pk, formatted(name, data, event.pk)
-
-
-def formatted(name: str, data: dict[str, Any], number: int | None = None) -> bytes:
-    """One message of a stream; without a number a reader that comes back will not ask for what follows it."""
-    head = "" if number is None else f"id: {number}\n"
-    return f"{head}event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 async def _wait(woken: asyncio.Event, seconds: float) -> None:

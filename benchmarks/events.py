@@ -11,7 +11,7 @@ the topic's first word and the kind, so that htmx can use it as `hx-trigger="sse
     any                end (nothing more will come; the browser should close: `sse-close="end"`)
 
 The data of an event is JSON: `{"topic": ..., "at": ..., ...payload}`. Pages are complete without events; a missed
-one loses nothing. Rows are pruned after some days. Does NOT cover reading the stream: that is `streams.py`.
+one loses nothing. Rows are pruned after some days. Does NOT cover reading the stream: that is `views/streams.py`.
 """
 
 import json
@@ -26,12 +26,13 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from ..models import Event
+from .models import Event
 
 logger = logging.getLogger(__name__)
 CHANNEL = "kbench:events"
 SAID_CHANNEL = "kbench:said"
 PAYLOAD_MAX_BYTES = 2048
+READ_MAX = 200  # at a time
 
 
 def emit(topic: str, kind: str, **payload: str | float | None) -> None:
@@ -40,6 +41,12 @@ def emit(topic: str, kind: str, **payload: str | float | None) -> None:
         raise ValueError(f"the payload of {topic} {kind} is larger than {PAYLOAD_MAX_BYTES} bytes")
     Event.objects.create(topic=topic, kind=kind, payload=payload)
     wake(topic)
+
+
+def formatted(name: str, data: dict[str, Any], number: int | None = None) -> bytes:
+    """One message of a stream; without a number a reader that comes back will not ask for what follows it."""
+    head = "" if number is None else f"id: {number}\n"
+    return f"{head}event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 def say(topic: str, subject: str, payload: Mapping[str, Any]) -> None:

@@ -1,0 +1,99 @@
+"""What an app above the benchmark adds to it: one record, registered under the app's name when the app starts.
+
+The benchmark asks all extensions at fixed points, so it need not know its agents. It stands below the models because
+the queue asks too. Does NOT hold anything that an extension told: every question is asked anew.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from prometheus_client.core import Metric
+
+TopicCheck = Callable[[AbstractBaseUser | AnonymousUser, str], bool]
+
+
+@dataclass(frozen=True)
+class News:
+    """What comes next in a stream, each with its id and already formatted; `ended`: nothing will follow.
+
+    `recent` is what a reader who is this far may have been told already, or has overtaken while it was written.
+    """
+
+    events: list[tuple[int, bytes]]
+    ended: bool
+    recent: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+class Feed(Protocol):
+    """Where a stream's events come from. Called in a thread."""
+
+    def latest(self, topics: list[str]) -> News:
+        """The first events for a new reader."""
+
+    def read(self, topics: list[str], after: int) -> News: ...
+
+
+@dataclass(frozen=True)
+class OwnTopic:
+    """A kind of topic with a feed of its own. It is followed alone, because its numbers are its own."""
+
+    may_follow: TopicCheck
+    feed: Feed
+
+
+@dataclass(frozen=True)
+class SearchCost:
+    """The cost of all searches of a method on one suite and device kind."""
+
+    runs: int = 0
+    usd: float = 0.0
+    tokens: int = 0  # read and written by language models
+    judgings: int = 0
+    judging_s: float = 0.0
+
+    def __add__(self, other: "SearchCost") -> "SearchCost":
+        return SearchCost(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which costs are asked for, as keys of rows: methods on the tasks of one suite, on one device kind."""
+
+    methods: tuple[int, ...]
+    suite: int
+    device: int
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What one app adds. Every part may be left out."""
+
+    topics: Mapping[str, OwnTopic] = field(default_factory=dict)  # by the first word of a topic
+    metrics: Callable[[], Iterable[Metric]] = lambda: ()
+    files_of: Callable[[Any], Iterable[tuple[str, bytes]]] = lambda user: ()  # paths and contents for the archive
+    on_account_end: Callable[[Any, str], None] = lambda user, by: None  # deleted or suspended, and by whom
+    is_expecting: Callable[[Any], bool] = lambda device_kind: False  # will it soon have something to judge there?
+    costs: Callable[[Scope], Mapping[int, SearchCost]] = lambda scope: {}  # by method
+
+
+_extensions: dict[str, Extension] = {}
+
+
+def register(name: str, extension: Extension) -> None:
+    """Registering a name again replaces its extension."""
+    _extensions[name] = extension
+
+
+def extensions() -> list[Extension]:
+    return list(_extensions.values())
+
+
+def costs_of(scope: Scope) -> dict[int, SearchCost]:
+    """Costs by method; methods without recorded costs are missing."""
+    found: dict[int, SearchCost] = {}
+    for extension in extensions():
+        for method, cost in extension.costs(scope).items():
+            found[method] = found.get(method, SearchCost()) + cost
+    return found
