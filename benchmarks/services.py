@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from .accounts import quotas
+from . import quotas
 from .boards.reviews import AUDITS, BOUNDED
 from .harness import CPU, Source, Verdict, source_key
 from .judgings.moves import tell

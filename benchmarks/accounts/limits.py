@@ -15,9 +15,9 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from .. import quotas
 from ..models import Attempt, Payer
-from . import quotas
-from .quotas import QuotaUse
+from ..quotas import QuotaUse
 
 UNKNOWN = "unknown"
 IPV6_NETWORK_BITS = 64  # what one household gets: counting single addresses would count nobody

@@ -14,11 +14,11 @@ from benchmarks.boards import reviews, standings
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 
+from .. import quotas
 from ..events import emit
 from ..extensions import extensions
 from ..models import CodeBlob, Evaluation, Submission
 from ..states import FINISHED, Origin, Visibility
-from . import quotas
 
 DELETED = "The submission was deleted by its owner."
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from ninja import Field, Schema
 
-from benchmarks.accounts.quotas import QuotaUse
 from benchmarks.harness import LANGUAGES
 from benchmarks.judgings.waiting import Waiting, waiting
 from benchmarks.models import Evaluation, Submission, Task, TaskVersion
+from benchmarks.quotas import QuotaUse
 from benchmarks.states import Visibility
 
 _LANGUAGES = tuple(LANGUAGES)

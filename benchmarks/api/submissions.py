@@ -13,8 +13,8 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 
-from benchmarks import harness, selectors, services
-from benchmarks.accounts import limits, ownership, quotas
+from benchmarks import harness, quotas, selectors, services
+from benchmarks.accounts import limits, ownership
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import NoDevice, kind_for
 from benchmarks.harness import Source

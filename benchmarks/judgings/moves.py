@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from ..accounts import quotas
+from .. import quotas
 from ..boards.standings import standings_update
 from ..events import emit
 from ..harness import CPU, Report, Step, Verdict

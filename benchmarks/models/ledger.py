@@ -1,7 +1,7 @@
 """What judgings cost and who bears it, and what stays of a submission that was deleted.
 
 Nothing here holds a source, a name or an address: an address is kept as a keyed digest, and forgotten.
-Does NOT decide what may be submitted: `accounts/quotas.py` does.
+Does NOT decide what may be submitted: `quotas/` does.
 """
 
 from typing import ClassVar

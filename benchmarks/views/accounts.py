@@ -19,8 +19,8 @@ from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 
-from benchmarks import selectors
-from benchmarks.accounts import exports, limits, ownership, quotas
+from benchmarks import quotas, selectors
+from benchmarks.accounts import exports, limits, ownership
 from benchmarks.forms import AccountDeletionForm, SignUpForm
 from benchmarks.states import Switch
 from benchmarks.switches import paused

@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from benchmarks import selectors, services
-from benchmarks.accounts import limits, quotas
+from benchmarks import quotas, selectors, services
+from benchmarks.accounts import limits
 from benchmarks.judgings import moves
 from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text

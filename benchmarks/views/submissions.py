@@ -14,8 +14,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from benchmarks import selectors, services
-from benchmarks.accounts import ownership, quotas
+from benchmarks import quotas, selectors, services
+from benchmarks.accounts import ownership
 from benchmarks.forms import DeletionForm, SubmissionChangeForm
 from benchmarks.models import Evaluation, Submission
 from benchmarks.states import Visibility

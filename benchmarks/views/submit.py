@@ -13,8 +13,8 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from benchmarks import harness, selectors, services
-from benchmarks.accounts import limits, quotas
+from benchmarks import harness, quotas, selectors, services
+from benchmarks.accounts import limits
 from benchmarks.catalogue import folders
 from benchmarks.forms import SubmissionForm
 from benchmarks.judgings.waiting import nobody_there, outlook

@@ -22,8 +22,7 @@ from agents.evolve.events import Quiet
 from agents.evolve.model import JudgeResult
 from agents.models import Run
 from agents.states import RunStatus, Wish
-from benchmarks import selectors, switches
-from benchmarks.accounts import quotas
+from benchmarks import quotas, selectors, switches
 from benchmarks.boards import reviews
 from benchmarks.catalogue import folders
 from benchmarks.harness import Source

@@ -3,13 +3,14 @@
 import pytest
 from django.contrib.auth import get_user_model
 
-from benchmarks.accounts import ownership, quotas
+from benchmarks import quotas
+from benchmarks.accounts import ownership
 from benchmarks.accounts.ownership import account_delete, submission_delete, visibility_change
-from benchmarks.accounts.quotas import OverQuota
 from benchmarks.accounts.tokens import token_create
 from benchmarks.harness import Step
 from benchmarks.judgings.moves import ClaimLost, evaluation_step
 from benchmarks.models import ApiToken, CodeBlob, Evaluation, LedgerEntry, Standing, Submission
+from benchmarks.quotas import OverQuota
 from benchmarks.services import Refused
 from benchmarks.states import Origin, Visibility
 

@@ -3,8 +3,7 @@
 import pytest
 from django.db import IntegrityError, transaction
 
-from benchmarks import jobs, services
-from benchmarks.accounts import quotas
+from benchmarks import jobs, quotas, services
 from benchmarks.boards import selectors as boards
 from benchmarks.models import BaselineResult, Evaluation, Payer, RuleSet, Standing
 from benchmarks.services import judge_in_full, submission_create

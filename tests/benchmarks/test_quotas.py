@@ -6,12 +6,12 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 
-from benchmarks import services
-from benchmarks.accounts import ownership, quotas
-from benchmarks.accounts.quotas import OverQuota
+from benchmarks import quotas, services
+from benchmarks.accounts import ownership
 from benchmarks.boards import reviews
 from benchmarks.judgings import moves
 from benchmarks.models import Evaluation, LedgerEntry, Payer, SpentPlace, Submission
+from benchmarks.quotas import OverQuota
 from benchmarks.states import EvaluationReason, LedgerKind, Origin, Priority, Visibility
 
 from .test_claims import at_once

@@ -14,8 +14,8 @@ from django.test import AsyncClient, Client
 from django.utils import timezone
 
 from agents.models import Run
-from benchmarks import jobs
-from benchmarks.accounts import limits, quotas, tokens
+from benchmarks import jobs, quotas
+from benchmarks.accounts import limits, tokens
 from benchmarks.accounts.limits import address_of, attempt
 from benchmarks.models import Attempt, Evaluation, LedgerEntry, Submission
 from benchmarks.states import Switch

@@ -1,0 +1,41 @@
+"""What one payer may have judged: the meters that refuse, and the ledger that charges. Import from here."""
+
+from .charges import ledger, refund, settle
+from .metering import (
+    IN_FLIGHT,
+    IN_FLIGHT_RETRY_S,
+    JUDGING,
+    PUBLIC,
+    WITHOUT_ACCOUNT,
+    OverQuota,
+    QuotaUse,
+    forget_addresses,
+    forget_places,
+    keep_place,
+    meters,
+    meters_of,
+    payer_of,
+    take_place,
+    take_public_place,
+)
+
+__all__ = [
+    "IN_FLIGHT",
+    "IN_FLIGHT_RETRY_S",
+    "JUDGING",
+    "PUBLIC",
+    "WITHOUT_ACCOUNT",
+    "OverQuota",
+    "QuotaUse",
+    "forget_addresses",
+    "forget_places",
+    "keep_place",
+    "ledger",
+    "meters",
+    "meters_of",
+    "payer_of",
+    "refund",
+    "settle",
+    "take_place",
+    "take_public_place",
+]
