@@ -6,10 +6,11 @@ Celery, and torch only in `child/`, which runs in processes of its own and is ne
 
 from pathlib import Path
 
-from .compilers.builds import Build
+from .compilers.builds import Build, build_with, workshop
 from .compilers.gxx import machine_fingerprint
 from .compilers.identity import object_key, source_key
 from .compilers.static_checks import StaticCheck, check_source
+from .compilers.toolchain import Compilation, Workshop, digest, host_compiler, host_compiler_version, torch_folder
 from .errors import (
     Cancelled,
     HarnessError,
@@ -22,21 +23,33 @@ from .errors import (
 )
 from .foreign.examine import FORMS as FOREIGN_FORMS
 from .foreign.examine import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
+from .hosts.locks import file_lock
 from .hosts.processors import KINDS as PROCESSOR_KINDS
 from .hosts.processors import processor
 from .languages import LANGUAGE_OF_SUFFIX, LANGUAGES, device_class, device_classes, is_python, language_of_file
 from .measuring.faults import DEVICE_STUCK
-from .protocol import clean_text
+from .protocol import Link, ProtocolError, clean_text, make_links
 from .report import VERDICT_TEXTS, ConfigReport, Flag, Report, Score, StageReport, Verdict, VerdictText
 from .rules import Rules, load_rules
-from .sandbox.isolation import Isolation, Room, child_code, demand_isolation, inside, isolation_in_force, spawn
+from .sandbox.isolation import Child, Isolation, Room, child_code, demand_isolation, inside, isolation_in_force, spawn
 from .sandbox.outbox import NotTaken, TooMuch, read_file
-from .sandbox.seccomp import candidate_program
+from .sandbox.seccomp import builder_program, candidate_program
+from .sandbox.seccomp import supported as seccomp_supported
 from .selfcheck import self_test
 from .shelf import Shelf
-from .source import Paths, Source, Step, Watcher
+from .source import CancelCheck, Paths, Source, Step, Watcher, never_cancelled
 from .stages import audit, compile_source, judge, prepare_task, remove_scratch
-from .tasks.spec import Config, Result, TaskSpec, TensorArgument, ValueArgument, find_task, load_suite
+from .tasks.spec import (
+    Argument,
+    Config,
+    Result,
+    TaskSpec,
+    TensorArgument,
+    ValueArgument,
+    find_task,
+    load_suite,
+    resized,
+)
 from .tasks.spec_json import spec_from_json, spec_to_json
 from .tasks.starter import starter_code
 from .tracks import CPU, Device, devices_here, keep_ready, versions_on
@@ -50,8 +63,12 @@ __all__ = [
     "ONE_SHAPE",
     "PROCESSOR_KINDS",
     "VERDICT_TEXTS",
+    "Argument",
     "Build",
+    "CancelCheck",
     "Cancelled",
+    "Child",
+    "Compilation",
     "Config",
     "ConfigReport",
     "Device",
@@ -62,8 +79,10 @@ __all__ = [
     "HarnessError",
     "Isolation",
     "IsolationError",
+    "Link",
     "NotTaken",
     "Paths",
+    "ProtocolError",
     "RefereeError",
     "Report",
     "Result",
@@ -86,7 +105,10 @@ __all__ = [
     "Verdict",
     "VerdictText",
     "Watcher",
+    "Workshop",
     "audit",
+    "build_with",
+    "builder_program",
     "candidate_program",
     "check_source",
     "child_code",
@@ -98,8 +120,12 @@ __all__ = [
     "device_class",
     "device_classes",
     "devices_here",
+    "digest",
     "examine",
+    "file_lock",
     "find_task",
+    "host_compiler",
+    "host_compiler_version",
     "inside",
     "is_python",
     "isolation_in_force",
@@ -109,18 +135,24 @@ __all__ = [
     "load_rules",
     "load_suite",
     "machine_fingerprint",
+    "make_links",
+    "never_cancelled",
     "object_key",
     "prepare_task",
     "processor",
     "read_file",
     "remove_scratch",
+    "resized",
+    "seccomp_supported",
     "self_test",
     "source_key",
     "spawn",
     "spec_from_json",
     "spec_to_json",
     "starter_code",
+    "torch_folder",
     "versions_on",
+    "workshop",
 ]
 
 

@@ -1,6 +1,7 @@
-"""The `kbench` command: `judge` and `worker` work on this machine, the others speak to a site through its API.
+"""The `kbench` command: `judge`, `check` and `worker` work on this machine, the others speak to a site through its API.
 
-Exit codes: 0 accepted (or done), 1 judged and not accepted, 2 wrong usage, 3 the system's own fault, 130 interrupted.
+Exit codes: 0 accepted (or done), 1 judged and not accepted, 2 wrong usage, 3 the system's own fault, 4 not decided
+(`check`), 130 interrupted.
 With --json the last line of standard output is one JSON document; progress goes to standard error. Does NOT import
 Django, except to start workers.
 """
@@ -9,6 +10,7 @@ import click
 
 from .account import quota_command, status_command, whoami_command
 from .boards import compare_command, leaderboard_command, methods_command, tasks_command
+from .emulating import check_command
 from .local import judge_command, worker_command
 from .mcp import mcp_command
 from .remote import cancel_command, download_command, submit_command, watch_command
@@ -22,6 +24,7 @@ def main() -> None:
 
 for command in (
     judge_command,
+    check_command,
     worker_command,
     submit_command,
     watch_command,

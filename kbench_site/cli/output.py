@@ -15,7 +15,7 @@ from rich.table import Column, Table
 
 from benchmarks.harness import Verdict
 
-ACCEPTED, NOT_ACCEPTED, WRONG_USAGE, OUR_FAULT = 0, 1, 2, 3
+ACCEPTED, NOT_ACCEPTED, WRONG_USAGE, OUR_FAULT, NOT_DECIDED = 0, 1, 2, 3, 4
 INTERRUPTED = 130  # as shells have it
 progress = Console(stderr=True, highlight=False)
 

@@ -59,12 +59,18 @@ def build(
 
     `target` is the architecture of the GPU, `sm_90` and the like. Raises SupervisorError if there is no compiler.
     """
-    found = kept(source, rules, paths, target=target)
+    return build_with(_toolchain(source.language, target), source, rules, paths, cancelled)
+
+
+def build_with(
+    toolchain: Toolchain, source: Source, rules: Rules, paths: Paths, cancelled: CancelCheck = never_cancelled
+) -> Build:
+    """The same by any toolchain, for example one that compiles for something else than a judging."""
+    folder = paths.builds / _key(source, rules, toolchain)
+    found = _read(folder, toolchain) or _fetched(folder, toolchain, paths.shelf)
     if found is not None:
         return found
-    toolchain = _toolchain(source.language, target)
-    folder = paths.builds / _key(source, rules, toolchain)
-    with _workshop(rules, paths, cancelled) as shop:
+    with workshop(rules, paths, cancelled) as shop:
         result = _compile(source, shop, toolchain, folder)
     if result.exit_code is None:
         return result
@@ -161,7 +167,8 @@ def _move(made: Path, folder: Path) -> None:
 
 
 @contextmanager
-def _workshop(rules: Rules, paths: Paths, cancelled: CancelCheck) -> Iterator[Workshop]:
+def workshop(rules: Rules, paths: Paths, cancelled: CancelCheck = never_cancelled) -> Iterator[Workshop]:
+    """A folder for tools in sandboxes, gone afterwards."""
     outer = Path(tempfile.mkdtemp(prefix="build-", dir=paths.scratch))
     work = outer / "work"
     work.mkdir()

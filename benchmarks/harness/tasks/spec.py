@@ -174,6 +174,16 @@ def find_task(suites: Path, name: str) -> TaskSpec:
     raise TaskError(f"{parts[1]} has no {parts[2]} task")
 
 
+def resized(task: TaskSpec, config: Config, values: Mapping[str, Value]) -> Config:
+    """`config` with other `values`. Raises TaskError where they make no sense, and for a task without a `task.toml`."""
+    try:
+        section = tomllib.loads((task.folder / "task.toml").read_text())[task.direction]
+    except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
+        raise TaskError(f"the sizes of {task.name} are fixed") from error
+    key = ",".join(f"{name}={_text(value)}" for name, value in values.items())
+    return _config(key, config.group, {**config.values, **values}, section)
+
+
 def _task(data: Mapping[str, Any], direction: str, source: str, folder: Path) -> TaskSpec:
     section = data[direction]
     return TaskSpec(

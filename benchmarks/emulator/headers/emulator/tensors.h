@@ -1,0 +1,81 @@
+// What torch has for CUDA, on tensors of the CPU: streams, guards, checks.
+#pragma once
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/AccumulateType.h>
+#include <ATen/OpMathType.h>
+
+#include "api.h"
+
+namespace torch {
+using namespace at;
+using std::nullopt;
+using std::optional;
+using Dtype = at::ScalarType;
+constexpr auto kUInt8 = at::kByte;
+constexpr auto kInt8 = at::kChar;
+constexpr auto kInt16 = at::kShort;
+constexpr auto kInt32 = at::kInt;
+constexpr auto kInt64 = at::kLong;
+constexpr auto kFloat16 = at::kHalf;
+constexpr auto kFloat32 = at::kFloat;
+constexpr auto kFloat64 = at::kDouble;
+template <class T>
+using OptionalRef = std::optional<std::reference_wrapper<T>>;
+namespace nn::functional {}
+}  // namespace torch
+
+namespace c10::cuda {
+
+class CUDAStream {
+public:
+    cudaStream_t stream() const { return nullptr; }
+    operator cudaStream_t() const { return nullptr; }
+    void synchronize() const {}
+    int device_index() const { return 0; }
+};
+inline CUDAStream getCurrentCUDAStream(int = -1) { return {}; }
+inline CUDAStream getDefaultCUDAStream(int = -1) { return {}; }
+inline CUDAStream getStreamFromPool(bool = false, int = -1) { return {}; }
+inline void setCurrentCUDAStream(CUDAStream) {}
+inline int current_device() { return 0; }
+inline int device_count() { return 1; }
+inline void device_synchronize() {}
+struct CUDAGuard {
+    CUDAGuard() = default;
+    template <class T>
+    explicit CUDAGuard(const T&) {}
+};
+using OptionalCUDAGuard = CUDAGuard;
+struct CUDAStreamGuard {
+    explicit CUDAStreamGuard(CUDAStream) {}
+};
+inline void check(cudaError_t error) { TORCH_CHECK(error == cudaSuccess, "CUDA error: ", cudaGetErrorString(error)); }
+
+}  // namespace c10::cuda
+
+namespace at::cuda {
+using namespace c10::cuda;
+struct OptionalCUDAGuard : c10::cuda::CUDAGuard { using c10::cuda::CUDAGuard::CUDAGuard; };
+inline cudaDeviceProp* getCurrentDeviceProperties() {
+    static cudaDeviceProp properties;
+    return &properties;
+}
+inline cudaDeviceProp* getDeviceProperties(int) { return getCurrentDeviceProperties(); }
+inline int warp_size() { return 32; }
+}  // namespace at::cuda
+namespace torch::cuda {
+inline bool is_available() { return true; }
+inline void synchronize(int = -1) {}
+}
+
+namespace at {
+inline bool kb_is_cuda(const Tensor&) { return true; }
+using CUDAGuard = c10::cuda::CUDAGuard;
+}
+
+#define C10_CUDA_CHECK(...) c10::cuda::check(__VA_ARGS__)
+#define AT_CUDA_CHECK(...) c10::cuda::check(__VA_ARGS__)
+#define C10_CUDA_KERNEL_LAUNCH_CHECK() c10::cuda::check(cudaGetLastError())
+#define TORCH_CUDA_CHECK(...) c10::cuda::check(__VA_ARGS__)
+#define CUDA_KERNEL_LAUNCH_CHECK() c10::cuda::check(cudaGetLastError())

@@ -1,0 +1,279 @@
+"""Runs a built submission in the sandbox of a candidate, and a trusted process beside it that knows what is right.
+
+Inputs and results lie in memory that both see; the reference stays with the trusted one. What the submission's process
+reports is hostile: bounded, cleaned, and believed only where it speaks against the submission. Not covered: what a
+finding means (`checking.py`).
+"""
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..harness import (
+    Argument,
+    CancelCheck,
+    Child,
+    Config,
+    Link,
+    Paths,
+    ProtocolError,
+    Room,
+    Rules,
+    SupervisorError,
+    TaskSpec,
+    TensorArgument,
+    builder_program,
+    candidate_program,
+    child_code,
+    clean_text,
+    inside,
+    make_links,
+    seccomp_supported,
+    spawn,
+    torch_folder,
+)
+
+HERE = Path(__file__).parent
+_PLACE_BYTES = 64
+_REPORT_BYTES = 256 * 1024
+_ROOM_BYTES = 24 << 30  # of address space, most of it never touched: the shadow of the emulated memory
+_REFERENCE_S = 120.0
+POISONS = (0xFFF7FFF3, 0x7B7B7B7B, 0xFB7BFB7B)  # NaN, large, large and negative: what uninitialised memory holds
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One call: a configuration, an order of threads, and where its results go."""
+
+    number: int
+    config: int
+    seed: int
+    offsets: tuple[int, ...]
+
+
+@dataclass
+class Conversation:
+    """What came of all runs: the lines that the submission's process wrote, and what is wrong with its results."""
+
+    lines: list[list[str]] = field(default_factory=list)
+    ended: str = ""  # how the process ended, if not as it should
+    log: str = ""
+    done: tuple[PlannedRun, ...] = ()
+    problems: dict[int, str] = field(default_factory=dict)  # by number of the run
+
+
+class CheckPlan:
+    """Where everything lies: inputs by configuration, results by run."""
+
+    def __init__(self, task: TaskSpec, configs: Sequence[Config], seeds: Sequence[int]) -> None:
+        self.task, self.configs, self.function = task, configs, task.direction
+        self.inputs_bytes = self.results_bytes = 0
+        self.input_offsets = [[self._input(item.nbytes) for item in config.tensors] for config in configs]
+        self.runs = [
+            PlannedRun(number, place, seed, tuple(self._result(item.nbytes) for item in configs[place].results))
+            for number, (seed, place) in enumerate((seed, place) for seed in seeds for place in range(len(configs)))
+        ]
+
+    def described(self) -> list[dict[str, Any]]:
+        """The configurations for the process that draws and compares."""
+        return [
+            {
+                "arguments": [_argument(item) for item in config.arguments],
+                "results": [asdict(item) for item in config.results],
+                "values": dict(config.values),
+                "offsets": offsets,
+                "seed": hashlib.sha256(f"emulator {place}".encode()).hexdigest(),
+            }
+            for place, (config, offsets) in enumerate(zip(self.configs, self.input_offsets, strict=True))
+        ]
+
+    def words(self, inputs: int, results: int, report: int) -> str:
+        """The same for the submission's process."""
+        head = f"function {self.function} inputs {inputs} {self.inputs_bytes} results {results} report {report}"
+        return "\n".join([head, *(self._run_words(run) for run in self.runs), "end", ""])
+
+    def _run_words(self, run: PlannedRun) -> str:
+        config, places = self.configs[run.config], iter(self.input_offsets[run.config])
+        arguments = [_argument_words(item, places) for item in config.arguments]
+        results = [
+            f"{item.dtype} {offset} {len(item.shape)} {_numbers(item.shape)}"
+            for item, offset in zip(config.results, run.offsets, strict=True)
+        ]
+        words = [f"run {run.number} {run.seed} {POISONS[run.seed % len(POISONS)]} {len(arguments)}", *arguments]
+        return " ".join([*words, str(len(results)), *results])
+
+    def _input(self, nbytes: int) -> int:
+        place, self.inputs_bytes = self.inputs_bytes, self.inputs_bytes + _rounded(nbytes)
+        return place
+
+    def _result(self, nbytes: int) -> int:
+        place, self.results_bytes = self.results_bytes, self.results_bytes + _rounded(nbytes)
+        return place
+
+
+class ReferenceProcess:
+    """The trusted process."""
+
+    def __init__(self, plan: CheckPlan, link: Link, child: Child) -> None:
+        self._plan, self._link, self._child = plan, link, child
+
+    def drawn(self) -> None:
+        """Waits until inputs lie ready. Raises SupervisorError."""
+        self._answer("drawn")
+
+    def problems(self, runs: Sequence[PlannedRun]) -> dict[int, str]:
+        self._link.send(runs=[{"config": run.config, "offsets": list(run.offsets)} for run in runs])
+        found = self._answer("problems")["problems"]
+        return {run.number: str(text) for run, text in zip(runs, found, strict=True)}
+
+    def _answer(self, word: str) -> dict[str, Any]:
+        try:
+            answer = self._link.receive(_REFERENCE_S)
+        except (TimeoutError, ProtocolError) as error:
+            raise SupervisorError(f"the reference gave no answer: {error}; {self._child.log_tail(2000)}") from error
+        if word not in answer:
+            raise SupervisorError(f"the reference failed: {answer.get('problem', '')}")
+        return answer
+
+
+@contextmanager
+def memories(plan: CheckPlan) -> Iterator[tuple[int, int, int]]:
+    """Files in memory for inputs, results and the report."""
+    with ExitStack() as stack:
+        made = []
+        for name, size in (("inputs", plan.inputs_bytes), ("results", plan.results_bytes), ("report", 0)):
+            fd = os.memfd_create(name, os.MFD_CLOEXEC)
+            stack.callback(os.close, fd)
+            os.ftruncate(fd, max(size, 1) if name != "report" else 0)
+            made.append(fd)
+        yield made[0], made[1], made[2]
+
+
+@contextmanager
+def reference_process(plan: CheckPlan, fds: tuple[int, int, int], paths: Paths) -> Iterator[ReferenceProcess]:
+    """Starts to draw inputs at once, while others compile."""
+    ours, theirs = make_links()
+    with tempfile.TemporaryDirectory(prefix="emulator-", dir=paths.scratch) as scratch:
+        folder = Path(scratch) / "task"
+        folder.mkdir()
+        (folder / "reference.py").write_text(plan.task.reference_source)
+        script = inside(HERE / "children", "benchmarks/emulator/children") + "/reference.py"
+        room = Room(
+            read_only={
+                **child_code(),
+                HERE / "children": "/kbench/benchmarks/emulator/children",
+                folder: "/kbench/task",
+            },
+            file_bytes=1 << 30,
+        )
+        program = builder_program() if seccomp_supported() else b""
+        argv = [sys.executable, "-I", "-B", script, str(theirs.fileno())]
+        child = spawn(argv, room, Path(scratch) / "log", fds=(theirs.fileno(), *fds[:2]), filter_program=program)
+        theirs.close()
+        try:
+            ours.send(
+                task=inside(folder, "task"),
+                function=plan.task.direction,
+                configs=plan.described(),
+                inputs=fds[0],
+                results=fds[1],
+            )
+            yield ReferenceProcess(plan, ours, child)
+        finally:
+            child.kill()
+            ours.close()
+
+
+def run_submission(
+    files: tuple[Path, Path],
+    plan: CheckPlan,
+    fds: tuple[int, int, int],
+    rules: Rules,
+    paths: Paths,
+    *,
+    budget_s: float,
+    cancelled: CancelCheck,
+) -> Conversation:
+    """All runs of the plan in one process, until one of them fails or the time is over."""
+    (binary, launcher), (inputs, results, report) = files, fds
+    with tempfile.TemporaryDirectory(prefix="emulator-", dir=paths.scratch) as scratch:
+        job = Path(scratch) / "job"
+        job.mkdir()
+        (job / "plan").write_text(plan.words(inputs, results, report))
+        (job / "filter").write_bytes(candidate_program() if seccomp_supported() else b"")
+        room = Room(
+            read_only={
+                job: "/kbench/job",
+                binary: "/kbench/module.so",
+                launcher: "/kbench/launcher",
+                torch_folder() / "lib": "/kbench/torch/lib",
+            },
+            environment={"OMP_NUM_THREADS": "1"},
+            memory_bytes=_ROOM_BYTES,
+            file_bytes=max(plan.results_bytes, _REPORT_BYTES),
+            scratch_bytes=rules.limits.scratch_bytes,
+            cpu_s=int(budget_s) + 10,
+            python=False,
+        )
+        place = inside(job, "job")
+        argv = [inside(launcher, "launcher"), f"{place}/filter", inside(binary, "module.so"), f"{place}/plan"]
+        child = spawn(argv, room, Path(scratch) / "log", fds=fds)
+        try:
+            code, left_s = None, budget_s
+            while code is None and left_s > 0 and not cancelled():
+                code, left_s = child.wait(0.1), left_s - 0.1
+        finally:
+            child.kill()
+        log = child.log_tail(rules.limits.output_bytes)
+    found = Conversation(lines=report_lines(os.pread(report, _REPORT_BYTES, 0)), log=log)
+    found.ended = "" if code == 0 else f"did not end within {budget_s:g} s" if code is None else _end(code)
+    done = {line[1] for line in found.lines if line[0] == "done" and len(line) > 1}
+    found.done = tuple(run for run in plan.runs if str(run.number) in done)
+    return found
+
+
+def report_lines(data: bytes) -> list[list[str]]:
+    """The report as lists of short clean texts."""
+    text = data.decode(errors="replace")
+    return [[clean_text(part[:700]) for part in line.split("\t")[:24]] for line in text.split("\n")[:2000] if line]
+
+
+def _end(code: int) -> str:
+    return f"ended by signal {-code}" if code < 0 else f"ended with exit status {code}"
+
+
+def _argument(item: Argument) -> dict[str, Any]:
+    return {**asdict(item), "options": dict(item.options)} if isinstance(item, TensorArgument) else asdict(item)
+
+
+def _argument_words(item: Argument, places: Iterator[int]) -> str:
+    if not isinstance(item, TensorArgument):
+        return _value_words(item.value)
+    words = f"tensor {item.name} {item.dtype} {next(places)} {len(item.shape)} {_numbers(item.shape)}"
+    return f"list 1 {words}" if item.packed else words
+
+
+def _value_words(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return "none"
+    if isinstance(value, bool):
+        return f"bool {int(value)}"
+    if isinstance(value, int):
+        return f"int {value}"
+    if isinstance(value, float):
+        return f"real {value!r}"
+    return " ".join([f"list {len(value)}", *map(_value_words, value)])
+
+
+def _numbers(shape: Sequence[int]) -> str:
+    return " ".join(map(str, shape))
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // _PLACE_BYTES) * _PLACE_BYTES

@@ -1,0 +1,611 @@
+// Threads as fibres: blocks, warps, barriers, and who runs next. Everything runs on one thread of the host.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "state.h"
+
+extern "C" {
+kbench::Index kb_threadIdx, kb_blockIdx, kb_blockDim, kb_gridDim;
+void kb_switch(void** from, void* to);
+void kb_enter();
+}
+
+// Keeps what the calling convention wants kept, and goes on where `to` left off.
+#if defined(__x86_64__)
+asm(R"(
+.text
+.hidden kb_switch
+.globl kb_switch
+.type kb_switch, @function
+kb_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+)");
+constexpr int kKept = 6;
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.hidden kb_switch
+.globl kb_switch
+kb_switch:
+    sub sp, sp, #176
+    stp x19, x20, [sp]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #176
+    ret
+)");
+#else
+#error "fibres are written for x86-64 and aarch64"
+#endif
+
+namespace kbench {
+
+State state;
+
+namespace {
+
+constexpr unsigned kPollsMax = 32, kIdleRoundsMax = 200000;
+void* scheduler_stack;
+std::vector<Block*> live;
+std::vector<unsigned> free_slots;
+Gate grid_gate;
+std::mt19937 shuffler;
+
+unsigned volume(const Index& i) { return i.x * i.y * i.z; }
+
+void prepare_stack(Fiber& fiber, unsigned index) {
+    auto* top = reinterpret_cast<uint64_t*>(stack_of(index));
+#if defined(__x86_64__)
+    *--top = 0;  // the return address of kb_enter, never used
+    *--top = reinterpret_cast<uint64_t>(&kb_enter);
+    for (int i = 0; i < kKept; ++i) *--top = 0;
+#else
+    top -= 22;
+    std::memset(top, 0, 176);
+    top[11] = reinterpret_cast<uint64_t>(&kb_enter);
+#endif
+    fiber.stack_pointer = top;
+}
+
+void arrange(std::vector<Fiber*>& fibers) {
+    if (state.options.seed == 1) std::reverse(fibers.begin(), fibers.end());
+    else if (state.options.seed > 1) std::shuffle(fibers.begin(), fibers.end(), shuffler);
+}
+
+void wake(std::vector<Fiber*>& fibers, bool soon) {
+    if (state.options.seed > 1) std::shuffle(fibers.begin(), fibers.end(), shuffler);
+    for (Fiber* fiber : fibers) fiber->status = Status::ready, fiber->waits_at = nullptr;
+    if (soon)
+        for (auto it = fibers.rbegin(); it != fibers.rend(); ++it) (*it)->block->ready.push_front(*it);
+    else
+        for (Fiber* fiber : fibers) fiber->block->ready.push_back(fiber);
+    fibers.clear();
+}
+
+void go(void** from) {
+    Block* block = state.current;
+    if (block == nullptr || block->ready.empty()) {
+        state.fiber = nullptr;
+        kb_switch(from, scheduler_stack);
+        return;
+    }
+    Fiber* next = block->ready.front();
+    block->ready.pop_front();
+    state.fiber = next;
+    kb_threadIdx = next->thread;
+    if (from != &next->stack_pointer) kb_switch(from, next->stack_pointer);
+}
+
+void leave_cpu() { go(&state.fiber->stack_pointer); }
+
+void wait(const char* at, int line) {
+    Fiber* fiber = state.fiber;
+    fiber->status = Status::waiting, fiber->waits_at = at, fiber->waits_line = line;
+    leave_cpu();
+}
+
+void open(Gate& gate) {
+    gate.result[1] = int(gate.count), gate.result[2] = gate.all, gate.result[3] = gate.any;
+    gate.arrived = 0, gate.count = 0, gate.all = true, gate.any = false, gate.line = 0;
+}
+
+// Warps that met know what each of them knew.
+void join_warps(Block& block, const std::vector<bool>& met) {
+    const size_t warps = block.warps.size();
+    std::vector<uint32_t> all(warps, 0);
+    for (size_t w = 0; w < warps; ++w)
+        if (met[w])
+            for (size_t v = 0; v < warps; ++v) all[v] = std::max(all[v], block.knows[w * warps + v]);
+    for (size_t w = 0; w < warps; ++w)
+        if (met[w]) all[w] = state.now;
+    for (size_t w = 0; w < warps; ++w)
+        if (met[w]) std::copy(all.begin(), all.end(), block.knows.begin() + long(w * warps));
+}
+
+void complete_block_gate(Block& block, int id, bool everybody) {
+    Gate& gate = block.gates[id];
+    ++state.now;
+    if (everybody) {
+        block.floor = state.now;
+    } else {
+        std::vector<bool> met(block.warps.size());
+        for (Fiber* fiber : gate.waiting) met[fiber->warp] = true;
+        join_warps(block, met);
+    }
+    for (Fiber* fiber : gate.waiting) fiber->synced = state.now;
+    open(gate);
+    wake(gate.waiting, false);
+}
+
+void try_gates_of_all(Block& block) {
+    Gate& gate = block.gates[0];
+    if (!gate.waiting.empty() && gate.arrived >= block.alive) complete_block_gate(block, 0, true);
+    Gate& common = block.cluster->gate;
+    unsigned alive = 0;
+    for (Block* other : block.cluster->blocks) alive += other->alive;
+    if (!common.waiting.empty() && common.arrived >= alive) {
+        ++state.now;
+        for (Block* other : block.cluster->blocks) {
+            state.launch.released[other->number] = state.launch.acquired[other->number] = state.now;
+            other->floor = state.now;
+        }
+        open(common);
+        wake(common.waiting, false);
+    }
+}
+
+void finish_meeting(Warp& warp, size_t place, Block& block, unsigned first_fiber) {
+    Meeting meeting = warp.meetings[place];
+    warp.meetings.erase(warp.meetings.begin() + long(place));
+    if (meeting.combine != nullptr) meeting.combine(meeting.brought, meeting.arrived);
+    ++state.now;
+    std::vector<Fiber*> woken;
+    for (unsigned lane = 0; lane < kWarp; ++lane)
+        if (meeting.arrived >> lane & 1) {
+            Fiber& fiber = block.fibers[first_fiber + lane];
+            fiber.synced = state.now;
+            if (fiber.status == Status::waiting) woken.push_back(&fiber);
+        }
+    if (state.options.seed == 1) std::reverse(woken.begin(), woken.end());
+    wake(woken, true);
+}
+
+void leave() {
+    Fiber& fiber = *state.fiber;
+    Block& block = *fiber.block;
+    wait_copies(0);
+    fiber.status = Status::left;
+    --block.alive;
+    Warp& warp = block.warps[fiber.warp];
+    warp.alive &= ~(1u << fiber.lane);
+    for (size_t i = 0; i < warp.meetings.size();) {
+        if ((warp.meetings[i].mask & warp.alive & ~warp.meetings[i].arrived) == 0)
+            finish_meeting(warp, i, block, fiber.warp * kWarp), i = 0;
+        else ++i;
+    }
+    try_gates_of_all(block);
+}
+
+Block* make_block(unsigned number, Cluster* cluster, unsigned rank) {
+    const Shape& shape = state.launch.shape;
+    auto* block = new Block;
+    block->number = number, block->rank = rank, block->cluster = cluster;
+    const Index& grid = shape.grid;
+    block->index = {number % grid.x, number / grid.x % grid.y, number / (grid.x * grid.y)};
+    const unsigned threads = volume(shape.block), warps = (threads + kWarp - 1) / kWarp;
+    block->alive = threads;
+    block->slot = free_slots.back();
+    free_slots.pop_back();
+    block->fibers.resize(threads);
+    block->warps.resize(warps);
+    block->knows.assign(size_t(warps) * warps, 0);
+    block->floor = ++state.now;
+    std::vector<Fiber*> order;
+    for (unsigned i = 0; i < threads; ++i) {
+        Fiber& fiber = block->fibers[i];
+        fiber.block = block, fiber.number = i, fiber.warp = i / kWarp, fiber.lane = i % kWarp;
+        fiber.thread = {i % shape.block.x, i / shape.block.x % shape.block.y, i / (shape.block.x * shape.block.y)};
+        fiber.synced = state.now;
+        prepare_stack(fiber, block->slot * threads + i);
+        block->warps[fiber.warp].alive |= 1u << fiber.lane;
+        order.push_back(&fiber);
+    }
+    arrange(order);
+    block->ready.assign(order.begin(), order.end());
+    cluster->blocks.push_back(block);
+    live.push_back(block);
+    memory_activate(block);
+    memory_fill_shared(shape.shared_bytes);
+    return block;
+}
+
+void forget_finished() {
+    for (size_t i = 0; i < live.size();) {
+        Cluster* cluster = live[i]->cluster;
+        bool over = true;
+        for (Block* block : cluster->blocks) over = over && block->alive == 0;
+        if (!over) {
+            ++i;
+            continue;
+        }
+        for (Block* block : cluster->blocks) {
+            live.erase(std::find(live.begin(), live.end(), block));
+            free_slots.push_back(block->slot);
+            if (state.current == block) state.current = nullptr;
+            delete block;
+        }
+        delete cluster;
+        i = 0;
+    }
+}
+
+std::string waiting_text() {
+    std::unordered_map<std::string, std::pair<Fiber*, unsigned>> places;
+    unsigned left = 0;
+    for (Block* block : live)
+        for (Fiber& fiber : block->fibers) {
+            if (fiber.status == Status::left) ++left;
+            if (fiber.waits_at == nullptr) continue;
+            auto& [first, count] = places[std::string(fiber.waits_at) + " in line " + std::to_string(fiber.waits_line)];
+            if (count++ == 0) first = &fiber;
+        }
+    std::string text;
+    for (const auto& [place, who] : places) {
+        const Index& t = who.first->thread;
+        text += (text.empty() ? "" : "; ") + std::to_string(who.second) + " thread(s) wait at " + place +
+                ", the first is thread (" + std::to_string(t.x) + ", " + std::to_string(t.y) + ", " +
+                std::to_string(t.z) + ") of block " + std::to_string(who.first->block->number);
+    }
+    if (left > 0) text += "; " + std::to_string(left) + " thread(s) have returned";
+    return text;
+}
+
+unsigned resident_max() {
+    const Shape& shape = state.launch.shape;
+    const unsigned threads = volume(shape.block);
+    unsigned together = std::min(2048 / std::max(threads, 1u), 32u);
+    if (shape.shared_bytes > 0) together = std::min<unsigned>(together, unsigned(kMaxShared / shape.shared_bytes));
+    return kProcessors * std::max(together, 1u);
+}
+
+unsigned resident_here() { return std::min(resident_max(), stack_capacity() / volume(state.launch.shape.block)); }
+
+bool wake_spinning() {
+    bool any = false;
+    for (Block* block : live)
+        if (!block->spinning.empty()) any = true, wake(block->spinning, false);
+    return any;
+}
+
+void report_deadlock() {
+    if (state.used_active_mask) abstain(state.launch.line, "threads diverge around __activemask, which is not modelled");
+    record({"divergent barrier", "threads wait for each other for ever: " + waiting_text()});
+}
+
+void run_blocks() {
+    const Launch& launch = state.launch;
+    const unsigned blocks = volume(launch.shape.grid), together = volume(launch.shape.cluster);
+    std::vector<unsigned> order(blocks / together);
+    for (unsigned i = 0; i < order.size(); ++i) order[i] = i;
+    if (state.options.seed == 1) std::reverse(order.begin(), order.end());
+    if (state.options.seed > 1) std::shuffle(order.begin(), order.end(), shuffler);
+    const unsigned most = std::max(together, resident_here());
+    size_t next = 0;
+    unsigned idle = 0;
+    const auto start = [&] {
+        auto* cluster = new Cluster;
+        const unsigned first = order[next++];
+        // a cluster of several in x; blocks of it are neighbours
+        for (unsigned rank = 0; rank < together; ++rank) make_block(first * together + rank, cluster, rank);
+    };
+    const auto may_start = [&] { return next < order.size() && live.size() + together <= most; };
+    while (!state.stopped) {
+        Block* chosen = state.current != nullptr && !state.current->ready.empty() ? state.current : nullptr;
+        for (size_t i = 0; chosen == nullptr && i < live.size(); ++i)
+            if (!live[i]->ready.empty()) chosen = live[i];
+        if (chosen != nullptr) {
+            memory_activate(chosen);
+            kb_blockIdx = chosen->index;
+            go(&scheduler_stack);
+            if (state.stopped) break;
+            forget_finished();
+            continue;
+        }
+        if (may_start()) {
+            if (!live.empty() && !launch.several) {
+                state.launch.several = true;
+                memory_prepare_slots(most);
+            }
+            start();
+        } else if (live.empty()) {
+            break;
+        } else if (++idle > kIdleRoundsMax || !wake_spinning()) {
+            report_deadlock();
+            state.stopped = true;
+        }
+    }
+}
+
+void forget_all() {
+    for (Block* block : live) {
+        Cluster* cluster = block->cluster;
+        cluster->blocks.erase(std::find(cluster->blocks.begin(), cluster->blocks.end(), block));
+        if (cluster->blocks.empty()) delete cluster;
+        delete block;
+    }
+    live.clear();
+    grid_gate = {};
+    state.current = nullptr, state.fiber = nullptr;
+}
+
+}  // namespace
+
+[[noreturn]] void stop() {
+    state.stopped = true;
+    void* nowhere = nullptr;
+    state.fiber = nullptr;
+    kb_switch(&nowhere, scheduler_stack);
+    std::abort();
+}
+
+int run_grid(const char* kernel, int line, const Shape& shape, void (*invoke)(void*), void* call) {
+    constexpr int kInvalidValue = 1, kInvalidConfiguration = 9, kTooLarge = 720, kIllegalAddress = 700;
+    if (state.stopped) return kIllegalAddress;
+    const unsigned threads = volume(shape.block), together = volume(shape.cluster);
+    const Index& grid = shape.grid;
+    if (threads == 0 || threads > kMaxThreads || shape.block.x > 1024 || shape.block.y > 1024 || shape.block.z > 64)
+        return kInvalidConfiguration;
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) return kInvalidConfiguration;
+    if (shape.shared_bytes > state.allowed_shared) return kInvalidValue;
+    if (uint64_t(grid.x) * grid.y * grid.z >= 1u << 21) abstain(line, "the grid has more than 2 million blocks");
+    if (together > 1 && (grid.x % shape.cluster.x || volume(shape.cluster) != shape.cluster.x)) {
+        if (grid.x % shape.cluster.x) return kInvalidConfiguration;
+        abstain(line, "clusters of more than one dimension are not modelled");
+    }
+    const unsigned blocks = volume(grid);
+    state.line = 0;
+    state.launch = {kernel, line, shape, invoke, call, ++state.now, {}, {}, false};
+    state.launch.released.assign(blocks, 0), state.launch.acquired.assign(blocks, 0);
+    state.used_active_mask = false;
+    shuffler.seed(unsigned(state.options.seed));
+    kb_blockDim = shape.block, kb_gridDim = grid;
+    if (shape.cooperative && blocks > resident_max()) return kTooLarge;
+    if (shape.cooperative && blocks > resident_here()) abstain(line, "a cooperative launch with more threads than the emulator holds");
+    memory_begin();
+    free_slots.clear();
+    for (unsigned i = std::max(together, resident_here()); i-- > 0;) free_slots.push_back(i);
+    if (together > 1) state.launch.several = true, memory_prepare_slots(std::max(together, resident_here()));
+    run_blocks();
+    forget_all();
+    ++state.now;
+    return state.stopped ? kIllegalAddress : 0;
+}
+
+bool in_kernel() { return state.fiber != nullptr; }
+unsigned lane() { return state.fiber->lane; }
+unsigned live_lanes() { return state.fiber->block->warps[state.fiber->warp].alive; }
+uint32_t poison() { return state.options.poison; }
+int order_seed() { return state.options.seed; }
+Index cluster_shape() { return state.launch.shape.cluster; }
+unsigned cluster_rank() { return state.fiber->block->rank; }
+bool all_blocks_resident() { return state.launch.shape.cooperative; }
+void used_active_mask() { state.used_active_mask = true; }
+
+int block_barrier(int id, int expected, int form, int predicate, int line) {
+    Fiber& fiber = *state.fiber;
+    Block& block = *fiber.block;
+    Gate& gate = block.gates[id & 15];
+    if (id == 0 && form == 0 && !gate.waiting.empty() && gate.waiting.front()->waits_line != line)
+        for (const Fiber* other : gate.waiting)
+            if (other->warp == fiber.warp && other->waits_line != line) {
+                const std::string text = "threads of one warp wait at barriers in different lines, " +
+                                         std::to_string(other->waits_line) + " and " + std::to_string(line);
+                record({"divergent barrier", text, 0, 0, 0, "", line});
+                stop();
+            }
+    ++gate.arrived;
+    gate.count += predicate != 0, gate.all = gate.all && predicate, gate.any = gate.any || predicate;
+    gate.waiting.push_back(&fiber);
+    fiber.status = Status::waiting, fiber.waits_at = id == 0 ? "a barrier of the block" : "a named barrier";
+    fiber.waits_line = line;
+    const unsigned wanted = expected == 0 ? block.alive : unsigned(expected);
+    if (gate.arrived >= wanted) complete_block_gate(block, id & 15, wanted >= block.alive);
+    leave_cpu();
+    return gate.result[form];
+}
+
+void block_arrive(int id, int expected, int) {
+    Block& block = *state.fiber->block;
+    Gate& gate = block.gates[id & 15];
+    ++gate.arrived;
+    // who arrives without waiting is seen by those who wait; taken as if all warps had met
+    if (gate.arrived >= unsigned(expected)) complete_block_gate(block, id & 15, true);
+}
+
+void cluster_barrier(int line) {
+    Block& block = *state.fiber->block;
+    Gate& gate = block.cluster->gate;
+    ++gate.arrived;
+    gate.waiting.push_back(state.fiber);
+    state.fiber->status = Status::waiting;
+    state.fiber->waits_at = "a barrier of the cluster", state.fiber->waits_line = line;
+    try_gates_of_all(block);
+    leave_cpu();
+}
+
+void grid_barrier(int line) {
+    const unsigned everybody = volume(state.launch.shape.grid) * volume(state.launch.shape.block);
+    ++grid_gate.arrived;
+    grid_gate.waiting.push_back(state.fiber);
+    state.fiber->status = Status::waiting, state.fiber->waits_at = "a barrier of the grid";
+    state.fiber->waits_line = line;
+    if (grid_gate.arrived >= everybody) {
+        ++state.now;
+        for (uint32_t& time : state.launch.released) time = state.now;
+        for (uint32_t& time : state.launch.acquired) time = state.now;
+        for (Block* block : live) block->floor = state.now;
+        open(grid_gate);
+        wake(grid_gate.waiting, false);
+    }
+    leave_cpu();
+}
+
+void collective(unsigned mask, const char* what, void* brought, Combine combine, int line) {
+    Fiber& fiber = *state.fiber;
+    Block& block = *fiber.block;
+    Warp& warp = block.warps[fiber.warp];
+    state.line = line;
+    if (!(mask >> fiber.lane & 1)) {
+        std::string text = std::string(what) + " in line " + std::to_string(line) + " is called by lane " +
+                           std::to_string(fiber.lane) + ", which its mask " + std::to_string(mask) + " leaves out";
+        fail("wrong mask", text.c_str());
+    }
+    size_t place = 0;
+    while (place < warp.meetings.size() &&
+           (warp.meetings[place].mask != mask || std::strcmp(warp.meetings[place].what, what) != 0 ||
+            (warp.meetings[place].arrived >> fiber.lane & 1)))
+        ++place;
+    if (place == warp.meetings.size()) {
+        Meeting meeting;
+        meeting.mask = mask, meeting.what = what, meeting.combine = combine;
+        warp.meetings.push_back(meeting);
+    }
+    Meeting& meeting = warp.meetings[place];
+    meeting.arrived |= 1u << fiber.lane;
+    meeting.brought[fiber.lane] = brought;
+    if ((mask & warp.alive & ~meeting.arrived) == 0) {
+        finish_meeting(warp, place, block, fiber.warp * kWarp);
+        return;
+    }
+    wait(what, line);
+}
+
+void polled(const void* place, uint64_t value) {
+    Fiber& fiber = *state.fiber;
+    if (fiber.polled != place || fiber.polled_value != value) {
+        fiber.polled = place, fiber.polled_value = value, fiber.polls = 0;
+        return;
+    }
+    if (++fiber.polls < kPollsMax) return;
+    fiber.polls = kPollsMax / 2;
+    fiber.status = Status::spinning, fiber.waits_at = "a value that does not change", fiber.waits_line = 0;
+    fiber.block->spinning.push_back(&fiber);
+    leave_cpu();
+}
+
+void published() { state.launch.released[state.fiber->block->number] = ++state.now; }
+void acquired() { state.launch.acquired[state.fiber->block->number] = ++state.now; }
+
+namespace {
+
+Mbarrier& mbarrier_at(void* place, int line) {
+    auto& all = state.fiber->block->mbarriers;
+    const auto found = all.find(shared_address(place));
+    if (found == all.end()) {
+        const std::string text = "an mbarrier is used before it is initialised, in line " + std::to_string(line);
+        fail("uninitialised barrier", text.c_str());
+    }
+    return found->second;
+}
+
+void advance(Block& block, Mbarrier& barrier) {
+    if (barrier.pending > 0 || barrier.bytes != 0) return;
+    barrier.pending = barrier.expected;
+    ++barrier.phase;
+    ++state.now;
+    (void)block;
+    wake(barrier.waiting, false);
+}
+
+}  // namespace
+
+void mbarrier_init(void* place, unsigned count) {
+    touch(place, 8, kWrite, 8);
+    Mbarrier fresh;
+    fresh.expected = fresh.pending = count;
+    fresh.knows.assign(state.fiber->block->warps.size(), 0);
+    state.fiber->block->mbarriers[shared_address(place)] = fresh;
+}
+
+void mbarrier_arrive(void* place, unsigned count, int64_t expected_bytes, int line) {
+    Mbarrier& barrier = mbarrier_at(place, line);
+    Block& block = *state.fiber->block;
+    const size_t warps = block.warps.size(), w = state.fiber->warp;
+    for (size_t v = 0; v < warps; ++v) barrier.knows[v] = std::max(barrier.knows[v], block.knows[w * warps + v]);
+    barrier.knows[w] = ++state.now;
+    barrier.bytes += expected_bytes;
+    barrier.pending -= std::min(count, barrier.pending);
+    advance(block, barrier);
+}
+
+void mbarrier_deliver(void* place, int64_t bytes) {
+    Mbarrier& barrier = mbarrier_at(place, 0);
+    barrier.knows[state.fiber->warp] = ++state.now;
+    barrier.bytes -= bytes;
+    advance(*state.fiber->block, barrier);
+}
+
+bool mbarrier_wait(void* place, unsigned parity, bool block_until, int line) {
+    Block& block = *state.fiber->block;
+    const size_t warps = block.warps.size(), w = state.fiber->warp;
+    while ((mbarrier_at(place, line).phase & 1) == parity) {
+        mbarrier_at(place, line).waiting.push_back(state.fiber);
+        wait("an mbarrier", line);
+        if (!block_until) break;
+    }
+    Mbarrier& barrier = mbarrier_at(place, line);
+    if ((barrier.phase & 1) == parity) return false;
+    for (size_t v = 0; v < warps; ++v)
+        block.knows[w * warps + v] = std::max(block.knows[w * warps + v], barrier.knows[v]);
+    state.fiber->synced = state.now;
+    return true;
+}
+
+uint64_t mbarrier_phase(void* place) { return mbarrier_at(place, 0).phase; }
+
+}  // namespace kbench
+
+extern "C" void kb_enter() {
+    using namespace kbench;
+    state.launch.invoke(state.launch.call);
+    leave();
+    void* nowhere = nullptr;
+    go(&nowhere);
+    std::abort();
+}

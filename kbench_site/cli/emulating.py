@@ -1,0 +1,71 @@
+"""`kbench check`: a CUDA file run without a GPU. Does NOT judge: there is no time, and nothing is ranked."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.emulator import EmulatorReport, EmulatorVerdict, check
+from benchmarks.harness import HarnessError, Paths, Source, UsageError, default_rules, default_suites, find_task
+
+from ..env import read_environment
+from .output import ACCEPTED, NOT_ACCEPTED, NOT_DECIDED, OUR_FAULT, WRONG_USAGE, leave, progress
+from .sources import language_of, text_of
+
+_CODES = {
+    EmulatorVerdict.CORRECT_HERE: ACCEPTED,
+    EmulatorVerdict.WRONG: NOT_ACCEPTED,
+    EmulatorVerdict.ABSTAINED: NOT_DECIDED,
+}
+_MOST_FINDINGS = 8
+
+
+@click.command("check")
+@click.argument("task")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="seconds to run it at most",
+)
+@click.option("--json", "as_json", is_flag=True, help="one JSON document on the last line of standard output")
+def check_command(task: str, file: Path, budget_s: float, *, as_json: bool) -> None:
+    """Run the CUDA kernel in FILE for TASK without a GPU: CORRECT_HERE, WRONG or ABSTAINED.
+
+    Exit codes: 0 correct here, 1 wrong, 4 abstained.
+    """
+    progress.print("the first check on a machine builds the emulator, which takes about a minute", style="dim")
+    try:
+        spec = find_task(default_suites(), task)
+        source, paths = Source(text_of(file), language_of(file)), Paths(read_environment()["KBENCH_DATA_DIR"])
+        report = check(source, spec, default_rules(), paths, budget_s=budget_s)
+    except UsageError as error:
+        leave(f"kbench: {error}", WRONG_USAGE)
+    except HarnessError as error:
+        leave(f"kbench: internal error: {error}", OUR_FAULT)
+    if as_json:
+        click.echo(json.dumps(report.to_json()))
+    else:
+        _print_report(report)
+    sys.exit(_CODES[report.verdict])
+
+
+def _print_report(report: EmulatorReport) -> None:
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    line = f" (line {report.line})" if report.line and not report.findings else ""
+    console.print(f"{report.verdict}  {report.reason}{line}")
+    for finding in report.findings[:_MOST_FINDINGS]:
+        console.print(f"\n{finding.kind}: {finding.sentence}")
+        for fact in finding.trace:
+            console.print(f"    {fact}")
+    if len(report.findings) > _MOST_FINDINGS:
+        console.print(f"\nand {len(report.findings) - _MOST_FINDINGS} more findings")
+    for note in report.notes:
+        console.print(f"note: {note}")
+    took = f"{report.runs} runs, compiled in {report.compile_s:.1f} s, {report.seconds:.1f} s in all"
+    console.print(f"{took}; not judged, never ranked", style="dim")

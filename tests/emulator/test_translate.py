@@ -1,0 +1,60 @@
+"""CUDA C++ becomes C++ with the same lines."""
+
+import pytest
+
+from benchmarks.emulator.translate import NotTranslated, translated
+
+
+def test_a_launch_becomes_a_call_with_its_name_and_line() -> None:
+    text = translated("void f() {\n  kernel<float, 4><<<dim3(2, 3), n >> 1, 0, stream>>>(a, b < c);\n}")
+    assert 'kbench::Launcher("kernel<float, 4>", 2, dim3(2, 3), n >> 1, 0, stream)' in text
+    assert "{ kernel<float, 4>(kb_a...); })(a, b < c);" in text
+
+
+def test_the_kernel_of_a_launch_may_follow_other_words() -> None:
+    text = translated("if (x) kernel<<<1, 2>>>(a); else ns::other<A<B>><<<1, 2>>>(b);")
+    assert text.startswith('if (x) kbench::Launcher("kernel"')
+    assert 'else kbench::Launcher("ns::other<A<B>>"' in text
+
+
+def test_nothing_in_comments_and_strings_is_translated() -> None:
+    text = '// k<<<1, 2>>>(a)\nconst char* s = "k<<<1, 2>>>(a)"; /* asm("x") */'
+    assert translated(text) == text
+
+
+def test_lines_stay() -> None:
+    text = (
+        '#include <cuda_runtime.h>\nf(\n) ;\nkernel\n  <<<1,\n 2>>>(a);\nasm volatile(\n"fence;"\n:: : "memory");\nlast'
+    )
+    assert translated(text).count("\n") == text.count("\n")
+    assert translated(text).splitlines()[9] == "last"
+
+
+def test_dynamic_shared_memory_becomes_a_pointer() -> None:
+    text = translated("extern __shared__ __align__(16) char raw[];")
+    assert text == "char* const raw = reinterpret_cast<char*>(kbench::dynamic_shared());"
+
+
+def test_inline_assembly_becomes_a_call_of_the_interpreter() -> None:
+    text = translated('\nasm volatile("add.u32 %0, %1, %2;" : "=r"(a) : "r"(b::c), "n"(4) : "memory");')
+    assert 'kbench::ptx(2, "add.u32 %0, %1, %2;", { kbench::operand("=r", a) }, { kbench::operand("r", b::c)' in text
+
+
+def test_constraints_in_macros_are_translated_too() -> None:
+    assert translated('#define D(x) "+f"(x)') == '#define D(x) kbench::operand("+f", x)'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        ("\n#include <cub/cub.cuh>", 2, "cub"),
+        ("\n\n#include <cublas_v2.h>", 3, "cublas"),
+        ('#include "parts/mine.cuh"', 1, "parts/mine.cuh"),
+        ("\nkernel<<<1, 2;", 2, ">>>"),
+    ],
+)
+def test_what_is_not_modelled_is_named_with_its_line(text: str, line: int, word: str) -> None:
+    with pytest.raises(NotTranslated) as error:
+        translated(text)
+    assert error.value.line == line
+    assert word in error.value.text
