@@ -10,6 +10,11 @@ import yaml
 
 from tests.stack import ROOT
 
+from .machine import missing
+
+# Docker makes parts of /proc read-only and covers others
+READ_ONLY_PROC = "mount --bind /proc/sys /proc/sys && mount --options remount,ro,bind /proc/sys && "
+SANDBOX = "setpriv --reuid=65534 --regid=65534 --clear-groups bwrap --unshare-all --ro-bind / / --proc /proc true"
 pytestmark = pytest.mark.deployment
 
 
@@ -45,3 +50,22 @@ def test_compose_asks_for_the_password(filled: Path) -> None:
     done = read_by_compose(filled)
     assert done.returncode != 0
     assert "set POSTGRES_PASSWORD in .env" in done.stderr
+
+
+def test_a_container_that_judges_has_all_of_proc() -> None:
+    """The sandbox does not start where parts of /proc are covered, so workers ask Docker to leave it alone."""
+    if missing():
+        pytest.skip(f"no sandbox can be tried here: {missing()}")
+    alone = subprocess.run(["unshare", "--mount", "sh", "-c", SANDBOX], cwd="/", check=False)
+    covered = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", READ_ONLY_PROC + SANDBOX],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert alone.returncode == 0
+    assert "Can't mount proc" in covered.stderr
+    services: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    for name in ("worker-cpu", "worker-gpu"):
+        assert "systempaths=unconfined" in services[name]["security_opt"]
