@@ -17,7 +17,7 @@ from .begin import create, fork
 from .book import Book, LeaseMeter
 from .budget import Cost
 from .events import Draft, EventLog, Live
-from .model import CandidateView, Evaluator, Proposer, Verifier
+from .model import CandidateView, Evaluator, Proposer, Verifier, guarded
 from .novelty import Novelty
 from .proposing import Asking, Opening
 from .slots import Round
@@ -201,10 +201,9 @@ class _Drive:
         self._finish(stop)
 
     async def _withdraw(self, candidate: CandidateView) -> None:
-        try:
-            await asyncio.wait_for(self.evaluator.withdraw(candidate.ticket or ""), _GRACE_S)
-        except Exception as error:  # noqa: BLE001 - an evaluator is a plug-in: a run ends even if it does not
-            text = f"{candidate.id} could not be withdrawn: {type(error).__name__}: {error}"
+        fault = await guarded(lambda: asyncio.wait_for(self.evaluator.withdraw(candidate.ticket or ""), _GRACE_S))
+        if isinstance(fault, Exception):
+            text = f"{candidate.id} could not be withdrawn: {type(fault).__name__}: {fault}"
             self.book.commit(Draft("error", candidate.id, {"text": text}))
 
     def _in_flight(self) -> list[CandidateView]:

@@ -4,9 +4,9 @@ Three kinds of plug-in stand around the loop: a `Proposer` makes sources, a `Ver
 one, an `Evaluator` has it judged. Not covered: who is asked when (`loop.py`) and what a log means (`archive.py`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from benchmarks.harness import TaskSpec
 
@@ -17,6 +17,7 @@ from .rng import Rng
 PASS = "PASS"  # noqa: S105 - a verdict, not a password
 OURS = ("NOISY", "INTERNAL_ERROR")  # verdicts that say nothing about the kernel
 
+T = TypeVar("T")
 Params = Mapping[str, int | str]
 Stage = Literal["translate", "optimise"]
 Decision = Literal["accept", "reject", "abstain"]
@@ -281,3 +282,11 @@ class Evaluator(Protocol):
     async def withdraw(self, ticket: str) -> None:
         """Gives up an evaluation; returns within a second. One that is over stays as it is."""
         ...
+
+
+async def guarded(call: Callable[[], Awaitable[T]]) -> T | Exception:
+    """The answer of a plug-in, or what it raised: its faults may cost a slot or a judging, never the run."""
+    try:
+        return await call()
+    except Exception as error:  # noqa: BLE001 - the edge to a plug-in: the caller writes the fault into the log
+        return error

@@ -15,7 +15,17 @@ from .archive import cell_of
 from .book import Book, LeaseMeter, Tagged
 from .budget import Budget, Caps, Cost
 from .events import Draft, Live
-from .model import ArchiveView, CandidateView, NoProposal, Proposal, ProposalRequest, Proposer, RefusalReason, Stage
+from .model import (
+    ArchiveView,
+    CandidateView,
+    NoProposal,
+    Proposal,
+    ProposalRequest,
+    Proposer,
+    RefusalReason,
+    Stage,
+    guarded,
+)
 from .rng import Rng
 from .selection import last_failure, migrations, select
 
@@ -140,11 +150,10 @@ class Asking:
     async def _answer(self, request: ProposalRequest, meter: LeaseMeter) -> Proposal | NoProposal:
         live = Tagged(self.live, request.candidate)
         live.say("slot", {"phase": "proposing"})
-        try:
-            answer = await self.opening.proposer.propose(request, meter, live)
-        except Exception as error:  # noqa: BLE001 - a proposer is a plug-in: its faults cost a slot, never the run
+        answer = await guarded(lambda: self.opening.proposer.propose(request, meter, live))
+        if isinstance(answer, Exception):
             reason: RefusalReason = "provider_error" if self.opening.proposer.needs_key else "template_error"
-            return NoProposal(reason, f"{type(error).__name__}: {error}")
+            return NoProposal(reason, f"{type(answer).__name__}: {answer}")
         if isinstance(answer, NoProposal):
             return answer
         limit = self.opening.rules.source.max_bytes

@@ -15,7 +15,17 @@ from .archive import speedups
 from .book import Book, Tagged
 from .budget import Cost
 from .events import Draft, LogEvent
-from .model import CandidateView, Evaluator, JudgeResult, NoProposal, PaidVerifier, Reason, Verifier, VerifierOpinion
+from .model import (
+    CandidateView,
+    Evaluator,
+    JudgeResult,
+    NoProposal,
+    PaidVerifier,
+    Reason,
+    Verifier,
+    VerifierOpinion,
+    guarded,
+)
 from .novelty import Novelty, twin
 from .proposing import Asking, refused
 from .rng import Rng
@@ -176,13 +186,13 @@ class Round:
         return True
 
     async def _opinion(self, verifier: Verifier, source: str, candidate: CandidateView) -> VerifierOpinion:
-        try:
-            return await verifier.judge(source, candidate.language, self.asking.opening.task)
-        except Exception as error:  # noqa: BLE001 - a verifier is a plug-in: its faults never cost the candidate
-            text = f"{verifier.id} failed: {type(error).__name__}: {error}"
-            self.book.commit(Draft("error", candidate.id, {"text": text}))
-            lease = self.book.state.budget.leases.get(books.verify_lease(candidate.id, verifier.id), Cost())
-            return VerifierOpinion("abstain", (Reason(text),), cost=lease)
+        opinion = await guarded(lambda: verifier.judge(source, candidate.language, self.asking.opening.task))
+        if not isinstance(opinion, Exception):
+            return opinion
+        text = f"{verifier.id} failed: {type(opinion).__name__}: {opinion}"
+        self.book.commit(Draft("error", candidate.id, {"text": text}))
+        lease = self.book.state.budget.leases.get(books.verify_lease(candidate.id, verifier.id), Cost())
+        return VerifierOpinion("abstain", (Reason(text),), cost=lease)
 
     def _verdict(self, candidate: CandidateView, verifier: Verifier, opinion: VerifierOpinion) -> list[Draft]:
         """What is dropped gives its judging back."""
@@ -228,12 +238,15 @@ class Round:
     async def _judge(self, place: int) -> None:
         candidate = self._candidate(place)
         live = Tagged(self.asking.live, candidate.id)
-        try:
+
+        async def judged() -> JudgeResult:
             await self._submit(candidate)
             self._built.leave(place)
-            result = await self.evaluator.wait(self._candidate(place).ticket or "", live)
-        except Exception as error:  # noqa: BLE001 - an evaluator is a plug-in: its faults cost one judging, never the run
-            result = JudgeResult("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
+            return await self.evaluator.wait(self._candidate(place).ticket or "", live)
+
+        result = await guarded(judged)
+        if isinstance(result, Exception):
+            result = JudgeResult("INTERNAL_ERROR", f"{type(result).__name__}: {result}")
         self._finish(candidate, result, Cost(judgings=1, judging_s=result.seconds))
 
     async def _submit(self, candidate: CandidateView) -> None:

@@ -6,6 +6,8 @@ a build is (the harness packs it) and deletes nothing: give the storage a rule f
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from django.conf import settings
 from django.core.files.base import ContentFile
@@ -27,19 +29,16 @@ class StorageShelf:
         self.storage = storage
 
     def put(self, key: str, packed: bytes) -> None:
-        try:
+        with _unshared(key, "stored"):
             self.storage.save(_name(key), ContentFile(_seal(key, packed) + packed))
-        except Exception:  # the edge to a storage of any kind: a build that is not shared is made again
-            logger.exception("the build %s could not be stored", key)
 
     def get(self, key: str) -> bytes | None:
-        try:
-            if not self.storage.exists(_name(key)):
-                return None
-            with self.storage.open(_name(key)) as file:
-                data: bytes = file.read(BUILD_MAX_BYTES + 1)
-        except Exception:  # as above
-            logger.exception("the build %s could not be fetched", key)
+        data: bytes | None = None
+        with _unshared(key, "fetched"):
+            if self.storage.exists(_name(key)):
+                with self.storage.open(_name(key)) as file:
+                    data = file.read(BUILD_MAX_BYTES + 1)
+        if data is None:
             return None
         if len(data) > BUILD_MAX_BYTES:
             logger.warning("the build %s is larger than builds are and is not used", key)
@@ -49,6 +48,15 @@ class StorageShelf:
             return packed
         logger.warning("the build %s does not bear the seal of this site and is not used", key)
         return None
+
+
+@contextmanager
+def _unshared(key: str, undone: str) -> Iterator[None]:
+    """Logs and ends what a storage of any kind raises: a build that is not shared is made again."""
+    try:
+        yield
+    except Exception:
+        logger.exception("the build %s could not be %s", key, undone)
 
 
 def site_shelf() -> Shelf | None:

@@ -16,7 +16,7 @@ import torch
 from ..protocol import Link
 from .check import load_reference
 from .peaks import measure_peaks
-from .shell import Call, Function, connect, open_calls, serve, set_threads
+from .shell import Call, Function, connect, open_calls, serve, set_threads, tried
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -85,14 +85,7 @@ def _prepare(message: dict[str, Any], eager: Function, calls: Sequence[Call], li
     for number in message["wanted"]:
         link.send(compiling=number)
         started_s = time.monotonic()
-        problem = _try_compile(eager, calls[number])
+        failed = tried(lambda call: _warm(compiled_copy(eager), call), calls[number])
+        problem = f"{type(failed).__name__}: {failed}"[:500] if isinstance(failed, Exception) else None
         link.send(compiled=number, problem=problem, seconds=time.monotonic() - started_s)
     link.send(prepared=True)
-
-
-def _try_compile(eager: Function, call: Call) -> str | None:
-    try:
-        _warm(compiled_copy(eager), call)
-    except Exception as error:  # noqa: BLE001 - process edge: torch.compile fails in many ways, each is the answer
-        return f"{type(error).__name__}: {error}"[:500]
-    return None

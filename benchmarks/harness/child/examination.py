@@ -35,7 +35,7 @@ from .baseline import compiled_copy, without_precompiled_headers
 from .check import as_tuple, compare, load_reference
 from .filters import filtered, idle_operands
 from .naive import NaiveSums
-from .shell import connect, set_threads
+from .shell import connect, set_threads, tried
 
 INEFFICIENT = 10.0  # eager takes this many times what torch.compile does
 _NAIVE_MAX_S = 0.05  # of an eager call: naive sums take a hundred times as long
@@ -53,15 +53,16 @@ def main(arguments: Sequence[str]) -> None:
     link.send(started=True)
     message = link.receive()
     set_threads(message["threads"])
-    try:
-        task = read_folder(Path(message["folder"]))
-        link.send(**examined(task, load_reference(task.folder), compare_compiled=message["compare_compiled"]))
-    except Exception as error:  # noqa: BLE001 - process edge: the author's code raised
-        link.send(problem=f"trying the checker on it failed: {type(error).__name__}: {error}"[:800])
+    found = tried(examined, Path(message["folder"]), compare_compiled=message["compare_compiled"])
+    if isinstance(found, Exception):
+        found = {"problem": f"trying the checker on it failed: {type(found).__name__}: {found}"[:800]}
+    link.send(**found)
 
 
-def examined(task: TaskSpec, module: ModuleType, *, compare_compiled: bool) -> dict[str, Any]:
-    """The findings as plain JSON values."""
+def examined(folder: Path, *, compare_compiled: bool) -> dict[str, Any]:
+    """The findings as plain JSON values. Raises whatever the author's code raises."""
+    task = read_folder(folder)
+    module = load_reference(task.folder)
     device_class = "cpu" if "cpu" in task.configs else "cuda"
     notes = [] if device_class == "cpu" else ["its sizes are for a GPU: the CPU has no configuration of it"]
     errors, dropped = _errors(task, module, device_class)
@@ -86,11 +87,11 @@ def _errors(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list
     dropped: list[str] = []
     for config in task.configs_for(device_class):
         published = config.values["variant"] == "published"
-        try:
-            found = [_case_errors(case) for case in cases(_only(task, config), module, device_class, _PUBLISHED)]
-        except Exception:  # a variant may be outside of what the operation is for; published values may not
-            if published:
-                raise
+        only = replace(task, configs=dict.fromkeys(task.configs, (config,)))
+        found = tried(lambda of: list(map(_case_errors, of)), cases(only, module, device_class, _PUBLISHED))
+        if isinstance(found, Exception):
+            if published:  # a variant may be outside of what the operation is for; published values may not
+                raise found
             dropped.append(config.key)
             continue
         worst = _worst(kept) if kept else []
@@ -101,10 +102,6 @@ def _errors(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list
         else:
             kept += found
     return kept, dropped
-
-
-def _only(task: TaskSpec, config: Config) -> TaskSpec:
-    return replace(task, configs=dict.fromkeys(task.configs, (config,)))
 
 
 def _case_errors(case: Case) -> Errors:
@@ -119,10 +116,9 @@ def _case_errors(case: Case) -> Errors:
 
 def _naive(case: Case) -> Errors | None:
     """None where the naive sums do not know an operator, in which case they compute something else."""
-    try:
-        with NaiveSums():
-            errors = _held(as_tuple(case.call(*case.arguments)), case.expected)
-    except Exception:  # noqa: BLE001 - an operator in a form that the naive sums do not cover
+    with NaiveSums():
+        errors = tried(lambda: _held(as_tuple(case.call(*case.arguments)), case.expected))
+    if isinstance(errors, Exception):  # an operator in a form that the naive sums do not cover
         return None
     return errors if all(worst < _NAIVE_ERROR_MAX for worst, _ in errors) else None
 
@@ -163,11 +159,10 @@ def _admission(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[l
     findings = Findings()
     for case in cases(task, module, device_class, _PUBLISHED):
         attack(case, findings)
-        try:
-            measure(case, findings)
-        except Exception as error:  # noqa: BLE001 - not every reference runs in half precision
+        failed = tried(measure, case, findings)
+        if isinstance(failed, Exception):  # not every reference runs in half precision
             findings.tried.pop(LOWER_PRECISION[0], None)
-            note = f"not tried in lower precision: {type(error).__name__}"
+            note = f"not tried in lower precision: {type(failed).__name__}"
             return _labels(attack_problems(findings), [note])
     return _labels(attack_problems(findings), [])
 
@@ -206,10 +201,9 @@ def _efficiency(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[
     case = next(cases(task, module, device_class, _PUBLISHED))
     eager: Callable[..., Any] = case.call
     without_precompiled_headers()
-    try:
-        compiled_s = _median_s(compiled_copy(eager), case.arguments)
-    except Exception as error:  # noqa: BLE001 - torch.compile fails in many ways, and each is an answer
-        return [], [f"torch.compile cannot do it: {type(error).__name__}: {error}"[:200]]
+    compiled_s = tried(lambda: _median_s(compiled_copy(eager), case.arguments))
+    if isinstance(compiled_s, Exception):
+        return [], [f"torch.compile cannot do it: {type(compiled_s).__name__}: {compiled_s}"[:200]]
     ratio = _median_s(eager, case.arguments) / compiled_s
     note = f"torch eager takes {ratio:.2g} times what torch.compile takes ({'×'.join(map(str, _sizes(case)))})"
     return (["inefficient-reference"] if ratio > INEFFICIENT else []), [note]

@@ -13,7 +13,7 @@ from typing import Any
 from ..protocol import Link
 from .inline import prepared, stand_in
 from .models import model_function
-from .shell import Function, load_file
+from .shell import Function, load_file, tried
 
 CLASS = "ModelNew"
 ENTRY, EXTENSIONS = "module.py", "extensions.json"
@@ -21,10 +21,9 @@ ENTRY, EXTENSIONS = "module.py", "extensions.json"
 
 def load_functions(path: str, message: Mapping[str, Any], link: Link, device: str = "cpu") -> list[Function] | None:
     """What to call for each configuration of `message`; None if it cannot be had, which has been told then."""
-    try:
-        module = _loaded(path)
-    except Exception as error:  # noqa: BLE001 - process edge: loading runs the submission's own start-up code
-        link.send(load_error=f"{type(error).__name__}: {error}"[:4000])
+    module = tried(_loaded, path)  # loading runs the submission's own start-up code
+    if isinstance(module, Exception):
+        link.send(load_error=f"{type(module).__name__}: {module}"[:4000])
         return None
     name = CLASS if Path(path).is_dir() else message["direction"]
     found: Function | None = getattr(module, name, None)
@@ -32,10 +31,9 @@ def load_functions(path: str, message: Mapping[str, Any], link: Link, device: st
         exported = [name for name in dir(module) if not name.startswith("_")]
         link.send(missing=name, exported=exported[:20])
         return None
-    try:
-        functions = _for_each(path, found, message["configs"], device)
-    except Exception as error:  # noqa: BLE001 - process edge: making a module runs the submission's code
-        link.send(load_error=f"{CLASS} cannot be made: {type(error).__name__}: {error}"[:4000])
+    functions = tried(_for_each, path, found, message["configs"], device)  # and so does making a module
+    if isinstance(functions, Exception):
+        link.send(load_error=f"{CLASS} cannot be made: {type(functions).__name__}: {functions}"[:4000])
         return None
     link.send(loaded=True)
     return functions

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from . import foreign, gradients
 from .check import load_module
 from .foreign import Names
-from .shell import connect, set_threads
+from .shell import connect, set_threads, tried
 from .slots import SlotWatch, StatefulCall, slots_of
 
 _SEED = bytes(range(32))
@@ -52,12 +52,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def answered(probe: Callable[[Names, Mapping[str, Any]], dict[str, Any]], names: Names, values: Any) -> dict[str, Any]:
-    try:
-        return {"facts": probe(names, values)}
-    except Unfit as error:
-        return {"problem": str(error)}
-    except Exception as error:  # noqa: BLE001 - process edge: the author's code raised
-        return {"problem": f"calling the task failed: {told(error)}"}
+    found = tried(probe, names, values)
+    if isinstance(found, Unfit):
+        return {"problem": str(found)}
+    if isinstance(found, Exception):
+        return {"problem": f"calling the task failed: {told(found)}"}
+    return {"facts": found}
 
 
 def told(error: BaseException) -> str:

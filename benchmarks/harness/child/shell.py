@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from ..protocol import CONTROL_BYTES, Link, Status, Word
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _DTYPES = {"float32": torch.float32, "int64": torch.int64}
 Function = Callable[..., Any]
 MODULE = "kbench_submission"  # the name that every compiled file has for the interpreter
@@ -38,6 +40,14 @@ class Call:
 
 def connect(arguments: Sequence[str]) -> Link:
     return Link(socket.socket(fileno=int(arguments[0])))
+
+
+def tried(call: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | Exception:
+    """What `call` returns, or what it raised: others' code runs inside, and how it fails is an answer."""
+    try:
+        return call(*arguments, **options)
+    except Exception as error:  # noqa: BLE001 - process edge: the caller tells the supervisor what was raised
+        return error
 
 
 def set_threads(count: int) -> None:

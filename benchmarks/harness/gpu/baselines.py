@@ -1,5 +1,6 @@
 """What torch.compile builds for a task on a GPU, prepared once per machine, and the peaks of that GPU."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,8 @@ class GpuPreparation(Preparation):
     def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Actor:
         room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
         child = Actor("gpu_baseline")
-        try:
+        with ExitStack() as failed:
+            failed.callback(child.kill)
             room = on_gpu(room, self.gpu, self.bytecode)
             child.start(room, log, gpu_filter(), arguments=(self.gpu.accelerator,))
             child.open(
@@ -36,7 +38,5 @@ class GpuPreparation(Preparation):
                     "peaks": peaks,
                 }
             )
-        except BaseException:
-            child.kill()
-            raise
+            failed.pop_all()
         return child

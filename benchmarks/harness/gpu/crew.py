@@ -9,6 +9,7 @@ Every crew serves one session and is killed with it. Not covered: what the proce
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,11 +57,10 @@ class Crew:
         on_a_gpu = order.gpu.accelerator == "cuda"
         self.executors = [Actor("gpu_executor") for _ in launches if on_a_gpu]
         self._referee: RefereeProcess | None = None
-        try:
+        with ExitStack() as failed:
+            failed.callback(self.kill)
             self._start()
-        except BaseException:
-            self.kill()
-            raise
+            failed.pop_all()
 
     @property
     def referee(self) -> RefereeProcess:

@@ -10,7 +10,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -223,7 +223,8 @@ class CpuPreparation(Preparation):
         layout = lay_out(self.configs, [1] * len(self.configs))
         inputs = SharedMemory("inputs", layout.input_bytes)
         child = Contestant("baseline", self.configs, layout, inputs.fd)
-        try:
+        with closing(inputs), ExitStack() as failed:
+            failed.callback(child.kill)
             child.start(
                 baseline_room(self.task.folder / "reference.py", cache, self.rules),
                 log,
@@ -232,11 +233,7 @@ class CpuPreparation(Preparation):
             common = opening(self.task, describe(self.configs, layout), self.cores.threads)
             work = {"prepare": True, "wanted": wanted, "peaks": peaks, "cores": self.cores.contestants}
             child.open({**common, **work})
-        except BaseException:
-            child.kill()
-            raise
-        finally:
-            inputs.close()
+            failed.pop_all()
         return child
 
 

@@ -86,11 +86,10 @@ class Session(ABC, Generic[ActorT]):
         self.launch = 0
 
     def __enter__(self) -> Self:
-        try:
+        with ExitStack() as failed:
+            failed.callback(self._stack.close)
             self._open()
-        except BaseException:
-            self._stack.close()
-            raise
+            failed.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

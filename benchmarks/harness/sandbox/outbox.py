@@ -97,14 +97,14 @@ class AnswerFile:
 def take_folder(source: Path, target: Path, bounds: Bounds) -> None:
     """Copies `source`, where a sandbox could write, to `target`, which is made. Raises NotTaken, leaving no target."""
     target.mkdir()
-    try:
-        with _opened(source, os.O_DIRECTORY) as from_fd, _opened(target, os.O_DIRECTORY) as to_fd:
-            _Taking(bounds, os.fstat(from_fd).st_dev).folder(from_fd, to_fd, "", bounds.depth)
-    except BaseException as error:
-        discard(target)
-        if isinstance(error, OSError):
+    with ExitStack() as failed:
+        failed.callback(discard, target)
+        try:
+            with _opened(source, os.O_DIRECTORY) as from_fd, _opened(target, os.O_DIRECTORY) as to_fd:
+                _Taking(bounds, os.fstat(from_fd).st_dev).folder(from_fd, to_fd, "", bounds.depth)
+        except OSError as error:
             raise NotTaken(f"it cannot be read: {error.strerror}") from error
-        raise
+        failed.pop_all()
 
 
 def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
