@@ -1,7 +1,9 @@
 """What is called how often, and what a call costs beside its own time. The contestants are scripted."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,8 +11,9 @@ import pytest
 
 from benchmarks.harness import Verdict, default_rules, default_suites, find_task
 from benchmarks.harness.errors import NotStopped, RefereeError, SupervisorError
+from benchmarks.harness.measuring import contestants
 from benchmarks.harness.measuring.calls import CANDIDATE, Judging
-from benchmarks.harness.measuring.contestants import CallResult
+from benchmarks.harness.measuring.contestants import Actor, CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import EAGER, CallComparison, Session, faults_of
 from benchmarks.harness.protocol import Status
@@ -94,6 +97,23 @@ def test_waiting_as_long_as_eager_costs_nothing_and_the_baselines_pay_alike() ->
     late_us = 50.0 - RULES.time.resume_slack_us
     assert sorted(judging.paired_times(0).eager_us) == [100.0] * 7 + [100.0 + late_us]
     assert set(judging.paired_times(0).kernel_us) == {50.0}
+
+
+def test_whatever_a_child_says_its_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count()
+    monkeypatch.setattr(contestants.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(Actor, "receive", lambda *_: {"still": "loading"})
+    with pytest.raises(TimeoutError):
+        deque(islice(Actor("candidate").messages(10.0), 100))
+
+
+def test_slow_calls_use_up_the_time_of_verifying_too() -> None:
+    session = Scripted()
+    judging = Judging(session, NOBODY)
+    judging._deadline = 0.0
+    with pytest.raises(Fault, match="verifying and timing together") as found:
+        judging.verify()
+    assert (found.value.verdict, session.calls) == (Verdict.TIMEOUT, [])
 
 
 def test_a_busy_machine_gives_a_kernel_no_time_to_work_in() -> None:

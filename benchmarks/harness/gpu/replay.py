@@ -9,7 +9,6 @@ Not covered: what a record may say (`record.py`) and the clock itself (`child/ap
 
 import json
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -207,25 +206,24 @@ class Replay:
 
     def _ask_recorder(self, candidate: Actor, config: Config, word: str, **request: int) -> str:
         """Joins the messages that arrive before `word`."""
-        deadline, length = time.monotonic() + 3 * self.timeout_s, 0
-        pieces: list[str] = []
+        pieces, length = list[str](), 0
         candidate.link.send(**request)
-        while True:
-            try:
-                message = candidate.receive(max(0.01, deadline - time.monotonic()))
-            except TimeoutError:
-                reason = f"a call that was to be recorded gave no answer within {3 * self.timeout_s:g} s"
-                raise Fault(Verdict.TIMEOUT, f"{reason} ({_shown(config)})") from None
-            except ProtocolError:
-                raise death("while its calls were recorded", candidate.child.wait(1.0)) from None
-            if message.get(word):
-                return "".join(pieces)
-            if "not_recorded" in message:
-                raise _not_replayable(config, str(message["not_recorded"])[:600])
-            pieces.append(str(message.get("piece", "")))
-            length += len(pieces[-1])
-            if length > RECORD_MAX_CHARACTERS or not pieces[-1]:
-                raise _not_replayable(config, "the record is too long or empty")
+        try:
+            for message in candidate.messages(3 * self.timeout_s):
+                if message.get(word):
+                    break
+                if "not_recorded" in message:
+                    raise _not_replayable(config, str(message["not_recorded"])[:600])
+                pieces.append(str(message.get("piece", "")))
+                length += len(pieces[-1])
+                if length > RECORD_MAX_CHARACTERS or not pieces[-1]:
+                    raise _not_replayable(config, "the record is too long or empty")
+        except TimeoutError:
+            reason = f"a call that was to be recorded gave no answer within {3 * self.timeout_s:g} s"
+            raise Fault(Verdict.TIMEOUT, f"{reason} ({_shown(config)})") from None
+        except ProtocolError:
+            raise death("while its calls were recorded", candidate.child.wait(1.0)) from None
+        return "".join(pieces)
 
     def _write_code(self, binary: Any) -> None:
         folder = self.crew.folder / "code"

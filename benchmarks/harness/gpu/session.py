@@ -257,20 +257,18 @@ class GpuSession(Session[Actor]):
 
     def _await_warm(self, warm: Actor) -> None:
         timeout_s = self.setting.rules.compile.timeout_s
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                message = warm.receive(max(0.01, deadline - time.monotonic()))
-            except TimeoutError:
-                raise load_fault({"timeout_s": timeout_s}, None) from None
-            except ProtocolError:
-                raise load_fault({}, warm.child.wait(1.0)) from None
-            if message.get("warmed"):
-                return
-            if "call_error" in message:
-                raise call_failed(str(message["call_error"]))
-            if "load_error" in message or "missing" in message:
-                raise load_fault(message, None)
+        try:
+            for message in warm.messages(timeout_s):
+                if message.get("warmed"):
+                    return
+                if "call_error" in message:
+                    raise call_failed(str(message["call_error"]))
+                if "load_error" in message or "missing" in message:
+                    raise load_fault(message, None)
+        except TimeoutError:
+            raise load_fault({"timeout_s": timeout_s}, None) from None
+        except ProtocolError:
+            raise load_fault({}, warm.child.wait(1.0)) from None
 
     def fill(self, config: int, distribution: str | None = None) -> int:
         with memory_is_theirs():

@@ -206,6 +206,7 @@ class Judging:
         return charged_us
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
+        self._give_up_if_late()
         choice = self._session.fill(number, distribution)
         if with_baselines:
             self._verify_baselines(number, choice)

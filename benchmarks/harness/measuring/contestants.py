@@ -9,7 +9,7 @@ correct (the referee decides) and what a time means (`scores/scoring.py`).
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,6 +100,16 @@ class Actor:
     def receive(self, timeout_s: float) -> dict[str, Any]:
         """The child's next message. Raises TimeoutError, or ProtocolError if it is gone or talks nonsense."""
         return self.link.receive(timeout_s)
+
+    def messages(self, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """Its messages as they come, for as long as they are asked for.
+
+        Raises as `receive` does, TimeoutError when `timeout_s` have passed in all, however much the child says.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            yield self.receive(left_s)
+        raise TimeoutError(f"{timeout_s:g} s have passed")
 
     def kill(self) -> None:
         if self._child is not None:

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -157,18 +156,17 @@ class Session(ABC, Generic[ActorT]):
 
     def _await_candidate(self, candidate: ActorT, word: str = "serving") -> None:
         """Waits until the candidate sends `word`; anything else is a Fault."""
-        deadline = time.monotonic() + self.setting.rules.limits.setup_s
-        while True:
-            try:
-                message = candidate.receive(max(0.01, deadline - time.monotonic()))
-            except TimeoutError:
-                raise load_fault({"timeout_s": self.setting.rules.limits.setup_s}, None) from None
-            except ProtocolError:
-                raise load_fault({}, candidate.child.wait(1.0)) from None
-            if message.get(word):
-                return
-            if "load_error" in message or "missing" in message:
-                raise load_fault(message, None)
+        timeout_s = self.setting.rules.limits.setup_s
+        try:
+            for message in candidate.messages(timeout_s):
+                if message.get(word):
+                    return
+                if "load_error" in message or "missing" in message:
+                    raise load_fault(message, None)
+        except TimeoutError:
+            raise load_fault({"timeout_s": timeout_s}, None) from None
+        except ProtocolError:
+            raise load_fault({}, candidate.child.wait(1.0)) from None
 
     def _await_baseline(self, baseline: ActorT, word: str = "serving") -> None:
         try:
