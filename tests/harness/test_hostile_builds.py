@@ -169,6 +169,16 @@ def test_a_text_that_changes_while_it_is_built_is_not_built(canaries: WatchedTre
     assert (outcome.exit_code, outcome.problem) == (1, "the text was changed while it was compiled")
 
 
+def test_the_programs_of_a_build_together_have_twice_the_time_of_one(canaries: WatchedTree) -> None:
+    """A source could use up the time once with each choice of headers."""
+    with builds._workshop(RULES, Paths(canaries.root), lambda: False) as shop:
+        shop.give({"kbench_submission.cpp": PLAIN})
+        assert shop.run(["true"], shop.room({})).exit_code == 0
+        assert len(shop.spent_s) == 1
+        shop.spent_s.append(2 * RULES.compile.timeout_s)
+        assert shop.run(["sleep", "60"], shop.room({})).exit_code is None
+
+
 @pytest.mark.parametrize("way", ["cp kbench_submission.cpp {made}", "echo // >> kbench_submission.cpp; echo > {made}"])
 def test_a_build_without_the_strong_sandbox_works_too(
     canaries: WatchedTree, monkeypatch: pytest.MonkeyPatch, way: str

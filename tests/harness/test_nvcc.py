@@ -85,6 +85,18 @@ def test_what_each_kernel_uses_moves_from_the_log_to_records() -> None:
     )
 
 
+@pytest.mark.parametrize("digits", ["9" * 5000, "9" * 13], ids=len)
+def test_a_figure_that_no_assembler_prints_is_none(digits: str) -> None:
+    """A source can have the compiler print such a line, and Python converts no number of so many digits."""
+    for figure in ("8 bytes stack frame", "Used 40 registers", "2048 bytes smem"):
+        log = ASSEMBLER.replace(figure, f"{digits} {figure.partition(' ')[2]}")
+        assert digits not in str(with_resources(Compilation(0, log)).resources)
+
+
+def test_a_name_longer_than_a_path_is_no_operator() -> None:
+    assert operator_headers(f"at::{'a' * 5000}(x); at::linear(a, b);") == "#include <ATen/ops/linear.h>\n"
+
+
 def test_operators_are_found_by_name() -> None:
     found = operator_headers("auto y = torch::empty_like(x); at::linear(a, b); torch::kFloat32; at::no_such(x);")
     assert found == "#include <ATen/ops/empty_like.h>\n#include <ATen/ops/linear.h>\n"

@@ -129,14 +129,20 @@ def operator_headers(text: str) -> str:
     names = set(_OPERATOR.findall(text))
     if _USES_NAMESPACE.search(text):
         names |= set(_UNQUALIFIED.findall(text))
-    folder = torch_folder() / "include/ATen/ops"
-    return "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names) if (folder / f"{name}.h").exists())
+    return "".join(f"#include <ATen/ops/{name}.h>\n" for name in sorted(names & _operators()))
+
+
+@functools.cache
+def _operators() -> frozenset[str]:
+    """Those that have a header; a name of a source never becomes a path, which it may be too long for."""
+    return frozenset(path.stem for path in (torch_folder() / "include/ATen/ops").glob("*.h"))
 
 
 _ENTRY = re.compile(r"Compiling entry function '([\w$.]+)'")
-_SPILLS = re.compile(r"\b(\d++) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"\b(\d++) bytes smem")
+# no figure is longer, but what a source has the compiler print may be, and Python converts no number of any length
+_SPILLS = re.compile(r"\b(\d{1,12}) bytes stack frame, (\d{1,12}) bytes spill stores, (\d{1,12}) bytes spill loads")
+_USED = re.compile(r"Used (\d{1,12}) registers")
+_SHARED = re.compile(r"\b(\d{1,12}) bytes smem")
 
 
 def with_resources(outcome: Compilation) -> Compilation:

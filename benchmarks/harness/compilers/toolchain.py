@@ -15,7 +15,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
@@ -59,12 +59,17 @@ class Compilation:
 
 @dataclass(frozen=True)
 class Workshop:
-    """The folder of one compilation, which no sandbox can write, with the rules and limits that hold."""
+    """The folder of one compilation, which no sandbox can write, with the rules and limits that hold.
+
+    Each program may take the time that the rules allow, and all of them together twice as much, however often a
+    compilation is tried with other headers.
+    """
 
     folder: Path
     rules: Rules
     paths: Paths
     cancelled: CancelCheck = never_cancelled
+    spent_s: list[float] = field(default_factory=list)  # by each program so far
 
     @property
     def given(self) -> str:
@@ -102,13 +107,16 @@ class Workshop:
             command = ["/usr/bin/env", "-C", self.given, *argv]
             filter_program = builder_program() if supported() else b""
             child = spawn(command, room, Path(file.name), fds=fds, filter_program=filter_program)
-            deadline, texts = time.monotonic() + self.rules.compile.timeout_s, self._digest()
+            started, texts = time.monotonic(), self._digest()
+            timeout_s = self.rules.compile.timeout_s
+            deadline = started + min(timeout_s, 2 * timeout_s - sum(self.spent_s))
             try:
                 while child.wait(_POLL_S) is None and time.monotonic() < deadline and not self.cancelled():
                     pass
                 code = child.exit_code()
             finally:
                 child.kill()
+                self.spent_s.append(time.monotonic() - started)
             log = child.log_tail(_LOG_BYTES)
         if self._digest() != texts:
             return Compilation(1, log, problem="the text was changed while it was compiled")
