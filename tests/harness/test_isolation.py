@@ -6,6 +6,7 @@ import platform
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -288,6 +289,16 @@ def test_what_does_not_stop_is_told(spinner: Child, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(freezer, "signal_quietly", lambda *_: None)  # a stop that does not arrive
     with pytest.raises(NotStopped):
         Freezer(spinner.pid).freeze(0.05)
+
+
+def test_a_name_that_is_no_text_does_not_hide_a_state() -> None:
+    name = Path(f"/proc/self/task/{threading.get_native_id()}/comm")
+    before = name.read_bytes()
+    try:
+        name.write_bytes(b"\xff) T \xfe")
+        assert freezer.state_of(str(name.with_name("stat"))) == "R"
+    finally:
+        name.write_bytes(before)
 
 
 def test_a_dead_child_is_frozen(spinner: Child) -> None:

@@ -65,9 +65,9 @@ def threads_of(pid: int | None) -> list[int]:
 
 
 def state_of(stat_file: str) -> str:
-    """The letter that /proc shows for a process or thread; X if it is gone."""
+    """The letter that /proc shows for a process or thread; X if it is gone. Its name there may be any bytes."""
     try:
-        return Path(stat_file).read_text().rpartition(")")[2].split()[0]
+        return Path(stat_file).read_bytes().rpartition(b")")[2].split()[0].decode()
     except (FileNotFoundError, ProcessLookupError):
         return "X"
 
