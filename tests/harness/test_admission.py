@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.harness import default_suites
-from benchmarks.harness.child.admission import admission
-from benchmarks.harness.child.naive import NaiveSums
+from benchmarks.harness.child.admitting.admission import admission
+from benchmarks.harness.child.admitting.naive import NaiveSums
 from benchmarks.harness.tasks.spec import find_task, load_suite
 
 TASKS = load_suite(default_suites() / "robust_kbench")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness.child.driver import Driver, DriverError, LaunchConfig, pointer
-from benchmarks.harness.child.launches import Lanes, program
+from benchmarks.harness.child.gpu.driver import Driver, DriverError, LaunchConfig, pointer
+from benchmarks.harness.child.gpu.launches import Lanes, program
 from benchmarks.harness.gpu.device_code import device_code, fat_binaries
 from benchmarks.harness.gpu.record import MemorySpans, NotReplayable, Span, read_record, summary
 

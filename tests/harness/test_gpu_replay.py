@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import default_suites, find_task
-from benchmarks.harness.child.appointment import Clock, Tampered
-from benchmarks.harness.child.driver import Driver, DriverError
+from benchmarks.harness.child.gpu.appointment import Clock, Tampered
+from benchmarks.harness.child.gpu.driver import Driver, DriverError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.replay import Replay
 from benchmarks.harness.gpu.session import GpuSession

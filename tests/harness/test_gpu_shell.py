@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.harness.child.gpu_shell import WrongForm, results_in_form
+from benchmarks.harness.child.gpu.shell import WrongForm, results_in_form
 from benchmarks.harness.protocol import Status
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import SupervisorError, default_rules, default_suites, find_task
-from benchmarks.harness.child.apart import enter_domain
+from benchmarks.harness.child.gpu.apart import enter_domain
 from benchmarks.harness.errors import AuditBroken
 from benchmarks.harness.gpu import audit
 from benchmarks.harness.gpu.discovery import Gpu

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.harness import Paths, UsageError, default_rules, devices_here
-from benchmarks.harness.child import probe
+from benchmarks.harness.child.admitting import probe
 from benchmarks.harness.child.peaks import measure_peaks
 from benchmarks.harness.hosts import machine
 from benchmarks.harness.hosts.machine import Peaks

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.harness import default_suites
+from benchmarks.harness.child.admitting.filters import tensors_of
 from benchmarks.harness.child.check import as_tuple, load_reference
-from benchmarks.harness.child.filters import tensors_of
 from benchmarks.harness.child.inputs import call_arguments, draw
 from benchmarks.harness.tasks.spec import Config, TaskSpec, load_suite
 

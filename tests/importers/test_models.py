@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from benchmarks.harness.child.foreign import varied
-from benchmarks.harness.child.models import model_function
-from benchmarks.harness.child.slots import StatefulCall, slots_of
+from benchmarks.harness.child.python.models import model_function
+from benchmarks.harness.child.python.slots import StatefulCall, slots_of
 
 SEED = bytes(32)
 

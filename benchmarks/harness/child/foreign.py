@@ -3,7 +3,7 @@
 The tail of an imported `reference.py` hands over the names of the author's file and gets `forward` (or `backward`) and
 `kbench_draw`. Inputs come from the author's own functions, run anew for every draw under generators that the
 referee's seed sets, so two draws never repeat and nobody else can foresee them. Runs only where a reference may run:
-in referee, baseline and import. Not covered: telling whether a task is any good (`examination.py`).
+in referee, baseline and import. Not covered: telling whether a task is any good (`admitting/examination.py`).
 """
 
 import ast
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .slots import Slot, StatefulCall, slots_of
+from .python.slots import Slot, StatefulCall, slots_of
 
 VARIANTS = ("published", "scaled", "shifted", "stirred")
 _SCALE, _SHIFT, _STIR = 0.5, 0.25, 0.1

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from ..protocol import Link
-from .inline import prepared, stand_in
-from .models import model_function
+from .python.inline import prepared, stand_in
+from .python.models import model_function
 from .shell import Function, load_file, tried
 
 CLASS = "ModelNew"

@@ -61,7 +61,7 @@ class PythonModule:
         shop.give({ENTRY: text})
         room = replace(shop.room(child_code()), python=True)
         with AnswerFile(4 * shop.rules.source.max_bytes) as answer:
-            argv = python_argv("record_inline", f"{shop.given}/{ENTRY}", str(answer.fd))
+            argv = python_argv("python.record_inline", f"{shop.given}/{ENTRY}", str(answer.fd))
             ran = shop.run(argv, room, fds=(answer.fd,))
             if ran.exit_code != 0:
                 return ran, None
@@ -142,7 +142,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _key(request: Mapping[str, Any]) -> str:
-    """As the candidate's stand-in computes it (`child/inline.py`)."""
+    """As the candidate's stand-in computes it (`child/python/inline.py`)."""
     return digest(json.dumps(request, sort_keys=True))[:32]
 
 

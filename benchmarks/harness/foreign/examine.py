@@ -1,8 +1,8 @@
 """Converts an author's file of another suite into a task that can be judged, or says why it cannot.
 
 The file is untrusted code: it runs only in sandboxed children, and their answers are checked before they are used.
-Two children: one finds arguments and results (`child/probe.py`), one tries the checker on the task
-(`child/examination.py`). Not covered: reading folders of other suites (`benchmarks.importers`) and keeping tasks.
+Two children of `child/admitting/`: `probe.py` finds arguments and results, `examination.py` tries the checker on the
+task. Not covered: reading folders of other suites (`benchmarks.importers`) and keeping tasks.
 """
 
 import tempfile
@@ -109,7 +109,8 @@ class _Work:
         file = self.scratch / "task.py"
         file.write_text(self.foreign.source)
         found, problems = [], []
-        with _child("probe", Room(read_only={**child_code(), file: "/kbench/task.py"}), self.scratch) as child:
+        room = Room(read_only={**child_code(), file: "/kbench/task.py"})
+        with _child("admitting.probe", room, self.scratch) as child:
             configs = [dict(config.values) for config in self.foreign.configs]
             child.send(file=inside(file, "task.py"), form=self.foreign.form, threads=1, configs=configs)
             for config in self.foreign.configs:
@@ -139,7 +140,7 @@ class _Work:
             },
             scratch_bytes=1 << 30,
         )
-        with _child("examination", room, self.scratch) as child:
+        with _child("admitting.examination", room, self.scratch) as child:
             child.send(folder=inside(folder, "task"), threads=1, compare_compiled=compare_compiled)
             return _findings(child.receive(self.timeout_s, "trying the checker on it"), len(task.result_names))
 
@@ -215,6 +216,7 @@ def _nbytes(config: Config) -> int:
     return sum(item.nbytes for item in config.tensors) + sum(item.nbytes for item in config.results)
 
 
+# Imported tasks are stored with this text, so `child/foreign.py` and `child/gradients.py` keep their place.
 _TAIL = """
 
 # The author's file ends above. What follows is how kbench calls it.

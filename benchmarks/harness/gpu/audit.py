@@ -132,7 +132,7 @@ class Auditor:
         }
         (folder / "plan.json").write_text(json.dumps(plan))
         with AnswerFile(_REPORT_BYTES) as answer:
-            watched = python_argv("apart", str(answer.fd), "gpu_audit", inside(folder / "plan.json", "plan.json"))
+            watched = python_argv("gpu.apart", str(answer.fd), "audit", inside(folder / "plan.json", "plan.json"))
             command = [*argv, answer.path, *watched]
             child = spawn(command, self._room(folder), folder / "log", fds=(answer.fd,), filter_program=gpu_filter())
             code = self._await(child)

@@ -23,7 +23,7 @@ class GpuPreparation(Preparation):
 
     def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Actor:
         room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
-        child = Actor("gpu_baseline")
+        child = Actor("gpu.baseline")
         with ExitStack() as failed:
             failed.callback(child.kill)
             room = on_gpu(room, self.gpu, self.bytecode)

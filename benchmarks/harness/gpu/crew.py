@@ -51,11 +51,11 @@ class Crew:
         self.caches = [self.folder / f"cache{number}" for number in launches]
         for path in (*(self.folder / name for name in _FOLDERS), *self.caches):
             path.mkdir()
-        self.baselines = [Actor("gpu_baseline") for _ in launches]
-        self.candidates = [Actor("gpu_candidate") for _ in launches]
+        self.baselines = [Actor("gpu.baseline") for _ in launches]
+        self.candidates = [Actor("gpu.candidate") for _ in launches]
         # a stand-in for a GPU has no device code to launch
         on_a_gpu = order.gpu.accelerator == "cuda"
-        self.executors = [Actor("gpu_executor") for _ in launches if on_a_gpu]
+        self.executors = [Actor("gpu.executor") for _ in launches if on_a_gpu]
         self._referee: RefereeProcess | None = None
         with ExitStack() as failed:
             failed.callback(self.kill)
@@ -125,7 +125,7 @@ class Crew:
         fds = tuple(actor.control.fd for actor in (*self.baselines, *self.candidates))
         log = self.folder / "referee.log"
         self._referee = RefereeProcess(
-            "gpu_referee", self._referee_room(), log, fds=fds, filter_program=filter_program, arguments=arguments
+            "gpu.referee", self._referee_room(), log, fds=fds, filter_program=filter_program, arguments=arguments
         )
         for number, actor in enumerate(self.candidates):
             actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=arguments)

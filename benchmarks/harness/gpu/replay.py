@@ -4,7 +4,7 @@ The candidate writes down one call for each input set of each configuration. Exe
 device code alone and launch what was written down; the baselines do the same with captures of their own. When every
 configuration has been replayed on fresh values with right results the candidate processes are ended, and only then the
 judging begins. Otherwise `NotReplayable` says why, and the session goes on in the other way.
-Not covered: what a record may say (`record.py`) and the clock itself (`child/appointment.py`).
+Not covered: what a record may say (`record.py`) and the clock itself (`child/gpu/appointment.py`).
 """
 
 import json

@@ -237,7 +237,7 @@ class GpuSession(Session[Actor]):
     def _warm(self, crew: Crew) -> None:
         """Fills a cache with the kernels of a Triton submission, compiled where programs may be started."""
         with AnswerFile(2 * KERNELS.total_bytes) as answer:
-            warm = crew.actor("gpu_warm", crew.candidate_room(warming=True), "warm.log", fds=(answer.fd,))
+            warm = crew.actor("gpu.warm", crew.candidate_room(warming=True), "warm.log", fds=(answer.fd,))
             self._stack.callback(warm.kill)
             try:
                 self._await_candidate(warm, "awake")

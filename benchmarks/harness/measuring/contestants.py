@@ -56,7 +56,7 @@ class CallResult:
 
 
 class Actor:
-    """A child that runs `child/<module>.py` and shares a control page; the one who made it kills it."""
+    """A child that runs a module of `child/` and shares a control page; the one who made it kills it."""
 
     def __init__(self, module: str) -> None:
         self.module = module

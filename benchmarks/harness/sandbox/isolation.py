@@ -222,7 +222,7 @@ def _nothing() -> Iterator[int]:
 
 
 def python_argv(module: str, *arguments: str) -> list[str]:
-    """Runs `child/<module>.py` inside a room that maps the child folder."""
+    """Runs a module of `child/`, such as `gpu.referee`, inside a room that maps the child folder."""
     root = "/kbench" if isolation_in_force().strong else str(CHILD_FOLDER.parents[2])
     load = f"sys.path.insert(0, {root!r}); from benchmarks.harness.child.{module} import main"
     code = f"import os, sys; {_BYTECODE}; {load}; main(sys.argv[1:])"

@@ -48,7 +48,7 @@ class Command(BaseCommand):
 def _admissions(names: list[str]) -> Iterator[Admission]:
     """The findings for each task, as they come."""
     for suite, tasks in _by_suite(names).items():
-        command = [sys.executable, "-m", "benchmarks.harness.child.admission", str(suite), *tasks]
+        command = [sys.executable, "-m", "benchmarks.harness.child.admitting.admission", str(suite), *tasks]
         root = Path(benchmarks.__path__[0]).parent
         with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None  # noqa: S101 - asked for above

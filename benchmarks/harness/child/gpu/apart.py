@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from .enter import prctl
+from ..enter import prctl
 
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same numbers on every architecture
 _MAKE_BLOCK_DEVICES = 1 << 11  # a domain must forbid something; nobody in a sandbox can do this anyway

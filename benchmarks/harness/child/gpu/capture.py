@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from ..shell import Function
 from .driver import CopyNode, Driver, DriverError, EdgeData, KernelNode, MemsetNode, pointer, size_t
-from .shell import Function
 
 _RELAXED = 2
 _KERNEL, _COPY, _MEMSET, _EMPTY = 0, 1, 2, 5

@@ -1,7 +1,7 @@
 """The judged process writes down its calls instead of timing them: one capture for each input set of a configuration.
 
 Everything said here is the submission's word; the supervisor reads it with suspicion (`gpu/record.py`), and what is
-launched, compared and timed later is what it says. Not covered: calls that are timed by this process (`gpu_shell.py`).
+launched, compared and timed later is what it says. Not covered: calls that are timed by this process (`shell.py`).
 """
 
 import gc
@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..protocol import Link
+from ...protocol import Link
+from ..shell import Call, Function
 from .accelerator import Accelerator, Arena
 from .capture import Capture, NotCaptured
 from .driver import Driver
-from .gpu_shell import results_in_form
-from .shell import Call, Function
+from .shell import results_in_form
 
 _PIECE_CHARACTERS = 48_000
 

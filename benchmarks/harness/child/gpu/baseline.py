@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from ..protocol import Link
+from ...protocol import Link
+from ..baseline import compiled_copy
+from ..check import load_reference
+from ..inputs import call_arguments
+from ..shell import Call, Function, connect
 from .accelerator import Accelerator, exact_arithmetic
-from .baseline import compiled_copy
-from .check import load_reference
-from .gpu_replayer import Replayer
-from .gpu_shell import Server, open_calls, receive_memory, start_device
-from .gpu_warm import drawn_tensors
-from .inputs import call_arguments
-from .shell import Call, Function, connect
+from .replayer import Replayer
+from .shell import Server, open_calls, receive_memory, start_device
+from .warm import drawn_tensors
 
 _COPY_SIZES_BYTES = tuple(1 << power for power in range(20, 31, 2))
 _GEMM_SIZE = 4096

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from benchmarks.harness.tasks.spec import Config, TaskSpec
 
-from .check import reference
-from .inputs import SEED_BYTES, call_arguments, draw_for
+from ..check import reference
+from ..inputs import SEED_BYTES, call_arguments, draw_for
 
 SEEDS = 6
 SMALL = 0.01

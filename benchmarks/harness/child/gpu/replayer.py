@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from ..protocol import Link
+from ...protocol import Link
+from ..shell import Call, Function
 from .appointment import Clock
 from .capture import Capture, NotCaptured
 from .driver import Driver, DriverError, pointer
-from .gpu_shell import results_in_form
 from .launches import Program, program
-from .shell import Call, Function
+from .shell import results_in_form
 
 _KINDS = {torch.float32: "<f4", torch.int64: "<i8"}
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
+from ..inputs import call_arguments
+from ..modules import functions_of
+from ..shell import Function
 from .accelerator import Accelerator, exact_arithmetic
-from .gpu_candidate import wake_triton
-from .gpu_shell import start_device
-from .gpu_warm import drawn_tensors
-from .inputs import call_arguments
-from .modules import functions_of
-from .shell import Function
+from .candidate import wake_triton
+from .shell import start_device
+from .warm import drawn_tensors
 
 _WARM_CALLS = 2
 

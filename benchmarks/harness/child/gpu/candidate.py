@@ -2,7 +2,7 @@
 
 The device is awake and the system call filter in force before a byte of the submission is mapped. It records its calls
 first and serves calls only if they cannot be replayed. Not covered: any decision, and compiling Triton kernels, which
-`gpu_warm.py` has done before.
+`warm.py` has done before.
 """
 
 import base64
@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..enter import install_filter
+from ..modules import ENTRY, load_functions
+from ..shell import connect
 from .accelerator import exact_arithmetic
-from .enter import install_filter
-from .gpu_recorder import Recorder
-from .gpu_shell import Server, open_calls, receive_memory, start_device
-from .modules import ENTRY, load_functions
-from .shell import connect
+from .recorder import Recorder
+from .shell import Server, open_calls, receive_memory, start_device
 
 
 def main(arguments: Sequence[str]) -> None:

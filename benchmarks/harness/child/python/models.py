@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .shell import Function
+from ..shell import Function
 from .slots import Slot, StatefulCall, slots_of
 
 Item = Mapping[str, Any]

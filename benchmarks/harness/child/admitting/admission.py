@@ -1,10 +1,10 @@
 """Whether a task can be judged: the checker must refuse what is no solution and accept honest float32 work.
 
-`python -m benchmarks.harness.child.admission SUITE_FOLDER [OP/DIRECTION...]` prints one JSON document per line and
-task. For every CPU configuration and every distribution of values: eager float32 and float32 loops that add in naive
-order must pass with room to spare; over the distributions of each configuration, every cheap answer (zeros, the mean,
-an operand, a scalar, the result of another seed) and every answer of lower precision must be refused; gradients must
-equal those of autograd. Not covered: the sizes of the `cuda` configurations.
+`python -m benchmarks.harness.child.admitting.admission SUITE_FOLDER [OP/DIRECTION...]` prints one JSON document per
+line and task. For every CPU configuration and every distribution of values: eager float32 and float32 loops that add
+in naive order must pass with room to spare; over the distributions of each configuration, every cheap answer (zeros,
+the mean, an operand, a scalar, the result of another seed) and every answer of lower precision must be refused;
+gradients must equal those of autograd. Not covered: the sizes of the `cuda` configurations.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from torch import Tensor
 
 from benchmarks.harness.tasks.spec import Config, Result, TaskSpec, find_task, load_operation, load_suite
 
-from .check import as_double, as_tuple, compare, load_reference, reference
+from ..check import as_double, as_tuple, compare, load_reference, reference
+from ..inputs import DISTRIBUTIONS, call_arguments, draw_for
 from .filters import filtered, tensors_of
-from .inputs import DISTRIBUTIONS, call_arguments, draw_for
 from .naive import NaiveSums
 
 SAFETY = 6.0  # a tolerance is this many times the worst honest error

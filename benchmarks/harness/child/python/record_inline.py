@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from .check import load_module
+from ..check import load_module
 from .inline import Request, recording, stand_in
 
 

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from . import foreign, gradients
-from .check import load_module
-from .foreign import Names
-from .shell import connect, set_threads, tried
-from .slots import SlotWatch, StatefulCall, slots_of
+from .. import foreign, gradients
+from ..check import load_module
+from ..foreign import Names
+from ..python.slots import SlotWatch, StatefulCall, slots_of
+from ..shell import connect, set_threads, tried
 
 _SEED = bytes(range(32))
 _DTYPES = {torch.float32: "float32", torch.int64: "int64"}

@@ -19,6 +19,9 @@ from torch import Tensor
 from benchmarks.harness.tasks.spec import Config, TaskSpec
 from benchmarks.harness.tasks.spec_json import read_folder
 
+from ..baseline import compiled_copy, without_precompiled_headers
+from ..check import as_tuple, compare, load_reference
+from ..shell import connect, set_threads, tried
 from .admission import (
     FLOOR,
     LOWER_PRECISION,
@@ -31,11 +34,8 @@ from .admission import (
     measure,
     proposed,
 )
-from .baseline import compiled_copy, without_precompiled_headers
-from .check import as_tuple, compare, load_reference
 from .filters import filtered, idle_operands
 from .naive import NaiveSums
-from .shell import connect, set_threads, tried
 
 INEFFICIENT = 10.0  # eager takes this many times what torch.compile does
 _NAIVE_MAX_S = 0.05  # of an eager call: naive sums take a hundred times as long

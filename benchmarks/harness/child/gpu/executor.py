@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..protocol import Link
+from ...protocol import Link
 from .appointment import Clock, Tampered
 from .driver import Driver, DriverError, pointer
 from .launches import GraphNode, Program, program

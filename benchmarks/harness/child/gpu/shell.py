@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from ..protocol import CONTROL_BYTES, Link, Status, Word
-from . import inputs
+from ...protocol import CONTROL_BYTES, Link, Status, Word
+from .. import inputs
+from ..shell import Call, Function, map_memory
 from .accelerator import Accelerator, Arena, Timer, open_accelerator, results_of, tensors_of
-from .shell import Call, Function, map_memory
 
 
 @dataclass(frozen=True)

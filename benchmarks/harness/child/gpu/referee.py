@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from ..protocol import CONTROL_BYTES, Link, Status, Word
-from . import check, inputs
+from ...protocol import CONTROL_BYTES, Link, Status, Word
+from .. import check, inputs
+from ..shell import connect, map_memory
 from .accelerator import Accelerator, Arena, exact_arithmetic, tensors_of
-from .gpu_shell import start_device
-from .shell import connect, map_memory
+from .shell import start_device
 
 _POLLS_PER_LOOK = 2048
 _POISON = 0xFF  # float32: NaN; int64: -1

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from . import inputs
+from .. import inputs
+from ..modules import load_functions
+from ..shell import Function, connect
 from .accelerator import Accelerator, exact_arithmetic
-from .gpu_candidate import wake_triton
-from .gpu_shell import start_device
-from .modules import load_functions
-from .shell import Function, connect
+from .candidate import wake_triton
+from .shell import start_device
 
 
 def main(arguments: Sequence[str]) -> None:
