@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     task = find_task(default_suites(), options.task)
     data = Path(os.environ.get("KBENCH_DATA_DIR", "var")).resolve()
-    folder = options.log or _new_folder(data)
+    folder = options.log or (data / "evolve" / time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
     with JsonlLog(folder) as log:
         _begin(log, options)
         config = RunState.fold(log.read(), log.get_source).config
@@ -144,10 +144,6 @@ def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
     proposer = find_proposer(config, plug_ins)
     find_verifiers(config, plug_ins)
     create(log, config, load_prices(plug_ins["prices"]).to_json() if proposer.needs_key else {})
-
-
-def _new_folder(data: Path) -> Path:
-    return data / "evolve" / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
 
 
 def _device(name: str | None, config: RunConfig) -> Device:

@@ -191,10 +191,6 @@ def _history(now: datetime) -> dict[int, list[tuple[datetime, int]]]:
     samples = QueueSample.objects.filter(taken__gte=now - HISTORY).order_by("taken")
     depths: dict[int, dict[datetime, int]] = defaultdict(dict)
     for kind, taken, queued in samples.values_list("device_kind", "taken", "queued"):
-        step = _step_of(taken)
+        step = taken - timedelta(seconds=taken.timestamp() % HISTORY_STEP.total_seconds())
         depths[kind][step] = max(queued, depths[kind].get(step, 0))
     return {kind: list(steps.items()) for kind, steps in depths.items()}
-
-
-def _step_of(moment: datetime) -> datetime:
-    return moment - timedelta(seconds=moment.timestamp() % HISTORY_STEP.total_seconds())

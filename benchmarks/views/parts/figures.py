@@ -63,13 +63,9 @@ def _of_share(title: str, p: float, share: Share) -> str:
     return lines(
         plain(title),
         f"{share.count} of {share.total} tasks ({100 * share.part:.0f} %) faster than {p:.4g}×",
-        _sureness(share),
+        f"by 95 % intervals at least {share.sure}, at most {share.possible}",
         BASELINE,
     )
-
-
-def _sureness(share: Share) -> str:
-    return f"by 95 % intervals at least {share.sure}, at most {share.possible}"
 
 
 def _share_axis(title: str) -> Parts:
