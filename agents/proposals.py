@@ -31,6 +31,7 @@ class Choice:
 VERIFIERS = {
     "static": "Static: reads the source; costs nothing",
     "compile": "Compile: builds it as the judge would; the judge reuses the build",
+    "screen": "Screen: times two configurations against the best kernel; drops what is clearly slower",
     "critic": "Critic: asks a language model if the others abstain",
 }
 CHOICES = (

@@ -21,8 +21,10 @@ from benchmarks.querysets import EXAMPLES_WAIT_S
 from benchmarks.states import WorkerRole
 
 from .evolve.budget import CURRENCIES
-from .evolve.verifiers.matrix import MatrixRow
+from .evolve.model import SLOW
+from .evolve.verifiers.matrix import MatrixRow, Rate, rate
 from .models import Candidate, Opinion, Run, RunEvent
+from .record.projection import SLOWER
 from .record.snapshots import Scene
 from .states import IN_FLIGHT, CandidateState, RunStatus
 
@@ -202,6 +204,30 @@ def purses(run: Run) -> list[CurrencyUse]:
     return [purse for purse in known if purse.cap is not None or purse.spent or purse.reserved]
 
 
+# --- screening ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScreeningSummary:
+    """What screening has dropped as slower. `wrong`: of those that were judged all the same, the ones that became the
+    best of the run."""
+
+    dropped: int
+    audited: int
+    wrong: Rate | None
+
+
+def screening(scene: Scene) -> ScreeningSummary | None:
+    """None where nothing was dropped."""
+    slow = Opinion.objects.filter(run=scene.run.pk, fault=SLOW, decision="reject")
+    audited = slow.filter(audit=True).values_list("candidate__key", flat=True)
+    judged = [row for row in (scene.by_key.get(key) for key in audited) if row is not None and row.judged_as]
+    dropped = sum(row.drop_reason == SLOWER for row in scene.rows)
+    if not dropped and not judged:
+        return None
+    return ScreeningSummary(dropped, len(judged), rate(sum(row.improved for row in judged), len(judged)))
+
+
 # --- verifiers -----------------------------------------------------------------------------------------------------
 
 
@@ -211,6 +237,7 @@ def matrix_rows(run: Run | None = None) -> list[MatrixRow]:
     What was not judged would have taken as long as the mean of its run.
     """
     opinions = Opinion.objects.all() if run is None else Opinion.objects.filter(run=run)
+    opinions = opinions.exclude(fault=SLOW)  # says that it is slower, not that it is wrong
     means = dict(
         Candidate.objects.exclude(judging_s=None).order_by().values_list("run").annotate(mean=Avg("judging_s"))
     )

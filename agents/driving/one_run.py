@@ -159,8 +159,9 @@ def _device_here(run: Run) -> str:
 
 
 def _verifiable(config: RunConfig, device: str) -> RunConfig:
-    """Where there is no such device there may be no compiler for it either: then only the judge compiles."""
-    return replace(config, verifiers=tuple(name for name in config.verifiers if device or name != "compile"))
+    """Where there is no such device there may be no compiler for it either: then only the judge compiles and times."""
+    needs_device = ("compile", "screen")
+    return replace(config, verifiers=tuple(name for name in config.verifiers if device or name not in needs_device))
 
 
 def engine_settings(device: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from .rng import Rng
 
 PASS = "PASS"  # noqa: S105 - a verdict, not a password
 OURS = ("NOISY", "INTERNAL_ERROR")  # verdicts that say nothing about the kernel
+SLOW = "slow"  # the fault of a kernel that screening has dropped: correct as far as it looked, and slower than the best
 
 T = TypeVar("T")
 Params = Mapping[str, int | str]
@@ -153,10 +154,18 @@ class CandidateView:
         return self.result.score if self.result is not None and self.result.correct else None
 
     @property
+    def estimate(self) -> float | None:
+        """About what it would have scored, where screening has dropped it as slower and it was not judged."""
+        slow = [item for item in self.opinions.values() if item.decision == "reject" and item.fault == SLOW]
+        return float((slow[0].resources or {})["estimate"]) if slow and self.result is None else None
+
+    @property
     def failed(self) -> bool:
         """It has a source that is known to be wrong: the judge said so, or a verifier and nobody contradicted."""
         if self.result is not None:
             return not (self.result.correct or self.result.ours)
+        if self.estimate is not None:
+            return False
         return self.state == "dropped" or (self.refusal is not None and self.refusal.reason == "wrong_task")
 
 
@@ -270,6 +279,20 @@ class PaidVerifier(Protocol):
     def bound(self, source: str, language: str, task: TaskSpec) -> Cost: ...
 
     async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion: ...
+
+
+@runtime_checkable
+class RacingVerifier(Protocol):
+    """A verifier that compares with the best kernel as of the opening; not asked before there is one."""
+
+    id: str
+    version: str
+
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion: ...
+
+    async def race(
+        self, source: str, language: str, task: TaskSpec, best_source: str, best_score: float
+    ) -> VerifierOpinion: ...
 
 
 class Evaluator(Protocol):

@@ -21,6 +21,7 @@ from .model import (
     JudgeResult,
     NoProposal,
     PaidVerifier,
+    RacingVerifier,
     Reason,
     Verifier,
     VerifierOpinion,
@@ -159,7 +160,8 @@ class Round:
             candidate = self._candidate(place)
             if any(item.decision == "reject" for item in candidate.opinions.values()):
                 return
-            if verifier.id not in candidate.opinions:
+            early = isinstance(verifier, RacingVerifier) and self.book.state.base.view.best is None
+            if verifier.id not in candidate.opinions and not early:
                 await self._consult(candidate, verifier)
 
     async def _consult(self, candidate: CandidateView, verifier: Verifier) -> None:
@@ -186,13 +188,20 @@ class Round:
         return True
 
     async def _opinion(self, verifier: Verifier, source: str, candidate: CandidateView) -> VerifierOpinion:
-        opinion = await guarded(lambda: verifier.judge(source, candidate.language, self.asking.opening.task))
+        opinion = await guarded(lambda: self._said(verifier, source, candidate))
         if not isinstance(opinion, Exception):
             return opinion
         text = f"{verifier.id} failed: {type(opinion).__name__}: {opinion}"
         self.book.commit(Draft("error", candidate.id, {"text": text}))
         lease = self.book.state.budget.leases.get(books.verify_lease(candidate.id, verifier.id), Cost())
         return VerifierOpinion("abstain", (Reason(text),), cost=lease)
+
+    async def _said(self, verifier: Verifier, source: str, candidate: CandidateView) -> VerifierOpinion:
+        task, best = self.asking.opening.task, self.book.state.base.view.best
+        if not isinstance(verifier, RacingVerifier) or best is None:
+            return await verifier.judge(source, candidate.language, task)
+        best_source = self.novelty.load(best.source_sha256 or "")
+        return await verifier.race(source, candidate.language, task, best_source, best.score or 0.0)
 
     def _verdict(self, candidate: CandidateView, verifier: Verifier, opinion: VerifierOpinion) -> list[Draft]:
         """What is dropped gives its judging back."""

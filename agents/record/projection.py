@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..evolve.events import LogEvent
+from ..evolve.model import SLOW
 from ..models import Candidate, Opinion, Run
 from ..states import CandidateState, RunStatus
 
 Payload = Mapping[str, Any]
+SLOWER = "screened: slower"
 KEPT_TEXT = 4000  # characters of a reason or a thought that rows keep; the log has all of it
 
 
@@ -129,7 +131,7 @@ def _verdict(picture: Picture, event: LogEvent) -> None:
     picture.opinions.setdefault(row.key, []).append(said)
     row.audited = row.audited or said.audit
     if said.decision == "reject" and not said.audit:
-        _drop(row, f"verifier {said.verifier}", _sentence(said))
+        _drop(row, SLOWER if said.fault == SLOW else f"verifier {said.verifier}", _sentence(said))
 
 
 def _sentence(said: Opinion) -> str:

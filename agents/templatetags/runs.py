@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.drawing.lineage import mark_of, words_of
+from agents.evolve.model import SLOW
 from agents.models import Candidate, Run, RunEvent
 from agents.record.texts import CURRENCY_TITLES, sentence
 from agents.selectors import CurrencyUse
@@ -65,6 +66,8 @@ def was_wrong(opinion: Any) -> bool:
     if opinion.truth in ("", "NOISY", "INTERNAL_ERROR"):
         return False
     passed: bool = opinion.truth == "PASS"
+    if opinion.fault == SLOW:
+        return passed and opinion.candidate.improved
     return not passed if opinion.decision == "accept" else passed and opinion.decision == "reject"
 
 

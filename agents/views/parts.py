@@ -54,6 +54,7 @@ def _context(scene: Scene, axis: str) -> dict[str, Any]:
         "figure_url": f"{reverse('run-figure', args=[run.code])}?x={axis}&at={scene.at or ''}",
         "flights": flights(scene) if not run.is_finished else [],
         "failures": outcome_counts(scene),
+        "screening": selectors.screening(scene),
         "recent": shown,
         "score_axis": score_axis(shown),
         "lineage": lineage(scene),

@@ -38,19 +38,20 @@ def claimed(run: Run) -> services.RunHolding:
     return holding
 
 
-def searched(**options: Any) -> tuple[list[LogEvent], MemoryLog]:
-    """What the engine writes in a run that goes the whole way."""
+def searched(checks: tuple[Any, ...] = (world.Suspicious(),), **options: Any) -> tuple[list[LogEvent], MemoryLog]:
+    """What the engine writes in a run that goes the whole way, with these verifiers."""
     log = MemoryLog()
-    world.run(log, config(**options))
+    world.run(log, config(**options), verifiers=checks)
     return log.read(), log
 
 
-def driven(run: Run | None = None, until: int | None = None, **options: Any) -> Run:
+def driven(run: Run | None = None, until: int | None = None, checks: tuple[Any, ...] = (), **options: Any) -> Run:
     """A run with the events of a whole search, or with those up to `until`."""
     run = run or started(**options)
+    checks = checks or (world.Suspicious(),)
     claim = uuid.uuid4()
     Run.objects.filter(pk=run.pk).update(claim=claim)
-    events, memory = searched(**options)
+    events, memory = searched(checks, **options)
     fill(DbLog(run, claim), events[1:until], memory)
     Run.objects.filter(pk=run.pk).update(claim=None)
     run.refresh_from_db()

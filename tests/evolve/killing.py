@@ -16,7 +16,7 @@ from agents.evolve.events import Draft, LogEvent
 from agents.evolve.logs import JsonlLog
 from agents.evolve.state import RunState
 
-from .world import TASK, Judge, Scripted, of_type, run
+from .world import TASK, Judge, Racing, Scripted, Suspicious, of_type, run
 
 KILLED = 9
 
@@ -38,7 +38,7 @@ def drive(folder: Path, config: RunConfig, left: int = -1) -> tuple[RunState, li
     with Dying(folder) as log:
         log.left = left
         proposer, judge = Scripted(Cost(usd=0.01)), Judge(folder / "judged.jsonl")
-        run(log, config, proposer=proposer, judge=judge)
+        run(log, config, proposer=proposer, judge=judge, verifiers=(Suspicious(), Racing()))
         return RunState.fold(log.read(), log.get_source), log.read(), proposer, judge
 
 

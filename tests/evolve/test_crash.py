@@ -21,5 +21,5 @@ def test_kill_9_after_every_commit_of_a_run_of_100_candidates() -> None:
 
 
 def start(folder: Path, first: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.evolve.killing", str(folder / str(first)), "74", str(first), "2"]
+    command = [sys.executable, "-m", "tests.evolve.killing", str(folder / str(first)), "58", str(first), "2"]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)

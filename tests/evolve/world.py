@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agents.evolve.budget import Cost
@@ -16,6 +17,7 @@ from agents.evolve.logs import MemoryLog
 from agents.evolve.loop import RunOutcome, create, drive
 from agents.evolve.model import JudgeResult, Meter, NoProposal, Proposal, ProposalRequest, Verifier, VerifierOpinion
 from agents.evolve.rng import Rng
+from agents.evolve.verifiers.screen import opinion_of
 from benchmarks.harness import TaskSpec, default_suites, find_task
 
 TASK = find_task(default_suites(), "mnist_linear_relu/forward")
@@ -158,6 +160,32 @@ class Suspicious:
         share = 0.6 if "broken" in source else 0.1
         rejects = Rng(7, source).random() < share
         return VerifierOpinion("reject" if rejects else "abstain", fault="hunch" if rejects else None, seconds=0.1)
+
+
+class Racing:
+    """Screening in this world: knows within 2 % how fast a kernel is. `asked`: for which sources."""
+
+    id, version = "screen", "1"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
+        raise AssertionError("there is no kernel to compare with yet")
+
+    async def race(
+        self, source: str, language: str, task: TaskSpec, best_source: str, best_score: float
+    ) -> VerifierOpinion:
+        await asyncio.sleep(0)
+        self.asked.append(source)
+        return opinion_of(_timed(source), _timed(best_source), best_score)
+
+
+def _timed(source: str) -> JudgeResult:
+    """What screening measures: two of the three configurations."""
+    found = truth(source)
+    rows = [{**row, "ci95": (0.98 * row["speedup"], 1.02 * row["speedup"])} for row in found.configs[:2]]
+    return replace(found, configs=tuple(rows))
 
 
 async def always_go() -> str:

@@ -43,7 +43,7 @@ class TemplateLine:
 
     @property
     def trials(self) -> list[Trial]:
-        return [Trial(item.params, item.score) for item in self.kernels if item.params is not None]
+        return [Trial(item.params, item.score or item.estimate) for item in self.kernels if item.params is not None]
 
 
 class Hybrid(Anthropic):

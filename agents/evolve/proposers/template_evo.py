@@ -56,7 +56,7 @@ class TemplateEvo:
 
     def _move(self, template: Template, request: ProposalRequest) -> Move | None:
         """What this slot is asked, after all slots of this generation that come before it."""
-        trials = [Trial(genome, item.score) for item, genome in _tried(template, request)]
+        trials = [Trial(genome, item.score or item.estimate) for item, genome in _tried(template, request)]
         move = None
         for slot in range(request.slot + 1):
             rng = Rng(request.rng.seed, STREAM, request.generation, slot)

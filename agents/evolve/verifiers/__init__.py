@@ -13,6 +13,7 @@ from ..model import Verifier
 _PLACES = {
     "static": ("static", "StaticVerifier"),
     "compile": ("compile", "CompileVerifier"),
+    "screen": ("screen", "ScreenVerifier"),
     "critic": ("critic", "Critic"),
 }
 NAMES = tuple(_PLACES)

@@ -1,0 +1,133 @@
+"""V2, screening: a few timed steps on one small and one large configuration, against those of the best kernel so far.
+
+Both are timed against torch eager in the same steps, so their ratio does not depend on how fast the machine was. Only
+where the whole interval of the ratio lies clearly below 1 is a candidate dropped as slower; in doubt it is judged in
+full. Part of the dropped ones is judged all the same, as with every verifier. Not covered: scores. Nothing that is
+measured here reaches a leaderboard.
+"""
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from benchmarks.harness import (
+    Cancelled,
+    Config,
+    HarnessError,
+    Paths,
+    Source,
+    TaskSpec,
+    Watcher,
+    default_rules,
+    device_class,
+    judge,
+)
+
+from ..config import RunConfig
+from ..local import result_of
+from ..model import SLOW, JudgeResult, Reason, VerifierOpinion
+
+MARGIN = 1.05  # two configurations are not all: what may lose less than this on them is judged
+Measure = Callable[[Source, TaskSpec, threading.Event], JudgeResult]
+
+
+class ScreenVerifier:
+    """V2 on one device. The best kernel is timed once, when the first candidate is compared with it."""
+
+    id = "screen"
+    version = "1"
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self._best: tuple[str, JudgeResult] | None = None
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    def from_config(cls, _config: RunConfig, settings: Mapping[str, Any]) -> Self:
+        """`settings` holds `data`, the folder of builds, and `device`."""
+        paths, device = Paths(Path(settings["data"])), str(settings["device"])
+        return cls(lambda source, task, given_up: _quick(source, task, paths, device, given_up))
+
+    async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
+        return VerifierOpinion("abstain", (Reason("there is no kernel to compare with yet"),))
+
+    async def race(
+        self, source: str, language: str, task: TaskSpec, best_source: str, best_score: float
+    ) -> VerifierOpinion:
+        """Being cancelled ends the measurement."""
+        started, few = time.perf_counter(), two_configs(task, language)
+        async with self._turn:  # one at a time: they wait for the same device anyway
+            if self._best is None or self._best[0] != best_source:
+                self._best = (best_source, await self._timed(Source(best_source, language), few))
+            mine = await self._timed(Source(source, language), few)
+        return replace(opinion_of(mine, self._best[1], best_score), seconds=time.perf_counter() - started)
+
+    async def _timed(self, source: Source, task: TaskSpec) -> JudgeResult:
+        given_up = threading.Event()
+        try:
+            return await asyncio.to_thread(self._measure, source, task, given_up)
+        finally:
+            given_up.set()
+
+
+def two_configs(task: TaskSpec, language: str) -> TaskSpec:
+    """The same task with the smallest and the largest of the configurations that everybody knows."""
+    kind = device_class(language)
+    shown = sorted((item for item in task.configs_for(kind) if not item.hidden), key=_size)
+    return replace(task, configs={kind: tuple({item.key: item for item in (shown[0], shown[-1])}.values())})
+
+
+def _size(config: Config) -> tuple[int, int]:
+    return config.bytes_moved, config.flops
+
+
+def opinion_of(mine: JudgeResult, best: JudgeResult, best_score: float) -> VerifierOpinion:
+    if mine.ours:
+        return VerifierOpinion("abstain", (Reason(f"it could not be timed: {mine.reason}"),))
+    if not mine.correct:
+        return VerifierOpinion("reject", (Reason(mine.reason),), fault=mine.verdict.lower())
+    found = ratio_of(mine, best)
+    if found is None:
+        return VerifierOpinion("abstain", (Reason("the best kernel could not be timed beside it"),))
+    ratio, lo, hi = found
+    said = Reason(f"{ratio:.2f} times as fast as the best kernel on two configurations ({lo:.2f} to {hi:.2f})")
+    resources = {"ratio": round(ratio, 4), "estimate": round(ratio * best_score, 4)}
+    if hi < 1 / MARGIN:
+        return VerifierOpinion("reject", (said,), fault=SLOW, resources=resources)
+    return VerifierOpinion("accept", (said,), resources=resources)
+
+
+def ratio_of(mine: JudgeResult, best: JudgeResult) -> tuple[float, float, float] | None:
+    """How fast it is against the best kernel, with the widest interval that both allow. None: not both were timed."""
+    ours, theirs = _times(mine), _times(best)
+    keys = ours.keys() & theirs.keys()
+    if not keys:
+        return None
+    pairs = [(ours[key], theirs[key]) for key in keys]
+    middle = [math.log(one[1] / other[1]) for one, other in pairs]
+    low = [math.log(one[0] / other[2]) for one, other in pairs]
+    high = [math.log(one[2] / other[0]) for one, other in pairs]
+    ratio, lo, hi = (math.exp(sum(logs) / len(logs)) for logs in (middle, low, high))
+    return ratio, lo, hi
+
+
+def _times(result: JudgeResult) -> dict[str, tuple[float, float, float]]:
+    """Low, middle and high of the speedup over eager by configuration."""
+    rows = (row for row in result.configs if row.get("speedup") and row.get("ci95"))
+    return {row["key"]: (float(row["ci95"][0]), float(row["speedup"]), float(row["ci95"][1])) for row in rows}
+
+
+def _quick(source: Source, task: TaskSpec, paths: Paths, device: str, given_up: threading.Event) -> JudgeResult:
+    """By the judge itself, in its sandbox and under its locks."""
+    try:
+        watcher = Watcher(cancelled=given_up.is_set)
+        return result_of(judge(source, task, default_rules(), paths, device=device, quick=True, watcher=watcher))
+    except Cancelled:
+        return JudgeResult("INTERNAL_ERROR", "the screening was given up")
+    except HarnessError as error:
+        return JudgeResult("INTERNAL_ERROR", str(error))
