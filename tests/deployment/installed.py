@@ -26,7 +26,7 @@ SERVICES = ("kbench-prepare.service", *WEB, "kbench-maint.service", "kbench-agen
 UNITS = ("kbench-web.socket", *SERVICES)
 METRICS_TOKEN = secrets.token_urlsafe(32)
 FAKE_JUDGE = "/etc/systemd/system/kbench-worker.service.d/fake-judge.conf"
-START_S = 120
+START_S = 300
 TASK = "mnist_linear_relu/forward"
 
 
@@ -108,7 +108,7 @@ class InstalledSite:
     def client(self, **options: Any) -> Iterator[httpx2.Client]:
         """Of an HTTPS client that trusts the throw-away certificate; for a thread of the machine."""
         trust = ssl.create_default_context(cadata=self._certificate)
-        with httpx2.Client(verify=trust, base_url="https://127.0.0.1", timeout=60, **options) as client:
+        with httpx2.Client(verify=trust, base_url="https://127.0.0.1", timeout=120, **options) as client:
             client.headers["Host"] = HOST
             client.event_hooks["request"].append(_name_the_site)
             yield client
@@ -137,6 +137,14 @@ class InstalledSite:
 
     def evaluation(self, code: str, wait: int = 0) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.ask(f"/api/v1/evaluations/{code}?wait={wait}").text)
+        return found
+
+    def ended(self, code: str) -> dict[str, Any]:
+        """The evaluation, once it has ended or has had several minutes to do so."""
+        for _ in range(6):
+            found = self.evaluation(code, wait=50)
+            if found["state"] == "done":
+                break
         return found
 
 

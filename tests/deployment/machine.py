@@ -37,7 +37,7 @@ PROGRAMS = {  # what is started on it, by Debian's package
 SPACES = ("unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child=KILL")
 CLONE_NEWNET = 0x40000000
 SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
-BOOT_S = 60
+BOOT_S = 120
 CODE = Path("/opt/kbench")
 PYTHON = "/opt/python"
 
@@ -100,7 +100,7 @@ class Machine:
 
     def run(self, *words: str, check: bool = True, given: str | None = None) -> str:
         """What the command wrote to its standard output."""
-        done = subprocess.run(self.argv(*words), input=given, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(self.argv(*words), input=given, capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode == 0 or not check, f"{' '.join(words)}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -22,7 +22,7 @@ def contents(site: InstalledSite) -> dict[str, str]:
 
 def test_a_lost_site_comes_back_from_its_backup(site: InstalledSite) -> None:
     """First into an empty database, then over one that holds something else, by an account that is no superuser."""
-    kept = [site.evaluation(site.submit(f"// speedup: {number}.5"), wait=60) for number in range(1, 5)]
+    kept = [site.ended(site.submit(f"// speedup: {number}.5")) for number in range(1, 5)]
     assert {found["verdict"] for found in kept} == {"PASS"}
     site.machine.run("install", "-d", "-o", "kbench", FOLDER)
     before = contents(site)
@@ -42,4 +42,4 @@ def test_a_lost_site_comes_back_from_its_backup(site: InstalledSite) -> None:
     site.machine.run("systemctl", "start", *UNITS)
     again = site.evaluation(kept[0]["id"])
     assert (again["verdict"], again["score"]) == (kept[0]["verdict"], kept[0]["score"])
-    assert site.evaluation(site.submit("// after the restore"), wait=60)["verdict"] == "PASS"
+    assert site.ended(site.submit("// after the restore"))["verdict"] == "PASS"

@@ -101,10 +101,10 @@ def test_a_request_waits_while_all_web_processes_restart(site: InstalledSite) ->
 
 def test_restarting_the_workers_loses_no_evaluation(site: InstalledSite) -> None:
     codes = [site.submit("// seconds: 0.5") for _ in range(8)]
-    site.wait(lambda: site.evaluation(codes[1])["state"] == "done", 60, "nothing was judged")
+    site.wait(lambda: site.evaluation(codes[1])["state"] == "done", 200, "nothing was judged")
     for _ in range(2):
         site.machine.run("systemctl", "restart", "kbench-worker")
-    ended = [site.evaluation(code, wait=60) for code in codes]
+    ended = [site.ended(code) for code in codes]
     assert [found["verdict"] for found in ended] == ["PASS"] * len(codes)
     query = "select count(*) from benchmarks_stageresult s join benchmarks_evaluation e on e.id = s.evaluation_id where"
     for code in codes:
@@ -116,6 +116,6 @@ def test_the_services_come_back_after_they_were_killed(site: InstalledSite) -> N
     restarts = ("systemctl", "show", "--value", "--property=NRestarts", *killed)
     assert set(site.machine.run(*restarts).split()) == {"0"}, "none has died until now"
     site.machine.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", *killed)
-    site.wait(lambda: set(site.machine.run(*restarts).split()) == {"1"}, 60, "not all were started again")
-    site.wait(lambda: site.ask("/").status_code == 200, 60, "no page came back")
-    assert site.evaluation(site.submit("// after the kill"), wait=60)["verdict"] == "PASS"
+    site.wait(lambda: set(site.machine.run(*restarts).split()) == {"1"}, 200, "not all were started again")
+    site.wait(lambda: site.ask("/").status_code == 200, 200, "no page came back")
+    assert site.ended(site.submit("// after the kill"))["verdict"] == "PASS"
