@@ -20,7 +20,7 @@ from typing import Any
 from celery import signals
 from celery.exceptions import WorkerShutdown
 from django.conf import settings
-from django.db import close_old_connections, connections
+from django.db import connections
 from django.utils import timezone
 
 from benchmarks.judgings.moves import evaluation_requeue
@@ -36,6 +36,10 @@ PR_SET_PDEATHSIG = 1
 RETEST_FIRST_S, RETEST_LAST_S = 30, 900
 stopping = threading.Event()  # set in the process of a job that is asked to end
 _alive = threading.Event()
+_no_fork = threading.Lock()
+os.register_at_fork(
+    before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_no_fork.release
+)  # see beat_once
 
 
 def register(node: str) -> Worker:
@@ -139,10 +143,22 @@ def _version(name: str) -> str | None:
 def _beat_forever(node: str) -> None:
     while not _alive.wait(settings.KBENCH_HEARTBEAT_S):
         try:
-            close_old_connections()
-            Worker.objects.filter(name=node).update(heartbeat=timezone.now())
+            beat_once(node)
         except Exception:  # the edge of a thread: it must outlive any trouble with the database
             logger.exception("no sign of life could be written")
+
+
+def beat_once(node: str) -> None:
+    """Leaves no connection open, and none is open while this process forks.
+
+    SQLite in the process of a job would take over what it knows of a connection of its parent, think that it holds the
+    locks of that one and write without any: the database would be damaged.
+    """
+    with _no_fork:
+        try:
+            Worker.objects.filter(name=node).update(heartbeat=timezone.now())
+        finally:
+            connections.close_all()
 
 
 @contextmanager
@@ -192,6 +208,7 @@ def _prove_until_right(worker: Worker) -> None:
 @signals.worker_ready.connect
 def _ready(sender: Any, **_: Any) -> None:
     set_state(sender.hostname, WorkerState.ONLINE)
+    connections.close_all()  # a process of the pool may be started anew at any time
 
 
 @signals.worker_shutdown.connect

@@ -1,5 +1,8 @@
 """A worker's row: what it held before, its self-test, its quarantine."""
 
+import os
+import threading
+
 import pytest
 from django.utils import timezone
 
@@ -59,3 +62,45 @@ def test_a_state_is_shown_with_its_reason(tasks):
     row = Worker.objects.get()
     assert (row.state, row.state_text) == (WorkerState.QUARANTINED, "broken")
     assert row.heartbeat <= timezone.now()
+
+
+def test_no_connection_is_open_while_a_worker_forks(monkeypatch):
+    seen = []
+
+    class Rows:
+        def filter(self, **_):
+            return self
+
+        def update(self, **_):
+            seen.append(("written", worker._no_fork.locked()))
+
+    class Connections:
+        def close_all(self):
+            seen.append(("closed", worker._no_fork.locked()))
+
+    monkeypatch.setattr(worker.Worker, "objects", Rows())
+    monkeypatch.setattr(worker, "connections", Connections())
+    worker.beat_once("judge.cpu@here")
+    assert seen == [("written", True), ("closed", True)]
+    assert not worker._no_fork.locked()
+
+
+def test_a_fork_waits_for_the_heartbeat_and_leaves_it_free_on_both_sides():
+    forked = threading.Event()
+    worker._no_fork.acquire()
+    thread = threading.Thread(target=lambda: (_forked_exit_code(), forked.set()))
+    thread.start()
+    assert not forked.wait(0.1)
+    worker._no_fork.release()
+    thread.join()
+    assert forked.is_set()
+    assert _forked_exit_code() == 0
+    assert not worker._no_fork.locked()
+
+
+def _forked_exit_code():
+    """0 if a child that was forked finds the lock free."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(worker._no_fork.locked()))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
