@@ -32,10 +32,14 @@ from .models import (
     Worker,
 )
 from .querysets import User
-from .states import RUNNING, Origin, State, TaskVersionStatus, WorkerRole
+from .states import RUNNING, Origin, State, TaskVersionStatus, WorkerRole, WorkerState
 from .switches import announcements
 
 PAGE_ROWS = 50
+TESTING = (
+    "The worker for {} is starting and tests itself. You can submit now: a submission is compiled at once and judged "
+    "when the worker has passed its self-test."
+)
 
 
 def active_ruleset() -> RuleSet | None:
@@ -313,14 +317,21 @@ class Notice:
 
 
 def site_notices() -> list[Notice]:
-    """Notices for all visitors: pauses, weak isolation, a message of staff."""
-    return [Notice("warn", text) for text in announcements()] + _isolation_notices()
+    """Notices for all visitors: pauses, judges that are starting or weakly isolated, a message of staff."""
+    return [Notice("warn", text) for text in announcements()] + _judge_notices()
 
 
-def _isolation_notices() -> list[Notice]:
-    weak = alive_workers().filter(role=WorkerRole.JUDGE, isolation_strong=False)
-    texts = weak.values_list("isolation_text", flat=True).distinct()
-    return [Notice("bad", f"Weak isolation on a judging worker: {text}") for text in texts]
+def _judge_notices() -> list[Notice]:
+    told = Q(state=WorkerState.STARTING) | Q(state=WorkerState.ONLINE)
+    judges = Worker.objects.filter(told, role=WorkerRole.JUDGE, heartbeat__gte=_alive_since()).order_by()
+    rows = list(judges.values_list("state", "device_kind__title", "isolation_strong", "isolation_text").distinct())
+    online = [row for row in rows if row[0] == WorkerState.ONLINE]
+    starting = sorted({row[1] for row in rows} - {row[1] for row in online})
+    weak = sorted({text for _, _, strong, text in online if strong is False})
+    return [
+        *(Notice("warn", TESTING.format(title)) for title in starting),
+        *(Notice("bad", f"Weak isolation on a judging worker: {text}") for text in weak),
+    ]
 
 
 def alive_workers() -> Any:
@@ -339,6 +350,7 @@ class QueueLine:
     queued: int
     running: int
     workers: int
+    starting: int  # workers that test themselves
 
 
 def queue_lines() -> list[QueueLine]:
@@ -347,14 +359,15 @@ def queue_lines() -> list[QueueLine]:
         queued=Count("pk", filter=Q(state=State.QUEUED)), running=Count("pk", filter=~Q(state=State.QUEUED))
     )
     open_rows = {item["device_kind"]: item for item in counts}
-    workers = dict(
-        alive_workers().filter(role=WorkerRole.JUDGE).order_by().values_list("device_kind").annotate(n=Count("pk"))
-    )
+    judges = Worker.objects.filter(role=WorkerRole.JUDGE, heartbeat__gte=_alive_since()).order_by()
+    rows = judges.values_list("device_kind", "state").annotate(n=Count("pk"))
+    workers = {(kind, state): count for kind, state, count in rows}
     return [_queue_line(device, open_rows.get(device.pk, {}), workers) for device in DeviceKind.objects.all()]
 
 
-def _queue_line(device: DeviceKind, counts: dict[str, int], workers: dict[int, int]) -> QueueLine:
-    return QueueLine(device, counts.get("queued", 0), counts.get("running", 0), workers.get(device.pk, 0))
+def _queue_line(device: DeviceKind, counts: dict[str, int], workers: dict[tuple[int, str], int]) -> QueueLine:
+    online, starting = (workers.get((device.pk, state), 0) for state in (WorkerState.ONLINE, WorkerState.STARTING))
+    return QueueLine(device, counts.get("queued", 0), counts.get("running", 0), online, starting)
 
 
 def at_work(user: User, limit: int = 20) -> list[Evaluation]:

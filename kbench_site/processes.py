@@ -84,6 +84,12 @@ class Family:
         for child in self.children:
             child.start()
 
+    def add(self, children: Sequence[Child]) -> None:
+        """Start more of them."""
+        self.children += children
+        for child in children:
+            child.start()
+
     def tend(self) -> list[str]:
         """Start what has died again; what happened, as sentences. Raises GivenUp."""
         return [self._revive(child) for child in self.children if not child.running and not child.given_up]

@@ -7,6 +7,7 @@ Does NOT find devices (the harness does) and does NOT know what a worker does wi
 
 import fcntl
 import os
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -69,9 +70,14 @@ def agents_child() -> Child:
     return _celery("agents", "agents@%h", RUNS_QUEUE, "-P", "threads", "-c", count, "-l", "INFO")
 
 
+def judge_node(device: Device) -> str:
+    """The name that the judge of a device of this machine registers under."""
+    return f"judge.{device.name}@{socket.gethostname()}"
+
+
 def _judge_child(device: Device) -> Child:
     name = f"judge.{device.name}"
-    return _celery(name, f"{name}@%h", judge_queue(device.kind), "-c", "1", "-l", "INFO")
+    return _celery(name, judge_node(device), judge_queue(device.kind), "-c", "1", "-l", "INFO")
 
 
 def _compile_child(device: Device, compilers: int | None) -> Child:

@@ -57,7 +57,7 @@ class Stack:
         with self.output.open("w") as output:
             argv = [sys.executable, "manage.py", "up", *options]
             self.process = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stdout=output, stderr=output)
-        self.wait(lambda: "ready: " in self.output.read_text(), 120, "the stack did not come up")
+        self.wait(lambda: "workers: " in self.output.read_text(), 120, "the stack did not come up")
         return self
 
     def down(self):

@@ -350,7 +350,7 @@ def _site(folder: Path, options: argparse.Namespace) -> Iterator[Api]:
         process = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=log, stderr=log)
     try:
         begun = time.monotonic()
-        _await(lambda: "ready: " in output.read_text(), process, output, options.start_timeout_s)
+        _await(lambda: "workers: " in output.read_text(), process, output, options.start_timeout_s)
         print(f"ready after {time.monotonic() - begun:.1f} s", file=sys.stderr)
         if "takes no work" in output.read_text():
             raise SiteFailed("a worker takes no work")

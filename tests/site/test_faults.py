@@ -25,6 +25,11 @@ def stack(tmp_path_factory):
 SLOW = "// seconds: 4\n"
 
 
+def test_pages_are_served_before_the_workers_have_tested_themselves(stack):
+    said = stack.output.read_text()
+    assert said.index("ready: http") < said.index("workers: submissions are judged now")
+
+
 def test_a_submission_ends_with_its_verdict(stack):
     (code,) = stack.submit("// speedup: 2.5\n")
     stack.wait_until_ended(code)

@@ -103,3 +103,21 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path):
         assert psutil.pid_exists(child)
         parent.kill()
     assert eventually(lambda: gone(child))
+
+
+def test_what_is_added_later_is_tended_and_stopped_with_the_others(tmp_path):
+    first = Child("first", SLEEP, tmp_path / "first.log")
+    later = Child("later", SLEEP, tmp_path / "later.log")
+    family = Family([first])
+    family.start()
+    try:
+        family.add([later])
+        assert first.running
+        assert later.running
+        later.process.kill()
+        later.process.wait()
+        assert family.tend() == ["later ended with -9 and was restarted"]
+    finally:
+        family.stop()
+    assert not first.running
+    assert not later.running

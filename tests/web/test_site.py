@@ -1,9 +1,11 @@
 """Banners, the queue, the status page, the rules page."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
 from django.test import Client
+from django.utils import timezone
 
 from benchmarks import selectors, switches
 from benchmarks.harness import VERDICT_TEXTS, Verdict, default_rules
@@ -16,6 +18,25 @@ from . import factories
 def test_weak_isolation_is_announced_on_every_page(visitor: Client) -> None:
     factories.worker(isolation_strong=False, isolation_text="no user namespaces here")
     assert b"Weak isolation on a judging worker: no user namespaces here" in visitor.get("/rules/").content
+
+
+def test_a_worker_that_tests_itself_is_announced_until_it_or_another_judges(visitor: Client) -> None:
+    testing = factories.worker(state="starting")
+    html = " ".join(visitor.get("/").content.decode().split())
+    assert f"The worker for {testing.device_kind.title} is starting and tests itself." in html
+    assert "worker is testing itself" in html
+    assert "no worker online" not in html
+    other = factories.worker(state="online")  # the same row, now proven
+    assert other.pk == testing.pk
+    assert b"tests itself" not in visitor.get("/").content
+
+
+def test_a_worker_that_was_lost_while_it_tested_itself_is_not_announced(visitor: Client) -> None:
+    long_ago = timezone.now() - timedelta(hours=1)
+    factories.worker(state="starting", heartbeat=long_ago)
+    html = visitor.get("/").content.decode()
+    assert "tests itself" not in html
+    assert "no worker online" in html
 
 
 def test_a_pause_is_announced_with_its_reason(visitor: Client) -> None:

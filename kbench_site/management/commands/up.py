@@ -1,8 +1,9 @@
 """`manage.py up`: the whole site on one machine until Ctrl-C.
 
-Migrates, syncs tasks and examples, then runs Redis (unless REDIS_URL names one), the web server and the workers as
-children, starts again what dies, and says `ready: URL` when a page really came back and a judging worker has
-reported; `--device` leaves devices out. Does NOT install anything: `make run` does.
+Migrates, syncs tasks and examples, then runs Redis (unless REDIS_URL names one) and the web server, says `ready: URL`
+when a page really came back, and only then starts the workers, whose start and self-test take both cores of a small
+machine. It says `workers: ...` when they have reported, and starts again what dies; `--device` leaves devices out.
+Does NOT install anything: `make run` does.
 """
 
 import os
@@ -26,15 +27,16 @@ from benchmarks.catalogue.devices import register
 from benchmarks.catalogue.folders import examples_load
 from benchmarks.harness import Device, Paths, remove_scratch
 from benchmarks.models import Worker
+from benchmarks.operations.worker import register as register_worker
 from benchmarks.querysets import WorkerQuerySet
 from benchmarks.states import DEVICELESS, WorkerRole, WorkerState
 from kbench_site.processes import Child, Family, GivenUp
 from kbench_site.workers import (
-    CELERY,
     add_arguments,
     agents_child,
     child,
     chosen_devices,
+    judge_node,
     maint_child,
     only_one,
     sole_worker_of,
@@ -64,45 +66,47 @@ class Command(BaseCommand):
             offer(devices)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, self.stop)
-            self.run_family(children(devices, options["compile"]))
+            self.run_family(devices, workers(devices, options["compile"]))
 
-    def run_family(self, members: list[Child]) -> None:
-        family = Family(members)
-        self.workers = sum(member.argv[: len(CELERY)] == CELERY for member in members)
+    def run_family(self, devices: Sequence[Device], members: list[Child]) -> None:
+        family = Family(servers())
+        self.workers = len(members)
         self.said: set[str] = set()
         self.started = timezone.now()
         family.start()
         try:
-            self.tend(family)
+            self.tend(family, devices, members)
         except GivenUp as error:
             raise CommandError(str(error)) from error
         finally:
             self.say("stopping")
             family.stop()
 
-    def tend(self, family: Family) -> None:
+    def tend(self, family: Family, devices: Sequence[Device], members: list[Child]) -> None:
         all_reported = False
         while not self.stopping:
             for sentence in family.tend():
                 self.say(sentence)
-            all_reported = all_reported or self.look()
+            if not self.ready and answers():
+                self.say(f"ready: {url()}")
+                self.ready = True
+                announce(devices)
+                family.add(members)
+                load_examples()
+            if self.ready and not all_reported:
+                all_reported = self.look()
             time.sleep(TEND_EVERY_S)
 
     def look(self) -> bool:
         """Welcomes workers as they report; True when all have."""
-        if not self.ready and not is_ready(self.started):
-            return False
         reported = _workers(self.started).count()
-        for sentence in complaints(self.started):
+        for sentence in [*complaints(self.started), *news(self.started)]:
             if sentence not in self.said:
                 self.say(sentence)
                 self.said.add(sentence)
-        if settings.KBENCH_EXAMPLES and (not self.ready or reported >= self.workers):
-            examples_load()
+        if reported >= self.workers:
+            load_examples()
         connections.close_all()
-        if not self.ready:
-            self.say(f"ready: {url()}")
-            self.ready = True
         return reported >= self.workers
 
     def stop(self, *_: Any) -> None:
@@ -127,15 +131,27 @@ def offer(devices: Sequence[Device]) -> None:
     connections.close_all()
 
 
-def children(devices: Sequence[Device], compilers: int | None) -> list[Child]:
+def servers() -> list[Child]:
     """Redis first: it is started first and stopped last."""
-    return [
-        *([] if settings.REDIS_IS_EXTERNAL else [child("redis", _redis_argv(), essential=True)]),
-        web_child(),
-        *worker_children(devices, compilers),
-        maint_child(),
-        agents_child(),
-    ]
+    redis = [] if settings.REDIS_IS_EXTERNAL else [child("redis", _redis_argv(), essential=True)]
+    return [*redis, web_child()]
+
+
+def workers(devices: Sequence[Device], compilers: int | None) -> list[Child]:
+    return [*worker_children(devices, compilers), maint_child(), agents_child()]
+
+
+def announce(devices: Sequence[Device]) -> None:
+    """The rows of the judges before their processes run, so that pages say what a submission waits for."""
+    for device in devices:
+        register_worker(judge_node(device))
+    connections.close_all()
+
+
+def load_examples() -> None:
+    if settings.KBENCH_EXAMPLES:
+        examples_load()
+    connections.close_all()
 
 
 def _redis_argv() -> tuple[str, ...]:
@@ -164,8 +180,10 @@ def url() -> str:
     return f"http://{host}:{settings.PORT}"
 
 
-def is_ready(started: datetime) -> bool:
-    return _workers(started).filter(role=WorkerRole.JUDGE).exists() and _housekeeping(started) and _answers()
+def news(started: datetime) -> list[str]:
+    """That submissions are worked on, once a judge, a compiler and the workers without a device have reported."""
+    judges = _workers(started).filter(role=WorkerRole.JUDGE)
+    return ["workers: submissions are judged now"] if judges.exists() and _housekeeping(started) else []
 
 
 def _housekeeping(started: datetime) -> bool:
@@ -185,7 +203,8 @@ def complaints(started: datetime) -> list[str]:
     return quarantined + [f"warning: weak isolation ({row.isolation}): {row.isolation_text}" for row in weak]
 
 
-def _answers() -> bool:
+def answers() -> bool:
+    """Whether a page really comes back."""
     hosts = [name for name in settings.ALLOWED_HOSTS if not name.startswith(("*", "."))] or ["localhost"]
     headers = {"Host": hosts[0], "X-Forwarded-Proto": "https"}  # as the proxy of a public site says it
     request = urllib.request.Request(url(), headers=headers)  # noqa: S310 - our own http address
