@@ -16,13 +16,15 @@ VIOLATIONS = {
     "Benchmarks know nothing of agents": ("benchmarks/services.py", "import agents"),
     "Outside the harness only its door": ("benchmarks/services.py", "from .harness.scores.scoring import score"),
     "One way through the harness": ("benchmarks/harness/sandbox/outbox.py", "from ..measuring import faults"),
+    "The emulator is pure": ("benchmarks/emulator/sizes.py", "from .. import selectors"),
+    "Of the emulator only its door": ("benchmarks/services.py", "from .emulator.build import prepare"),
     "One way through the site": ("benchmarks/models/tasks.py", "from .. import services"),
     "One way inside the rooms": ("benchmarks/boards/ranking.py", "from . import overview"),
     "What only computes": ("benchmarks/boards/ranking.py", "from .. import models"),
     "One way through runs": ("agents/models.py", "from . import services"),
     "One way inside the rooms of runs": ("agents/record/log.py", "from . import snapshots"),
     "The search is pure": ("agents/evolve/budget.py", "import django"),
-    "of the benchmark the harness alone": ("agents/evolve/stops.py", "from benchmarks.boards import ranking"),
+    "of the benchmark harness and emulator alone": ("agents/evolve/stops.py", "from benchmarks.boards import ranking"),
     "record → models → the engine": ("agents/evolve/loop.py", "from agents import states"),
 }
 

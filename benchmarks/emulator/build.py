@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..harness import (
     Build,
+    CancelCheck,
     Compilation,
     Paths,
     Rules,
@@ -28,6 +29,7 @@ from ..harness import (
     host_compiler_version,
     inside,
     machine_fingerprint,
+    never_cancelled,
     torch_folder,
     workshop,
 )
@@ -63,7 +65,7 @@ class EmulatedCuda:
         self._prepared = prepared
 
     def fingerprint(self, rules: Rules) -> tuple[str, ...]:
-        return _fingerprint(rules)
+        return (*_fingerprint(rules), (HERE / "translate.py").read_text())
 
     def compile(self, source: Source, shop: Workshop) -> Compilation:
         shop.give({"translated.cpp": f'#line 1 "{SOURCE}"\n{translated(source.text)}\n'})
@@ -93,9 +95,9 @@ class EmulatedCuda:
         return shop.make(steps, f"{place}/{self.binary}", room, shop.folder / self.binary)
 
 
-def emulated_build(source: Source, rules: Rules, paths: Paths) -> Build:
+def emulated_build(source: Source, rules: Rules, paths: Paths, cancelled: CancelCheck = never_cancelled) -> Build:
     """The module of `source`, from the cache if it was built before. Raises NotTranslated, SupervisorError."""
-    return build_with(EmulatedCuda(prepare(rules, paths)), source, rules, paths)
+    return build_with(EmulatedCuda(prepare(rules, paths)), source, rules, paths, cancelled)
 
 
 def prepare(rules: Rules, paths: Paths) -> Path:
@@ -180,9 +182,7 @@ def _prepare(rules: Rules, paths: Paths, folder: Path) -> None:
 
 def _fingerprint(rules: Rules) -> tuple[str, ...]:
     files = sorted(path for name in ("headers", "runtime") for path in (HERE / name).rglob("*") if path.is_file())
-    own = digest(
-        *(text for path in files for text in (path.name, path.read_text())), (HERE / "translate.py").read_text()
-    )
+    own = digest(*(text for path in files for text in (path.name, path.read_text())))
     flags = (*_COMMON, *_WATCHED, str(rules.compile.timeout_s))
     return (own, *flags, host_compiler_version(), version("torch"), machine_fingerprint(), sys.version)
 

@@ -14,7 +14,9 @@ from ..harness import (
     Source,
     TaskSpec,
     UsageError,
+    Watcher,
     check_source,
+    host_build_lock,
     never_cancelled,
 )
 from .build import SOURCE, emulated_build, lines_of, plain_names, prepare
@@ -53,12 +55,16 @@ def check(
     budget_s: float = _BUDGET_S,
     cancelled: CancelCheck = never_cancelled,
 ) -> EmulatorReport:
-    """Raises UsageError for another language than CUDA, and SupervisorError where this machine lacks a compiler."""
+    """Uses the processor as a build does: beside other builds, never beside a timing.
+
+    Raises UsageError for another language than CUDA, Cancelled, and SupervisorError where there is no compiler.
+    """
     if source.language != "cuda":
         raise UsageError("only CUDA sources are checked without a GPU")
-    started = time.monotonic()
-    report = _checked(_Check(source, task, rules, paths, budget_s, cancelled))
-    return replace(report, seconds=round(time.monotonic() - started, 3))
+    with host_build_lock("compile", Watcher(cancelled=cancelled)):
+        started = time.monotonic()
+        report = _checked(_Check(source, task, rules, paths, budget_s, cancelled))
+        return replace(report, seconds=round(time.monotonic() - started, 3))
 
 
 def _checked(check: _Check) -> EmulatorReport:
@@ -71,7 +77,7 @@ def _checked(check: _Check) -> EmulatorReport:
     plan = CheckPlan(check.task, configs, SEEDS)
     with memories(plan) as fds, reference_process(plan, fds, check.paths) as reference:
         try:
-            build = emulated_build(check.source, check.rules, check.paths)
+            build = emulated_build(check.source, check.rules, check.paths, check.cancelled)
         except NotTranslated as error:
             return _abstained(error.text, error.line)
         if build.binary is None:

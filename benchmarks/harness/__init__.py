@@ -52,7 +52,7 @@ from .tasks.spec import (
 )
 from .tasks.spec_json import spec_from_json, spec_to_json
 from .tasks.starter import starter_code
-from .tracks import CPU, Device, devices_here, keep_ready, versions_on
+from .tracks import CPU, Device, devices_here, host_build_lock, keep_ready, versions_on
 
 __all__ = [
     "CPU",
@@ -124,6 +124,7 @@ __all__ = [
     "examine",
     "file_lock",
     "find_task",
+    "host_build_lock",
     "host_compiler",
     "host_compiler_version",
     "inside",

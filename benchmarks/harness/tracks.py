@@ -155,10 +155,10 @@ class CpuTrack(Track):
         self.device = _processor()
 
     def build_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
-        return _host_build_lock("compile", watcher)
+        return host_build_lock("compile", watcher)
 
     def prepare_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
-        return _host_build_lock("prepare", watcher)
+        return host_build_lock("prepare", watcher)
 
     def lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         return host_lock("load", watcher)
@@ -407,6 +407,6 @@ def host_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
     return machine_lock("cpu", _HOST_IS_BUSY, stage, watcher)
 
 
-def _host_build_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
+def host_build_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
     """As many builds at a time as there are processors, and no timing beside them."""
     return build_lock("cpu", _HOST_IS_BUSY, stage, watcher, places=len(os.sched_getaffinity(0)))

@@ -13,6 +13,7 @@ from ..model import Verifier
 _PLACES = {
     "static": ("static", "StaticVerifier"),
     "compile": ("compile", "CompileVerifier"),
+    "emulate": ("emulate", "EmulateVerifier"),
     "screen": ("screen", "ScreenVerifier"),
     "critic": ("critic", "Critic"),
 }
@@ -21,6 +22,7 @@ NAMES = tuple(_PLACES)
 
 def find_verifiers(config: RunConfig, settings: Mapping[str, Any] | None = None) -> tuple[Verifier, ...]:
     """The verifiers of `config`, each made by `Class.from_config(config, settings)`, in the order of this table.
+    `emulate` is left out where the language is not CUDA.
 
     `settings` holds what is not part of a run: `data` (the folder of builds), `device` (`cpu`, `cuda:0`), `api_key`,
     `base_url`, `prices`. Raises ConfigError.
@@ -28,7 +30,8 @@ def find_verifiers(config: RunConfig, settings: Mapping[str, Any] | None = None)
     unknown = set(config.verifiers) - set(_PLACES)
     if unknown:
         raise ConfigError(f"there is no verifier {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
-    return tuple(_make(name, config, settings or {}) for name in NAMES if name in config.verifiers)
+    wanted = (name for name in NAMES if name in config.verifiers and (name != "emulate" or config.language == "cuda"))
+    return tuple(_make(name, config, settings or {}) for name in wanted)
 
 
 def _make(name: str, config: RunConfig, settings: Mapping[str, Any]) -> Verifier:
