@@ -131,6 +131,13 @@ def test_more_headers_are_tried_where_they_may_help(log: str, helps: bool) -> No
     assert more_headers_may_help(log, torch_folder() / "include") is helps
 
 
+@pytest.mark.parametrize(("length", "helps"), [(200, True), (201, False)])
+def test_a_name_longer_than_any_is_not_looked_for(tmp_path: Path, length: int, helps: bool) -> None:
+    name = "z" * length
+    (tmp_path / "torch.h").write_text(f"int {name};\n")
+    assert more_headers_may_help(f'a.cu(3): error: identifier "{name}" is undefined', tmp_path) is helps
+
+
 def test_no_compiler_is_our_fault_and_says_so(monkeypatch: pytest.MonkeyPatch, paths: Paths, tmp_path: Path) -> None:
     monkeypatch.setattr(nvcc, "_candidates", lambda: iter([tmp_path / "nvcc"]))
     for name in ("cuda_folder", "_nvcc_version"):

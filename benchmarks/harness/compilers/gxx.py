@@ -37,7 +37,7 @@ from .toolchain import (
 TIERS = ("binding", "thin", "stock")  # of headers; all but the last are ours, precompiled
 # what the compiler says when something that the stock header brings is missing from ours
 _MISSING_NAME = re.compile(
-    r"not a member of ‘(?:torch|at|c10|std|py)|‘(?:torch|at|c10|std|py)::[^’]*’ has not been declared"
+    r"not a member of ‘(?:torch|at|c10|std|py)|‘(?:torch|at|c10|std|py)::[^‘’]*’ has not been declared"
     r"|pybind11|PYBIND11|is not a namespace|is defined in header|‘[A-Z][A-Z0-9_]+’ was not declared"
     r"|in namespace ‘(?:torch|at|c10|std)"
 )

@@ -20,6 +20,7 @@ _UNNAMED = re.compile(
     r"|no instance of|no suitable|a template argument list is not allowed|\w+ is not a template)"
 )
 _MAX_NAMES = 50
+_NAME_MAX = 200  # characters; no header has a longer one, and grep takes half a minute to look for one of 60,000
 
 
 def more_headers_may_help(log: str, headers: Path) -> bool:
@@ -27,7 +28,8 @@ def more_headers_may_help(log: str, headers: Path) -> bool:
     if _UNNAMED.search(log):
         return True
     names = {first or second for first, second in _NAMED.findall(log)}
-    return bool(names) and _any_word(sorted(names)[:_MAX_NAMES], headers)
+    known = [name for name in sorted(names) if len(name) <= _NAME_MAX]
+    return bool(known) and _any_word(known[:_MAX_NAMES], headers)
 
 
 def _any_word(words: list[str], folder: Path) -> bool:
