@@ -30,7 +30,7 @@ PAGES: dict[str, Sequence[str]] = {
     ),
     "changes/": ("/changes/",),
     "changes/<uuid:code>/": ("/changes/{change}/", "/changes/{change}/?page=4"),
-    "compare/": ("/compare/", "/compare/?methods={six_methods}&p=1.5"),
+    "compare/": ("/compare/?methods=", "/compare/?methods={six_methods}&p=1.5"),
     "compare/figure.json": ("/compare/figure.json?methods={six_methods}&device={device}",),
     "evaluations/<uuid:code>/": (
         "/evaluations/{evaluation}/",

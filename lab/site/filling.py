@@ -43,6 +43,7 @@ from benchmarks.models import (
     TaskVersion,
     Worker,
 )
+from benchmarks.recorded import loading
 from benchmarks.states import BatchState, ImportOutcome, MethodKind, Moderation, WorkerRole, WorkerState
 from lab.site import boards, judgings
 from tests.agents import factories as runs
@@ -103,6 +104,8 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     judgings.fill(field, size.submissions, random)
     batch = _decisions(field, size.decisions, accounts[1])
     run = _runs(size.runs, field, random)
+    for path in sorted(loading.SHIPPED.glob("*.jsonl")):
+        loading.load_bundle(path)
     return judgings.names(field) | {"change": str(batch.code), **run, **_people(accounts)}
 
 
