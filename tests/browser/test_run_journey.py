@@ -3,17 +3,25 @@
 The search, its templates and the static verifier are real; the judge is a fake. Does NOT measure how fast events come.
 """
 
+import os
+import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
 from playwright.sync_api import Page, expect
 
+from kbench_site.cli.external import ExternalRun
 from tests.stack import Stack
 
 pytestmark = pytest.mark.browser
 TASK = "/tasks/robust-kbench/mnist_pool/forward/"
 ENDED_MS = 90_000
+KERNEL = '#include <torch/extension.h>\n// speedup: {speedup}\nPYBIND11_MODULE(x, m) {{ m.def("forward", 0); }}\n'
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +78,45 @@ def test_start_watch_lose_the_worker_and_see_the_end(visitor: Any, stack: Stack)
     expect(page.get_by_role("heading", name="Accepted")).to_be_visible()
     page.get_by_role("link", name="candidate").click()
     page.wait_for_url("**/candidates/**")
+    assert visitor.complaints == []
+
+
+def test_an_agent_outside_is_watched_from_start_to_end(visitor: Any, site: str, monkeypatch: Any) -> None:
+    """Its kernels come through the shipped client, then through the MCP server as a coding agent starts it."""
+    page = visitor.tab("/accounts/signup/")
+    for label in ("Password", "Password confirmation"):
+        page.get_by_label(label, exact=True).fill("a-password-nobody-has")
+    page.get_by_label("Username").fill("outsider")
+    page.get_by_role("button", name="Sign up").click()
+    page.goto("/accounts/tokens/")
+    page.get_by_label("Purpose").fill("my agent")
+    page.get_by_role("button", name="Create token").click()
+    environment = {"KBENCH_URL": site, "KBENCH_TOKEN": page.locator("#token").inner_text().strip()}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    with ExternalRun("mnist_pool/forward", judgings=5, agent="the outsider") as run:
+        page.goto(f"/runs/{run.id}/")
+        expect(page.get_by_text("following live")).to_be_visible()
+        expect(page.get_by_text("agent the outsider")).to_be_visible()
+        page.evaluate("window.sameDocument = true")
+        first = run.judge(KERNEL.format(speedup=1.5), name="plain loops", thought="correct first", prompt="Write it.")
+        expect(page.locator(".score-number")).to_contain_text("1.50", timeout=ENDED_MS)
+        command = StdioServerParameters(
+            command=sys.executable, args=["-m", "kbench_site.cli", "mcp"], env={**os.environ, **environment}
+        )
+        with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(command)) as agent:
+            about = {"run": run.id, "source": KERNEL.format(speedup=2.5), "parents": [first["id"]], "name": "by MCP"}
+            told = portal.call(partial(agent.call_tool, "propose", about)).structured_content
+        assert (told["score"], told["best"]) == (2.5, True)
+        expect(page.locator(".score-number")).to_contain_text("2.50", timeout=ENDED_MS)
+    expect(page.get_by_text("Finished", exact=True)).to_be_visible(timeout=ENDED_MS)
+    assert page.evaluate("window.sameDocument")
+    page.locator(".score").get_by_role("link").click()
+    expect(page.get_by_role("heading", name="by MCP")).to_be_visible()
+    page.get_by_role("link", name=first["id"], exact=True).first.click()
+    page.get_by_text("Prompt", exact=True).click()
+    expect(page.get_by_text("Write it.")).to_be_visible()
     assert visitor.complaints == []
 
 
