@@ -54,5 +54,5 @@ def test_a_wrong_kernel_is_rejected(paths: Paths) -> None:
     source = (WRONG / "no_bounds_check.cu").read_text()
     opinion = asyncio.run(EmulateVerifier(paths).judge(source, "cuda", task))
     assert (opinion.decision, opinion.fault) == ("reject", "memory")
-    assert opinion.reasons[0].line == source[: source.index("y[row")].count("\n") + 1
+    assert opinion.reasons[0].line == source[: source.index("x[row")].count("\n") + 1
     assert opinion.seconds > 0
