@@ -299,6 +299,17 @@ def newest_verified(limit: int = 8) -> list[Standing]:
     return list(rows.select_related("task_version__task__suite", "device_kind").order_by("-verified_at")[:limit])
 
 
+def newest_records(limit: int = 30) -> list[Standing]:
+    """First places of the current boards, the newest first."""
+    rows = (
+        Standing.objects.ranked()
+        .listable()
+        .with_context()
+        .filter(rank=1, ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
+    )
+    return list(rows.select_related("task_version__task__suite", "device_kind").order_by("-verified_at")[:limit])
+
+
 def tasks_with_entry() -> int:
     """On the device kind of this site that has most of them, under the active rule set."""
     ranked = Standing.objects.filter(

@@ -10,6 +10,7 @@ from .views import (
     changes,
     compare,
     evaluations,
+    feeds,
     health,
     home,
     imports,
@@ -52,6 +53,7 @@ submission_urls = [
 
 leaderboard_urls = [
     path("", leaderboards.leaderboard_list, name="leaderboards"),
+    path("records.rss", feeds.RecordFeed(), name="record-feed"),
     path("<slug:suite>/", leaderboards.overall_board, name="overall-board"),
     path("<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/", leaderboards.leaderboard, name="leaderboard"),
     path(

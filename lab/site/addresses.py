@@ -44,6 +44,7 @@ PAGES: dict[str, Sequence[str]] = {
     "evaluations/<uuid:code>/source/": ("/evaluations/{evaluation}/source/",),
     "healthz": ("/healthz",),
     "leaderboards/": ("/leaderboards/", "/leaderboards/?page=10"),
+    "leaderboards/records.rss": ("/leaderboards/records.rss",),
     "leaderboards/<slug:suite>/": ("/leaderboards/{suite}/", "/leaderboards/layers/"),
     "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/": (
         BOARD,

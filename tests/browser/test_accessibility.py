@@ -13,7 +13,19 @@ from lab.site.serving import Site
 from .seeded import demand_fits, grave_violations, log_in
 
 pytestmark = pytest.mark.browser
-NO_PAGES = ("badge", ".svg", ".json", ".zip", "/source/", "/starter/", "/live/", "/healthz", "/readyz", "/metrics")
+NO_PAGES = (
+    "badge",
+    ".rss",
+    ".svg",
+    ".json",
+    ".zip",
+    "/source/",
+    "/starter/",
+    "/live/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+)
 FILES = ("format=csv", ".jsonl")
 
 

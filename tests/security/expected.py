@@ -51,6 +51,7 @@ PAGES: dict[str, Page] = {
     "healthz": Page("200 200 200 200"),
     "leaderboards/": OPEN,
     "leaderboards/<slug:suite>/": OPEN,
+    "leaderboards/records.rss": OPEN,
     "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/": OPEN,
     "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/figure.json": OPEN,
     "live/": OPEN,
