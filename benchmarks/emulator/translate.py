@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _BLANKED = re.compile(
-    r'//[^\n]*|/\*.*?\*/|R"([^()\\\s]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL
+    r'//[^\n]*+|/\*.*?(?:\*/|\Z)|R"([^()\\\s]{0,16})\(.*?(?:\)\1"|\Z)|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
+    r"|'(?:\\.|[^'\\\n]){1,12}'",
+    re.DOTALL,
 )
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]*)[>\"][^\n]*", re.MULTILINE)
 _HAVE = re.compile(
@@ -22,7 +24,7 @@ _HAVE = re.compile(
 _LIBRARY = re.compile(r"(cub|thrust|cutlass|cute|cudnn|cusparse|cusolver|curand|cufft|nccl|cuda)")
 _DYNAMIC = re.compile(
     r"\bextern\s+(?:__align__\s*\(\s*\w+\s*\)\s*|alignas\s*\(\s*\w+\s*\)\s*)?__shared__\b"
-    r"((?:[^;{}()]|__align__\s*\(\s*\w+\s*\)|alignas\s*\(\s*\w+\s*\))*?)(\b\w+)\s*\[\s*\]\s*;"
+    r"((?:[^;{}()]|__align__\s*\(\s*\w+\s*\)|alignas\s*\(\s*\w+\s*\)){0,200}?)(\b\w+)\s*\[\s*\]\s*;"
 )
 _ALIGNMENT = re.compile(r"(?:__align__|alignas)\s*\(\s*\w+\s*\)")
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s*\b(?:volatile|__volatile__|__volatile)\b)?\s*\(")

@@ -5,7 +5,7 @@ What only a GPU shows was judged on one: `docs/results/h200/replay.md`.
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -142,6 +142,10 @@ class FakeActor:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def messages(self, timeout_s: float) -> Iterator[Any]:
+        while True:
+            yield self.receive(timeout_s)
 
     def broken(self, _: float) -> str:
         return "broken"

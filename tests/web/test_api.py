@@ -270,6 +270,8 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
         "/evaluations/{id}", "/evaluations/{id}/cancel", "/evaluations/{id}/source", "/leaderboards", "/status",
         "/leaderboards/record", "/methods", "/methods/{slug}", "/overall", "/compare",
         "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/fork", "/runs/{id}/{wish}",
+        "/runs/{id}/candidates", "/runs/{id}/candidates/{key}", "/runs/{id}/close",
+        "/recorded", "/recorded/{bundle}", "/recorded/{bundle}/entries/{id}",
     }  # fmt: skip
 
 
