@@ -189,7 +189,7 @@ LIMIT_S = 0.05
 def checking_s(text: str, language: str) -> float:
     """Of several runs the fastest, in processor time: others run beside the tests."""
     found = []
-    for _ in range(4):
+    for _ in range(12):
         blanked.cache_clear()
         started = time.process_time()
         check_source(Source(text, language), TASK, RULES)
