@@ -60,7 +60,7 @@ CURRENCIES = (
 def compare(request: HttpRequest) -> HttpResponse:
     devices, suites = device_choice(request, selectors.device_kinds()), overview.suites()
     if devices.current is None or not suites:
-        return render(request, TEMPLATE, {"devices": devices})
+        return render(request, TEMPLATE, {"devices": devices, **_recorded(request)})
     field = overview.read_field(overview.suite_of(request.GET.get("suite", "")), devices.current)
     if "methods" not in request.GET and (slugs := most_telling(field)):
         place = {**request.GET.dict(), "suite": field.suite.slug, "device": field.device.slug}
@@ -72,9 +72,15 @@ def compare(request: HttpRequest) -> HttpResponse:
         return render(request, TEMPLATE, context | refusal, status=HTTPStatus.BAD_REQUEST)
     if wanted and (comparison := _comparison(request, field, wanted)):
         context |= _compared(request, comparison)
-    elif "methods" not in request.GET and (bundles := recorded.bundles()):
-        context |= recorded_pages.compared(recorded.comparison(bundles[0], request.GET.get("page", 1)))
+    elif "methods" not in request.GET:
+        context |= _recorded(request)
     return render(request, TEMPLATE, context)
+
+
+def _recorded(request: HttpRequest) -> dict[str, Any]:
+    """A comparison that was judged elsewhere, if this site has one."""
+    bundles = recorded.bundles()
+    return recorded_pages.compared(recorded.comparison(bundles[0], request.GET.get("page", 1))) if bundles else {}
 
 
 def compare_figure(request: HttpRequest) -> HttpResponse:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from benchmarks.models import Method
+from benchmarks.models import DeviceKind, Method
 from benchmarks.recorded.loading import load_bundle
 from benchmarks.states import Switch
 from benchmarks.switches import switch_set
@@ -114,7 +114,6 @@ def test_task_and_board_link_to_what_was_recorded(client: Client, bundle: Any) -
 
 
 def test_compare_opens_with_what_was_recorded_until_two_methods_met_here(client: Client, bundle: Any) -> None:
-
     assert "Tasks solved and how fast, on NVIDIA B200 (recorded)" in text(client, "/compare/")
     assert "(recorded)" not in text(client, "/compare/?methods=human")
     other = Method.objects.create(slug="other", title="Other", kind="agent")
@@ -127,6 +126,13 @@ def test_compare_opens_with_what_was_recorded_until_two_methods_met_here(client:
     said = text(client, answer.url)
     assert '<h2 id="fast-title">' in said
     assert "(recorded)" not in said
+
+
+def test_compare_shows_what_was_recorded_before_any_device_has_started(client: Client, bundle: Any) -> None:
+    DeviceKind.objects.all().delete()
+    said = text(client, "/compare/")
+    assert "No device has started judging here yet." in said
+    assert "Tasks solved and how fast, on NVIDIA B200 (recorded)" in said
 
 
 def test_the_api_marks_what_was_recorded(client: Client, bundle: Any) -> None:
