@@ -106,7 +106,7 @@ def load(paths: Paths) -> Callable[..., ModuleType]:
     """Builds a text with the first headers that suffice and loads it here."""
 
     def loaded(text: str, *, real: bool, tiers: tuple[str, ...] = TIERS) -> ModuleType:
-        with builds._workshop(default_rules(), paths, lambda: False) as shop:
+        with builds.workshop(default_rules(), paths, lambda: False) as shop:
             outcome = Gxx(tiers=tiers).compile(Source(text, "cpp"), shop)
             assert outcome.exit_code == 0, outcome.log
             binary = shop.folder / Gxx.binary

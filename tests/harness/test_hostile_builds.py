@@ -141,7 +141,7 @@ TAKEN_OVER = {
 
 
 def test_a_compiler_that_was_taken_over_gives_a_file_or_nothing(canaries: WatchedTree) -> None:
-    with builds._workshop(RULES, Paths(canaries.root), lambda: False) as shop:
+    with builds.workshop(RULES, Paths(canaries.root), lambda: False) as shop:
         shop.give({"kbench_submission.cpp": PLAIN})
         for number, (name, step) in enumerate(TAKEN_OVER.items()):
             place, target = shop.scratch, shop.folder / f"made{number}"
@@ -160,7 +160,7 @@ def test_a_compiler_that_was_taken_over_gives_a_file_or_nothing(canaries: Watche
 
 def test_a_text_that_changes_while_it_is_built_is_not_built(canaries: WatchedTree) -> None:
     """As it could be only without the strong sandbox."""
-    with builds._workshop(RULES, Paths(canaries.root), lambda: False) as shop:
+    with builds.workshop(RULES, Paths(canaries.root), lambda: False) as shop:
         shop.give({"kbench_submission.cpp": PLAIN})
         room = shop.room({})
         file = shop.folder / "given/kbench_submission.cpp"
@@ -171,7 +171,7 @@ def test_a_text_that_changes_while_it_is_built_is_not_built(canaries: WatchedTre
 
 def test_the_programs_of_a_build_together_have_twice_the_time_of_one(canaries: WatchedTree) -> None:
     """A source could use up the time once with each choice of headers."""
-    with builds._workshop(RULES, Paths(canaries.root), lambda: False) as shop:
+    with builds.workshop(RULES, Paths(canaries.root), lambda: False) as shop:
         shop.give({"kbench_submission.cpp": PLAIN})
         assert shop.run(["true"], shop.room({})).exit_code == 0
         assert len(shop.spent_s) == 1
@@ -186,7 +186,7 @@ def test_a_build_without_the_strong_sandbox_works_too(
     monkeypatch.setattr(isolation, "_bubblewrap_works", lambda: False)
     isolation.isolation_in_force.cache_clear()
     try:
-        with builds._workshop(RULES, Paths(canaries.root), lambda: False) as shop:
+        with builds.workshop(RULES, Paths(canaries.root), lambda: False) as shop:
             shop.give({"kbench_submission.cpp": PLAIN})
             place = shop.scratch
             step = ["sh", "-c", way.format(made=f"{place}/made.so")]

@@ -196,7 +196,7 @@ except TypeError:
 
 @pytest.mark.sandbox
 def test_the_thinnest_headers_are_enough_and_bind_to_python(compiler: None, paths: Paths, tmp_path: Path) -> None:
-    with builds._workshop(RULES, paths, lambda: False) as shop:
+    with builds.workshop(RULES, paths, lambda: False) as shop:
         source = Source((SOURCES / "py_tuple.cu").read_text(), "cuda")
         result = Nvcc(None, tiers=("thinnest",)).compile(source, shop)
         assert result.exit_code == 0, result.log
@@ -216,7 +216,7 @@ def test_the_thinnest_headers_are_enough_and_bind_to_python(compiler: None, path
 
 @pytest.mark.sandbox
 def test_the_small_binding_is_enough_for_functions_of_tensors(compiler: None, paths: Paths) -> None:
-    with builds._workshop(RULES, paths, lambda: False) as shop:
+    with builds.workshop(RULES, paths, lambda: False) as shop:
         source = Source((SOURCES / "elementwise.cu").read_text(), "cuda")
         result = Nvcc(None, tiers=("binding",)).compile(source, shop)
         assert result.exit_code == 0, result.log
