@@ -51,24 +51,9 @@ class SiteEvaluator:
         """Submits a candidate; waits while submissions are paused."""
         while True:
             try:
-                return await self.desk.call(self._submit, candidate_key, source, language)
+                return await self.desk.call(submitted, self.run, candidate_key, source, language)
             except judging.Refused:
                 await asyncio.sleep(REFUSED_EVERY_S)
-
-    def _submit(self, key: str, source: str, language: str) -> str:
-        evaluation = judging.submission_create(
-            version=self.run.task_version,
-            text=source,
-            language=language,
-            owner=self.run.owner,
-            method=self.run.method,
-            device_kind=self.run.device_kind,
-            origin=Origin.AGENT,
-            priority=Priority.AGENT,
-            title=f"Run {self.run}, candidate {key}",
-            client_token=token_of(self.run, key),
-        )
-        return str(evaluation.code)
 
     async def wait(self, ticket: str, live: Live) -> JudgeResult:
         told = None
@@ -83,6 +68,23 @@ class SiteEvaluator:
 
     async def withdraw(self, ticket: str) -> None:
         await self.desk.call(_cancel, ticket)
+
+
+def submitted(run: Run, key: str, source: str, language: str) -> str:
+    """The code of a candidate's evaluation; the same key again is the same one. Raises judging.Refused."""
+    evaluation = judging.submission_create(
+        version=run.task_version,
+        text=source,
+        language=language,
+        owner=run.owner,
+        method=run.method,
+        device_kind=run.device_kind,
+        origin=Origin.AGENT,
+        priority=Priority.AGENT,
+        title=f"Run {run}, candidate {key}",
+        client_token=token_of(run, key),
+    )
+    return str(evaluation.code)
 
 
 def token_of(run: Run, key: str) -> str:

@@ -14,12 +14,11 @@ from datetime import datetime
 from django.conf import settings
 from django.utils import timezone
 
-from benchmarks import services as judging
 from benchmarks.catalogue import folders
 from benchmarks.harness import Source, default_rules
 from benchmarks.judgings import moves
 from benchmarks.models import Evaluation
-from benchmarks.states import FINISHED, Origin, Priority
+from benchmarks.states import FINISHED
 from benchmarks.submissions.checking import checked
 
 from .. import services
@@ -34,7 +33,7 @@ from ..evolve.slots import announcements, result_to_json
 from ..models import Run
 from ..proposals import EXTERNAL
 from ..states import CandidateState, RunStatus, Wish
-from .evaluator import result_of, token_of
+from .evaluator import result_of, submitted
 
 CANDIDATES_MAX = 1_000
 IN_FLIGHT_MAX = 8
@@ -180,9 +179,10 @@ class _Writing:
         if refusal is not None:
             self.book.commit(*refused(self.book, candidate, refusal))
             return key
+        code = submitted(self.run, key, sent.proposal.source, sent.proposal.language)
         self.book.commit(
             books.reserved(books.judge_lease(key), key, self._judging),
-            Draft("evaluation.submitted", key, {"key": key, "ticket": self._submitted(key, sent.proposal)}),
+            Draft("evaluation.submitted", key, {"key": key, "ticket": code}),
         )
         return key
 
@@ -262,22 +262,6 @@ class _Writing:
         same = (item for item in others if item.source_sha256 == candidate.source_sha256 and item.id != candidate.id)
         twin = next((item for item in same if item.result is None or not item.result.ours), None)
         return NoProposal("duplicate", f"the same text as {twin.id}") if twin is not None else None
-
-    def _submitted(self, key: str, proposal: Proposal) -> str:
-        """The code of its evaluation. Raises judging.Refused while submissions are paused."""
-        evaluation = judging.submission_create(
-            version=self.run.task_version,
-            text=proposal.source,
-            language=proposal.language,
-            owner=self.run.owner,
-            method=self.run.method,
-            device_kind=self.run.device_kind,
-            origin=Origin.AGENT,
-            priority=Priority.AGENT,
-            title=f"Run {self.run}, candidate {key}",
-            client_token=token_of(self.run, key),
-        )
-        return str(evaluation.code)
 
     # --- what has happened since ---
 

@@ -8,10 +8,10 @@ import click
 from rich.console import Console
 
 from benchmarks.emulator import EmulatorReport, EmulatorVerdict, check
-from benchmarks.harness import HarnessError, Paths, Source, UsageError, default_rules, default_suites, find_task
+from benchmarks.harness import Paths, Source, default_rules, default_suites, find_task
 
 from ..env import read_environment
-from .output import ACCEPTED, NOT_ACCEPTED, NOT_DECIDED, OUR_FAULT, WRONG_USAGE, leave, progress
+from .output import ACCEPTED, NOT_ACCEPTED, NOT_DECIDED, harness_errors, progress
 from .sources import language_of, text_of
 
 _CODES = {
@@ -40,14 +40,10 @@ def check_command(task: str, file: Path, budget_s: float, *, as_json: bool) -> N
     Exit codes: 0 correct here, 1 wrong, 4 abstained.
     """
     progress.print("the first check on a machine builds the emulator, which takes about a minute", style="dim")
-    try:
+    with harness_errors():
         spec = find_task(default_suites(), task)
         source, paths = Source(text_of(file), language_of(file)), Paths(read_environment()["KBENCH_DATA_DIR"])
         report = check(source, spec, default_rules(), paths, budget_s=budget_s)
-    except UsageError as error:
-        leave(f"kbench: {error}", WRONG_USAGE)
-    except HarnessError as error:
-        leave(f"kbench: internal error: {error}", OUR_FAULT)
     if as_json:
         click.echo(json.dumps(report.to_json()))
     else:

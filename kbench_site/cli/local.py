@@ -15,12 +15,10 @@ from rich.table import Table
 from benchmarks.harness import (
     VERDICT_TEXTS,
     ConfigReport,
-    HarnessError,
     Paths,
     Report,
     Source,
     Step,
-    UsageError,
     Verdict,
     Watcher,
     default_rules,
@@ -31,7 +29,7 @@ from benchmarks.harness import (
 )
 
 from ..env import read_environment
-from .output import OUR_FAULT, WRONG_USAGE, exit_code, leave, number, progress
+from .output import WRONG_USAGE, exit_code, harness_errors, leave, number, progress
 from .sources import language_of, text_of
 
 
@@ -47,12 +45,8 @@ def judge_command(
     task: str, file: Path, device: str | None, language: str | None, ruleset: str, *, quick: bool, as_json: bool
 ) -> None:
     """Judge FILE on TASK (OP/DIRECTION, for example mnist_linear_relu/forward)."""
-    try:
+    with harness_errors():
         report = _judge(task, file, device, language, ruleset, quick=quick)
-    except UsageError as error:
-        leave(f"kbench: {error}", WRONG_USAGE)
-    except HarnessError as error:
-        leave(f"kbench: internal error: {error}", OUR_FAULT)
     if as_json:
         click.echo(json.dumps(report.to_json()))
     else:

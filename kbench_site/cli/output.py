@@ -5,7 +5,8 @@ Does NOT know where results come from.
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from benchmarks.harness import Verdict
+from benchmarks.harness import HarnessError, UsageError, Verdict
 
 ACCEPTED, NOT_ACCEPTED, WRONG_USAGE, OUR_FAULT, NOT_DECIDED = 0, 1, 2, 3, 4
 INTERRUPTED = 130  # as shells have it
@@ -29,6 +30,17 @@ def exit_code(verdict: Verdict) -> int:
 def leave(text: str, code: int) -> NoReturn:
     click.echo(text, err=True)
     sys.exit(code)
+
+
+@contextmanager
+def harness_errors() -> Iterator[None]:
+    """Leaves with a sentence where the harness raises."""
+    try:
+        yield
+    except UsageError as error:
+        leave(f"kbench: {error}", WRONG_USAGE)
+    except HarnessError as error:
+        leave(f"kbench: internal error: {error}", OUR_FAULT)
 
 
 def number(value: float | None, form: str) -> str:

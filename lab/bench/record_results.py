@@ -39,7 +39,7 @@ KIND = "The rule set called every processor `cpu`; this one has AVX-512."
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BundlePlan:
     """One bundle: the files its reports are in, and which of their lines belong to it."""
 
     device: str
@@ -56,7 +56,7 @@ class Wanted:
 
 
 WANTED = (
-    Wanted(
+    BundlePlan(
         "nvidia-h200",
         "NVIDIA H200",
         "rk-1",
@@ -65,7 +65,7 @@ WANTED = (
         ("nvidia-h200",),
         with_paper=True,
     ),
-    Wanted(
+    BundlePlan(
         "nvidia-h200",
         "NVIDIA H200",
         "rk-2",
@@ -74,7 +74,7 @@ WANTED = (
         "alone are left out: their scores would not compare.",
         ("nvidia-h200",),
     ),
-    Wanted(
+    BundlePlan(
         "cpu-avx512",
         "CPU with AVX-512",
         "rk-1",
@@ -82,7 +82,7 @@ WANTED = (
         f"{CPU_ABOUT} {KIND}",
         ("cpu",),
     ),
-    Wanted("cpu-avx512", "CPU with AVX-512", "rk-2", ("cpu-avx512/repeat-rk2.jsonl",), REPEATED, ("cpu-avx512",)),
+    BundlePlan("cpu-avx512", "CPU with AVX-512", "rk-2", ("cpu-avx512/repeat-rk2.jsonl",), REPEATED, ("cpu-avx512",)),
 )
 
 
@@ -98,7 +98,7 @@ def main() -> int:
     return 0
 
 
-def bundle(wanted: Wanted, sources: dict[str, str]) -> tuple[BundleHeader, list[BundleEntry]]:
+def bundle(wanted: BundlePlan, sources: dict[str, str]) -> tuple[BundleHeader, list[BundleEntry]]:
     latest: dict[tuple[str, str], tuple[datetime, dict[str, Any]]] = {}
     searched = set()
     for file in wanted.files:
@@ -135,7 +135,7 @@ def paper() -> BundleReported:
     return BundleReported(origin="arXiv 2509.14279, its authors' own figures", machine="NVIDIA H100", figures=figures)
 
 
-def fits(report: dict[str, Any], wanted: Wanted) -> bool:
+def fits(report: dict[str, Any], wanted: BundlePlan) -> bool:
     """Accepted, of the device and rule set, and against both baselines."""
     accepted = report.get("verdict") == "PASS" and report.get("device_kind") in wanted.kinds
     return accepted and report.get("ruleset") == wanted.ruleset and bool(report["score"]["vs_compile"])

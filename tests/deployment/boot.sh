@@ -7,13 +7,13 @@ shift
 mount --make-rprivate /
 layer=$(mktemp -d)
 mount -t tmpfs tmpfs "$layer"
-mkdir "$layer/upper" "$layer/work" "$layer/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$layer/upper,workdir=$layer/work" "$layer/root"
+mkdir "$layer/upper" "$layer/work" "$layer/top"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$layer/upper,workdir=$layer/work" "$layer/top"
 for unit in avahi-daemon.service avahi-daemon.socket getty.target apt-daily.timer apt-daily-upgrade.timer man-db.timer; do
-    ln -sf /dev/null "$layer/root/etc/systemd/system/$unit" # of no use here
+    ln -sf /dev/null "$layer/top/etc/systemd/system/$unit" # of no use here
 done
-: >"$layer/root/etc/machine-id"
-rm -f "$layer/root/etc/systemd/system/multi-user.target.wants/postgresql.service" # its data lie in the layer below
+: >"$layer/top/etc/machine-id"
+rm -f "$layer/top/etc/systemd/system/multi-user.target.wants/postgresql.service" # its data lie in the layer below
 # without a systemd outside nobody keeps units
 [ -d /run/systemd/system ] || set -- --keep-unit "$@"
-exec systemd-nspawn --directory="$layer/root" --machine="$name" --private-network --register=no --boot --console=pipe "$@"
+exec systemd-nspawn --directory="$layer/top" --machine="$name" --private-network --register=no --boot --console=pipe "$@"

@@ -1,5 +1,5 @@
 // In place of <pybind11/pybind11.h>: PYBIND11_MODULE and module_::def for functions of tensors, numbers, strings and lists
-// of them, with pybind11's messages where they reach people. Not covered, and so compiled again with the real pybind11:
+// of them, with pybind11's conversions and types of errors. Not covered, and so compiled again with the real pybind11:
 // classes, named and default arguments, Python objects as arguments or results.
 #pragma once
 #include <Python.h>

@@ -1,6 +1,6 @@
 """The shipped CUDA kernels in the emulator: verdicts, times, and how much slower than a plain C++ loop a kernel runs.
 
-    python -m scripts.emulated > docs/results/emulator/shipped.jsonl
+    python -m lab.bench.emulated > docs/results/emulator/shipped.jsonl
 
 One JSON document per kernel, then one about speed. Needs no GPU. Not covered: whether the emulator's word is right.
 """
