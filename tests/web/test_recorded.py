@@ -46,7 +46,7 @@ def text(client: Client, url: str) -> str:
 def test_every_page_says_where_when_and_under_which_rules(client: Client, bundle: Any, url: str) -> None:
     said = text(client, url)
     assert "<strong>Recorded</strong> on NVIDIA B200 on 2026-11-21 under rule set rk-1." in said
-    assert "This site has not judged these kernels" in said
+    assert "This site did not judge these kernels" in said
 
 
 def test_the_list_names_device_rules_and_days(client: Client, bundle: Any) -> None:
