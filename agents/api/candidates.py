@@ -93,7 +93,11 @@ def _own(request: HttpRequest, id: uuid.UUID) -> Run:
     if run.owner_id != owner.pk:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the owner of a run can send candidates or close it.")
     if run.proposer != EXTERNAL:
-        raise Problem(HTTPStatus.CONFLICT, "not-external", "This site searches itself in this run.")
+        raise Problem(
+            HTTPStatus.CONFLICT,
+            "not-external",
+            "The site proposes the candidates of this run. Only external runs take yours.",
+        )
     return run
 
 
