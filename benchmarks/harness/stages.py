@@ -334,7 +334,7 @@ class _Work:
             self.results = tuple(finished)
             raise Fault(Verdict.NOISY, f"the interval of the score is ±{width:.0%} wide: the machine is too noisy now")
         if settled is not score:
-            text = f"Its times vary by ±{width:.0%} and the baselines' do not, so the lower end of the interval is the score."
+            text = f"Its times vary by ±{width:.0%}, the baselines' do not: the lower end of the interval is the score."
             self.flags.append(Flag("own-scatter", text))
             score = settled
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
