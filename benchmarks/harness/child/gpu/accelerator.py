@@ -82,6 +82,10 @@ class Accelerator(Protocol):
         """While it is entered, what torch allocates lies in `arena` behind `first_byte`, as far as that lasts."""
         ...
 
+    def give_back_cached(self) -> None:
+        """What torch has freed but kept for later goes back to the arena, so that other sizes can have it."""
+        ...
+
     def state(self) -> dict[str, Any]:
         """Clocks in MHz, temperature in °C, power in W, throttle reasons by name."""
         ...

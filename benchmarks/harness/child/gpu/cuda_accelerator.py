@@ -8,7 +8,7 @@ sees only the one it was given.
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,8 @@ class CudaAccelerator:
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._nvml = _open_nvml()
         self._gate: Gate | None = None
+        self._pool = ExitStack()
+        self._allocator: torch.cuda.memory.CUDAPluggableAllocator | None = None
         self._keep_freed_memory()
 
     def create(self, size_bytes: int) -> Arena:
@@ -113,10 +115,15 @@ class CudaAccelerator:
         """torch's own caching allocator goes on, over segments that `library` hands out from the arena."""
         shared = ctypes.CDLL(library)
         shared.kbench_open(_u64(arena.base + first_byte), _u64(arena.size_bytes - first_byte))
-        allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "kbench_allocate", "kbench_release")
-        pool = torch.cuda.MemPool(allocator.allocator())
-        with torch.cuda.use_mem_pool(pool):
+        self._allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "kbench_allocate", "kbench_release")
+        with self._pool:
+            self.give_back_cached()
             yield
+
+    def give_back_cached(self) -> None:
+        if self._allocator is not None:
+            self._pool.close()  # torch returns the free segments of a pool once nobody uses the pool
+            self._pool.enter_context(torch.cuda.use_mem_pool(torch.cuda.MemPool(self._allocator.allocator())))
 
     def state(self) -> dict[str, Any]:
         import pynvml

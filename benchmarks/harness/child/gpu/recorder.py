@@ -42,6 +42,7 @@ class Recorder:
     def serve(self) -> None:
         while True:
             request = self._link.receive()
+            self._device.give_back_cached()  # configurations together may need more than the arena holds
             if "serve" in request:
                 return
             try:
