@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from ast import literal_eval
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -104,9 +105,7 @@ def test_devices_work_and_keep_the_rights_that_the_machine_gave_them(run: Run) -
     assert run(install(code), candidate_room()) == (0, "6\nb''\n")
 
 
-def test_nothing_of_the_machine_opens_for_writing_but_devices(run: Run) -> None:
-    """As root a sandboxed process owns the settings of the system's kernel: its core_pattern names a program to run."""
-    code = """
+OPENS_FOR_WRITING = """
 import os
 mounts = [line.split() for line in open("/proc/self/mountinfo")]
 print([words[4] for words in mounts if "ro" not in words[5].split(",") and "tmpfs" not in words])
@@ -120,8 +119,22 @@ for root, folders, files in os.walk("/proc"):
         except OSError:
             pass
 """
-    devices = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts")]
-    assert run(code) == (0, f"{devices}\n")
+DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts")]
+
+
+def test_nothing_of_the_machine_opens_for_writing_but_devices(run: Run) -> None:
+    """As root a sandboxed process owns the settings of the system's kernel: its core_pattern names a program to run."""
+    assert run(OPENS_FOR_WRITING) == (0, f"{DEVICES}\n")
+
+
+def test_where_a_gpu_is_a_process_may_write_about_itself_alone(run: Run) -> None:
+    """The driver does not start with a read-only /proc."""
+    code, text = run(OPENS_FOR_WRITING, Room(devices=(Path("/dev/null"),)))
+    mounts, *files = text.splitlines()
+    assert code == 0
+    assert set(literal_eval(mounts)) == {"/proc", *DEVICES}
+    assert any(line.endswith(" comm") for line in files)
+    assert [line for line in files if not re.match(r"/proc/[0-9]+(/| )", line)] == []
 
 
 def test_scratch_space_is_bounded(run: Run) -> None:

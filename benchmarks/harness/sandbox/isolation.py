@@ -33,6 +33,7 @@ _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
 _SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
+_WRITE_BITS = 0o222
 _BYTECODE = "sys.pycache_prefix = os.environ.get('KBENCH_BYTECODE', sys.pycache_prefix); sys.dont_write_bytecode = True"
 
 
@@ -256,8 +257,8 @@ def _bubblewrap(room: Room) -> list[str]:
     command += ["--proc", "/proc", "--dev", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
     for node in room.devices:
         command += ["--dev-bind", str(node), str(node)]
-    # the settings of the system's kernel in /proc/sys belong to root, as whom a worker may run
-    command += ["--remount-ro", "/proc"]
+    # the settings of the system's kernel in /proc belong to root, as whom a worker may run
+    command += _settings_read_only() if room.devices else ["--remount-ro", "/proc"]
     command += ["--ro-bind", "/usr", "/usr", *_root_links()]
     for path in _SHARED_FILES:
         command += ["--ro-bind-try", path, path]
@@ -270,6 +271,16 @@ def _bubblewrap(room: Room) -> list[str]:
     # the root and /dev are tmpfs of the machine's size: what is left of them must not hold anything
     command += ["--size", str(room.scratch_bytes), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]  # noqa: S108
     return [*command, "--chdir", "/tmp"]  # noqa: S108 - its own tmpfs
+
+
+def _settings_read_only() -> list[str]:
+    """For a GPU, whose driver does not start if it cannot write below /proc/self: all of /proc but processes."""
+    command: list[str] = []
+    for entry in sorted(Path("/proc").iterdir()):
+        is_process = entry.name.isdigit() or entry.is_symlink()
+        if not is_process and (entry.is_dir() or entry.stat().st_mode & _WRITE_BITS):
+            command += ["--ro-bind", str(entry), str(entry)]
+    return command
 
 
 def _root_links() -> list[str]:
