@@ -29,7 +29,7 @@ from scripts.canaries import Canaries
 from scripts.corpus import CORPUS, Case, read_case
 
 FOLDER = CORPUS / "mnist_linear_relu-forward"
-ATTACK, CONTROL = "works_between_calls", "honest_loop"
+ATTACK, CONTROL = "works_between_calls", "honest_vectorised"
 CPU = Device("cpu", "cpu-avx2", "A processor", "cpu", "Model 1")
 Judged = Callable[[str], Report]
 
@@ -112,7 +112,7 @@ def test_a_control_that_fails_after_an_attack_is_an_objection(
 ) -> None:
     controls = iter([report(Verdict.PASS, 1.0), report(Verdict.TAMPERING), report(Verdict.PASS, 1.0)])
     found = outcome(lambda name: report(Verdict.PASS, 1.0) if name == ATTACK else next(controls))
-    assert any("honest_loop got TAMPERING" in item.objection for item in found)
+    assert any("honest_vectorised got TAMPERING" in item.objection for item in found)
 
 
 def test_a_changed_canary_is_an_objection(outcome: Callable[[Judged], list[records.Attack]], tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def attack(**changes: object) -> records.Attack:
     values = {
         "case": "a/b", "kind": "attack", "exploit": "undone freeze", "task": "mnist_linear_relu/forward",
         "language": "cpp", "about": "A timer.", "verdict": "PASS", "reason": "", "noticed": "nobody",
-        "control": "honest_loop", "control_speedup": 1.0, "speedup": 1.0, "naive": "agrees", "naive_speedup": 7.0,
+        "control": "honest_vectorised", "control_speedup": 1.0, "speedup": 1.0, "naive": "agrees", "naive_speedup": 7.0,
         "seconds": 1.0, "objection": "",
     }  # fmt: skip
     return records.Attack(**{**values, **changes})  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ def test_a_run_over_all_cases_is_kept_and_one_over_some_is_not(
 
 def test_words_choose_by_name_and_class(cases: list[Case]) -> None:
     assert [case.folder.name for case in redteam.chosen(cases, ["undone"])] == [ATTACK]
-    assert [case.folder.name for case in redteam.chosen(cases, ["honest_l"])] == [CONTROL]
+    assert [case.folder.name for case in redteam.chosen(cases, ["honest_v"])] == [CONTROL]
     assert len(redteam.chosen(cases, [])) == 2
 
 
