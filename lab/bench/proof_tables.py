@@ -1,9 +1,10 @@
 """Tables for people from raw reports: `python -m lab.bench.proof_tables RAW.jsonl ... > docs/results/KIND-kernels.md`.
 
-Reads the JSON lines of `proof.py`; where a kernel was judged more than once the last accepted report counts. Not
-covered: judging anything.
+Reads the JSON lines of `proof.py`; where a kernel was judged more than once the last accepted report counts. With
+`--before RAW.jsonl` the scores of those reports stand beside. Not covered: judging anything.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,18 +12,15 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-HEAD = """# Kernels on {kind}
+HEAD = """# Kernels on {kind}, rule set {ruleset}
 
 Made by `python -m lab.bench.proof_tables` from raw reports of `python -m lab.bench.proof kernels`. Times are medians in
 microseconds of calls with a cold cache; floor is the least time for the data or the arithmetic at the best rates
 measured on this device; a speedup is over the stronger of eager and torch.compile, with its 95 % interval.
 """
 GPU_NOTES = """The paper's figures are its authors', from an H100 and one configuration per task; layernorm's and cross
-entropy's rest on a slow baseline.
-
-Reports are of the sources that are shipped (`source_sha256`), judged on three days. The floor of arithmetic is the
-better of float32 products and half of the rate of half-precision ones. Rows of the first day have that of float32
-products only: all Triton kernels, linear_relu forward, and backward except linear, linear_relu and the norms.
+entropy's rest on a slow baseline. Reports are of the sources that are shipped (`source_sha256`). The floor of
+arithmetic is the better of float32 products and half of the rate of half-precision ones.
 """
 CPU_NOTES = """Machine: {cpu}, {cores} cores, {threads} of them for kernels and baselines.
 """
@@ -42,17 +40,25 @@ PAPER = {
     "resnet_block/forward": (2.62, 2.62),
 }
 SUMMARY = (
-    "| kernel | score | 95 % interval | over eager | over torch.compile | slowest configuration | paper, over eager | "
-    "paper, over torch.compile |\n|---|---|---|---|---|---|---|---|"
+    "| kernel | score | 95 % interval | over eager | over torch.compile | slowest configuration | timing | before | "
+    "paper, over eager | paper, over torch.compile |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 COMPILED = ("cpp", "cuda")
 COLUMNS = "| configuration | eager | torch.compile | kernel | speedup | of the floor | largest error |"
 
 
 def main() -> int:
-    records = latest(Path(name) for name in sys.argv[1:])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("reports", type=Path, nargs="+")
+    parser.add_argument("--before", type=Path, nargs="*", default=[], help="earlier reports of the same kernels")
+    options = parser.parse_args()
+    records = latest(options.reports)
+    before = {record["name"]: record for record in latest(options.before)}
     print(head(records[0]))
-    print("\n".join(summary(records)), end="\n\n")
+    if before:
+        rulesets = " and ".join(sorted({record["ruleset"] for record in before.values()}))
+        print(f"The column *before* has the scores that rule set {rulesets} gave, with their timing.\n")
+    print("\n".join(summary(records, before)), end="\n\n")
     for record in records:
         print(f"## {record['name']}\n")
         print("\n".join(section(record)), end="\n\n")
@@ -61,7 +67,7 @@ def main() -> int:
 
 def head(record: Mapping[str, Any]) -> str:
     notes = CPU_NOTES.format_map(record["environment"]) if record["device_kind"].startswith("cpu") else GPU_NOTES
-    return HEAD.format(kind=record["device_kind"]) + "\n" + notes
+    return HEAD.format(kind=record["device_kind"], ruleset=record["ruleset"]) + "\n" + notes
 
 
 def latest(files: Iterable[Path]) -> list[Mapping[str, Any]]:
@@ -75,11 +81,11 @@ def latest(files: Iterable[Path]) -> list[Mapping[str, Any]]:
     return [found[name] for name in sorted(found)]
 
 
-def summary(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def summary(records: Sequence[Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """One line per accepted kernel, and the geometric means of those in C++ or CUDA."""
     accepted = [record for record in records if record.get("score")]
     yield SUMMARY
-    yield from (summary_row(record) for record in accepted)
+    yield from (summary_row(record, before.get(record["name"])) for record in accepted)
     yield ""
     for direction in ("forward", "backward"):
         chosen = [
@@ -92,12 +98,14 @@ def summary(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield ""
 
 
-def summary_row(record: Mapping[str, Any]) -> str:
-    score = record["score"]
+def summary_row(record: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
+    score, earlier = record["score"], (before or {}).get("score")
+    timing = (score["timing_trust"], f"{_ratio(earlier['speedup'])} {earlier['timing_trust']}" if earlier else "–")
     slowest = min(item["speedup"] for item in record["configs"] if item["speedup"] is not None)
     ours = (_ratio(score["speedup"]), "{:.2f} to {:.2f}".format(*score["ci95"]), _ratio(score["vs_eager"]))
     paper = PAPER.get(record["task"], (None, None)) if record["language"] == "cuda" else (None, None)
-    cells = (record["name"], *ours, _ratio(score["vs_compile"]), _ratio(slowest), *(_ratio(item) for item in paper))
+    ours = (*ours, _ratio(score["vs_compile"]), _ratio(slowest), *timing)
+    cells = (record["name"], *ours, *(_ratio(item) for item in paper))
     return f"| {' | '.join(cells)} |"
 
 

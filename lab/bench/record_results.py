@@ -69,10 +69,10 @@ WANTED = (
         "nvidia-h200",
         "NVIDIA H200",
         "rk-2",
-        ("h200/replay-kernels.jsonl",),
-        "Four kernels, their recorded calls replayed by a separate process. Kernels that were timed against eager "
-        "alone are left out: their scores would not compare.",
+        ("h200/kernels-rk2.jsonl",),
+        "The shipped CUDA and Triton kernels on one H200, their recorded calls replayed by a separate process.",
         ("nvidia-h200",),
+        with_paper=True,
     ),
     BundlePlan(
         "cpu-avx512",
