@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from benchmarks.harness import Source, check_source, default_rules, default_suites, find_task, load_suite
-from lab.bench import proof, proof_tables
+from lab.bench import proof, proof_tables, published
 
 TASKS = {task.name for task in load_suite(default_suites() / "robust_kbench")}
 
@@ -46,3 +46,18 @@ def test_a_row_says_absent_where_nothing_was_measured() -> None:
         "max_rel_error": None,
     }
     assert proof_tables.row(item) == "| n=1 | 20.0 | – | 10.0 | 2.00× | 50% | – |"
+
+
+def test_published_kernels_are_found_by_their_tasks(tmp_path: Path) -> None:
+    for name in ("mnist_pool/forward/kernel.cu", "mnist_pool/sideways/kernel.cu", "mnist_pool/backward/kernel.txt"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+    works, unknown = published.published(tmp_path)
+    assert [(work.task, work.language) for work in works] == [("mnist_pool/forward", "cuda")]
+    assert {str(path.parent) for path in unknown} == {"mnist_pool/sideways", "mnist_pool/backward"}
+
+
+def test_a_published_kernel_without_a_score_has_the_reason_in_its_place() -> None:
+    record = {"task": "mnist_pool/backward", "verdict": "INCORRECT_VALUE", "reason": "1 of 2 | wrong", "stages": []}
+    *_, row = published.table([record], with_paper=True)
+    assert row == "| mnist_pool/backward | INCORRECT_VALUE | 1 of 2 / wrong | – | – | – | – | 0, 0 | 1.12× | 1.19× |"
