@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count, cycle, islice
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -86,9 +86,16 @@ def test_lateness_is_added_to_its_own_call_in_its_own_launch() -> None:
 
     judging = judged(Scripted(late_in_one_launch))
     first, second = judging.paired_times(0).by_launch()
-    assert list(first.kernel_us) == [50.0] * 4
-    assert list(second.kernel_us) == [550.0 - RULES.time.resume_slack_us] * 4
-    assert list(second.eager_us) == [100.0] * 4
+    assert set(first.kernel_us) == {50.0}
+    assert set(second.kernel_us) == {550.0 - RULES.time.resume_slack_us}
+    assert set(second.eager_us) == {100.0}
+
+
+def test_more_steps_follow_while_the_interval_is_too_wide() -> None:
+    assert judged(Scripted()).paired_times(0).steps == RULES.time.steps_per_config
+    scattered = cycle([20.0, 50.0, 200.0])
+    judging = judged(Scripted(lambda *call: replace(usual(*call), wall_us=next(scattered))))
+    assert judging.paired_times(0).steps == 2 * RULES.time.steps_per_config
 
 
 def test_waiting_as_long_as_eager_costs_nothing_and_the_baselines_pay_alike() -> None:

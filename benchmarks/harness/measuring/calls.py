@@ -6,6 +6,7 @@ the others, so a kernel cannot detect the phase. A step is one visit to every co
 order that is reversed in the next step (ABBA). Not covered: statistics (`scores/`) and the report (`stages.py`).
 """
 
+import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from ..errors import Cancelled, RefereeError
 from ..report import ConfigReport, Verdict
 from ..rules import Rules
-from ..scores.stats import PairedTimes, median_us
+from ..scores.stats import PairedTimes, bootstrap_log_speedups, interval, median_us
 from ..source import Step, Watcher
 from ..tasks.spec import Config
 from .contestants import CallResult
@@ -125,13 +126,20 @@ class Judging:
                 break
 
     def time(self) -> None:
-        """Times until every configuration has its steps or the budget is spent. Stops at the first fault."""
+        """Times until every configuration has its steps or the budget is spent. Stops at the first fault.
+
+        While the interval of the score is too wide, more steps follow, up to as many again.
+        """
         self._settle()
-        started = time.monotonic()
-        for number in range(self._rules.time.steps_per_config):
-            self._tell(Step("time", "progress", number, self._rules.time.steps_per_config, "paired steps"))
+        rules, started = self._rules.time, time.monotonic()
+        for number in range(2 * rules.steps_per_config):
+            total = rules.steps_per_config * (1 if number < rules.steps_per_config else 2)
+            self._tell(Step("time", "progress", number, total, "paired steps"))
             spent = time.monotonic() - started
-            if number >= self._rules.time.min_steps_per_config and spent > self._rules.time.budget_s:
+            if number >= rules.min_steps_per_config and spent > rules.budget_s:
+                return
+            is_whole_block = number >= rules.steps_per_config and number % (2 * rules.launches) == 0
+            if is_whole_block and not self._is_too_wide():
                 return
             # both directions of the order with one launch, then the next one
             self._session.turn(number // 2)
@@ -158,6 +166,15 @@ class Judging:
     def null_call_us(self) -> float | None:
         walls = [result.wall_us for result in self.null_calls if result.wall_us is not None]
         return median_us(np.array(walls)) if walls else None
+
+    def _is_too_wide(self) -> bool:
+        timed = [(number, item) for number, item in enumerate(self.ledgers) if not item.config.hidden]
+        if any(len(item.launches) < self._rules.time.min_steps_per_config for _, item in timed):
+            return True
+        times = [self.paired_times(number) for number, _ in timed]
+        logs = bootstrap_log_speedups(times, self._rules.score.bootstrap_samples, seed=0)
+        low, high = interval(np.mean(logs, axis=0))
+        return (high - low) / 2 > self._rules.score.max_half_width * math.sqrt(low * high)
 
     def control(self) -> None:
         """One call of each baseline on every configuration, without the submission. Raises SupervisorError."""
