@@ -45,6 +45,7 @@ from benchmarks.harness import (
     find_task,
     isolation_in_force,
     judge,
+    keep_ready,
 )
 from benchmarks.naive import opinion
 from scripts.canaries import Canaries
@@ -138,6 +139,7 @@ def _alone(device: Device, options: argparse.Namespace) -> int:
     controls = Controls(bench, [] if options.verdicts else everything)
     known = {} if options.fresh else _read(options.data / "attacks.jsonl")
     _compile_all([case for case in cases if _key(case, bench) not in known], bench, options.jobs)
+    keep_ready()
     attacks: list[Attack] = []
     for attack in run(cases, bench, controls, known, options.data / "attacks.jsonl"):
         attacks.append(attack)
