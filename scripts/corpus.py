@@ -29,6 +29,7 @@ CLASSES = {  # of attacks
     "E14": "guessed seed",
     "E17": "cache by address",
     "E18": "cache by shape or fingerprint",
+    "E19": "cached weights",
     "E20": "stale CUDA graph",
     "E21": "work in some calls only",
     "E22": "leftovers of others",
@@ -44,7 +45,9 @@ CLASSES = {  # of attacks
     "E34": "moved events",
     "E35": "work on the host",
     "E36": "work elsewhere",
+    "E37": "steered L2 cache",
     "E39": "swallowed error",
+    "E40": "clocks and power",
     "E41": "sabotaged baseline",
     "E45": "work before the call",
     "E46": "forged messages",
@@ -77,6 +80,7 @@ class Case:
     in_tests: bool = True  # judged by the test suite as well; `make redteam` judges all
     reason_contains: str = ""
     max_speedup: float = float("inf")
+    timing: str = ""  # the timing trust that a score must have
     flags: tuple[str, ...] = ()
     judgings: int = 1  # how often in a row
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)  # numbers that replace those of the rule set
@@ -106,6 +110,8 @@ class Case:
             return f"the reason does not contain {self.reason_contains!r}"
         if report.verdict is Verdict.PASS and report.score is not None and report.score.speedup > self.max_speedup:
             return f"a score of {report.score.speedup:.2f}, more than {self.max_speedup:g}"
+        if self.timing and report.score is not None and report.score.timing_trust != self.timing:
+            return f"its times are {report.score.timing_trust}, not {self.timing}"
         missing = set(self.flags) - {flag.code for flag in report.flags}
         return f"flags are missing: {', '.join(sorted(missing))}" if missing else ""
 

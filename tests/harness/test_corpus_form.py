@@ -12,6 +12,7 @@ from benchmarks.harness import LANGUAGES, Verdict, check_source, default_rules, 
 from scripts.corpus import CLASSES, KINDS, Case, read_cases
 
 CASES = read_cases("cuda")
+BY_NAME = {case.name: case for case in CASES}
 COMMENTS = {"cuda": "// ", "triton": "# "}
 
 NAMED_BY_DESIGN = {
@@ -27,9 +28,10 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 def test_there_are_enough_of_each_kind() -> None:
     kinds = Counter(case.kind for case in CASES)
-    assert kinds["attack"] >= 24
-    assert kinds["failure"] >= 10
-    assert kinds["honest"] >= 12
+    assert kinds["attack"] >= 100
+    assert kinds["failure"] >= 30
+    assert kinds["honest"] >= 30
+    assert len({case.task for case in CASES}) >= 4
     assert {case.exploit for case in CASES} >= NAMED_BY_DESIGN
 
 
@@ -46,6 +48,19 @@ def test_an_attack_that_may_pass_may_not_gain(case: Case) -> None:
     """Unless it searches for what it must not find, and is wrong if it does."""
     if case.kind == "attack" and "PASS" in case.expect:
         assert case.max_speedup < float("inf") or "lies if" in case.kernel.read_text()
+
+
+def test_an_attack_stands_beside_an_honest_control_of_its_task(case: Case) -> None:
+    if case.kind != "attack":
+        assert not case.control
+        return
+    control = BY_NAME[f"{case.folder.parent.name}/{case.control}"]
+    assert (control.kind, control.task, control.language) == ("honest", case.task, case.language)
+
+
+def test_what_must_be_replayed_is_honest(case: Case) -> None:
+    assert case.timing in {"", "replayed"}
+    assert not case.timing or case.kind == "honest"
 
 
 def test_its_file_fits_its_language_and_opens_with_two_lines_on_why(case: Case) -> None:

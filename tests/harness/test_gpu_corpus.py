@@ -23,7 +23,7 @@ NEVER = math.inf
 
 def report(verdict: Verdict, reason: str = "because", speedup: float = 0.5) -> Report:
     passed = verdict is Verdict.PASS
-    score = Score(speedup, (speedup, speedup), speedup, None, "c", "bounded") if passed else None
+    score = Score(speedup, (speedup, speedup), speedup, None, "c", "replayed") if passed else None
     return Report("t", "s", "cuda", "gpu", "rk-2", verdict, reason, "0" * 64, score)
 
 
@@ -47,6 +47,8 @@ def test_honest_controls_come_first_and_failures_last() -> None:
         (judged(FAILURE, Verdict.RUNTIME_ERROR), "'illegal'"),
         (judged(FAILURE, Verdict.RUNTIME_ERROR, "an illegal address"), ""),
         (judged(replace(HONEST, flags=("library-call",)), Verdict.PASS), "library-call"),
+        (judged(replace(HONEST, timing="replayed"), Verdict.PASS), ""),
+        (judged(replace(HONEST, timing="bounded"), Verdict.PASS), "its times are replayed, not bounded"),
         (Outcome(HONEST, None, 1.0, "RefereeError: gone"), "RefereeError"),
     ],
 )

@@ -37,10 +37,10 @@ __device__ inline float over_warp(float value) {
     return value;
 }
 
+// The tile of y at `row` and `column`, made by a whole block.
 template <class Product>
-__global__ void linear_relu(Linear p) {
+__device__ void make_tile(const Linear& p, int row, int column) {
     __shared__ float parts[WARPS][TILE * TILE];
-    const int row = blockIdx.y * TILE, column = blockIdx.x * TILE;
     float sums[TILE][TILE] = {};
     add_products<Product>(p, row, column, sums);
 #pragma unroll
@@ -55,6 +55,14 @@ __global__ void linear_relu(Linear p) {
     for (int warp = 0; warp < WARPS; ++warp) sum += parts[warp][place];
     p.y[size_t(r) * p.outputs + c] = fmaxf(sum, 0.0f);
 }
+
+template <class Product>
+__global__ void linear_relu(Linear p) {
+    make_tile<Product>(p, blockIdx.y * TILE, blockIdx.x * TILE);
+}
+
+// Blocks of a launch that makes a tile in each.
+inline dim3 tiles(const Linear& p) { return dim3((p.outputs + TILE - 1) / TILE, (p.batch + TILE - 1) / TILE); }
 
 inline cudaStream_t current_stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
 
@@ -71,8 +79,7 @@ inline Linear problem(const torch::Tensor& x, const torch::Tensor& weights, cons
 
 template <class Product = Exact>
 void launch(const Linear& p, cudaStream_t stream) {
-    const dim3 grid((p.outputs + TILE - 1) / TILE, (p.batch + TILE - 1) / TILE);
-    linear_relu<Product><<<grid, THREADS, 0, stream>>>(p);
+    linear_relu<Product><<<tiles(p), THREADS, 0, stream>>>(p);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
