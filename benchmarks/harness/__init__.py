@@ -22,7 +22,7 @@ from .errors import (
     UsageError,
 )
 from .foreign.examine import FORMS as FOREIGN_FORMS
-from .foreign.examine import ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
+from .foreign.examine import GPU_TASK, ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
 from .hosts.locks import file_lock
 from .hosts.processors import KINDS as PROCESSOR_KINDS
 from .hosts.processors import processor
@@ -58,6 +58,7 @@ __all__ = [
     "CPU",
     "DEVICE_STUCK",
     "FOREIGN_FORMS",
+    "GPU_TASK",
     "LANGUAGES",
     "LANGUAGE_OF_SUFFIX",
     "ONE_SHAPE",

@@ -27,6 +27,8 @@ ONE_SHAPE = "one-shape"
 CPU_BYTES_MAX = 256 << 20  # of a configuration for the CPU, arguments and results together
 CPU_CALL_MAX_S = 0.2  # of eager: a judging makes hundreds of calls, and takes each again in float64
 CUDA_BYTES_MAX = 16 << 30
+EXAMINED_BYTES_MAX = 1 << 30  # of a configuration: the examination holds it many times, in float64 too
+GPU_TASK = "too large for a processor: a GPU task"
 TOLERANCE_MAX = 0.02  # what needs more is not computed by float32
 _ROOM_BYTES = 16 << 30
 _HARNESS = Path(__file__).parents[1]
@@ -112,13 +114,14 @@ class _Work:
         room = Room(read_only={**child_code(), file: "/kbench/task.py"})
         with _child("admitting.probe", room, self.scratch) as child:
             configs = [dict(config.values) for config in self.foreign.configs]
-            child.send(file=inside(file, "task.py"), form=self.foreign.form, threads=1, configs=configs)
+            place, form, limit = inside(file, "task.py"), self.foreign.form, EXAMINED_BYTES_MAX
+            child.send(file=place, form=form, threads=1, configs=configs, bytes_max=limit)
             for config in self.foreign.configs:
                 answer = child.receive(self.timeout_s, "describing it")
                 if "facts" in answer:
                     found.append((config, facts_of(answer["facts"])))
-                elif "problem" in answer:
-                    problems.append(str(answer["problem"])[:800])
+                elif "problem" in answer or "size_bytes" in answer:
+                    problems.append(str(answer["problem"])[:800] if "problem" in answer else _too_large(answer))
                     if len(problems) == len(self.foreign.configs) or "file failed" in problems[-1]:
                         break
         if not found or found[0][0].group != "single":
@@ -143,6 +146,13 @@ class _Work:
         with _child("admitting.examination", room, self.scratch) as child:
             child.send(folder=inside(folder, "task"), threads=1, compare_compiled=compare_compiled)
             return _findings(child.receive(self.timeout_s, "trying the checker on it"), len(task.result_names))
+
+
+def _too_large(answer: Mapping[str, Any]) -> str:
+    size_bytes = answer["size_bytes"]
+    least = f"at least {min(size_bytes, 1 << 60) / 1e9:.1f} GB" if isinstance(size_bytes, int) else "more"
+    limit = f"at most {EXAMINED_BYTES_MAX / 1e9:.1f} GB are examined there"
+    return f"{GPU_TASK}. Its arguments and results take {least}; {limit}"
 
 
 def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]]) -> TaskSpec:

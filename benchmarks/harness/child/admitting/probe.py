@@ -24,6 +24,7 @@ from ..check import load_module
 from ..foreign import Names
 from ..python.slots import SlotWatch, StatefulCall, slots_of
 from ..shell import connect, set_threads, tried
+from .sizes import declared_bytes
 
 _SEED = bytes(range(32))
 _DTYPES = {torch.float32: "float32", torch.int64: "int64"}
@@ -41,13 +42,19 @@ def main(arguments: Sequence[str]) -> None:
     link.send(started=True)
     message = link.receive()
     set_threads(message["threads"])
+    file = Path(message["file"])
     try:
-        names = vars(load_module(Path(message["file"]), "foreign_task"))
+        names = vars(load_module(file, "foreign_task"))
     except BaseException as error:  # noqa: BLE001 - process edge: running the file runs whatever it holds
         link.send(problem=f"running the file failed: {told(error)}")
         return
+    copy = tried(load_module, file, "foreign_task_copy")  # for sizes alone: it may keep tensors without memory
     for values in message["configs"]:
-        link.send(**answered(_PROBES[message["form"]], names, values))
+        size_bytes = None if isinstance(copy, Exception) else declared_bytes(message["form"], vars(copy), values)
+        if size_bytes is not None and size_bytes > message["bytes_max"]:
+            link.send(size_bytes=size_bytes)
+        else:
+            link.send(**answered(_PROBES[message["form"]], names, values))
     link.send(done=True)
 
 
