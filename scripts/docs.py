@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import VERDICT_TEXTS, default_rules, default_suites, load_suite
+from benchmarks.offline import WHY_TEXTS
 from scripts.corpus import CLASSES, KINDS, Case, read_cases
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +21,12 @@ ROOT = Path(__file__).parents[1]
 def verdicts() -> str:
     rows = [f"| `{verdict}` | {text.meaning} | {text.next_step} |" for verdict, text in VERDICT_TEXTS.items()]
     return "\n".join(["| verdict | meaning | what to do |", "|---|---|---|", *rows])
+
+
+def evaporation() -> str:
+    return "\n".join(
+        ["| reason | the file is |", "|---|---|", *(f"| {why} | {text} |" for why, text in WHY_TEXTS.items())]
+    )
 
 
 def corpus() -> str:
@@ -82,6 +89,7 @@ PRESCRIBED = ("management/", "migrations/", "templatetags/")  # Django says what
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "verdicts": ("docs/judging.md", verdicts),
     "rules": ("docs/judging.md", rules),
+    "evaporation": ("docs/without-a-site.md", evaporation),
     "tasks": ("docs/contributing.md", tasks),
     "corpus": ("docs/security.md", corpus),
     "gpu-corpus": ("docs/security.md", gpu_corpus),

@@ -17,6 +17,8 @@ VIOLATIONS = {
     "Outside the harness only its door": ("benchmarks/services.py", "from .harness.scores.scoring import score"),
     "One way through the harness": ("benchmarks/harness/sandbox/outbox.py", "from ..measuring import faults"),
     "The emulator is pure": ("benchmarks/emulator/sizes.py", "from .. import selectors"),
+    "Judging without a site is pure": ("benchmarks/offline/outcomes.py", "from ..models import Task"),
+    "No score knows the naive harness": ("benchmarks/boards/ranking.py", "from ..naive import opinion"),
     "Of the emulator only its door": ("benchmarks/services.py", "from .emulator.build import prepare"),
     "One way through the site": ("benchmarks/models/tasks.py", "from .. import services"),
     "One way inside the rooms": ("benchmarks/boards/ranking.py", "from . import overview"),

@@ -8,10 +8,35 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import kernelbench, robust_kbench
-from .records import Found
+from .records import FILE_BYTES_MAX, Found, slug
 
 SuiteReader = Callable[[Path, str], Iterator[Found]]
 READERS: dict[str, SuiteReader] = {"kernelbench": kernelbench.read, "robust-kbench": robust_kbench.read}
 SUITES = {"kernelbench": "kernelbench", "robust-kbench": "robust-kbench-published"}  # where nobody names one
 
-__all__ = ["READERS", "SUITES", "Found", "SuiteReader"]
+__all__ = ["FILE_BYTES_MAX", "READERS", "SUITES", "Found", "SuiteReader", "problem_at", "problems_in", "slug"]
+
+
+def problem_at(path: Path) -> Found | None:
+    """The problem of one path: a file as KernelBench has them, a folder of robust-kbench or one of its `func_*.py`.
+
+    A folder with both directions means the forward one. None for any other path.
+    """
+    path = path.resolve()
+    suite = SUITES["robust-kbench"]
+    if path.is_dir():
+        return next((robust_kbench.problem(file, suite) for file in robust_kbench.files_in(path)), None)
+    if path.suffix != ".py" or not path.is_file():
+        return None
+    if path.name in robust_kbench.FILES:
+        return robust_kbench.problem(path, suite)
+    return kernelbench.problem(path, SUITES["kernelbench"])
+
+
+def problems_in(folder: Path) -> list[Found]:
+    """Every problem below `folder`, whatever its format; the first of each name."""
+    found: dict[str, Found] = {}
+    for name, read in READERS.items():
+        for item in read(folder, SUITES[name]):
+            found.setdefault(item.name, item)
+    return list(found.values())

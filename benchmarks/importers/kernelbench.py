@@ -21,6 +21,11 @@ def read(folder: Path, suite: str) -> Iterator[Found]:
         yield _found(path, folder, suite)
 
 
+def problem(path: Path, suite: str) -> Found:
+    """One file, in whatever folder it lies."""
+    return _found(path, path.parent, suite)
+
+
 def _order(path: Path) -> tuple[int, int, str]:
     number = _NUMBER.match(path.name)
     return _level(path), int(number[1]) if number else 0, path.name
@@ -32,7 +37,8 @@ def _level(path: Path) -> int:
 
 
 def _found(path: Path, folder: Path, suite: str) -> Found:
-    op, file = slug(f"level{_level(path)}_{path.stem}"), str(path.relative_to(folder))
+    level = f"level{_level(path)}_" if _level(path) else ""
+    op, file = slug(level + path.stem), str(path.relative_to(folder))
     try:
         return Found(op, "forward", file, _task(path, folder, op, suite))
     except Unreadable as error:

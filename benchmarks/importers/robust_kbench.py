@@ -14,6 +14,7 @@ from ..harness import ForeignConfig, ForeignTask
 from .records import Found, Unreadable, demand, docstring, parsed, read_text, slug, words
 
 _FORMS = {"forward": "function", "backward": "gradients"}
+FILES = {f"func_{direction}.py": direction for direction in _FORMS}
 _NEEDED = {
     "forward": ("forward_fn", "Model", "get_inputs"),
     "backward": ("forward_fn", "AutogradFunction", "Model", "get_inputs"),
@@ -29,6 +30,16 @@ def read(folder: Path, suite: str) -> Iterator[Found]:
         for direction in _FORMS:
             if any((place / name).is_file() for name in (f"func_{direction}.py", f"config_{direction}.json")):
                 yield _found(place, direction, folder, suite)
+
+
+def files_in(place: Path) -> list[Path]:
+    """The files of one operation, forward first."""
+    return [place / name for name in FILES if (place / name).is_file()]
+
+
+def problem(path: Path, suite: str) -> Found:
+    """One of the FILES, in whatever folder it lies."""
+    return _found(path.parent, FILES[path.name], path.parent, suite)
 
 
 def _found(place: Path, direction: str, folder: Path, suite: str) -> Found:

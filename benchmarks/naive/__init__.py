@@ -1,10 +1,10 @@
 """A naive harness: what the usual benchmark script would say of a file. It decides nothing and ranks nothing.
 
 Warm-up, one fixed set of inputs, `allclose`, the mean over a loop, kernel and baseline in one process: an honest
-implementation of what most scripts do, so that the page of attacks can show what the same file would have scored there.
+implementation of what most scripts do, so that the page of attacks and `kbench eval` can show what it says of a file.
 The code is hostile, so the script runs in the sandbox of a candidate with a limit on its time.
 """
 
-from .measure import NaiveResult, opinion
+from .measure import NaiveResult, is_usual, opinion
 
-__all__ = ["NaiveResult", "opinion"]
+__all__ = ["NaiveResult", "is_usual", "opinion"]

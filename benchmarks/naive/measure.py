@@ -32,6 +32,7 @@ _SCRIPT = Path(__file__).with_name("script.py")
 _TIMEOUT_S = 40.0
 _LOG_BYTES = 64 * 1024
 MARK = "kbench-naive "
+VARIANT = "variant"  # of the values of an imported task's configuration
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class NaiveResult:
 
 
 def opinion(task: TaskSpec, binary: Path, rules: Rules, paths: Paths) -> NaiveResult:
-    """What the usual script says of `binary`, a build for the CPU, on the configurations of `task` that are shown.
+    """What the usual script says of `binary`, a build for the CPU, on the configurations of `task` that it would try.
 
     Raises IsolationError without a strong sandbox: the code is hostile.
     """
     demand_isolation(public=True)
-    configs = [_described(config) for config in task.configs_for("cpu") if not config.hidden]
+    configs = [_described(config) for config in task.configs_for("cpu") if is_usual(config)]
     reference = task.folder / "reference.py"
     room = Room(
         read_only={
@@ -66,6 +67,8 @@ def opinion(task: TaskSpec, binary: Path, rules: Rules, paths: Paths) -> NaiveRe
         "binary": inside(binary, f"job/{binary.name}"),
         "reference": inside(reference, "naive/reference.py"),
         "function": task.direction,
+        "is_module": binary.is_dir(),
+        "is_imported": any(VARIANT in config.values for config in task.configs_for("cpu")),
         "configs": configs,
         "threads": max(1, len(os.sched_getaffinity(0)) - 1),
         "filter": base64.b64encode(candidate_program()).decode(),
@@ -78,6 +81,11 @@ def opinion(task: TaskSpec, binary: Path, rules: Rules, paths: Paths) -> NaiveRe
         finally:
             child.kill()
         return read_opinion(child.log_tail(_LOG_BYTES), code)
+
+
+def is_usual(config: Config) -> bool:
+    """Whether the usual script tries this configuration: it is shown, with values as its author draws them."""
+    return not config.hidden and config.values.get(VARIANT, "published") == "published"
 
 
 def read_opinion(log: str, exit_code: int | None) -> NaiveResult:
@@ -95,9 +103,10 @@ def read_opinion(log: str, exit_code: int | None) -> NaiveResult:
     return NaiveResult("agrees", speedup) if math.isfinite(speedup) and speedup > 0 else NaiveResult("nonsense")
 
 
-def _described(config: Config) -> list[dict[str, Any]]:
-    """The arguments as the script draws them: a shape and a dtype, or a value."""
-    return [
+def _described(config: Config) -> dict[str, Any]:
+    """Its values, and the arguments as the script draws them: a shape and a dtype, or a value."""
+    arguments = [
         {**asdict(item), "options": dict(item.options)} if isinstance(item, TensorArgument) else {"value": item.value}
         for item in config.arguments
     ]
+    return {"values": dict(config.values), "arguments": arguments}

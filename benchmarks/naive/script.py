@@ -5,14 +5,13 @@
 Runs in a sandbox beside the submission that it times, and believes it. Not covered: everything that the judge is for.
 """
 
+import ast
 import base64
 import json
 import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib.machinery import ExtensionFileLoader, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -23,39 +22,53 @@ _WARM_UP_CALLS = 10
 _TIMED_CALLS = 100
 _BUDGET_S = 2.0  # of the timed calls of one function on one configuration
 _CLOSE = {"rtol": 1e-2, "atol": 1e-2}  # what such scripts allow in float32
+_SEED = 0
 Function = Callable[..., Any]
 
 
 def main() -> None:
     plan = json.loads(sys.argv[1])
-    torch.manual_seed(0)
     torch.set_grad_enabled(False)
     torch.set_num_threads(plan["threads"])
-    reference = load(plan["reference"], plan["function"], "reference")
-    if plan["filter"]:
-        sys.path.insert(0, str(Path(__file__).parents[1]))
-        from benchmarks.harness.child.enter import install_filter
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from benchmarks.harness.child.check import load_module
+    from benchmarks.harness.child.enter import install_filter
+    from benchmarks.harness.child.modules import loaded_build
 
+    torch.manual_seed(_SEED)
+    reference = load_module(Path(plan["reference"]), "reference")
+    if plan["filter"]:
         install_filter(base64.b64decode(plan["filter"]))
-    submission = load(plan["binary"], plan["function"], "kbench_submission")
+    submission = loaded_build(plan["binary"])
     agrees, speedups = True, []
-    for arguments in plan["configs"]:
-        inputs = [draw(item) for item in arguments]
-        agrees = agrees and close(submission(*inputs), reference(*inputs))
-        speedups.append(mean_s(reference, inputs) / mean_s(submission, inputs))
+    for config in plan["configs"]:
+        ours, theirs, inputs = prepared(reference, submission, config, plan)
+        agrees = agrees and close(theirs(*inputs), ours(*inputs))
+        speedups.append(mean_s(ours, inputs) / mean_s(theirs, inputs))
     speedup = math.exp(sum(map(math.log, speedups)) / len(speedups))
     print(MARK + json.dumps({"agrees": agrees, "speedup": speedup}), flush=True)  # noqa: T201 - that is its answer
 
 
-def load(path: str, function: str, name: str) -> Function:
-    kind = SourceFileLoader if path.endswith(".py") else ExtensionFileLoader
-    spec = spec_from_file_location(name, path, loader=kind(name, path))
-    assert spec is not None  # noqa: S101 - a script
-    assert spec.loader is not None  # noqa: S101
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Function = getattr(module, function)
-    return found
+def prepared(
+    reference: Any, submission: Any, config: dict[str, Any], plan: dict[str, Any]
+) -> tuple[Function, Function, Sequence[Any]]:
+    """The reference, the submission, and the inputs of one configuration: drawn once, from a fixed seed."""
+    if plan["is_module"]:
+        init = ast.literal_eval(config["values"]["init"])
+        ours, theirs = seeded(reference.Model, *init), seeded(submission.ModelNew, *init)
+        return ours, theirs, seeded(reference.get_inputs)
+    ours, theirs = getattr(reference, plan["function"]), getattr(submission, plan["function"])
+    inputs = [draw(item) for item in config["arguments"]]
+    if plan["is_imported"]:  # the author's own functions draw
+        tensors = [item[0] if isinstance(item, tuple) else item for item in inputs]
+        tensors = [item for item in tensors if isinstance(item, torch.Tensor)]
+        reference.kbench_draw({"values": config["values"]}, bytes([_SEED] * 32), tensors)
+    return ours, theirs, inputs
+
+
+def seeded(function: Function, *arguments: Any) -> Any:
+    torch.manual_seed(_SEED)
+    return function(*arguments)
 
 
 def draw(item: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The `kbench` command: `judge`, `check` and `worker` work on this machine, the others speak to a site through its API.
+"""The `kbench` command: `judge`, `eval`, `check` and `worker` work on this machine, the others speak to a site's API.
 
 Exit codes: 0 accepted (or done), 1 judged and not accepted, 2 wrong usage, 3 the system's own fault, 4 not decided
 (`check`), 130 interrupted.
@@ -11,6 +11,7 @@ import click
 from .account import quota_command, status_command, whoami_command
 from .boards import compare_command, leaderboard_command, methods_command, tasks_command
 from .emulating import check_command
+from .evaluating import eval_command
 from .local import judge_command, worker_command
 from .mcp import mcp_command
 from .remote import cancel_command, download_command, submit_command, watch_command
@@ -24,6 +25,7 @@ def main() -> None:
 
 for command in (
     judge_command,
+    eval_command,
     check_command,
     worker_command,
     submit_command,

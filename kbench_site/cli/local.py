@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.boards.labels import text_of as text_of_label
 from benchmarks.harness import (
     VERDICT_TEXTS,
     ConfigReport,
@@ -19,6 +20,8 @@ from benchmarks.harness import (
     Report,
     Source,
     Step,
+    TaskError,
+    TaskSpec,
     Verdict,
     Watcher,
     default_rules,
@@ -27,10 +30,11 @@ from benchmarks.harness import (
     find_task,
     judge,
 )
+from benchmarks.offline import demand_device, language_for, task_at
 
 from ..env import read_environment
 from .output import WRONG_USAGE, exit_code, harness_errors, leave, number, progress
-from .sources import language_of, text_of
+from .sources import text_of
 
 
 @click.command("judge")
@@ -44,7 +48,10 @@ from .sources import language_of, text_of
 def judge_command(
     task: str, file: Path, device: str | None, language: str | None, ruleset: str, *, quick: bool, as_json: bool
 ) -> None:
-    """Judge FILE on TASK (OP/DIRECTION, for example mnist_linear_relu/forward)."""
+    """Judge FILE on TASK: OP/DIRECTION, for example mnist_linear_relu/forward, or a problem of another suite.
+
+    Such a problem is a file of KernelBench, a folder of robust-kbench or one of its func_*.py, as published.
+    """
     with harness_errors():
         report = _judge(task, file, device, language, ruleset, quick=quick)
     if as_json:
@@ -71,11 +78,28 @@ def worker_command(device: str, compilers: int | None) -> None:
 
 
 def _judge(task: str, file: Path, device: str | None, language: str | None, ruleset: str, *, quick: bool) -> Report:
-    source = Source(text_of(file), language or language_of(file))
     paths = Paths(read_environment()["KBENCH_DATA_DIR"])
-    spec, rules = find_task(default_suites(), task), default_rules(ruleset)
+    spec, rules, text = _task(task, paths), default_rules(ruleset), text_of(file)
+    source = Source(text, language or language_for(file.name, text, spec))
     place = device or ("cpu" if device_class(source.language) == "cpu" else "cuda:0")
+    demand_device(spec, place.partition(":")[0])
     return judge(source, spec, rules, paths, device=place, quick=quick, watcher=Watcher(_tell))
+
+
+def _task(name: str, paths: Paths) -> TaskSpec:
+    """A task that comes with kbench, or the problem at a path."""
+    try:
+        return find_task(default_suites(), name)
+    except TaskError:
+        if not Path(name).exists():
+            raise
+    progress.print(f"examining {name}, once", style="dim", markup=False)
+    found = task_at(Path(name), paths)
+    if found.task is None:
+        raise TaskError(f"{name} cannot be judged: {found.problem}")
+    for text in (*map(text_of_label, found.labels), *found.notes):
+        progress.print(f"problem: {text}", style="dim", markup=False)
+    return found.task
 
 
 def _tell(step: Step) -> None:

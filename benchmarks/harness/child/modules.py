@@ -21,7 +21,7 @@ ENTRY, EXTENSIONS = "module.py", "extensions.json"
 
 def load_functions(path: str, message: Mapping[str, Any], link: Link, device: str = "cpu") -> list[Function] | None:
     """What to call for each configuration of `message`; None if it cannot be had, which has been told then."""
-    module = tried(_loaded, path)  # loading runs the submission's own start-up code
+    module = tried(loaded_build, path)  # loading runs the submission's own start-up code
     if isinstance(module, Exception):
         link.send(load_error=f"{type(module).__name__}: {module}"[:4000])
         return None
@@ -42,7 +42,7 @@ def load_functions(path: str, message: Mapping[str, Any], link: Link, device: st
 def functions_of(path: str, message: Mapping[str, Any], device: str = "cpu") -> list[Function]:
     """As `load_functions`, for nobody who listens: it raises."""
     name = CLASS if Path(path).is_dir() else message["direction"]
-    return _for_each(path, getattr(_loaded(path), name), message["configs"], device)
+    return _for_each(path, getattr(loaded_build(path), name), message["configs"], device)
 
 
 def _for_each(path: str, found: Any, configs: Sequence[Any], device: str) -> list[Function]:
@@ -51,7 +51,8 @@ def _for_each(path: str, found: Any, configs: Sequence[Any], device: str) -> lis
     return [model_function(found, config, device) for config in configs]
 
 
-def _loaded(path: str) -> ModuleType:
+def loaded_build(path: str) -> ModuleType:
+    """The module of a compiled file, or of a folder with the extensions that it asks for."""
     folder = Path(path)
     if not folder.is_dir():
         return load_file(path)

@@ -1,0 +1,33 @@
+"""Judging without a site: problems of other suites as their authors publish them, one file or a folder of solutions.
+
+Problems are examined as an import examines them and solutions are judged by the harness's `judge`; what is new here is
+which file solves which problem, what is kept between two runs, and the figures over all of them. Does NOT import
+Django, and ranks nothing.
+"""
+
+from .evaporation import WHY_TEXTS, Evaporation, Why
+from .outcomes import NOT_JUDGED, Loss, Outcome, Summary, loss, summary
+from .problems import demand_device, examined, language_for, task_at
+from .running import EvalSettings, evaluate
+from .solutions import Pairing, Solution, paired
+
+__all__ = [
+    "NOT_JUDGED",
+    "WHY_TEXTS",
+    "EvalSettings",
+    "Evaporation",
+    "Loss",
+    "Outcome",
+    "Pairing",
+    "Solution",
+    "Summary",
+    "Why",
+    "demand_device",
+    "evaluate",
+    "examined",
+    "language_for",
+    "loss",
+    "paired",
+    "summary",
+    "task_at",
+]

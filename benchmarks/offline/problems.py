@@ -1,0 +1,93 @@
+"""Problems of other suites as tasks with a folder, examined once and kept among the caches.
+
+What is kept is named by everything that the examination read, so a changed file is examined anew. Does NOT examine
+anything itself (`harness.examine`) and reads no folder of a suite (`importers`).
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..harness import (
+    CPU,
+    GPU_TASK,
+    Examined,
+    Paths,
+    Source,
+    TaskError,
+    TaskSpec,
+    digest,
+    examine,
+    language_of_file,
+    spec_from_json,
+    spec_to_json,
+)
+from ..importers import Found, problem_at
+from .records import read_record, write_record
+
+TIMEOUT_S = 300.0  # of each of the two steps of an examination
+_MODULE = re.compile(r"^class[ \t]+ModelNew\b", re.MULTILINE)
+
+
+def task_at(path: Path, paths: Paths, *, timeout_s: float = TIMEOUT_S) -> Examined:
+    """The problem of one path, see `importers.problem_at`. Raises TaskError for a path that is no problem."""
+    found = problem_at(path)
+    if found is None:
+        forms = "a file with Model and get_inputs, or a folder with func_forward.py or func_backward.py"
+        raise TaskError(f"{path} is no problem that can be read here: {forms}")
+    return examined(found, paths, timeout_s=timeout_s)
+
+
+def examined(found: Found, paths: Paths, *, timeout_s: float = TIMEOUT_S, again: bool = False) -> Examined:
+    """The outcome for one problem, from the cache unless `again`. A refusal for time counts for that time at most."""
+    if found.task is None:
+        return Examined(None, found.problem)
+    folder = paths.data.resolve() / "cache" / "problems" / digest(found.task.suite, found.name, found.sha256)[:32]
+    kept = None if again else _kept(folder, timeout_s)
+    if kept is not None:
+        return kept
+    outcome = examine(found.task, paths, timeout_s=timeout_s, compare_compiled=False)
+    return _keep(outcome, folder, timeout_s)
+
+
+def demand_device(task: TaskSpec, device_class: str) -> None:
+    """Raises TaskError, with the reason, where `task` is not judged on devices of this class."""
+    if device_class not in task.configs:
+        large = f"{GPU_TASK}. A call takes too long there, or more memory than a judging has"
+        raise TaskError(large if device_class == CPU else "too large for the GPUs that tasks are judged on")
+
+
+def language_for(file: str, text: str, task: TaskSpec) -> str:
+    """The language of a solution. A Python file is a module where the task is one and the file defines `ModelNew`."""
+    language = language_of_file(file) or "cpp"
+    is_module = file.lower().endswith(".py") and task.is_module and _MODULE.search(text) is not None
+    return "python" if is_module else language
+
+
+def source_for(file: str, text: str, task: TaskSpec) -> Source:
+    return Source(text, language_for(file, text, task))
+
+
+def _keep(outcome: Examined, folder: Path, timeout_s: float) -> Examined:
+    spec = outcome.task and spec_to_json(outcome.task)
+    words = {name: getattr(outcome, name) for name in ("problem", "labels", "notes", "seconds")}
+    folder.mkdir(parents=True, exist_ok=True)
+    if outcome.task is not None:
+        (folder / "reference.py").write_text(outcome.task.reference_source)
+    write_record(
+        folder / "outcome.json", {**words, "timeout_s": timeout_s, "task": spec}
+    )  # last: it makes the rest count
+    return replace(outcome, task=outcome.task and replace(outcome.task, folder=folder))
+
+
+def _kept(folder: Path, timeout_s: float) -> Examined | None:
+    data = read_record(folder / "outcome.json")
+    if data is None:
+        return None
+    words: dict[str, Any] = {"problem": data["problem"], "seconds": data["seconds"]}
+    words |= {name: tuple(data[name]) for name in ("labels", "notes")}
+    if data["task"] is None:
+        return Examined(None, **words) if data["timeout_s"] >= timeout_s else None
+    source = (folder / "reference.py").read_text()
+    return Examined(spec_from_json(data["task"], source, folder), **words)

@@ -1,0 +1,164 @@
+"""Judges many solutions one after the other, keeps every outcome, and goes on where it was stopped.
+
+What is kept is named by all that decides it: problem, source, device, rules. So an unchanged solution is judged once
+and a changed one anew, and nothing has to say where a run stopped. A file that cannot be judged costs itself alone.
+An error of ours (noise, a fault of the judge) is tried once more and not kept. Not covered: which file solves which
+problem (`solutions.py`) and the figures over all of them (`outcomes.py`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..harness import (
+    Device,
+    Examined,
+    HarnessError,
+    IsolationError,
+    Paths,
+    Report,
+    Rules,
+    Source,
+    Step,
+    SupervisorError,
+    TaskSpec,
+    UsageError,
+    Verdict,
+    Watcher,
+    check_source,
+    compile_source,
+    digest,
+    judge,
+    machine_fingerprint,
+)
+from ..naive import NaiveResult, opinion
+from .evaporation import evaporation
+from .outcomes import NOT_JUDGED, Outcome
+from .problems import TIMEOUT_S, demand_device, examined, source_for
+from .records import read_record, write_record
+from .solutions import Solution, text_of_solution
+
+_FORM = "1"  # of what is kept; another word judges everything anew
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EvalSettings:
+    """How solutions are judged.
+
+    `naive` asks the usual script about each file too, on a CPU; `again` uses nothing that an earlier run has kept.
+    """
+
+    device: Device
+    rules: Rules
+    paths: Paths
+    quick: bool = False
+    naive: bool = False
+    again: bool = False
+    timeout_s: float = TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        if self.naive and self.device.device_class != "cpu":
+            raise UsageError("the naive harness runs on the processor only: leave it out on a GPU")
+
+
+def evaluate(
+    solutions: tuple[Solution, ...], folder: Path, how: EvalSettings, watch: Callable[[Solution], Watcher]
+) -> Iterator[Outcome]:
+    """One outcome per solution, in their order. Raises IsolationError, which would meet every other solution too."""
+    problems: dict[str, Examined] = {}
+    for solution in solutions:
+        watcher, name = watch(solution), solution.problem.name
+        try:
+            if name not in problems:
+                watcher.on_step(Step("examine", "started", text="the problem"))
+                problems[name] = examined(solution.problem, how.paths, timeout_s=how.timeout_s, again=how.again)
+            yield _outcome(solution, problems[name], folder, how, watcher)
+        except IsolationError:
+            raise
+        except UsageError as error:
+            yield Outcome(name, solution.file, NOT_JUDGED, str(error))
+        except HarnessError as error:
+            yield Outcome(name, solution.file, Verdict.INTERNAL_ERROR.value, f"{type(error).__name__}: {error}")
+
+
+def _outcome(solution: Solution, found: Examined, folder: Path, how: EvalSettings, watcher: Watcher) -> Outcome:
+    if found.task is None:
+        return Outcome(
+            solution.problem.name, solution.file, NOT_JUDGED, f"its problem cannot be judged: {found.problem}"
+        )
+    demand_device(found.task, how.device.device_class)
+    source = source_for(solution.file, text_of_solution(folder, solution.file), found.task)
+    place = how.paths.data.resolve() / "evals" / _key(source, found.task, how)
+    report = _report(source, found.task, how, watcher, place.with_suffix(".report"))
+    outcome = _outcome_of(report, solution, found)
+    if not how.naive:
+        return outcome
+    watcher.on_step(Step("naive", "started", text="the usual script"))
+    said = _said(source, found.task, how, place.with_suffix(".naive"))
+    claimed = said.speedup
+    lost = None if claimed is None else evaporation(claimed, report, found.task, how.device.device_class)
+    return replace(outcome, naive=said.said, naive_speedup=claimed, evaporation=lost)
+
+
+def _outcome_of(report: Json, solution: Solution, found: Examined) -> Outcome:
+    outcome = Outcome(
+        problem=solution.problem.name,
+        file=solution.file,
+        verdict=report["verdict"],
+        reason=report["reason"],
+        language=report["language"],
+        labels=found.labels,
+    )
+    score = report["score"]
+    if score is None:
+        return outcome
+    figures = {name: score[name] for name in ("speedup", "vs_eager", "vs_compile")}
+    return replace(outcome, **figures, ci95=tuple(score["ci95"]))
+
+
+def _report(source: Source, task: TaskSpec, how: EvalSettings, watcher: Watcher, file: Path) -> Json:
+    """The JSON form of the report, from an earlier run if it was kept."""
+    kept = None if how.again else read_record(file)
+    if kept is not None:
+        return kept
+    report = _judged(source, task, how, watcher)
+    data = report.to_json()
+    if not report.verdict.ours:
+        write_record(file, data)
+    return data
+
+
+def _judged(source: Source, task: TaskSpec, how: EvalSettings, watcher: Watcher) -> Report:
+    def once() -> Report:
+        device = how.device.name
+        return judge(source, task, how.rules, how.paths, device=device, quick=how.quick, watcher=watcher)
+
+    try:
+        report = once()
+    except SupervisorError:
+        return once()
+    return once() if report.verdict.ours else report
+
+
+def _said(source: Source, task: TaskSpec, how: EvalSettings, file: Path) -> NaiveResult:
+    """What the usual script says, from an earlier run if it was kept."""
+    kept = None if how.again else read_record(file)
+    if kept is not None:
+        return NaiveResult(kept["said"], kept["speedup"])
+    found = _asked(source, task, how)
+    write_record(file, {"said": found.said, "speedup": found.speedup})
+    return found
+
+
+def _asked(source: Source, task: TaskSpec, how: EvalSettings) -> NaiveResult:
+    if check_source(source, task, how.rules).problem:
+        return NaiveResult("not run")
+    binary = compile_source(source, task, how.rules, how.paths, device=how.device.name).binary
+    return NaiveResult("not built") if binary is None else opinion(task, binary, how.rules, how.paths)
+
+
+def _key(source: Source, task: TaskSpec, how: EvalSettings) -> str:
+    of_the_file = (task.content_sha256, source.language, source.sha256)
+    return digest(_FORM, *of_the_file, how.rules.text, how.device.kind, machine_fingerprint(), str(how.quick))[:40]

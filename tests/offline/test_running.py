@@ -1,0 +1,167 @@
+"""Many solutions one after the other: what is kept, what is tried again, and what costs only itself. No sandbox."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.harness import (
+    Device,
+    Examined,
+    IsolationError,
+    Paths,
+    Rules,
+    SupervisorError,
+    TaskSpec,
+    UsageError,
+    Verdict,
+    Watcher,
+)
+from benchmarks.importers import problems_in
+from benchmarks.naive import NaiveResult
+from benchmarks.offline import NOT_JUDGED, EvalSettings, Outcome, Why, evaluate, paired
+from benchmarks.offline import running as running_module
+
+from .conftest import EVALUATED, report
+
+CPU = Device("cpu", "cpu-avx2", "A processor", "cpu")
+
+
+class Judge:
+    """In the place of the harness's judge: says what it is told to, and counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.says: list[Verdict | BaseException] = []
+
+    def __call__(self, source, task, rules, paths, **_):
+        self.asked.append(source.text)
+        said = self.says.pop(0) if self.says else Verdict.PASS
+        if isinstance(said, BaseException):
+            raise said
+        score = (2.0, 2.5) if said is Verdict.PASS else ()
+        return SimpleNamespace(verdict=said, to_json=lambda: report(said, (said is Verdict.PASS,), 0.5, score))
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch, task: TaskSpec) -> Judge:
+    """Every problem is the same task, but the fifth, which is too large."""
+
+    def examined(found, *_, **__):
+        return Examined(None, "too large") if "level1_5" in found.name else Examined(task, labels=("one-shape",))
+
+    stand_in = Judge()
+    monkeypatch.setattr(running_module, "judge", stand_in)
+    monkeypatch.setattr(running_module, "examined", examined)
+    return stand_in
+
+
+@pytest.fixture
+def how(tmp_path: Path, rules: Rules) -> EvalSettings:
+    return EvalSettings(CPU, rules, Paths(tmp_path / "data"))
+
+
+def run(how: EvalSettings, *files: str, folder: Path = EVALUATED / "solutions") -> list[Outcome]:
+    solutions = paired(folder, problems_in(EVALUATED / "suite")).solutions
+    chosen = tuple(item for item in solutions if not files or item.file in files)
+    return list(evaluate(chosen, folder, how, lambda _: Watcher()))
+
+
+ONE = "level_1_problem_1_sample_0_kernel.py"
+
+
+def test_every_solution_has_an_outcome_in_the_order_of_the_problems(judge: Judge, how: EvalSettings) -> None:
+    judge.says = [Verdict.PASS, Verdict.INCORRECT_VALUE, SupervisorError("broken"), SupervisorError("still broken")]
+    found = run(how)
+    assert [item.verdict for item in found] == [
+        "PASS",
+        "INCORRECT_VALUE",
+        "INTERNAL_ERROR",
+        *["PASS"] * 5,
+        NOT_JUDGED,
+    ]
+    assert found[0].speedup == 2.0
+    assert found[2].reason == "SupervisorError: still broken"
+    assert found[-1].reason == "its problem cannot be judged: too large"
+
+
+def test_a_second_run_judges_only_what_was_our_fault(judge: Judge, how: EvalSettings) -> None:
+    judge.says = [Verdict.PASS, Verdict.NOISY, Verdict.NOISY]
+    assert [item.verdict for item in run(how)][:2] == ["PASS", "NOISY"]
+    judge.asked.clear()
+    assert [item.verdict for item in run(how)] == [*["PASS"] * 8, NOT_JUDGED]
+    assert len(judge.asked) == 1
+
+
+def test_an_interrupted_run_keeps_what_it_has(judge: Judge, how: EvalSettings) -> None:
+    judge.says = [Verdict.PASS, Verdict.PASS, KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        run(how)
+    judge.asked.clear()
+    run(how)
+    assert len(judge.asked) == 6
+
+
+def test_a_changed_file_other_rules_and_again_are_judged_anew(judge: Judge, how: EvalSettings, tmp_path: Path) -> None:
+    (tmp_path / ONE).write_text("class ModelNew: pass")
+    for settings in (how, how, replace(how, quick=True), replace(how, again=True)):
+        run(settings, folder=tmp_path)
+    assert len(judge.asked) == 3
+    (tmp_path / ONE).write_text("class ModelNew: 'other'")
+    run(how, folder=tmp_path)
+    assert len(judge.asked) == 4
+
+
+def test_half_a_record_is_none(judge: Judge, how: EvalSettings) -> None:
+    run(how, ONE)
+    [kept] = (how.paths.data / "evals").iterdir()
+    kept.write_text(kept.read_text()[:20])
+    run(how, ONE)
+    assert len(judge.asked) == 2
+
+
+def test_noise_is_tried_once_more(judge: Judge, how: EvalSettings) -> None:
+    judge.says = [Verdict.NOISY]
+    assert [item.verdict for item in run(how, ONE)] == ["PASS"]
+
+
+def test_a_machine_without_isolation_ends_the_run(judge: Judge, how: EvalSettings) -> None:
+    judge.says = [IsolationError("too weak")]
+    with pytest.raises(IsolationError):
+        run(how)
+
+
+def test_a_task_without_sizes_for_the_device_is_not_judged(
+    judge: Judge, how: EvalSettings, task: TaskSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = replace(task, configs={"cuda": task.configs["cpu"]})
+    monkeypatch.setattr(running_module, "examined", lambda *_, **__: Examined(large))
+    [found] = run(how, ONE)
+    assert (found.verdict, found.reason[:39]) == (NOT_JUDGED, "too large for a processor: a GPU task. ")
+    assert judge.asked == []
+
+
+def test_the_usual_script_is_asked_once_and_what_is_gone_is_told(
+    judge: Judge, how: EvalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def opinion(*_) -> NaiveResult:
+        asked.append("asked")
+        return NaiveResult("agrees", 9.0)
+
+    monkeypatch.setattr(running_module, "opinion", opinion)
+    monkeypatch.setattr(running_module, "compile_source", lambda *_, **__: SimpleNamespace(binary=Path("build")))
+    judge.says = [Verdict.INCORRECT_VALUE]
+    for _ in range(2):
+        [found] = run(replace(how, naive=True), ONE)
+        assert (found.naive, found.naive_speedup) == ("agrees", 9.0)
+        assert found.evaporation is not None
+        assert (found.evaporation.verified, found.evaporation.why) == (None, Why.FRESH_INPUTS)
+    assert (len(asked), len(judge.asked)) == (1, 1)
+
+
+def test_the_usual_script_does_not_run_on_a_gpu(rules: Rules, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="processor only"):
+        EvalSettings(Device("cuda:0", "nvidia-h200", "H200", "cuda"), rules, Paths(tmp_path), naive=True)
