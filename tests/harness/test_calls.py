@@ -98,6 +98,12 @@ def test_more_steps_follow_while_the_interval_is_too_wide() -> None:
     assert judging.paired_times(0).steps == 2 * RULES.time.steps_per_config
 
 
+def test_who_waits_for_a_processor_is_not_late_but_who_works_meanwhile_is() -> None:
+    assert contestants.own_lateness_us(3_000_000, used_ns=9_000, queued_ns=2_940_000) == 60.0
+    assert contestants.own_lateness_us(3_000_000, used_ns=2_900_000, queued_ns=2_940_000) == 2900.0
+    assert contestants.own_lateness_us(3_000_000, used_ns=9_000, queued_ns=0) == 3000.0
+
+
 def test_waiting_as_long_as_eager_costs_nothing_and_the_baselines_pay_alike() -> None:
     judging = judged(Scripted())
     judging.ledgers[0].resumes_us["baseline", EAGER] = [90.0, *[40.0] * 7]

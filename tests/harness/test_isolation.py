@@ -278,6 +278,27 @@ def cpu_ticks(child: Child) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def test_waiting_for_a_processor_is_told_from_working_and_sleeping(tmp_path: Path) -> None:
+    """Two busy processes on one processor: what one works, the other waits."""
+    core = min(os.sched_getaffinity(0))
+    busy = f"import os\nos.sched_setaffinity(0, [{core}])\nprint('on', flush=True)\nwhile True: pass"
+    codes = (busy, busy, "import time; print('on', flush=True); time.sleep(60)")
+    children = [spawn([sys.executable, "-I", "-c", code], ROOM, tmp_path / str(n)) for n, code in enumerate(codes)]
+    try:
+        first, second, sleeper = children
+        while not all("on" in child.log_tail(100) for child in children):
+            time.sleep(0.02)
+        while min(cpu_ticks(first), cpu_ticks(second)) < 20:
+            time.sleep(0.02)
+        used_ns, waited_ns = first.since_resume()
+        assert used_ns > 150_000_000
+        assert waited_ns > 100_000_000
+        assert sleeper.since_resume()[1] < waited_ns
+    finally:
+        for child in children:
+            child.kill()
+
+
 def test_a_frozen_child_does_nothing_until_it_is_resumed(spinner: Child) -> None:
     spinner.freeze()
     before = cpu_ticks(spinner)

@@ -1,10 +1,11 @@
 """One contestant: a frozen child process that is woken for one call at a time and timed by the supervisor's clock.
 
 Several input sets are prepared for a call, and GO says which one counts. A contestant can therefore compute ahead
-only between waking and GO, and that time is measured as well (`resume_us`). The measured time ends when a sample of
-the results has been read from the contestant's memory. When every thread has stopped, the sample is read again to
-detect late writes, and the results are copied; copying is not part of the time. Not covered: whether the results are
-correct (the referee decides) and what a time means (`scores/scoring.py`).
+only between waking and GO, and that time is measured as well (`resume_us`), without what it waited for a processor
+that other programs used. The measured time ends when a sample of the results has been read from the contestant's
+memory. When every thread has stopped, the sample is read again to detect late writes, and the results are copied;
+copying is not part of the time. Not covered: whether the results are correct (the referee decides) and what a time
+means (`scores/scoring.py`).
 """
 
 import os
@@ -25,6 +26,7 @@ from ..tasks.spec import Config
 from .memory import ControlPage, Layout, OutputMemory, Sample
 
 _POLLS_PER_LOOK = 4096
+_LATE_NS = 100_000  # from here on the queue wait is read; reading takes time, in which anybody could compute ahead
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class CallResult:
 
     status: Status | None  # None: the child died or ran out of time
     wall_us: float | None = None
-    resume_us: float | None = None
+    resume_us: float | None = None  # from waking to GO, without waiting for a processor
     text: str = ""
     error: str = ""
     early: bool = False  # DONE before GO
@@ -173,6 +175,7 @@ class Contestant(Actor):
         if not self._await(Word.READY, timeout_s):
             return self.broken(timeout_s)
         early = words[Word.DONE] == self._step
+        used_ns, queued_ns = self.child.since_resume() if _now_ns() - resumed_ns > _LATE_NS else (0, 0)
         words[Word.CHOICE] = choice
         started_ns = _now_ns()
         words[Word.GO] = self._step
@@ -185,7 +188,7 @@ class Contestant(Actor):
         result = CallResult(
             status=None,
             wall_us=(ended_ns - started_ns) / 1e3,
-            resume_us=(started_ns - resumed_ns) / 1e3,
+            resume_us=own_lateness_us(started_ns - resumed_ns, used_ns, queued_ns),
             woke_us=woke_ns / 1e3,
             early=early,
         )
@@ -225,6 +228,11 @@ class Contestant(Actor):
             return replace(result, text="the process answered with an unknown status")
         message = self.pending_message()
         return replace(result, status=known, text=str(message.get("text", "")), error=str(message.get("error", "")))
+
+
+def own_lateness_us(late_ns: int, used_ns: int, queued_ns: int) -> float:
+    """What a contestant is charged of `late_ns`: not its first thread's queue wait, but all processor time it used."""
+    return max(late_ns - queued_ns, used_ns) / 1e3
 
 
 def _now_ns() -> int:

@@ -24,6 +24,7 @@ class Freezer:
         self._pid = pid
         self._clock = (~pid << 3) | 2  # the clock of a process's processor time, as clock_getcpuclockid(3) makes it
         self._frozen_ns: int | None = None
+        self._resumed_at = (0, 0)  # processor time and queue wait at the last resume
 
     def freeze(self, deadline_s: float = 2.0) -> None:
         """Returns when every thread has stopped. Raises NotStopped after `deadline_s`."""
@@ -41,10 +42,16 @@ class Freezer:
 
     def resume(self) -> int:
         """Lets it run; the processor time in ns that it has used since the freeze, over all threads."""
-        used_ns = 0 if self._frozen_ns is None else self._used_ns() - self._frozen_ns
+        self._resumed_at = now_ns, _ = self._used_ns(), queued_ns(self._pid)
+        used_ns = 0 if self._frozen_ns is None else now_ns - self._frozen_ns
         self._frozen_ns = None
         signal_quietly(self._pid, signal.SIGCONT)
         return max(0, used_ns)
+
+    def since_resume(self) -> tuple[int, int]:
+        """Processor time of all threads and queue wait of the first one since the last resume, in ns."""
+        used_ns, waited_ns = self._resumed_at
+        return self._used_ns() - used_ns, queued_ns(self._pid) - waited_ns
 
     def _stopped(self) -> bool:
         return all(state_of(f"/proc/{self._pid}/task/{item}/stat") in _STOPPED for item in threads_of(self._pid))
@@ -54,6 +61,20 @@ class Freezer:
             return time.clock_gettime_ns(self._clock)
         except OSError:  # it is gone
             return self._frozen_ns or 0
+
+
+def queued_ns(pid: int) -> int:
+    """How long the first thread of a process has been ready to run without a processor, in all; 0 if nobody counts."""
+    try:
+        file = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    try:
+        return int(os.read(file, 100).split()[1])
+    except ProcessLookupError:
+        return 0
+    finally:
+        os.close(file)
 
 
 def threads_of(pid: int | None) -> list[int]:

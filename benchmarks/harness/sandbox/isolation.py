@@ -143,6 +143,10 @@ class Child:
         """Lets the child run; the processor time in ns that it has used since it was frozen."""
         return 0 if self._freezer is None else self._freezer.resume()
 
+    def since_resume(self) -> tuple[int, int]:
+        """Processor time of all threads and queue wait of the first one since it was let run, in ns."""
+        return (0, 0) if self._freezer is None else self._freezer.since_resume()
+
     def freeze(self) -> None:
         """Returns when every thread of the child has stopped. A dead child is frozen too. Raises NotStopped."""
         if self._freezer is not None:
