@@ -1,0 +1,45 @@
+"""`manage.py prepare` a second time. What it leaves the first time is looked at by the tests of whole sites."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbench_site.management.commands import prepare
+
+
+@pytest.fixture
+def file(settings: Any, tmp_path: Path) -> Path:
+    """The only static file of a site."""
+    settings.DATA_DIR, settings.STATIC_ROOT = tmp_path, tmp_path / "static"
+    settings.STATICFILES_DIRS = [tmp_path / "files"]
+    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+    for folder in (settings.STATIC_ROOT, *settings.STATICFILES_DIRS):
+        folder.mkdir()
+    path = tmp_path / "files/a.css"
+    path.write_text("a")
+    return path
+
+
+def test_static_files_are_collected_again_only_where_something_has_changed(
+    file: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, collected = settings.STATIC_ROOT / "staticfiles.json", []
+
+    def collect(*words: str, **_: Any) -> None:
+        collected.append(words)
+        manifest.write_text("{}")
+
+    monkeypatch.setattr(prepare, "call_command", collect)
+
+    def times() -> int:
+        prepare.collect_static()
+        return len(collected)
+
+    assert [times(), times()] == [1, 1]
+    file.write_text("longer")
+    assert [times(), times()] == [2, 2]
+    file.with_name("b.css").write_text("b")
+    assert [times(), times()] == [3, 3]
+    manifest.unlink()
+    assert times() == 4
