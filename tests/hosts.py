@@ -110,10 +110,10 @@ class Site:
         with psycopg.connect(**address, dbname="postgres") as connection:
             return connection.execute(query, values).fetchall()  # type: ignore[arg-type]
 
-    def submit(self, *texts: str) -> list[str]:
-        argv = [sys.executable, "-c", SUBMIT]
+    def submit(self, *texts: str, **options: Any) -> list[str]:
+        argv, given = [sys.executable, "-c", SUBMIT], json.dumps([texts, options])
         done = subprocess.run(
-            argv, cwd=ROOT, env=self.own(), input=json.dumps(texts), stdout=subprocess.PIPE, text=True, check=True
+            argv, cwd=ROOT, env=self.own(), input=given, stdout=subprocess.PIPE, text=True, check=True
         )
         return done.stdout.split()
 

@@ -3,13 +3,17 @@
 By default with a fake judge and quick clocks; `settings="kbench_site.settings"` gives the real one.
 """
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from contextlib import closing
@@ -26,8 +30,9 @@ django.setup()
 from benchmarks.models import TaskVersion
 from benchmarks.services import submission_create
 version = TaskVersion.objects.get(task__op="mnist_linear_relu", task__direction="forward", status="active")
-for text in json.load(sys.stdin):
-    print(submission_create(version=version, text=text, language="cpp").code)
+texts, options = json.load(sys.stdin)
+for text in texts:
+    print(submission_create(version=version, text=text, language="cpp", **options).code)
 """
 
 
@@ -53,6 +58,12 @@ class Stack:
         self.output = folder / "up.out"
         self.process = None
 
+    @classmethod
+    def prepared(cls, folder, settings="tests.stack_settings"):
+        """In a folder that has its tables and static files already: `up` finds nothing to do there."""
+        shutil.copytree(_prepared_folder(), folder, dirs_exist_ok=True)
+        return cls(folder, settings)
+
     def up(self, *options):
         with self.output.open("w") as output:
             argv = [sys.executable, "manage.py", "up", *options]
@@ -63,6 +74,13 @@ class Stack:
     def down(self):
         self.process.send_signal(signal.SIGINT)
         self.process.wait(60)
+
+    def end(self):
+        """At once, as a power cut would: for those who do not look at how it stops."""
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()
+        self.process.wait()
+        psutil.wait_procs(family, timeout=20)
 
     def wait(self, condition, seconds, complaint):
         deadline = time.monotonic() + seconds
@@ -81,7 +99,13 @@ class Stack:
     def submit(self, *texts):
         argv = [sys.executable, "-c", SUBMIT]
         result = subprocess.run(
-            argv, cwd=ROOT, env=self.environment, input=json.dumps(texts), stdout=subprocess.PIPE, text=True, check=True
+            argv,
+            cwd=ROOT,
+            env=self.environment,
+            input=json.dumps([texts, {}]),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
         return [code.replace("-", "") for code in result.stdout.split()]
 
@@ -118,3 +142,13 @@ class Stack:
     def fetch(self, path):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
+
+
+@functools.cache
+def _prepared_folder():
+    """What `manage.py prepare` leaves, made once per process of the tests."""
+    folder = Path(tempfile.mkdtemp(prefix="kb-prepared-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    argv = [sys.executable, "manage.py", "prepare"]
+    subprocess.run(argv, cwd=ROOT, env=Stack(folder).environment, check=True, capture_output=True)
+    return folder

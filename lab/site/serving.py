@@ -40,14 +40,14 @@ class Site:
 def site(submissions: int, *, postgres: bool = False) -> Iterator[Site]:
     """Up and filled; everything is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="kb-site-") as folder, _database(wanted=postgres) as environment:
-        stack = Stack(Path(folder), SETTINGS)
+        stack = Stack.prepared(Path(folder), SETTINGS)
         stack.environment |= {"PYTHONPATH": str(ROOT), "KBENCH_IN_FLIGHT_MAX": "3", **environment}
         stack.up()
         try:
             filler = _started(stack, [sys.executable, "-m", "lab.site.filling", str(submissions)])
             yield Site(stack, _said(filler))
         finally:
-            stack.down()
+            stack.end()
 
 
 @contextmanager

@@ -38,9 +38,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a running site."""
-    stack = Stack(tmp_path_factory.mktemp("stack")).up()
+    stack = Stack.prepared(tmp_path_factory.mktemp("stack")).up()
     yield f"http://127.0.0.1:{stack.port}"
-    stack.down()
+    stack.end()
 
 
 @pytest.fixture(scope="module")

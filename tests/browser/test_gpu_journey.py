@@ -17,10 +17,10 @@ KERNEL = '#include <torch/extension.h>\n// speedup: {}\nPYBIND11_MODULE(x, m) {{
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    stack = Stack(tmp_path_factory.mktemp("stack"), "tests.stack_gpu_settings").up()
+    stack = Stack.prepared(tmp_path_factory.mktemp("stack"), "tests.stack_gpu_settings").up()
     stack.wait(lambda: stack.rows("select 1 from benchmarks_devicekind where slug = 'nvidia-h200'"), 60, "no GPU came")
     yield f"http://127.0.0.1:{stack.port}"
-    stack.down()
+    stack.end()
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ JUDGED_MS = 240_000
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, paths: Paths) -> Iterator[str]:
     """A site whose compiled headers, kernels and baselines are those of the other tests."""
-    folder = tmp_path_factory.mktemp("site")
-    (folder / "cache").symlink_to(paths.builds.parent)
-    stack = Stack(folder, settings="kbench_site.settings").up()
+    stack = Stack.prepared(tmp_path_factory.mktemp("site"), "kbench_site.settings")
+    (stack.folder / "cache").symlink_to(paths.builds.parent)
+    stack.up()
     yield f"http://127.0.0.1:{stack.port}"
-    stack.down()
+    stack.end()
 
 
 def ends_with(page: Page, words: str) -> None:

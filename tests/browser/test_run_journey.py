@@ -26,9 +26,9 @@ KERNEL = '#include <torch/extension.h>\n// speedup: {speedup}\nPYBIND11_MODULE(x
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    running = Stack(tmp_path_factory.mktemp("runs")).up()
+    running = Stack.prepared(tmp_path_factory.mktemp("runs")).up()
     yield running
-    running.down()
+    running.end()
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ TASK = "mnist_linear_relu/forward"
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    running = Stack(tmp_path_factory.mktemp("stack"), "tests.stack_gpu_settings").up()
+    running = Stack.prepared(tmp_path_factory.mktemp("stack"), "tests.stack_gpu_settings").up()
     yield running
-    running.down()
+    running.end()
 
 
 @pytest.fixture(scope="module")

@@ -1,20 +1,32 @@
 """The end-to-end script against a whole stack whose judge is a fake with a GPU: figures, verdicts, exit codes."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
 from lab.gpu import e2e as gpu_e2e
+from tests.stack import Stack
 
 pytestmark = pytest.mark.sandbox
 TASK = "mnist_linear_relu/forward"
 SOURCE = '#include <torch/extension.h>\n{}\nPYBIND11_MODULE(x, m) {{ m.def("forward", 0); }}\n'
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site as the script starts it, once for all tests."""
+    folder = Stack.prepared(tmp_path_factory.mktemp("stack")).folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DJANGO_SETTINGS_MODULE", "tests.stack_gpu_settings")
+        with gpu_e2e._site(folder, gpu_e2e._options(["--device", "cuda:0"])) as api:
+            patch.setattr(gpu_e2e, "_site", lambda *_: nullcontext(api))
+            yield
+
+
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, site):
     """Runs the script with one kernel per line of orders; what it returned and its JSON."""
-    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.stack_gpu_settings")
 
     def with_kernels(*orders, expected="PASS", count=1, timeout_s=90):
         arguments = []

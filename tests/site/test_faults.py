@@ -17,9 +17,10 @@ pytestmark = pytest.mark.sandbox
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
+    """It begins in an empty folder, as a newcomer's does."""
     running = Stack(tmp_path_factory.mktemp("stack")).up()
     yield running
-    running.down()
+    running.end()
 
 
 SLOW = "// seconds: 4\n"
@@ -118,7 +119,7 @@ def all_gone(processes):
 
 
 def test_stopping_gives_back_what_runs_and_leaves_no_process(tmp_path):
-    stack = Stack(tmp_path).up()
+    stack = Stack.prepared(tmp_path).up()
     (code,) = stack.submit("// seconds: 60\n")
     stack.wait_until_timed(code)
     tree = psutil.Process(stack.process.pid).children(recursive=True)
@@ -128,7 +129,7 @@ def test_stopping_gives_back_what_runs_and_leaves_no_process(tmp_path):
 
 
 def test_killing_up_itself_leaves_no_process(tmp_path):
-    stack = Stack(tmp_path).up()
+    stack = Stack.prepared(tmp_path).up()
     (code,) = stack.submit("// seconds: 60\n")
     stack.wait_until_timed(code)
     tree = psutil.Process(stack.process.pid).children(recursive=True)

@@ -13,11 +13,11 @@ LOGS = ("web", "judge.cpu", "compile", "maint", "agents")
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    running = Stack(tmp_path_factory.mktemp("stack"))
+    running = Stack.prepared(tmp_path_factory.mktemp("stack"))
     running.environment["KBENCH_LOG_FORMAT"] = "json"
     running.up()
     yield running
-    running.down()
+    running.end()
 
 
 def lines(stack, name):

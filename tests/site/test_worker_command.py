@@ -24,9 +24,9 @@ print(submission_create(version=version, text="// x", language="cuda", device_ki
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    running = Stack(tmp_path_factory.mktemp("stack"), "tests.stack_gpu_settings").up("--device", "cpu")
+    running = Stack.prepared(tmp_path_factory.mktemp("stack"), "tests.stack_gpu_settings").up("--device", "cpu")
     yield running
-    running.down()
+    running.end()
 
 
 def worker_command(*options):
