@@ -1,15 +1,16 @@
 """Judges every hostile file of the corpus and every honest control with the real judge: `make redteam`.
 
-    python -m scripts.redteam [WORD ...] [--json] [--fresh] [--steps 20]
+    python -m scripts.redteam [WORD ...] [--json] [--fresh] [--steps 20] [--quick]
 
 Words select cases by part of their name or class. An attack may be refused as its case.toml says, or pass with at most
 1.05 times the score of its honest control; where it seems to gain more, both are judged again before that is believed.
 After each group of hostile cases the honest control of their task must pass, and files that lie around the judge's
 folders must be as they were after every single case. A naive harness says what it makes of the same builds. A run goes
 on where the last one stopped, unless the judge, the rules or the file have changed; one of all cases is written to
-docs/results/redteam. Scores mean something on at least two quiet cores alone; `--verdicts` compares none and judges
-each case with few steps, for a look on any machine. Exit code 0: all is as it must be, 1: it is not, 2: nothing can be
-judged here. Not covered: GPUs with a naive harness, and what the site does with a report.
+docs/results/redteam. Scores mean something on at least two quiet cores alone; `--quick` judges all with few steps and
+without torch.compile, `--verdicts` compares no scores at all, for a look on any machine. Exit code 0: all is as it must
+be, 1: it is not, 2: nothing can be judged here. Not covered: GPUs with a naive harness, and what the site does with a
+report.
 """
 
 import argparse
@@ -135,7 +136,7 @@ def _alone(device: Device, options: argparse.Namespace) -> int:
     cases = chosen(everything, options.words)
     steps = _VERDICT_STEPS if options.verdicts else options.steps
     rules, canaries = _with_steps(default_rules(), steps), Canaries(*_around(options.data))
-    bench = Bench(device, rules, Paths(options.data), canaries, quick=options.verdicts)
+    bench = Bench(device, rules, Paths(options.data), canaries, quick=options.verdicts or options.quick)
     controls = Controls(bench, [] if options.verdicts else everything)
     known = {} if options.fresh else _read(options.data / "attacks.jsonl")
     _compile_all([case for case in cases if _key(case, bench) not in known], bench, options.jobs)
@@ -145,7 +146,7 @@ def _alone(device: Device, options: argparse.Namespace) -> int:
         attacks.append(attack)
         print(line(attack), file=sys.stderr if options.json else sys.stdout, flush=True)
     result = _record(attacks, bench, controls, everything)
-    if len(cases) == len(everything) and not options.verdicts:
+    if len(cases) == len(everything) and not bench.quick:
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / f"{result.device_kind}.json").write_text(json.dumps(result.to_json(), indent=1) + "\n")
     print(json.dumps(result.to_json()) if options.json else summary(result))
@@ -376,6 +377,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="the result as one line on stdout, the table on stderr")
     parser.add_argument("--fresh", action="store_true", help="judge again what was judged before")
     parser.add_argument("--steps", type=int, help="per configuration, in place of those of the rules: a quicker look")
+    parser.add_argument("--quick", action="store_true", help="few steps, no torch.compile: a quicker look at scores")
     parser.add_argument("--verdicts", action="store_true", help="compare no scores: verdicts alone, with few steps")
     parser.add_argument("--jobs", type=int, default=1, help="compilations at a time")
     parser.add_argument("--data", type=Path, default=ROOT / "var" / "redteam" / "data", help="where builds are kept")
