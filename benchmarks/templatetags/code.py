@@ -5,19 +5,41 @@ Not covered: downloads, which carry the bytes untouched as an attachment.
 """
 
 import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from html import escape as escape_text
+from itertools import groupby
+from operator import itemgetter
 
 from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
 
 from benchmarks.harness import LANGUAGES
 
 register = template.Library()
 
 LOG_SHOWN_CHARS = 64_000
+KEPT_CHARS_MAX = 65_536  # of a source whose lines are kept: all that are kept take at most 30 MB
+KEPT = 16
+
+# The classes of base.css. The first kind that a token is of decides; what is of none needs no mark.
+_COLOURS = (
+    (Comment.PreprocFile, "kt"),
+    (Comment.Preproc, "k"),
+    (Comment, "c"),
+    (Keyword.Type, "kt"),
+    (Keyword, "k"),
+    (Operator.Word, "k"),
+    (Name.Class, "kt"),
+    (Name.Namespace, "kt"),
+    (Name.Function, "nf"),
+    (Name.Builtin, "nf"),
+    (String, "s"),
+    (Number, "m"),
+)
 
 # CSI sequences (their escape may have become a replacement mark on the way), OSC sequences with either terminator,
 # then any other two-character escape.
@@ -31,14 +53,39 @@ _PLACE = re.compile(r"(?<![\w/.-])[\w-]+\.(?:cpp|cu|py):(\d{1,6})(?::\d{1,6})?")
 @register.simple_tag
 def code_lines(text: str, language: str = "cpp", prefix: str = "L") -> SafeString:
     """Highlighted lines with ids `L1`, `L2`, ...; `prefix` keeps two listings on a page apart."""
+    lines = _kept_lines(text, language) if len(text) <= KEPT_CHARS_MAX else _lines(text, language)
+    start = f'<span class="l" id="{escape(prefix)}'
+    numbered = (f'{start}{n}">{line}\n</span>' for n, line in enumerate(lines, 1))
+    return mark_safe("".join(numbered))  # noqa: S308 - every line was escaped
+
+
+def _lines(text: str, language: str) -> tuple[str, ...]:
+    """Each line as HTML. Neighbours of one colour share a span, so that a page is not six times its source."""
+    lines: list[list[str]] = [[]]
+    for colour, run in groupby(_coloured(text, language), key=itemgetter(0)):
+        parts = escape_text("".join(piece for _, piece in run), quote=False).split("\n")
+        marked = [f'<span class="{colour}">{part}</span>' if colour and part.strip() else part for part in parts]
+        lines[-1].append(marked[0])
+        lines += [[part] for part in marked[1:]]
+    return tuple("".join(parts) for parts in lines[:-1])  # the lexer ends every text with a line end
+
+
+_kept_lines = lru_cache(KEPT)(_lines)
+
+
+def _coloured(text: str, language: str) -> Iterator[tuple[str, str]]:
+    """Pieces of the text with the class of their colour; white space takes that of the piece before."""
     lexer = get_lexer_by_name(LANGUAGES[language].lexer if language in LANGUAGES else "cpp", stripnl=False)
-    html = highlight(_INVISIBLE.sub("\ufffd", text.replace("\r\n", "\n")), lexer, HtmlFormatter(nowrap=True))
-    lines = html.removesuffix("\n").split("\n")
-    # Pygments has escaped the text and closes its spans at each line end.
-    numbered = (
-        f'<span class="l" id="{escape(prefix)}{n}" data-n="{n}">{line}\n</span>' for n, line in enumerate(lines, 1)
-    )
-    return mark_safe("".join(numbered))  # noqa: S308
+    colour = ""
+    for kind, piece in lexer.get_tokens(_INVISIBLE.sub("\ufffd", text.replace("\r\n", "\n"))):
+        colour = colour if piece.isspace() else _colour(kind)
+        yield colour, piece
+
+
+@cache
+def _colour(kind: _TokenType) -> str:
+    lineage = kind.split()
+    return next((name for parent, name in _COLOURS if parent in lineage), "")
 
 
 @register.filter

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from benchmarks.models import DeviceKind, Method
-from benchmarks.recorded.loading import load_bundle
+from benchmarks.models import DeviceKind, Method, RecordedEntry
+from benchmarks.recorded.loading import SHIPPED, load_bundle
 from benchmarks.states import Switch
 from benchmarks.switches import switch_set
 from tests.recorded import bundle_file
@@ -19,6 +19,7 @@ BUNDLE = "/recorded/bundle/"
 BOARD = f"{BUNDLE}robust-kbench/mnist_linear_relu/forward/"
 ENTRY = f"{BUNDLE}entries/first/"
 PAGES = ("/recorded/", BUNDLE, BOARD, ENTRY)
+PAGE_BYTES_MAX = 200_000
 TRITON = {"slug": "reference-triton", "title": "Reference kernels, Triton", "kind": "library"}
 
 
@@ -162,3 +163,10 @@ def test_own_boards_lists_and_api_know_nothing_of_them(client: Client, bundle: A
     assert (board["entries"], board["under_review"]) == ([], 0)
     assert "Reference kernels, Triton" not in text(client, "/methods/")
     assert client.get("/api/v1/overall?suite=robust-kbench").json()["methods"] == []
+
+
+def test_the_longest_recorded_entry_is_a_small_page(client: Client) -> None:
+    load_bundle(SHIPPED / "nvidia-h200-rk-1.jsonl")
+    longest = max(RecordedEntry.objects.all(), key=lambda entry: len(entry.source or ""))
+    assert len(longest.source or "") > 40_000
+    assert len(client.get(longest.get_absolute_url()).content) < PAGE_BYTES_MAX

@@ -1,5 +1,6 @@
 """Numbers with their units, code with its lines, logs without their tricks, colours with enough contrast."""
 
+import html
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -41,15 +42,32 @@ def test_a_number_is_written_with_its_unit(text: str, expected: str) -> None:
 
 def test_a_moment_is_relative_with_the_exact_one_in_its_title() -> None:
     moment = timezone.now() - timedelta(hours=3)
-    html = numbers.ago(moment)
-    assert "ago</time>" in html
-    assert moment.isoformat(timespec="seconds") in html
+    shown = numbers.ago(moment)
+    assert "ago</time>" in shown
+    assert moment.isoformat(timespec="seconds") in shown
 
 
 def test_lines_are_numbered_as_a_compiler_counts_them() -> None:
-    html = code.code_lines('/* one\ntwo */\nint x = 1; // "three"\n')
-    assert re.findall(r'id="(L\d+)"', html) == ["L1", "L2", "L3"]
-    assert html.count("<span") == html.count("</span>")
+    shown = code.code_lines('/* one\ntwo */\nint x = 1; // "three"\n')
+    assert re.findall(r'id="(L\d+)"', shown) == ["L1", "L2", "L3"]
+    assert shown.count("<span") == shown.count("</span>")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "  \n\n", "a & b < c;\n// one\n\n  /* two\n\n three */ int x;\n", 'x = """a\n\n b"""\n']
+)
+@pytest.mark.parametrize("language", ["cpp", "cuda", "python"])
+def test_a_listing_is_the_text_and_every_line_is_closed(text: str, language: str) -> None:
+    shown = code.code_lines(text, language)
+    assert html.unescape(re.sub("<[^>]*>", "", shown)) == (text or "\n")
+    for line in shown.split("\n</span>"):
+        assert line.count("<span") - line.count("</span>") in (0, 1)
+
+
+def test_only_what_has_a_colour_is_marked_and_neighbours_share_a_mark() -> None:
+    shown = code.code_lines("static constexpr int x = y + 1; // one\n", "cpp")
+    assert re.findall(r'<span class="(\w+)">', shown) == ["k", "kt", "m", "c"]
+    assert '<span class="k">static constexpr </span>' in shown
 
 
 @pytest.mark.parametrize("line", ["\x0c", "\x85", "\u2028", "\r", "\x1c"])
@@ -62,8 +80,8 @@ def test_code_is_escaped() -> None:
 
 
 def test_only_the_submitted_file_is_linked_from_a_log() -> None:
-    html = code.log_text("kernel.cpp:3:1: error\n/usr/include/x/kernel.cpp:9:1: note\ntorch/a.h:5:2: note")
-    assert re.findall(r'href="(#L\d+)"', html) == ["#L3"]
+    shown = code.log_text("kernel.cpp:3:1: error\n/usr/include/x/kernel.cpp:9:1: note\ntorch/a.h:5:2: note")
+    assert re.findall(r'href="(#L\d+)"', shown) == ["#L3"]
 
 
 def test_terminal_sequences_leave_a_log_even_after_their_escape_was_replaced() -> None:
