@@ -160,6 +160,7 @@ class RunFilterForm(forms.Form):
     q = forms.CharField(label="Task", required=False, max_length=100, widget=forms.SearchInput)
     state = forms.ChoiceField(required=False, choices=[("", "Any"), *RunStatus.choices])
     method = forms.ChoiceField(required=False)
+    by = forms.CharField(label="By", required=False, max_length=150, widget=forms.SearchInput)
 
     def __init__(self, *args: Any, methods: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -168,4 +169,4 @@ class RunFilterForm(forms.Form):
     def chosen(self) -> dict[str, str]:
         self.is_valid()
         data = self.cleaned_data
-        return {"task": data.get("q", ""), "state": data.get("state", ""), "method": data.get("method", "")}
+        return {"task": data.get("q", ""), **{name: data.get(name, "") for name in ("state", "method", "by")}}

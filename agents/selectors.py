@@ -42,6 +42,7 @@ class RunFilter:
     task: str = ""
     state: str = ""
     method: str = ""
+    by: str = ""
 
 
 def runs() -> QuerySet[Run]:
@@ -58,6 +59,8 @@ def run_rows(chosen: RunFilter, page: int | str = 1) -> Page[Any]:
         rows = rows.filter(state=chosen.state)
     if chosen.method:
         rows = rows.filter(method__slug=chosen.method)
+    if chosen.by:
+        rows = rows.filter(owner__username=chosen.by)
     return Paginator(rows, PAGE_ROWS).get_page(page)
 
 
@@ -69,6 +72,15 @@ def best_candidates(runs: Sequence[Run]) -> dict[int, Candidate]:
 
 def run_methods() -> list[tuple[str, str]]:
     return list(Run.objects.order_by("method__slug").values_list("method__slug", "method__title").distinct())
+
+
+def newest_runs_of(person: Any, limit: int = 10) -> list[Run]:
+    return list(runs().filter(owner=person)[:limit])
+
+
+def has_runs(person: Any) -> bool:
+    """Runs are public, with the name of who started them."""
+    return Run.objects.filter(owner=person).exists()
 
 
 def run_of(code: uuid.UUID) -> Run:

@@ -75,6 +75,7 @@ class Extension:
     files_of: Callable[[Any], Iterable[tuple[str, bytes]]] = lambda user: ()  # paths and contents for the archive
     on_account_end: Callable[[Any, str], None] = lambda user, by: None  # deleted or suspended, and by whom
     is_expecting: Callable[[Any], bool] = lambda device_kind: False  # will it soon have something to judge there?
+    names: Callable[[Any], bool] = lambda user: False  # does a public page of it name the account?
     costs: Callable[[Scope], Mapping[int, SearchCost]] = lambda scope: {}  # by method
 
 

@@ -14,5 +14,6 @@ RUNS = Extension(
     files_of=files_of,
     on_account_end=services.runs_stop,
     is_expecting=selectors.is_about_to_want,
+    names=selectors.has_runs,
     costs=spent_by_method,
 )

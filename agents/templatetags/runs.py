@@ -16,7 +16,7 @@ from agents.drawing.lineage import mark_of, words_of
 from agents.evolve.model import SLOW
 from agents.models import Candidate, Run, RunEvent
 from agents.record.texts import CURRENCY_TITLES, sentence
-from agents.selectors import CurrencyUse
+from agents.selectors import CurrencyUse, newest_runs_of
 from agents.states import CandidateState, RunStatus
 from benchmarks.harness import Verdict
 from benchmarks.models import Evaluation
@@ -134,6 +134,12 @@ def bar_width(purse: CurrencyUse, *values: float) -> str:
 @register.filter
 def genes(params: dict[str, Any] | None) -> str:
     return ", ".join(f"{name}={value}" for name, value in (params or {}).items())
+
+
+@register.simple_tag
+def runs_of(person: Any) -> list[Run]:
+    """The newest runs that an account has started."""
+    return newest_runs_of(person)
 
 
 @register.simple_tag

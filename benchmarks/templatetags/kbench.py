@@ -9,12 +9,14 @@ from typing import Any
 from django import template
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from benchmarks import selectors
 from benchmarks.harness import Verdict
 from benchmarks.judgings import advice
 from benchmarks.models import Evaluation
-from benchmarks.states import State
+from benchmarks.states import State, Visibility
 
 register = template.Library()
 
@@ -143,3 +145,20 @@ def holder(evaluation: Evaluation) -> str:
     if submission.owner:
         return str(submission.owner.get_username())
     return "kbench" if submission.origin == "example" else "anonymous"
+
+
+@register.filter
+def holder_link(evaluation: Evaluation) -> SafeString | str:
+    """Whose it is, as a link to their page where the evaluation is public."""
+    submission = evaluation.submission
+    public = submission.owner and submission.visibility == Visibility.PUBLIC
+    return person_link(submission.owner) if public else holder(evaluation)
+
+
+@register.filter
+def person_link(person: Any) -> SafeString | str:
+    """The name of an account as a link to its page; `person` is None where nobody was logged in."""
+    if person is None:
+        return "anonymous"
+    name = person.get_username()
+    return format_html('<a href="{}">{}</a>', reverse("person", args=[name]), name)

@@ -64,6 +64,7 @@ PAGES: dict[str, Sequence[str]] = {
     "moderation/report/<uuid:code>/": ("reader /moderation/report/{evaluation}/",),
     "moderation/submissions/<uuid:code>/": ("staff /moderation/submissions/{submission}/",),
     "moderation/switches/": ("staff /moderation/switches/",),
+    "people/<str:name>/": ("/people/{reader_name}/", "reader /people/{reader_name}/"),
     "readyz": ("/readyz",),
     "recorded/": ("/recorded/",),
     "recorded/<slug:bundle>/": ("/recorded/nvidia-h200-rk-1/",),

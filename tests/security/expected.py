@@ -70,6 +70,7 @@ PAGES: dict[str, Page] = {
     "moderation/report/<uuid:code>/": Page("302 404 200 404", "302 404 200 404"),
     "moderation/submissions/<uuid:code>/": STAFF,
     "moderation/switches/": STAFF,
+    "people/<str:name>/": OPEN,
     "readyz": Page("200 200 200 200"),
     "recorded/": OPEN,
     "recorded/<slug:bundle>/": OPEN,

@@ -6,6 +6,7 @@ Does NOT know who may read what: that is `expected.py`.
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
@@ -48,6 +49,7 @@ def _words(route: str, world: World) -> dict[str, Any]:
         "accounts/": {"pk": world.token.pk},
         "submissions/": {"code": world.private.submission.code},
         "moderation/rejudge/": {"code": world.batch.code},
+        "people/": {"name": quote(world.owner.username)},
         "moderation/accounts/": {"name": world.stranger.username},
         "moderation/submissions/": {"code": world.hidden.submission.code},
         "changes/": {"code": world.batch.code},

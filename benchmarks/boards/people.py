@@ -1,0 +1,98 @@
+"""What everybody may read of an account: where its entries stand and what it has submitted.
+
+Nothing private, unlisted, hidden or under review counts. Does NOT know agent runs: an extension says whether a page of
+its own names the account.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.paginator import Page
+from django.db.models import Count, Min, Q
+from django.http import Http404
+
+from ..extensions import extensions
+from ..models import Evaluation, Standing, Submission
+from ..querysets import HEAVY
+from ..querysets import User as Reader
+from ..selectors import page_by_key
+from ..states import Moderation, Origin, TaskVersionStatus, Visibility
+
+NEWEST = 10
+
+
+@dataclass(frozen=True)
+class PublicProfile:
+    """Figures over all current boards, one page of `entries`, and what was submitted last, agent runs left out."""
+
+    person: User
+    is_public: bool
+    entries: Page[Any]  # standings with `of`: how many entries their board ranks
+    tasks: int
+    firsts: int
+    submissions: int
+    since: datetime | None
+    newest: list[Evaluation]
+
+
+def person_named(name: str, reader: Reader) -> tuple[User, bool]:
+    """The account, and whether everybody may know of it. Raises Http404 as for a name that nobody has."""
+    person = User.objects.filter(username=name).first()
+    if person is not None:
+        public = _public(person).exists() or any(item.names(person) for item in extensions())
+        if public or reader.pk == person.pk or getattr(reader, "is_staff", False):
+            return person, public
+    raise Http404("Nobody of this name has published anything here.")
+
+
+def profile(name: str, reader: Reader, page: int | str = 1) -> PublicProfile:
+    """Raises Http404."""
+    person, public = person_named(name, reader)
+    mine = _current().filter(evaluation__submission__owner=person)
+    figures = mine.order_by().aggregate(
+        tasks=Count("task_version", distinct=True), firsts=Count("pk", filter=Q(rank=1))
+    )
+    whole = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind")
+    entries = page_by_key(mine.order_by("rank", "-score", "pk"), whole.defer(*HEAVY), page)
+    _attach_board_sizes(list(entries))
+    return PublicProfile(
+        person=person,
+        is_public=public,
+        entries=entries,
+        newest=_newest(person),
+        **figures,
+        **_public(person).aggregate(submissions=Count("pk"), since=Min("created")),
+    )
+
+
+def _public(person: User) -> Any:
+    shown = Submission.objects.filter(owner=person, visibility=Visibility.PUBLIC)
+    return shown.exclude(moderation=Moderation.HIDDEN).order_by()
+
+
+def _current() -> Any:
+    """Entries on the boards of active tasks under the active rule set."""
+    active = {"ruleset__name": settings.KBENCH_RULESET, "task_version__status": TaskVersionStatus.ACTIVE}
+    return Standing.objects.ranked().listable().filter(rank__isnull=False, **active)
+
+
+def _attach_board_sizes(entries: list[Any]) -> None:
+    boards = {"task_version__in": {row.task_version_id for row in entries}, "ruleset__name": settings.KBENCH_RULESET}
+    ranked = Standing.objects.filter(rank__isnull=False, **boards).order_by()
+    counted = ranked.values_list("task_version", "device_kind").annotate(n=Count("pk"))
+    sizes = {(version, device): count for version, device, count in counted}
+    for row in entries:
+        row.of = sizes[row.task_version_id, row.device_kind_id]
+
+
+def _newest(person: User) -> list[Evaluation]:
+    """The newest judging of each of the newest submissions made by hand."""
+    codes = _public(person).exclude(origin=Origin.AGENT).order_by("-created", "-pk").values_list("pk", flat=True)
+    rows = Evaluation.objects.with_context().filter(submission__in=list(codes[:NEWEST]))
+    newest: dict[int, Evaluation] = {}
+    for row in rows.order_by("-submission__created", "-queued", "-pk"):
+        newest.setdefault(row.submission_id, row)
+    return list(newest.values())

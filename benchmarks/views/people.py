@@ -1,0 +1,16 @@
+"""The public page of an account: its figures, its ranked entries, what it has submitted and searched.
+
+Does NOT show what only the account itself may see: that is below `accounts/`.
+"""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from benchmarks.boards.people import profile
+from benchmarks.templatetags.whiskers import Axis
+
+
+def person(request: HttpRequest, name: str) -> HttpResponse:
+    found = profile(name, request.user, request.GET.get("page", 1))
+    axis = Axis.over(value for row in found.entries for value in (row.score_lo, row.score_hi))
+    return render(request, "people/detail.html", {"profile": found, "person": found.person, "axis": axis})
