@@ -18,6 +18,7 @@ from .views import (
     methods,
     moderation,
     people,
+    previews,
     recorded,
     rejudge,
     rules,
@@ -44,6 +45,7 @@ evaluation_urls = [
     path("<uuid:code>/report.json", evaluations.evaluation_report, name="evaluation-report"),
     path("<uuid:code>/source/", evaluations.evaluation_source, name="evaluation-source"),
     path("<uuid:code>/badge.svg", badges.evaluation_badge, name="evaluation-badge"),
+    path("<uuid:code>/preview.png", previews.evaluation_picture, name="evaluation-picture"),
 ]
 
 submission_urls = [
@@ -61,6 +63,11 @@ leaderboard_urls = [
         "<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/figure.json",
         leaderboards.leaderboard_figure,
         name="leaderboard-figure",
+    ),
+    path(
+        "<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/preview.png",
+        previews.board_picture,
+        name="leaderboard-picture",
     ),
 ]
 
@@ -101,6 +108,7 @@ recorded_urls = [
     path("", recorded.recorded_list, name="recorded"),
     path("<slug:bundle>/", recorded.recorded_bundle, name="recorded-bundle"),
     path("<slug:bundle>/entries/<slug:entry>/", recorded.recorded_entry, name="recorded-entry"),
+    path("<slug:bundle>/entries/<slug:entry>/preview.png", previews.recorded_picture, name="recorded-picture"),
     path("<slug:bundle>/<slug:suite>/<slug:op>/<slug:direction>/", recorded.recorded_board, name="recorded-board"),
 ]
 

@@ -58,7 +58,12 @@ def drawn(label: str, text: str, *, good: bool) -> HttpResponse:
     picture = render_to_string(
         "badges/badge.svg", {**places, "left_middle": left / 2, "right_middle": left + right / 2}
     )
-    response = HttpResponse(picture, content_type="image/svg+xml")
+    return public_picture(picture.encode(), "image/svg+xml")
+
+
+def public_picture(content: bytes, content_type: str) -> HttpResponse:
+    """A picture that every page of any site may show and keep for a while."""
+    response = HttpResponse(content, content_type=content_type)
     patch_cache_control(response, public=True, max_age=CACHED_S)
     response["Cross-Origin-Resource-Policy"] = "cross-origin"
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"

@@ -25,6 +25,7 @@ from benchmarks.templatetags.whiskers import Axis
 from .parts.machine_facts import record
 from .parts.sessions import is_by, may_cancel, remember
 from .parts.timeline import timeline
+from .previews import preview_of_evaluation
 
 
 def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
@@ -33,6 +34,7 @@ def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     context["comparable"] = submission_selectors.comparable(request.user, evaluation)
     context["original"] = submission_selectors.original_of(request.user, evaluation)
     context["owned"] = _is_owner(request, evaluation)
+    context["preview"] = preview_of_evaluation(evaluation, context["standing"])
     return render(request, "evaluations/detail.html", context)
 
 

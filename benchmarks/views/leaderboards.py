@@ -32,6 +32,7 @@ from .parts.boards import board_page
 from .parts.charts import record_chart
 from .parts.devices import device_choice
 from .parts.figures import record_figure
+from .previews import preview_of_board
 
 FILTERS = ("kind", "language", "calls", "timing")
 KINDS = (MethodKind.HUMAN, MethodKind.AGENT, MethodKind.LIBRARY)
@@ -102,12 +103,14 @@ def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, devic
         device,
         lambda kind: reverse("leaderboard", args=[suite, op, direction, kind.slug]),
     )
+    old = board_selectors.is_old(key)
     context = {
         "board": board_page(key, request.GET.get("page", 1), chosen),
         "key": key,
         "task": version.task,
         "devices": devices,
-        "is_old": board_selectors.is_old(key),
+        "is_old": old,
+        "preview": None if old else preview_of_board(key),
         "versions": selectors.task_versions(version.task),
         "recorded": recorded.leaders_of_task(version.task),
         **_filters(request, key, chosen),

@@ -18,6 +18,7 @@ from benchmarks.templatetags.whiskers import Axis
 from .evaluations import config_columns
 from .parts.charts import NamedCurve, fast_chart
 from .parts.machine_facts import record
+from .previews import preview_of_recorded
 
 P = 1.0  # at which the chart of a bundle has its guide
 
@@ -56,6 +57,7 @@ def recorded_entry(request: HttpRequest, bundle: str, entry: str) -> HttpRespons
     context = {
         "bundle": found,
         "entry": row,
+        "preview": preview_of_recorded(row),
         "task": selectors.find_task(row.suite, row.op, row.direction),
         "configs": configs,
         "axis": Axis.over([*bounds, row.score_lo, row.score_hi]),

@@ -40,6 +40,7 @@ PAGES: dict[str, Sequence[str]] = {
     ),
     "evaluations/<uuid:code>/badge.svg": ("/evaluations/{evaluation}/badge.svg",),
     "evaluations/<uuid:code>/live/": ("/evaluations/{evaluation}/live/", "/evaluations/{queued}/live/"),
+    "evaluations/<uuid:code>/preview.png": ("/evaluations/{evaluation}/preview.png",),
     "evaluations/<uuid:code>/report.json": ("/evaluations/{evaluation}/report.json",),
     "evaluations/<uuid:code>/source/": ("/evaluations/{evaluation}/source/",),
     "healthz": ("/healthz",),
@@ -52,6 +53,7 @@ PAGES: dict[str, Sequence[str]] = {
         f"{BOARD}?kind=agent&language=cpp&calls=without",
     ),
     "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/figure.json": (f"{BOARD}figure.json",),
+    "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/preview.png": (f"{BOARD}preview.png",),
     "methods/": ("/methods/",),
     "methods/<slug:slug>/": ("/methods/{method}/", "/methods/human/"),
     "metrics": ("/metrics",),
@@ -73,6 +75,9 @@ PAGES: dict[str, Sequence[str]] = {
     ),
     "recorded/<slug:bundle>/entries/<slug:entry>/": (
         "/recorded/nvidia-h200-rk-1/entries/resnet_block-forward-cuda-03127055/",
+    ),
+    "recorded/<slug:bundle>/entries/<slug:entry>/preview.png": (
+        "/recorded/nvidia-h200-rk-1/entries/resnet_block-forward-cuda-03127055/preview.png",
     ),
     "rules/": ("/rules/",),
     "rules/attacks/": ("/rules/attacks/",),

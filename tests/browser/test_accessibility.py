@@ -17,6 +17,7 @@ NO_PAGES = (
     "badge",
     ".rss",
     ".svg",
+    ".png",
     ".json",
     ".zip",
     "/source/",
