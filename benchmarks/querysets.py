@@ -173,6 +173,10 @@ class EvaluationQuerySet(models.QuerySet[Any]):
 
 
 class SubmissionQuerySet(models.QuerySet[Any]):
+    def published(self) -> Self:
+        """What everybody may list."""
+        return self.filter(visibility=Visibility.PUBLIC).exclude(moderation=Moderation.HIDDEN)
+
     def moderated(self) -> Self:
         """What staff have taken down; an index holds nothing else."""
         return self.exclude(moderation=Moderation.OK)

@@ -72,6 +72,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
     ("get", "/runs/{id}/events"): ("too-many-streams",),
     ("get", "/leaderboards"): ("unknown-task", "not-found"),
     ("get", "/leaderboards/record"): ("unknown-task", "not-found"),
+    ("get", "/export"): ("not-found",),
     ("get", "/methods"): ("not-found",),
     ("get", "/overall"): ("not-found", "unknown-method", "too-many-methods"),
     ("get", "/compare"): ("not-found", "unknown-method", "too-many-methods"),

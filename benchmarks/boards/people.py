@@ -19,7 +19,7 @@ from ..models import Evaluation, Standing, Submission
 from ..querysets import HEAVY
 from ..querysets import User as Reader
 from ..selectors import page_by_key
-from ..states import Moderation, Origin, TaskVersionStatus, Visibility
+from ..states import Origin, TaskVersionStatus
 
 NEWEST = 10
 
@@ -69,8 +69,7 @@ def profile(name: str, reader: Reader, page: int | str = 1) -> PublicProfile:
 
 
 def _public(person: User) -> Any:
-    shown = Submission.objects.filter(owner=person, visibility=Visibility.PUBLIC)
-    return shown.exclude(moderation=Moderation.HIDDEN).order_by()
+    return Submission.objects.published().filter(owner=person).order_by()
 
 
 def _current() -> Any:

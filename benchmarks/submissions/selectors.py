@@ -9,22 +9,21 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page
-from django.db.models import Case, Exists, OuterRef, Subquery, Value, When
+from django.db.models import Case, Exists, OuterRef, Prefetch, Subquery, Value, When
 from django.http import Http404
 
 from ..harness import Source, Verdict
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion
 from ..querysets import HEAVY, User
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
-from ..states import Moderation, Origin, Priority, State, Visibility
+from ..states import Origin, Priority, State
+
+EXPORT_ROWS_MAX = 100  # a source may have 256 KiB
 
 
 def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: int | str = 1) -> Page[Any]:
     """Submissions with their `newest` evaluation: the reader's own, or what everybody may list."""
-    if mine:
-        rows = Submission.objects.filter(owner=user.pk)
-    else:
-        rows = Submission.objects.filter(visibility=Visibility.PUBLIC).exclude(moderation=Moderation.HIDDEN)
+    rows = Submission.objects.filter(owner=user.pk) if mine else Submission.objects.published()
     newest = Evaluation.objects.filter(submission=OuterRef("pk")).order_by("-queued", "-pk").values("pk")[:1]
     rows = rows.filter(task_version__task=task) if task else rows
     whole = (
@@ -37,6 +36,20 @@ def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: i
     for row in found:
         row.newest = evaluations.get(row.newest_pk)
     return found
+
+
+def exported(after: uuid.UUID | None, rows: int) -> list[Submission] | None:
+    """Public submissions with their judgings in the order of their keys; None where `after` names none of them."""
+    everything = Submission.objects.published().order_by("pk")
+    if after is not None:
+        last = everything.filter(code=after).values_list("pk", flat=True).first()
+        if last is None:
+            return None
+        everything = everything.filter(pk__gt=last)
+    judged = Evaluation.objects.filter(state=State.DONE).select_related("device_kind", "ruleset").order_by("pk")
+    judged = judged.defer("report", "error_internal", "ruleset__text").prefetch_related("configs", "standings")
+    whole = everything.select_related("blob", "method", "owner", "task_version__task__suite").defer(*HEAVY)
+    return list(whole.prefetch_related(Prefetch("evaluations", judged))[:rows])
 
 
 def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind) -> Evaluation | None:

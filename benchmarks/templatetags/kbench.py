@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from benchmarks import selectors
 from benchmarks.harness import Verdict
 from benchmarks.judgings import advice
-from benchmarks.models import Evaluation
+from benchmarks.models import Evaluation, Submission
 from benchmarks.states import State, Visibility
 
 register = template.Library()
@@ -141,7 +141,10 @@ def config_key(key: str) -> str:
 @register.filter
 def holder(evaluation: Evaluation) -> str:
     """Whose it is, in words."""
-    submission = evaluation.submission
+    return holder_of(evaluation.submission)
+
+
+def holder_of(submission: Submission) -> str:
     if submission.owner:
         return str(submission.owner.get_username())
     return "kbench" if submission.origin == "example" else "anonymous"

@@ -12,6 +12,7 @@ from .account import quota_command, status_command, whoami_command
 from .boards import compare_command, leaderboard_command, methods_command, tasks_command
 from .emulating import check_command
 from .evaluating import eval_command
+from .exporting import export_command
 from .local import judge_command, worker_command
 from .mcp import mcp_command
 from .remote import cancel_command, download_command, submit_command, watch_command
@@ -36,6 +37,7 @@ for command in (
     leaderboard_command,
     methods_command,
     compare_command,
+    export_command,
     run_command,
     runs_command,
     mcp_command,

@@ -132,6 +132,7 @@ API: dict[str, Sequence[str]] = {
     "/api/v1/recorded/{bundle}/entries/{id}": (
         "/api/v1/recorded/nvidia-h200-rk-1/entries/resnet_block-forward-cuda-03127055",
     ),
+    "/api/v1/export": ("/api/v1/export", "/api/v1/export?after={submission}"),
     "/api/v1/status": ("/api/v1/status",),
     "/api/v1/whoami": ("token /api/v1/whoami",),
     "/api/v1/runs": ("/api/v1/runs",),

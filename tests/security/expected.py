@@ -115,6 +115,7 @@ OPERATIONS: dict[str, str] = {
     "GET /api/v1/compare": "422 422 422 422 422",
     "GET /api/v1/evaluations/{id}": "404 404 200 200 404",
     "GET /api/v1/evaluations/{id}/source": "404 404 200 200 404",
+    "GET /api/v1/export": "200 200 200 200 200",
     "GET /api/v1/leaderboards": "422 422 422 422 422",
     "GET /api/v1/leaderboards/record": "422 422 422 422 422",
     "GET /api/v1/methods": "200 200 200 200 200",
