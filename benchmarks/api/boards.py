@@ -103,6 +103,7 @@ class EntryQuery(BoardQuery):
     language: str = ""
     calls: Literal["", "with", "without"] = Field("", description="calls of library operators")
     timing: Literal["", "replayed", "audited", "bounded"] = Field("", description="how a time on a GPU was obtained")
+    author: str = Field("", max_length=150, description="name of an account")
     page: PageNumber = 1
     rows: int = Field(PAGE_ROWS, ge=1, le=ROWS_MAX, description="per page")
 
@@ -122,7 +123,7 @@ def record(request: HttpRequest, wanted: Query[BoardQuery]) -> Any:
 
 
 def _board(key: BoardKey, wanted: EntryQuery) -> LeaderboardOut:
-    chosen = EntryFilter.of(wanted.kind, wanted.language, wanted.calls, wanted.timing)
+    chosen = EntryFilter.of(wanted.kind, wanted.language, wanted.calls, wanted.timing, wanted.author)
     rows = board_selectors.board_rows(key, wanted.page, chosen, wanted.rows)
     baselines = baseline_lines(board_selectors.board_baselines(key))
     reviews = board_selectors.board_under_review(key)

@@ -21,6 +21,7 @@ from ..states import MethodKind, TaskVersionStatus
 
 RECORDS_MAX = 100
 REVIEWS_MAX = 50
+AUTHOR_MAX_CHARS = 150
 TIMINGS = ("replayed", "audited", "bounded")  # how a time on a GPU is known, what is shown first in front
 
 
@@ -41,20 +42,22 @@ class EntryFilter:
     language: str = ""
     calls: str = ""
     timing: str = ""  # one of TIMINGS
+    author: str = ""  # the name of an account
 
     @classmethod
-    def of(cls, kind: str, language: str, calls: str, timing: str) -> "EntryFilter":
-        """An unknown choice counts as none."""
+    def of(cls, kind: str, language: str, calls: str, timing: str, author: str) -> "EntryFilter":
+        """An unknown choice counts as none; an unknown author has no entries."""
         return cls(
             kind=kind if kind in MethodKind.values else "",
             language=language if language in LANGUAGES else "",
             calls=calls if calls in ("without", "with") else "",
             timing=timing if timing in TIMINGS else "",
+            author=author.strip()[:AUTHOR_MAX_CHARS] if author.isprintable() else "",
         )
 
     @property
     def is_active(self) -> bool:
-        return bool(self.kind or self.language or self.calls or self.timing)
+        return bool(self.kind or self.language or self.calls or self.timing or self.author)
 
 
 EVERYTHING = EntryFilter()
@@ -147,6 +150,7 @@ def _narrowed(rows: Any, chosen: EntryFilter) -> Any:
         "evaluation__submission__method__kind": chosen.kind,
         "evaluation__submission__language": chosen.language,
         "evaluation__timing_trust": chosen.timing,
+        "evaluation__submission__owner__username": chosen.author,
     }
     rows = rows.filter(**{name: value for name, value in exact.items() if value})
     return rows.filter(evaluation__calls_library=chosen.calls == "with") if chosen.calls else rows

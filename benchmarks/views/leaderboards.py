@@ -34,7 +34,7 @@ from .parts.devices import device_choice
 from .parts.figures import record_figure
 from .previews import preview_of_board
 
-FILTERS = ("kind", "language", "calls", "timing")
+FILTERS = ("kind", "language", "calls", "timing", "author")
 KINDS = (MethodKind.HUMAN, MethodKind.AGENT, MethodKind.LIBRARY)
 ORDERED_BY = FAST_AT.index(1.0)  # faster than the baseline: what an overall board is sorted by
 

@@ -68,6 +68,17 @@ def test_an_entry_under_review_is_unranked_and_says_why(visitor: Client) -> None
     assert 'class="rank">1<' not in html
 
 
+def test_a_board_can_be_narrowed_to_an_author_and_keeps_its_ranks(visitor: Client, owner: Any) -> None:
+    entry(2.0)
+    entry(1.5, owner=owner)
+    html = board(visitor, author=" olga ")
+    assert '<th scope="row" class="rank">2</th>' in html
+    assert '<th scope="row" class="rank">1</th>' not in html
+    assert "No entry matches the filter." in board(visitor, author="nobody")
+    task = {"task": "mnist_linear_relu/forward", "author": "olga"}
+    assert [item["rank"] for item in visitor.get("/api/v1/leaderboards", task).json()["entries"]] == [2]
+
+
 def test_an_entry_that_is_not_public_is_not_on_the_board(visitor: Client, owner: Any) -> None:
     entry(1.7, owner=owner, visibility="private")
     assert "1.70×" not in board(visitor)

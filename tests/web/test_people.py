@@ -73,6 +73,11 @@ def test_a_name_that_nobody_has_answers_like_one_that_shows_nothing(visitor: Cli
     assert known.content == unknown.content.replace(b"/people/nobody/", PAGE.encode())
 
 
+@pytest.mark.parametrize("name", ["%00", "a%00", "%C3", "%E2%80%AE", "a" * 5000])
+def test_a_name_that_no_account_can_have_is_missing(visitor: Client, name: str) -> None:
+    assert visitor.get(f"/people/{name}/").status_code == 404
+
+
 def test_what_staff_have_hidden_does_not_count(visitor: Client, owner: Any, staff: Any) -> None:
     entry(1.5, owner=owner)
     hidden = entry(2.5, owner=owner, version=factories.version("layernorm"))
