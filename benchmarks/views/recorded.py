@@ -40,6 +40,7 @@ def recorded_board(request: HttpRequest, bundle: str, suite: str, op: str, direc
     context = {
         "bundle": found,
         "board": board,
+        "preview": preview_of_recorded(board.rows[0]) if board.rows.number == 1 else None,
         "name": f"{op}/{direction}",
         "task": selectors.find_task(suite, op, direction),
         "axis": Axis.over([*bounds, *(line.score for line in board.baselines)]),

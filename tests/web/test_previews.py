@@ -105,6 +105,7 @@ def test_a_recorded_entry_says_when_it_was_recorded(visitor: Client, tmp_path: P
     said = tags(visitor, entry.get_absolute_url())["og:description"]
     assert said.endswith("(1.47× to 1.53×), rank 1, by somebody, cuda, recorded 2026-11-21")
     picture(visitor, entry.get_absolute_url())
+    assert tags(visitor, entry.board_url)["og:description"] == said
 
 
 def test_a_picture_may_be_kept_and_shown_elsewhere(visitor: Client) -> None:
