@@ -59,4 +59,4 @@ def test_what_is_too_large_is_refused_before_it_is_drawn(paths) -> None:
     source = MODEL.format(result="x + y") + INPUTS.format(inputs="torch.rand(N, N), torch.rand(N, N)")
     found = examine(foreign(source), paths)
     assert found.task is None
-    assert found.problem.startswith(f"{GPU_TASK}. Its arguments and results take at least 43.2 GB; at most 1.1 GB")
+    assert found.problem.startswith(f"{GPU_TASK}. Its arguments and results take at least 43.20 GB; at most 1.07 GB")

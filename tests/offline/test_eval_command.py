@@ -35,7 +35,7 @@ def test_a_folder_of_solutions_is_judged_and_the_second_run_judges_nothing(
         "other values",
     )
     assert (large["verdict"], broken["verdict"]) == ("NOT_JUDGED", "NOT_JUDGED")
-    assert "too large for a processor: a GPU task. Its arguments and results take at least 19.2 GB" in large["reason"]
+    assert "too large for a processor: a GPU task. Its arguments and results take at least 19.20 GB" in large["reason"]
     assert "6_Broken_file.py:4" in broken["reason"]
     assert document["summary"]["correct"] == 0.5
     assert document["usual_script"]["reasons"]["other values"] == 1

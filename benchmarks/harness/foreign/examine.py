@@ -150,8 +150,8 @@ class _Work:
 
 def _too_large(answer: Mapping[str, Any]) -> str:
     size_bytes = answer["size_bytes"]
-    least = f"at least {min(size_bytes, 1 << 60) / 1e9:.1f} GB" if isinstance(size_bytes, int) else "more"
-    limit = f"at most {EXAMINED_BYTES_MAX / 1e9:.1f} GB are examined there"
+    least = f"at least {min(size_bytes, 1 << 60) / 1e9:.2f} GB" if isinstance(size_bytes, int) else "more"
+    limit = f"at most {EXAMINED_BYTES_MAX / 1e9:.2f} GB are examined there"
     return f"{GPU_TASK}. Its arguments and results take {least}; {limit}"
 
 
