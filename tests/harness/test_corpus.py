@@ -4,12 +4,14 @@ A case is a folder with kernel.* and case.toml: `task`, `about`, `expect` (a ver
 and, where wanted, `reason_contains`, `max_speedup`, `flags`, `judgings` (how often in a row) and `[rules.SECTION]` with
 numbers that replace those of the rule set. Cases for a GPU say so (`device = "cuda"`) and are skipped where there is
 none. Adding a case needs no Python. A case with a `max_speedup` is about time: it is judged alone, by all steps of a
-quick check. Any other is judged by few calls of every configuration, and by all only if those do not give the verdict
-that is demanded. Not covered: what stands in a ranked score, which needs a full judging; the form of the cases
+quick check. Any other is judged by few calls of one configuration of each group, and by all calls of all of
+them only if those do not give the verdict that is demanded; it shares referee and baseline with the other cases of its
+task. Not covered: what stands in a ranked score, which needs a full judging; the form of the cases
 (`test_corpus_form.py`).
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,7 @@ import pytest
 
 from benchmarks.harness import Paths, Report, Rules, TaskSpec, Verdict, default_suites, find_task, judge
 from scripts.corpus import Case, read_cases
+from tests.warm import Crews
 
 CASES = [*(case for case in read_cases("cpu") if case.in_tests), *read_cases("cuda")]
 DEVICES = {"cpu": "cpu", "cuda": "cuda:0"}
@@ -48,19 +51,21 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 @pytest.fixture
-def report(case: Case, reports: dict[str, Report], rules: Rules, paths: Paths) -> Report:
+def report(case: Case, reports: dict[str, Report], rules: Rules, paths: Paths, crews: Crews) -> Report:
     if case.name not in reports:
-        reports[case.name] = judged(case, rules, paths)
+        whole = is_about_time(case) or case.device == "cuda"
+        with nullcontext() if whole else crews.at_work():
+            reports[case.name] = judged(case, rules, paths, whole=whole)
     return reports[case.name]
 
 
-def judged(case: Case, rules: Rules, paths: Paths) -> Report:
-    """By the fewest calls that can decide."""
+def judged(case: Case, rules: Rules, paths: Paths, *, whole: bool) -> Report:
+    """By the fewest calls that can decide, unless `whole`."""
     task = task_named(case.task)
-    ways = [rules] if is_about_time(case) or case.device == "cuda" else [few_calls(rules), rules]
-    for way in ways:
+    few = [] if whole else [(one_of_each_group(case.task), few_calls(rules))]
+    for spec, way in [*few, (task, rules)]:
         for _ in range(case.judgings):
-            report = judge(case.source(), task, case.changed(way), paths, device=DEVICES[case.device], quick=True)
+            report = judge(case.source(), spec, case.changed(way), paths, device=DEVICES[case.device], quick=True)
         if case.objection(report) == "":
             break
     return report
@@ -76,6 +81,14 @@ def few_calls(rules: Rules) -> Rules:
 @cache
 def task_named(name: str) -> TaskSpec:
     return find_task(default_suites(), name)
+
+
+@cache
+def one_of_each_group(name: str) -> TaskSpec:
+    """The task with the first configuration of each group, a hidden one included."""
+    task = task_named(name)
+    first = {config.group: config for config in reversed(task.configs_for("cpu"))}
+    return replace(task, configs={"cpu": tuple(first.values())})
 
 
 def missing(device: str) -> str:

@@ -73,12 +73,14 @@ def test_a_backward_kernel_that_gets_saved_results_is_refused() -> None:
 
 
 @pytest.mark.sandbox
-def test_an_imported_gradient_is_judged(rules, paths, sandbox, tmp_path) -> None:
+def test_an_imported_gradient_is_judged(rules, paths, sandbox, crews, tmp_path) -> None:
     configs = (ForeignConfig("single", {"batch_size": 16}), ForeignConfig("multi", {"batch_size": 5}))
     found = examine(foreign(SOURCE, "gradients", configs), paths, compare_compiled=False)
     assert found.problem == ""
     task = replace(found.task, folder=tmp_path)
     write_folder(task, tmp_path)
-    assert judge(Source(KERNEL, "cpp"), task, rules, paths, quick=True).verdict is Verdict.PASS
-    wrong = judge(Source(KERNEL.replace("g * slope", "g"), "cpp"), task, rules, paths, quick=True)
+    with crews.at_work():
+        right = judge(Source(KERNEL, "cpp"), task, rules, paths, quick=True)
+        wrong = judge(Source(KERNEL.replace("g * slope", "g"), "cpp"), task, rules, paths, quick=True)
+    assert right.verdict is Verdict.PASS
     assert wrong.verdict is Verdict.INCORRECT_VALUE

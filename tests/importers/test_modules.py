@@ -27,11 +27,12 @@ def task(examined, tmp_path_factory):
 
 
 @pytest.fixture
-def judged(task, rules, paths, sandbox):
+def judged(task, rules, paths, sandbox, crews):
     def run(text: str, language: str = "python"):
         return judge(Source(text, language), task, rules, paths, quick=True)
 
-    return run
+    with crews.at_work():
+        yield run
 
 
 @pytest.mark.parametrize(("text", "language"), [(INLINE, "python"), (HARMLESS, "python"), (CPP, "cpp")])
