@@ -88,11 +88,3 @@ def beside_the_cache(*, shared=("builds", "headers", "baselines", "bytecode")):
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def copy_prepared(data_folder):
-    """A data folder of another disk starts with the headers and baselines that are kept and complete."""
-    complete = [path for path in cache_folder().glob("headers/*") if path.is_dir()]
-    complete += [path.parent for path in cache_folder().glob("baselines/*/ready.json")]
-    for path in complete:
-        shutil.copytree(path, data_folder / "cache" / path.relative_to(cache_folder()))

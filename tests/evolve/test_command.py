@@ -17,6 +17,7 @@ from agents.evolve.config import RunConfig
 from agents.evolve.logs import JsonlLog
 from agents.evolve.loop import create
 from agents.evolve.state import RunState
+from benchmarks.harness import Paths
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,7 +78,10 @@ def test_a_run_without_anything_to_spend_finds_nothing(tmp_path: Path, capsys: p
 
 
 @pytest.mark.sandbox
-def test_a_run_that_is_judged_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_judged_and_resumed(
+    tmp_path: Path, paths: Paths, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBENCH_DATA_DIR", str(paths.data))
     folder = tmp_path / "run"
     arguments = ["mnist_pool/forward", "--judgings", "1", "--quick", "--verifiers", "", "--log", str(folder)]
     assert main([*arguments, "--json"]) == FOUND

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,10 @@ def test_one_of_three_hosts_dies_and_one_is_cut_off(folder: Path) -> None:
 
 
 def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
-    """The real judge; each host has one kind of worker and builds of its own, and they share a folder for them."""
+    """The real judge; each host has one kind of worker and builds of its own, and they share a folder for them.
+
+    Headers and peaks are those of all tests, since they are not what is shared here; a quick check needs no baselines.
+    """
     shared = folder / "shared"
     shared.mkdir()
     variables = {
@@ -87,18 +91,18 @@ def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
         "KBENCH_STORAGE_URL": shared.as_uri(),
         "KBENCH_HEARTBEAT_TIMEOUT_S": "30",
     }
-    with hosts.site_with(2, folder, **variables) as (site, (compiles, judges)):
-        for host in (compiles, judges):
-            scheduling.copy_prepared(host.folder)
+    own = partial(scheduling.beside_the_cache, shared=("headers", "baselines"))
+    with own() as first, own() as second, hosts.site_with(2, folder, **variables) as (site, (compiles, judges)):
+        compiles.folder, judges.folder = first, second
         celery = (sys.executable, "-m", "celery", "-A", "kbench_site", "worker", "-c", "1", "-l", "INFO")
         kind = devices_here()[0].kind
         compiles.start(*celery, "-n", "compile@%h", "-Q", compile_queue(kind))
         judges.start(*celery, "-n", "judge.cpu@%h", "-Q", judge_queue(kind))
         site.wait(judges.is_online, 600, "the judge did not pass its self-test")
-        site.submit(_kernel())
+        site.submit(_kernel(), quick=True)
         site.wait(lambda: site.rows(ENDED) == [(1,)], 600, "it did not end")
         ((verdict, reason, report),) = site.rows("select verdict, reason_text, report from benchmarks_evaluation")
-        assert verdict in ("PASS", "NOISY"), reason
+        assert verdict == "PASS", reason
         assert report["environment"]["build_cached"] is True
         (stored,) = (path for path in shared.rglob("*") if path.is_file() and _is_of(compiles, path.name))
         assert (judges.folder / "cache/builds" / stored.name / "build.json").exists()
