@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := kbench_site benchmarks agents
-DATABASE_TESTS := tests/benchmarks tests/web tests/agents tests/operations tests/security tests/site/test_env.py \
+# On PostgreSQL as well. Whole sites of other tests have databases of their own, PostgreSQL among them.
+DATABASE_TESTS := tests/benchmarks tests/web tests/agents tests/operations/test_at_once.py tests/security \
 	tests/site/test_worker.py
 # These have the machine to themselves, since they assert about time. All others run side by side.
 ALONE := alone or gpu

@@ -41,8 +41,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.hookimpl(tryfirst=True)  # marks are looked at afterwards
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: scheduling.rank(item.nodeid))
+    if ON_POSTGRES:
+        config.hook.pytest_deselected(items=[item for item in items if not scheduling.uses_the_database(item)])
+        items[:] = filter(scheduling.uses_the_database, items)
     for item in filter(scheduling.is_quick, items):
         item.add_marker("quick")
 

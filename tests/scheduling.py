@@ -56,6 +56,11 @@ def is_quick(item):
     return item.nodeid.startswith(_ROOMS_THAT_COMPUTE) and not is_long
 
 
+def uses_the_database(item):
+    """Whether a test could end differently on another database."""
+    return bool(item.get_closest_marker("django_db")) or not {"db", "transactional_db"}.isdisjoint(item.fixturenames)
+
+
 def own_temporary_folder():
     """From now on temporary files of this process, and the locks among them, are its own; returns the folder."""
     folder = tempfile.mkdtemp(prefix="kb-")  # short: paths of sockets begin with it
