@@ -6,9 +6,10 @@ Not covered: downloads, which carry the bytes untouched as an attachment.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from html import escape as escape_text
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 
 from django import template
@@ -47,7 +48,8 @@ _TERMINAL = re.compile(r"[\x1b\ufffd]\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x
 # Control characters, and the marks that reorder text on screen.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # A file without a folder is the submitted one; headers come with their path.
-_PLACE = re.compile(r"(?<![\w/.-])[\w-]+\.(?:cpp|cu|py):(\d{1,6})(?::\d{1,6})?")
+_PLACE = re.compile(r"(?<![\w/.-])[\w-]+\.(?:cpp|cu|py)(?::(\d{1,6})(?::\d{1,6})?|\((\d{1,6})\))")
+_MESSAGE = re.compile(rf"{_PLACE.pattern}: (?:fatal )?(error: [^\n]{{1,300}})")
 
 
 @register.simple_tag
@@ -96,10 +98,24 @@ def log_text(text: str) -> SafeString:
     end = 0
     for match in _PLACE.finditer(clean):
         parts.append(escape(clean[end : match.start()]))
-        parts.append(format_html('<a href="#L{}">{}</a>', match[1], match[0]))
+        parts.append(format_html('<a href="#L{}">{}</a>', match[1] or match[2], match[0]))
         end = match.end()
     parts.append(escape(clean[end:]))
     return mark_safe("".join(parts))  # noqa: S308 - every part was escaped above
+
+
+@dataclass(frozen=True)
+class CompilerMessage:
+    """An error that a compiler reports in a line of the submitted file."""
+
+    line: int
+    text: str
+
+
+def compiler_messages(log: str, limit: int = 20) -> list[CompilerMessage]:
+    """The first errors of g++ (`kernel.cpp:12:5: error: ...`) and nvcc (`kernel.cu(12): error: ...`), each once."""
+    found = (CompilerMessage(int(item[1] or item[2]), item[3].strip()) for item in _MESSAGE.finditer(plain_log(log)))
+    return list(islice(dict.fromkeys(found), limit))
 
 
 def plain_log(text: str) -> str:

@@ -22,6 +22,7 @@ from benchmarks.models import DeviceKind, Evaluation, TaskVersion
 from benchmarks.states import Switch
 from benchmarks.submissions.languages import languages_of, starter_of, titles_for
 from benchmarks.switches import paused
+from benchmarks.templatetags.code import CompilerMessage, compiler_messages
 
 from .parts.sessions import remember
 
@@ -30,7 +31,8 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
     version = selectors.active_version(suite, op, direction)
     task = folders.shown_spec(version)
     kinds = selectors.device_kinds(version)
-    first = _first(request, task, kinds)
+    origin = _origin(request)
+    first = _first(request, task, kinds, origin)
     form = SubmissionForm(
         task,
         harness.default_rules(settings.KBENCH_RULESET),
@@ -56,7 +58,10 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
     context |= {
         "suffixes": ",".join(harness.LANGUAGE_OF_SUFFIX),
         "language_of_suffix": json.dumps(dict(harness.LANGUAGE_OF_SUFFIX)),
+        "syntaxes": json.dumps({item.name: item.syntax for item in harness.LANGUAGES.values()}),
     }
+    if origin is not None and not form.is_bound:
+        context |= {"origin": origin, "compiler": _compiler_messages(origin)}
     context |= {"choose_device": len(kinds) > (1 if task.is_module else 2)}
     response = render(request, "tasks/submit.html", context, status=_status(form, outcome))
     if outcome.full is not None:
@@ -140,15 +145,31 @@ def _refusal(request: HttpRequest, meters: list[quotas.QuotaUse]) -> str | None:
     return limits.log_in_demanded(request) or next(full, None)
 
 
-def _first(request: HttpRequest, task: harness.TaskSpec, kinds: list[DeviceKind]) -> dict[str, str]:
-    """What the form begins with: an earlier source to edit (`?from=CODE`), or the starter code of a language."""
-    device = request.GET.get("device", "")
+def _origin(request: HttpRequest) -> Evaluation | None:
+    """The evaluation whose source is edited (`?from=CODE`). Raises Http404."""
     try:
-        submission = selectors.evaluation_for(request.user, uuid.UUID(request.GET.get("from", ""))).submission
+        return selectors.evaluation_for(request.user, uuid.UUID(request.GET.get("from", "")))
     except ValueError:
+        return None
+
+
+def _compiler_messages(evaluation: Evaluation) -> list[CompilerMessage]:
+    """What the compiler refused in that source; nothing where it compiled."""
+    if evaluation.verdict != harness.Verdict.COMPILE_ERROR:
+        return []
+    log = evaluation.stages.filter(name="compile").values_list("log_tail", flat=True).first()
+    return compiler_messages(log or "")
+
+
+def _first(
+    request: HttpRequest, task: harness.TaskSpec, kinds: list[DeviceKind], origin: Evaluation | None
+) -> dict[str, str]:
+    """What the form begins with: an earlier source to edit, or the starter code of a language."""
+    device = request.GET.get("device", "")
+    if origin is None:
         language = _language(request.GET.get("language", ""), device, kinds)
         return {"language": language, "device": device, "text": starter_of(task, language) or ""}
-    return {"language": submission.language, "device": device, "text": submission.blob.text}
+    return {"language": origin.submission.language, "device": device, "text": origin.submission.blob.text}
 
 
 def _language(wanted: str, device: str, kinds: list[DeviceKind]) -> str:

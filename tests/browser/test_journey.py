@@ -131,6 +131,44 @@ def test_the_tab_key_indents_and_escape_leads_out(visitor: Any) -> None:
     expect(source).not_to_be_focused()
 
 
+def test_lines_are_indented_and_moved_with_the_keyboard(visitor: Any) -> None:
+    page = visitor.tab(SUBMIT)
+    source = page.get_by_label("Source")
+    source.fill("int f() {")
+    source.press("End")
+    source.press("Enter")
+    page.keyboard.type("return 1;")
+    source.press("Enter")
+    page.keyboard.type("}")
+    source.press("Shift+Tab")
+    expect(source).to_have_value("int f() {\n    return 1;\n}")
+    source.press("Control+a")
+    source.press("Tab")
+    expect(source).to_have_value("    int f() {\n        return 1;\n    }")
+    source.press("Shift+Tab")
+    expect(source).to_have_value("int f() {\n    return 1;\n}")
+    source.press("Control+z")
+    expect(source).to_have_value("    int f() {\n        return 1;\n    }")
+    assert visitor.complaints == []
+
+
+def test_colours_lie_behind_the_text_and_follow_it(visitor: Any) -> None:
+    page = visitor.tab(SUBMIT)
+    source, colours = page.get_by_label("Source"), page.locator(".colours")
+    assert colours.evaluate("box => box.textContent") == source.input_value()
+    assert colours.locator(".k").count() > 0
+    hostile = '<b>&amp;</b> "open\n/* never closed ' + "x" * 400 + "\n" * 80
+    source.fill(hostile)
+    assert colours.evaluate("box => box.textContent") == hostile
+    source.press("Control+End")
+    source.evaluate("area => { area.scrollTop = area.scrollHeight; area.scrollLeft = area.scrollWidth; }")
+    page.wait_for_function(
+        "() => { const [area, box] = ['textarea', '.colours'].map((name) => document.querySelector(name));"
+        " return area.scrollTop > 0 && area.scrollTop === box.scrollTop && area.scrollLeft === box.scrollLeft; }"
+    )
+    assert visitor.complaints == []
+
+
 def test_a_file_appears_in_the_editor_before_it_is_sent(visitor: Any, kernel: Any) -> None:
     page = visitor.tab(SUBMIT)
     path = kernel("shown first")

@@ -302,3 +302,33 @@ def test_while_others_are_checked_for_long_one_is_told_to_come_back(visitor: Cli
         html = visitor.post(URL, {"text": factories.SOURCE, "language": "cpp"}).content.decode()
     assert "Too many sources are being checked now" in html
     assert not Evaluation.objects.exists()
+
+
+GXX = """kernel.cpp: In function 'int f()':
+kernel.cpp:3:5: error: 'y' was not declared <b>here</b>
+/usr/include/x.h:9:1: error: not of the submission
+kernel.cpp:3:5: error: 'y' was not declared <b>here</b>
+kernel.cpp:7:1: warning: no return
+kernel.cpp:9:2: fatal error: nothing.h: No such file
+"""
+
+
+def test_editing_a_source_that_did_not_compile_names_its_lines(visitor: Client) -> None:
+    failed = factories.judged(factories.failing(GXX))
+    page = visitor.get(URL, {"from": failed.code}).content.decode()
+    assert page.count("data-line=") == 2
+    assert 'data-line="3">Line 3</a>: error: &#x27;y&#x27; was not declared &lt;b&gt;here&lt;/b&gt;</li>' in page
+    assert 'data-line="9">Line 9</a>: error: nothing.h: No such file' in page
+    assert failed.get_absolute_url() in page
+
+
+def test_editing_a_source_that_compiled_names_no_lines(visitor: Client) -> None:
+    passed = factories.judged(factories.passing())
+    page = visitor.get(URL, {"from": passed.code}).content.decode()
+    assert factories.SOURCE.splitlines()[0].replace("<", "&lt;").replace(">", "&gt;") in page
+    assert "Messages of the compiler" not in page
+
+
+def test_messages_of_the_compiler_are_only_for_those_who_may_read_them(visitor: Client, owner: Any) -> None:
+    failed = factories.judged(factories.failing(GXX), owner=owner, visibility="private")
+    assert visitor.get(URL, {"from": failed.code}).status_code == 404

@@ -84,6 +84,16 @@ def test_only_the_submitted_file_is_linked_from_a_log() -> None:
     assert re.findall(r'href="(#L\d+)"', shown) == ["#L3"]
 
 
+def test_a_line_that_nvcc_names_is_linked() -> None:
+    assert re.findall(r'href="(#L\d+)"', code.log_text('kernel.cu(12): error: expected a ";"')) == ["#L12"]
+
+
+def test_errors_of_compilers_are_read_with_their_lines() -> None:
+    log = "a.cu(3): error: one\nb.cpp:4:1: error: two\n/x/c.cpp:5:1: error: three\nb.cpp:4:1: error: two\nb.cpp:6: x\n"
+    assert [(item.line, item.text) for item in code.compiler_messages(log)] == [(3, "error: one"), (4, "error: two")]
+    assert len(code.compiler_messages("".join(f"k.cpp:{n}:1: error: x\n" for n in range(1, 50)))) == 20
+
+
 def test_terminal_sequences_leave_a_log_even_after_their_escape_was_replaced() -> None:
     assert code.plain_log("\x1b[01;31merror\x1b[0m \ufffd[1mbold\ufffd[0m") == "error bold"
 
