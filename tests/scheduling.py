@@ -14,6 +14,8 @@ from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
 
+from benchmarks.harness import digest, host_compiler_version, machine_fingerprint
+
 BY_CASE = ("tests/harness/test_corpus.py", "tests/harness/test_examples.py")  # a judging for each of their cases
 _ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")
 _NOT_QUICK = ("sandbox", "browser", "gpu", "alone", "django_db")
@@ -77,6 +79,15 @@ def give_up(folder):
 def cache_folder():
     """Where compiled kernels, headers and baselines outlive a test run; CI may keep the folder from run to run."""
     return Path(os.environ.get("KBENCH_TEST_CACHE") or Path(__file__).parents[1] / "var/test-cache").resolve()
+
+
+def libraries_folder(flags, headers):
+    """Where what g++ makes with these `flags` and this folder of `headers` is kept from run to run."""
+    texts = [path.read_text() for path in sorted(headers.rglob("*.h"))]
+    name = digest(host_compiler_version(), machine_fingerprint(), *flags, *texts)
+    folder = cache_folder() / "libraries" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,8 +79,10 @@ def compile_kernel(source: str, folder: Path, headers: Path = HEADERS) -> Kernel
     if library.exists():
         return Kernel(library)
     text.write_text(source)
-    command = ["g++", *default_rules().compile.flags, "-shared", f"-I{headers}", str(text), "-o", str(library)]
+    made = library.with_suffix(f".{os.getpid()}")
+    command = ["g++", *default_rules().compile.flags, "-shared", f"-I{headers}", str(text), "-o", str(made)]
     subprocess.run(command, check=True, capture_output=True, text=True)
+    made.replace(library)  # in one step: others may share the folder
     return Kernel(library)
 
 

@@ -6,7 +6,6 @@ second; one kernel goes through the judge itself. `lab/sweeps/judge_templates.py
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,8 @@ from benchmarks.harness import (
     judge,
     load_suite,
 )
-from lab.sweeps.sweeping import compile_kernel, draw, fault
+from lab.sweeps.sweeping import HEADERS, compile_kernel, draw, fault
+from tests.scheduling import libraries_folder
 
 SUITE = load_suite(default_suites() / "robust_kbench")
 SERVED = [(template, task) for template in TEMPLATES for task in template.tasks]
@@ -37,10 +37,10 @@ def template_for(task: TaskSpec) -> Template:
     return template
 
 
-def wrong(template: Template, task: TaskSpec, source: str, folder: Path) -> list[str]:
+def wrong(task: TaskSpec, source: str) -> list[str]:
     """What is wrong with the results on all configurations, hidden ones included."""
     try:
-        kernel = compile_kernel(source, folder)
+        kernel = compile_kernel(source, libraries_folder(default_rules().compile.flags, HEADERS))
     except subprocess.CalledProcessError as error:
         return [error.stderr]
     cases = [draw(task, config, seed) for seed, config in enumerate(task.configs_for("cpu"))]
@@ -82,16 +82,16 @@ def test_a_rendered_source_stands_alone_and_keeps_the_rules(template: Template, 
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=NAMES)
-def test_the_default_setting_is_right(template: Template, tmp_path: Path) -> None:
+def test_the_default_setting_is_right(template: Template) -> None:
     task = find_task(default_suites(), next(iter(template.tasks)))
-    assert wrong(template, task, template.render(template.default, task), tmp_path) == []
+    assert wrong(task, template.render(template.default, task)) == []
 
 
-def test_a_wrong_kernel_is_noticed(tmp_path: Path) -> None:
+def test_a_wrong_kernel_is_noticed() -> None:
     task = find_task(default_suites(), "llama_rmsnorm/forward")
     template = template_for(task)
     source = template.render(template.default, task).replace("+ eps", "+ 0.01")
-    assert wrong(template, task, source, tmp_path)
+    assert wrong(task, source)
 
 
 def test_a_library_call_is_named() -> None:

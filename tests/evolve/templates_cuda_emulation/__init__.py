@@ -1,6 +1,7 @@
 """Plain cores of CUDA templates, compiled for a CPU by g++ against an emulation of CUDA's runtime."""
 
 import ctypes
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -12,11 +13,13 @@ import torch
 
 from agents.evolve.templates import Genome, Template
 from agents.evolve.templates.cuda import CALLS, plain_core
-from benchmarks.harness import Config, TaskSpec
+from benchmarks.harness import Config, TaskSpec, digest
 from benchmarks.harness.child.inputs import call_arguments, draw
+from tests.scheduling import libraries_folder
 
 SEED = bytes(range(32))
 HERE = Path(__file__).parent
+FLAGS = ("-std=c++20", "-O1", "-fno-strict-aliasing", "-fPIC", "-shared", "-w")
 LAUNCH = re.compile(r"([\w:]+(?:<[^<>;]*>)?)<<<(.*?)>>>\((.*?)\);", re.DOTALL)
 DYNAMIC_SHARED = re.compile(r"extern __shared__ (?:alignas\(\d+\) )?(\w+) (\w+)\[\];")
 
@@ -28,13 +31,16 @@ def emulated(core: str) -> str:
 
 
 def build(template: Template, genome: Genome, task: TaskSpec, folder: Path) -> ctypes.CDLL:
-    source, library = folder / f"{template.name}.cpp", folder / f"{template.name}.so"
-    source.write_text(emulated(plain_core(template, genome, task)))
-    flags = ["-std=c++20", "-O1", "-fno-strict-aliasing", "-fPIC", "-shared", "-w"]
-    made = subprocess.run(
-        ["g++", *flags, "-I", HERE, source, "-o", library], capture_output=True, text=True, check=False
-    )
-    assert made.returncode == 0, made.stderr[:3000]
+    """Compiled once: `folder` holds what is written here, the cache of the tests what g++ made of it."""
+    text = emulated(plain_core(template, genome, task))
+    library = libraries_folder(FLAGS, HERE) / f"{digest(text)}.so"
+    if not library.exists():
+        source, made = folder / f"{template.name}.cpp", library.with_suffix(f".{os.getpid()}")
+        source.write_text(text)
+        command = ["g++", *FLAGS, "-I", HERE, source, "-o", made]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:3000]
+        made.replace(library)
     return ctypes.CDLL(str(library))
 
 
