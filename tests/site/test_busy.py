@@ -11,7 +11,7 @@ import urllib.parse
 import pytest
 
 from benchmarks.harness import default_rules
-from tests.stack import ROOT, free_port
+from tests.stack import ROOT, Stack, free_port
 
 LIMIT_S = 0.1
 SUBMIT = "/tasks/robust-kbench/mnist_linear_relu/forward/submit/"
@@ -22,18 +22,12 @@ HOSTILE = ('"\\"', "at::", '""a', "/*", "'a", "\n", "cusolverA")
 class Web:
     """The web process alone, with a database of its own."""
 
-    def __init__(self, folder, **variables):
+    def __init__(self, folder):
         self.port = free_port()
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("KBENCH_", "DJANGO_"))}
-        settings = {"KBENCH_DATA_DIR": str(folder), "DJANGO_SETTINGS_MODULE": "kbench_site.settings"}
-        self.environment = {**kept, **settings, **variables}
-        self.run("manage.py", "prepare")
+        self.environment = Stack.prepared(folder, "kbench_site.settings").environment
         serve = ["-m", "uvicorn", "kbench_site.asgi:application", "--port", str(self.port), "--log-level", "error"]
         self.process = subprocess.Popen([sys.executable, *serve], cwd=ROOT, env=self.environment)
         self._wait()
-
-    def run(self, *argv):
-        subprocess.run([sys.executable, *argv], cwd=ROOT, env=self.environment, check=True, capture_output=True)
 
     def _wait(self):
         for _ in range(300):
