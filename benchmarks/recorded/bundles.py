@@ -7,10 +7,21 @@ every field is checked, unknown fields are refused, and an error names its line.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import geometric_mean
 from typing import IO, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 FORMAT, VERSION = "kbench-recorded", 1
 SHIPPED = Path(__file__).parent / "shipped"  # the bundles that come with kbench
@@ -18,6 +29,10 @@ FILE_MAX_BYTES = 64 * 1024 * 1024
 LINE_MAX_BYTES = 2 * 1024 * 1024
 ENTRIES_MAX = 20_000
 SOURCE_MAX_CHARS = 512 * 1024
+DAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
+ROUNDED = 1.001  # the most that two figures of one judging differ by
+POOLED = 2.0  # the same of figures of several judgings
+UNPAIRED = 4.0  # the same of a speedup, the median of paired quotients, and the quotient of the medians
 COMPACT: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,49}$")]
@@ -26,14 +41,26 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=PL
 LongText = Annotated[str, StringConstraints(max_length=500, pattern=PLAIN)]
 SourceText = Annotated[str, StringConstraints(max_length=SOURCE_MAX_CHARS, pattern=r"^[^\x00]*$")]
 Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
-BundleFact = bool | Whole | float | LongText | None
+Real = Annotated[float, Field(ge=-1e15, le=1e15)]
+BundleFact = bool | Whole | Real | LongText | None
 TaskPath = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,50}/[a-zA-Z0-9_-]{1,100}/[a-zA-Z0-9_-]{1,20}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Us = Annotated[float, Field(gt=0, lt=1e12)] | None
-Speedup = Annotated[float, Field(gt=0, lt=1e9)]
+Us = Annotated[float, Field(ge=1e-3, le=1e9)] | None
+DifferenceUs = Annotated[float, Field(ge=-1e9, le=1e9)] | None
+Speedup = Annotated[float, Field(ge=1e-6, le=1e6)]
 Interval = tuple[Speedup, Speedup]
 NotNegative = Annotated[float, Field(ge=0, lt=1e6)] | None
 Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def _plausible(moment: datetime) -> datetime:
+    """In UTC. The bounds are compared first, as a moment at either end of the calendar has no UTC."""
+    if not DAYS[0] <= moment < DAYS[1]:
+        raise ValueError(f"the date is not within the years {DAYS[0].year} to {DAYS[1].year - 1}")
+    return moment.astimezone(UTC)
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_plausible)]
 
 
 class BundleError(Exception):
@@ -99,10 +126,11 @@ class BundleScore(_Strict):
     timing_trust: Name
 
     @model_validator(mode="after")
-    def inside(self) -> Self:
-        low, high = self.ci95
-        if not low <= self.speedup <= high:
-            raise ValueError(f"the speedup {self.speedup} is outside of its interval {low} to {high}")
+    def consistent(self) -> Self:
+        _inside(self.speedup, self.ci95)
+        for name, other in (("vs_eager", self.vs_eager), ("vs_compile", self.vs_compile)):
+            if other is not None and self.speedup > other * POOLED:
+                raise ValueError(f"the speedup over the stronger baseline is {self.speedup}, but {name} is {other}")
         return self
 
 
@@ -126,8 +154,21 @@ class BundleConfig(_Strict):
     calls: Count
     checked_calls: Count
     launches_us: tuple[tuple[Us, ...], ...] = Field((), max_length=16)
-    excess_us: Annotated[float, Field(gt=-1e12, lt=1e12)] | None = None
+    excess_us: DifferenceUs = None
     copied: bool = False
+
+    @model_validator(mode="after")
+    def consistent(self) -> Self:
+        if (self.speedup is None) != (self.ci95 is None):
+            raise ValueError("a speedup and its interval come together")
+        if self.speedup is not None and self.ci95 is not None:
+            _inside(self.speedup, self.ci95)
+        baselines_us = [time_us for time_us in (self.eager_us, self.compile_us) if time_us is not None]
+        if self.speedup is not None and self.kernel_us is not None and baselines_us:
+            quotient = min(baselines_us) / self.kernel_us
+            if not quotient / UNPAIRED <= self.speedup <= quotient * UNPAIRED:
+                raise ValueError(f"the speedup is {self.speedup:.6g}, but that of its times {quotient:.6g}")
+        return self
 
 
 class BundleEntry(_Strict):
@@ -140,7 +181,7 @@ class BundleEntry(_Strict):
     method: BundleMethod
     title: Annotated[str, StringConstraints(max_length=200, pattern=PLAIN)] = ""
     language: Name
-    judged_at: AwareDatetime
+    judged_at: Moment
     judgings: Annotated[int, Field(ge=1, le=10_000)] = 1
     score: BundleScore
     source_sha256: Sha256
@@ -154,7 +195,28 @@ class BundleEntry(_Strict):
     def consistent(self) -> Self:
         if self.source is not None and sha256_of(self.source) != self.source_sha256:
             raise ValueError("source_sha256 is not the hash of the source")
+        self._compare_with_configs()
         return self
+
+    def _compare_with_configs(self) -> None:
+        """The score is the geometric mean of the configurations or, where the kernel's own time varies, the lower end
+        of the interval around it. Several judgings have one score, but the configurations are those of one of them."""
+        timed = [config.speedup for config in self.configs if config.speedup is not None]
+        if not timed:
+            raise ValueError("no configuration has a speedup")
+        mean, score = geometric_mean(timed), self.score
+        low, high = score.ci95
+        factor = POOLED if self.judgings > 1 else ROUNDED
+        is_mean = mean / factor <= score.speedup <= mean * factor
+        is_lower_end = score.speedup == low <= mean <= high * ROUNDED
+        if not is_mean and not is_lower_end:
+            raise ValueError(f"the score is {score.speedup:.6g}, but the mean of its configurations is {mean:.6g}")
+
+
+def _inside(speedup: float, interval: Interval) -> None:
+    low, high = interval
+    if not low <= speedup <= high:
+        raise ValueError(f"the speedup {speedup} is outside of its interval {low} to {high}")
 
 
 def sha256_of(text: str) -> str:

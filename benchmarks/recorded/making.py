@@ -64,7 +64,7 @@ def _entry(row: Standing) -> BundleEntry:
             judged_at=row.verified_at,
             source=submission.blob.text,
             task_sha256=version.content_sha256,
-            judgings=row.judgings,
+            judgings=row.judgings if row.score == evaluation.score else max(row.judgings, 2),  # some may be deleted
             score=BundleScore.model_validate(
                 {
                     "speedup": row.score,

@@ -1,11 +1,13 @@
 """Bundles of recorded results: what a file may say, what loading it changes, and what a site records of itself."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 
 from benchmarks.models import Evaluation, RecordedBundle, RecordedEntry, Standing, Submission
 from benchmarks.recorded import bundles, selectors
@@ -68,6 +70,84 @@ def test_an_interval_without_its_speedup_is_refused(path: Path) -> None:
     wrong["score"] |= {"ci95": [2.0, 3.0]}
     with pytest.raises(BundleError, match=r"line 2: score: .*outside of its interval"):
         read_bundle(written(path, HEADER, wrong))
+
+
+TINY = 5e-324
+SCORE = entry()["score"]
+IMPLAUSIBLE: dict[str, tuple[dict[str, Any], str]] = {
+    "a tiny score": ({"speedup": TINY}, "score.speedup"),
+    "a huge score": ({"speedup": 9e8}, "score.speedup"),
+    "a tiny end": ({"score": {**SCORE, "ci95": [TINY, 9e8]}}, "score.ci95"),
+    "tiny over eager": ({"score": {**SCORE, "vs_eager": TINY}}, "score.vs_eager"),
+    "tiny over torch.compile": ({"score": {**SCORE, "vs_compile": 1e-310}}, "score.vs_compile"),
+    "slower than eager": ({"score": {**SCORE, "vs_eager": 0.5}}, "but vs_eager is 0.5"),
+    "year 1": ({"judged_at": "0001-01-01T00:00:00+14:00"}, "the years 1970 to 2099"),
+    "year 9999": ({"judged_at": "9999-12-31T23:59:59-14:00"}, "the years 1970 to 2099"),
+    "1969 in UTC": ({"judged_at": "1970-01-01T00:00:00+14:00"}, "the years 1970 to 2099"),
+    "2100 in UTC": ({"judged_at": "2099-12-31T23:59:59-14:00"}, "the years 1970 to 2099"),
+    "a tiny time": ({"configs": [{**CONFIG, "kernel_us": TINY}]}, "configs.0.kernel_us"),
+    "a huge time": ({"configs": [{**CONFIG, "eager_us": 9e11}]}, "configs.0.eager_us"),
+    "a tiny launch": ({"configs": [{**CONFIG, "launches_us": [[TINY]]}]}, "configs.0.launches_us"),
+    "a tiny speedup": ({"configs": [{**CONFIG, "speedup": TINY, "ci95": [TINY, TINY]}]}, "configs.0.speedup"),
+    "an inverted interval": ({"configs": [{**CONFIG, "ci95": [1.6, 1.4]}]}, "outside of its interval"),
+    "half an interval": ({"configs": [{**CONFIG, "ci95": None}]}, "come together"),
+    "other times": ({"configs": [{**CONFIG, "kernel_us": 0.1}]}, "but that of its times 150"),
+    "no speedup": ({"configs": [{**CONFIG, "speedup": None, "ci95": None}]}, "no configuration has a speedup"),
+    "a huge fact": ({"environment": {"copy_gb_per_s": 1e308}}, "environment.copy_gb_per_s"),
+    "another score": ({"speedup": 100.0, "configs": [CONFIG]}, "the score is 100, but the mean of its"),
+    "another pooled score": ({"speedup": 100.0, "configs": [CONFIG], "judgings": 3}, "the score is 100"),
+    "the lower end, above the mean": ({"score": {**SCORE, "speedup": 1.6, "ci95": [1.6, 1.7]}}, "the score is 1.6"),
+    "the lower end of another": ({"score": {**SCORE, "speedup": 1.0, "ci95": [1.0, 1.2]}}, "the score is 1,"),
+}
+
+
+@pytest.mark.parametrize("case", list(IMPLAUSIBLE))
+def test_figures_out_of_range_or_at_odds_are_refused(path: Path, case: str) -> None:
+    changes, words = IMPLAUSIBLE[case]
+    with pytest.raises(BundleError, match=r"^line 2: ") as error:
+        read_bundle(bundle_file(path, entries=[changes]))
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"speedup": 1.5001, "configs": [CONFIG]},  # rounded
+        {"score": {**SCORE, "speedup": 1.2, "ci95": [1.2, 1.9]}},  # the kernel's own time varies: the lower end counts
+        {"speedup": 1.3, "configs": [CONFIG], "judgings": 2},  # pooled with another judging
+    ],
+)
+def test_a_score_may_differ_from_its_configurations_as_the_judge_lets_it(path: Path, changes: Any) -> None:
+    assert len(read_bundle(bundle_file(path, entries=[changes]))[1]) == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("value", "day"), [(1e-6, "1970-01-01T00:00:00Z"), (1e6, "2099-12-31T23:59:59-00:00")])
+def test_the_ends_of_every_range_are_shown(path: Path, client: Client, value: float, day: str) -> None:
+    score = {**SCORE, "speedup": value, "ci95": [value, value], "vs_eager": value, "vs_compile": value}
+    config = {
+        **CONFIG,
+        "speedup": value,
+        "ci95": [value, value],
+        "kernel_us": None,
+        "eager_us": 1e9,
+        "compile_us": 1e-3,
+    }
+    load_bundle(bundle_file(path, entries=[{"score": score, "judged_at": day, "configs": [config]}, {"id": "second"}]))
+    board = "/recorded/bundle/robust-kbench/mnist_linear_relu/forward/"
+    for url in ("/", "/leaderboards/", "/compare/", "/recorded/bundle/", board, "/recorded/bundle/entries/first/"):
+        answer = client.get(url, follow=True)
+        assert answer.status_code == 200
+        assert not re.search(r'inf×|["( ,]nan\b', answer.content.decode())
+
+
+@pytest.mark.django_db
+def test_a_score_pooled_with_a_deleted_judging_is_recorded_as_pooled(path: Path, version: Any) -> None:
+    evaluation = factories.judged(factories.passing(2.0, 0.02), owner=factories.user("olga"))
+    Standing.objects.filter(evaluation=evaluation).update(score=1.9, score_lo=1.8)
+    call_command("record", path, device=cpu_kind().slug, name="ours")
+    (found,) = read_bundle(path)[1]
+    assert (found.score.speedup, found.judgings) == (1.9, 2)
 
 
 def test_the_same_id_twice_is_refused(path: Path) -> None:
