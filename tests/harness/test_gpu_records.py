@@ -62,6 +62,10 @@ def test_what_may_be_launched_comes_out_as_it_went_in() -> None:
         ({"parameters": "00" * 32765}, "parameters"),
         ({"code": "../x"}, "code"),
         ({"attributes": {"6": "01" + "00" * 63}}, "attribute"),
+        ({"attributes": {"0000000012": "01" + "00" * 63}}, "attribute"),
+        ({"attributes": {"02": "01" + "00" * 63}}, "attribute"),
+        ({"attributes": {"²": "01" + "00" * 63}}, "attribute"),
+        ({"attributes": {"2" + "0" * 5000: "01" + "00" * 63}}, "attribute"),
         ({"attributes": {"2": "01"}}, "wrong size"),
         ({"attributes": {"1": (0x204800000).to_bytes(8, "little").hex() + "ff" + "00" * 55}}, "cache window"),
         ({"after": [[0, 0, 0]]}, "later one"),
@@ -73,6 +77,40 @@ def test_what_may_be_launched_comes_out_as_it_went_in() -> None:
 def test_a_kernel_that_is_none_is_refused(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(NotReplayable, match=reason):
         read([{**KERNEL, **change}])
+
+
+HOSTILE = (
+    None,
+    True,
+    -1,
+    1 << 64,
+    1e308,
+    float("nan"),
+    "",
+    "x",
+    "²",
+    "\ud800",
+    "0" * 10_000,
+    [],
+    {},
+    [[]],
+    [None],
+    {"x": 1},
+)
+
+
+@pytest.mark.parametrize("field", [*KERNEL, "to", "from", "bytes", "rows", "memory", "value", "width"])
+@pytest.mark.parametrize("kind", ["kernel", "memset", "copy", "empty", "²", "\ud800"])
+def test_whatever_stands_in_a_field_the_record_is_read_or_refused(field: str, kind: str) -> None:
+    for value in HOSTILE:
+        try:
+            read([{**KERNEL, "kind": kind, field: value}])
+        except NotReplayable as error:
+            str(error).encode()  # the text goes into reports
+        for key in ("²", "\ud800", "0" * 10_000):
+            with pytest.raises(NotReplayable) as found:
+                read([{**KERNEL, "attributes": {key: value}}])
+            str(found.value).encode()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ _DIGEST = re.compile(r"(?:[0-9a-f]{64})?", re.ASCII)
 _WORD_MAX = (1 << 64) - 1
 _GRID_MAX, _BLOCK_MAX, _SHARED_MAX_BYTES = (1 << 31) - 1, 1024, 1 << 20
 # access policy window, cooperative, cluster dimension, its scheduling, preferred cluster, carveout
-_WINDOW, _ATTRIBUTES = 1, frozenset({1, 2, 4, 5, 11, 14})
+_WINDOW, _ATTRIBUTES = "1", frozenset(("1", "2", "4", "5", "11", "14"))
 _VALUE_HEX = 128
 _SHOWN_NODES = 12
 _EARLY = 1  # the type of an edge; from port 1 of a kernel, when all its blocks allow it or have ended
@@ -147,16 +147,16 @@ def _kernel(data: Mapping[str, Any], memory: MemorySpans) -> dict[str, Any]:
 def _attributes(data: Mapping[str, Any], name: str, memory: MemorySpans) -> dict[str, str]:
     found = {}
     for key in data:
-        if not key.isdigit() or int(key[:9]) not in _ATTRIBUTES:
+        if key not in _ATTRIBUTES:
             raise NotReplayable(f"kernel {name[:200]} has a launch attribute that is not replayed ({key[:20]!a})")
         value = _word(data, key, _HEX)
         if len(value) != _VALUE_HEX:
             raise NotReplayable(f"kernel {name[:200]} has a launch attribute of a wrong size")
         raw = bytes.fromhex(value)
         window = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:16], "little")
-        if int(key) == _WINDOW and not (memory.inputs.holds(*window) or memory.outputs.holds(*window)):
+        if key == _WINDOW and not (memory.inputs.holds(*window) or memory.outputs.holds(*window)):
             raise NotReplayable(f"kernel {name[:200]} has a cache window outside of the shared memory")
-        found[str(int(key))] = value
+        found[key] = value
     return found
 
 
