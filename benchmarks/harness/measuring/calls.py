@@ -10,7 +10,7 @@ import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 8
 _SECOND_DECOY_ONCE_IN = 4
+_DECOY_FACTOR, _DECOY_SPARE_US = 3.0, 1000.0  # a decoy is the first call after a break: its caches are cold
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 
@@ -92,6 +93,15 @@ def hidden_words(config: Config, fault: Fault) -> str:
         fault.verdict,
         fault.reason if fault.verdict is not Verdict.RUNTIME_ERROR else "the kernel failed here",
     )
+
+
+def carried_us(decoys: Sequence[CallResult], call: CallResult) -> float:
+    """What `decoys` did beside computing, which could slow whoever comes next or be of use to `call`.
+
+    That is work while they were frozen, and processor time far beyond that of `call`.
+    """
+    usual_us = _DECOY_FACTOR * call.used_us + _DECOY_SPARE_US
+    return sum(decoy.woke_us + max(0.0, decoy.used_us - usual_us) for decoy in decoys)
 
 
 class Judging:
@@ -185,7 +195,8 @@ class Judging:
         """Paired times of a configuration; raises Fault if too few steps were worth keeping.
 
         To each call its own lateness is added: how much later than eager in the median of the same launch it was ready,
-        beyond the slack, and the processor time that it used while it was frozen before. The same goes for everybody.
+        beyond the slack, the processor time that it used while it was frozen before, and what its decoys did beside
+        computing. The same goes for everybody.
         Where other work delays half of eager's calls that median says nothing, so it counts only as far as the rules
         allow it to lie above eager's 10th percentile.
         """
@@ -218,8 +229,8 @@ class Judging:
             most_us = np.percentile(usual_us, 10, method="lower") + rules.resume_scatter_us
             allowed_us[launches == launch] = min(median_us(usual_us), most_us)
         late_us = np.maximum(0.0, resumes_us - allowed_us - rules.resume_slack_us)
-        woke_us = np.array([result.woke_us for result in ledger.seen[who]])
-        charged_us: NDArray[np.float64] = np.array(ledger.times_us[who]) + late_us + woke_us
+        beside_us = np.array([result.woke_us + result.carried_us for result in ledger.seen[who]])
+        charged_us: NDArray[np.float64] = np.array(ledger.times_us[who]) + late_us + beside_us
         return charged_us
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
@@ -247,20 +258,26 @@ class Judging:
             if not comparison.ok:
                 self.compile_problems[number] = f"its results are wrong: {comparison.reason}"
 
-    def _warm_up(self, who: Contender, number: int, *, checked: bool) -> Fault | None:
-        """One or two calls on decoys, of sets chosen anew: they tell nothing of the call that counts."""
+    def _warm_up(
+        self, who: Contender, number: int, decoys: list[CallResult] | None = None, *, checked: bool
+    ) -> Fault | None:
+        """One or two calls on decoys, of sets chosen anew: they tell nothing of the call that counts.
+
+        What they were is added to `decoys`.
+        """
         if not self._session.decoys:
             return None
+        decoys = [] if decoys is None else decoys
         self._session.show(number, decoys=True)
         for _ in range(1 + (secrets.randbelow(_SECOND_DECOY_ONCE_IN) == 0)):
             choice = self._session.any_set(number)
             if who == CANDIDATE:
-                result = self._session.call_candidate(number, choice, compared=checked)
-                fault = self._check(number, choice, result, compare=checked)
+                decoys.append(self._session.call_candidate(number, choice, compared=checked))
+                fault = self._check(number, choice, decoys[-1], compare=checked)
                 if fault is not None:
                     return fault
             else:
-                self._session.call_baseline(number, choice, who[1])
+                decoys.append(self._session.call_baseline(number, choice, who[1]))
         return None
 
     def _fresh_call(self, number: int, choice: int) -> Fault | None:
@@ -307,11 +324,13 @@ class Judging:
         choice = self._session.fill(number)
         results: dict[Contender, CallResult] = {}
         for who in self._order(number, backwards=backwards):
-            ledger.fault = self._warm_up(who, number, checked=secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0)
+            decoys: list[CallResult] = []
+            ledger.fault = self._warm_up(who, number, decoys, checked=secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0)
             if ledger.fault is not None:
                 return
             self._session.show(number)
-            results[who] = self._call(who, number, choice)
+            result = self._call(who, number, choice)
+            results[who] = replace(result, carried_us=carried_us(decoys, result))
         ledger.fault = self._check(number, choice, results[CANDIDATE])
         if ledger.fault is None and noted:
             self._note(ledger, results)

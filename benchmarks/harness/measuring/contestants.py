@@ -49,6 +49,8 @@ class CallResult:
     copied: bool = False  # GPU: a result was copied within the timed window
     foreign: bool = False  # a result is said to lie where there is no memory, or on a GPU outside the shared memory
     woke_us: float = 0.0  # processor time that the process has used while it was frozen before this call
+    used_us: float = 0.0  # processor time of all its threads from waking to the end
+    carried_us: float = 0.0  # what the decoys before this call did and no call was charged for
     throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
 
     @property
@@ -184,12 +186,14 @@ class Contestant(Actor):
         status, places = words[Word.STATUS], self._places(config)  # read once: the page is not ours alone
         at_done = sample.read(pid, places)
         ended_ns = _now_ns()
+        used_us = self.child.since_resume()[0] / 1e3
         self.child.freeze()
         result = CallResult(
             status=None,
             wall_us=(ended_ns - started_ns) / 1e3,
             resume_us=own_lateness_us(started_ns - resumed_ns, used_ns, queued_ns),
             woke_us=woke_ns / 1e3,
+            used_us=used_us,
             early=early,
         )
         if status != Status.OK:
