@@ -114,6 +114,12 @@ class Crew:
         if survivors:
             raise Stuck
 
+    def end_executors(self) -> None:
+        """Raises Stuck if a kernel of the submission runs on."""
+        ended = [_ended(executor.child.kill) for executor in self.executors]
+        if not all(ended):
+            raise Stuck
+
     def alive(self) -> bool:
         return all(actor.child.exit_code() is None for actor in (*self.baselines, *self.candidates, *self.executors))
 

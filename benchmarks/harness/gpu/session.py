@@ -141,8 +141,7 @@ class GpuSession(Session[Actor]):
 
     def _serve(self, crew: Crew) -> None:
         """The other way: the candidates time their calls themselves, and the referee's clock bounds what they say."""
-        for executor in crew.executors:
-            executor.child.kill()
+        crew.end_executors()
         for actor in (*crew.candidates, *crew.baselines):
             actor.link.send(serve=True)
         for candidate in crew.candidates:
