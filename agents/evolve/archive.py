@@ -20,7 +20,9 @@ from .model import ArchiveView, CandidateView, JudgeResult, NoProposal, Proposal
 _SHARED = re.compile(r"\b__shared__\b")
 _KERNELS = re.compile(r"<<<|\bcuLaunchKernel\b|\bparallel_for\b|#\s*pragma\s+omp\s+parallel|\[\s*grid\w*\s*\]\s*\(")
 _VECTORS = re.compile(r"\bfloat4\b|\bvector_size\b|\b_mm(?:256|512)_|\bVectorized\b|\bint4\b")
-_LIBRARY = re.compile(r"\b(?:at|torch)::\w*(?:linear|mm|matmul|conv|pool|norm|softmax|cross_entropy)\w*\s*\(|\bcublas")
+_CALLED = re.compile(r"\b(?:at|torch)::(\w++)\s*+\(")
+_LIBRARY = re.compile(r"linear|mm|matmul|conv|pool|norm|softmax|cross_entropy")
+_CUBLAS = re.compile(r"\bcublas")
 
 
 def cell_of(proposal: Proposal) -> tuple[str, ...]:
@@ -32,8 +34,13 @@ def cell_of(proposal: Proposal) -> tuple[str, ...]:
         f"{min(launches, 3)} launches",
         "shared" if _SHARED.search(text) else "no shared",
         "vectors" if _VECTORS.search(text) else "scalars",
-        "library" if _LIBRARY.search(text) else "own",
+        "library" if _calls_library(text) else "own",
     )
+
+
+def _calls_library(text: str) -> bool:
+    """Names first, then what they hold: together they are no linear regular expression."""
+    return any(_LIBRARY.search(found[1]) for found in _CALLED.finditer(text)) or bool(_CUBLAS.search(text))
 
 
 @dataclass
