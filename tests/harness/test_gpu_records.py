@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.harness.child.gpu.driver import Driver, DriverError, LaunchConfig, pointer
 from benchmarks.harness.child.gpu.launches import Lanes, program
+from benchmarks.harness.gpu import device_code as device_code_module
 from benchmarks.harness.gpu.device_code import device_code, fat_binaries
 from benchmarks.harness.gpu.record import MemorySpans, NotReplayable, Span, read_record, summary
 
@@ -188,6 +189,16 @@ def test_fat_binaries_are_found_one_behind_the_other() -> None:
 )
 def test_a_damaged_library_has_none(data: bytes) -> None:
     assert list(fat_binaries(data)) == []
+
+
+def test_images_are_counted_while_they_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, taken = tmp_path / "k.so", []
+    real = device_code_module.fat_binaries
+    monkeypatch.setattr(device_code_module, "fat_binaries", lambda data: (taken.append(0) or it for it in real(data)))
+    library.write_bytes(elf(fat(b"") * 16_384))
+    with pytest.raises(NotReplayable, match="more device code"):
+        device_code(library, tmp_path)
+    assert len(taken) == 1025
 
 
 def test_links_and_pipes_are_no_device_code(tmp_path: Path) -> None:

@@ -21,32 +21,46 @@ _IMAGES_MAX, _FILE_MAX_BYTES, _ALL_MAX_BYTES = 1024, 64 << 20, 256 << 20
 
 
 def device_code(binary: Path, cache: Path) -> list[bytes]:
-    """Every image that a build and the cache of its compiled kernels hold. Raises NotReplayable."""
-    files = [binary] if binary.is_file() else sorted(binary.glob("*.so")) if binary.is_dir() else []
-    images = [image for path in files if path.suffix == ".so" for image in fat_binaries(_read(path))]
-    images += [_read(path) for path in sorted(_below(cache)) if path.suffix == ".cubin"]
-    images = list(dict.fromkeys(images))
+    """Every image that a build and the cache of its compiled kernels hold, each once. Raises NotReplayable.
+
+    Stops at the first image too many, so that a small file cannot stand for a long list.
+    """
+    images: dict[bytes, None] = {}
+    all_bytes = 0
+    for number, image in enumerate(_images(binary, cache)):
+        all_bytes += len(image)
+        if number >= _IMAGES_MAX or all_bytes > _ALL_MAX_BYTES:
+            raise NotReplayable("it has more device code than is replayed")
+        images[image] = None
     if not images:
         raise NotReplayable("it has no device code of its own")
-    if len(images) > _IMAGES_MAX or sum(map(len, images)) > _ALL_MAX_BYTES:
-        raise NotReplayable("it has more device code than is replayed")
-    return images
+    return list(images)
+
+
+def _images(binary: Path, cache: Path) -> Iterator[bytes]:
+    files = [binary] if binary.is_file() else sorted(binary.glob("*.so")) if binary.is_dir() else []
+    for path in files:
+        if path.suffix == ".so":
+            yield from fat_binaries(_read(path))
+    for path in sorted(_below(cache)):
+        if path.suffix == ".cubin":
+            yield _read(path)
 
 
 def fat_binaries(data: bytes) -> Iterator[bytes]:
-    """The fat binaries of a shared library for x86-64 or AArch64, as nvcc put them there."""
+    """The fat binaries of a shared library for x86-64 or AArch64, as nvcc put them there, one at a time."""
     for offset, size in _sections(data):
-        yield from _fat_binaries(data[offset : offset + size])
+        yield from _fat_binaries(memoryview(data)[offset : offset + size])
 
 
-def _fat_binaries(section: bytes) -> Iterator[bytes]:
+def _fat_binaries(section: memoryview) -> Iterator[bytes]:
     at = 0
     while at + _FATBIN.size <= len(section):
         magic, _, header_bytes, body_bytes = _FATBIN.unpack_from(section, at)
         end = at + header_bytes + body_bytes
         if magic != _MAGIC or end > len(section) or end <= at:
             return
-        yield section[at:end]
+        yield bytes(section[at:end])
         at = -(-end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
 
 
