@@ -23,6 +23,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from kbench_site.body_limit import PATH_MAX_CHARS
 
+from .pumps import pumped
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("kbench_site", "benchmarks", "agents")
 USES = {"compile", "search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn"}
@@ -43,6 +45,9 @@ MADE = {
         item[0] for item in names["FAMILIES"]
     ],
 }
+
+# Django's own: its time grows with the square of a path, to 10 ms for the longest path that is taken.
+KNOWN = {r"^r/(?P<content_type_id>.+)/(?P<object_id>.+)/\Z"}
 
 SIZE = 8_192  # characters: enough to tell, by a factor of a hundred
 LIMITS = {"routes": PATH_MAX_CHARS, "benchmarks/migrations/0011_kinds_of_processors.py": 200}  # a processor's model
@@ -215,7 +220,8 @@ def _of_django() -> dict[str, set[re.Pattern[Any]]]:
 
 def _routes(patterns: list[Any]) -> Iterator[re.Pattern[str]]:
     for item in patterns:
-        yield re.compile(item.pattern.regex)
+        if item.pattern.regex.pattern not in KNOWN:
+            yield re.compile(item.pattern.regex)
         if isinstance(item, URLResolver):
             yield from _routes(item.url_patterns)
         else:
@@ -223,7 +229,9 @@ def _routes(patterns: list[Any]) -> Iterator[re.Pattern[str]]:
 
 
 def hostile(pattern: re.Pattern[Any], size: int) -> Iterator[Any]:
-    """Texts of `size` characters: every part of the pattern again and again, after another and beside another."""
+    """Texts of `size` characters: every part of the pattern again and again, and what reaches each repeat of it."""
+    for whole in pumped(_tree(pattern), size):
+        yield whole.encode("latin-1") if isinstance(pattern.pattern, bytes) else whole
     parts = _parts(pattern)
     texts = dict.fromkeys(parts)
     texts |= dict.fromkeys(first + second for first in parts[:5] for second in parts[:5])
@@ -235,9 +243,13 @@ def hostile(pattern: re.Pattern[Any], size: int) -> Iterator[Any]:
 
 def _parts(pattern: re.Pattern[Any]) -> list[str]:
     """Its runs of literals, a character of each of its classes, and what separates lines and words."""
-    text = pattern.pattern.decode() if isinstance(pattern.pattern, bytes) else pattern.pattern
-    runs, single = _taken_apart(parser.parse(text, pattern.flags & ~re.UNICODE & ~re.LOCALE))
+    runs, single = _taken_apart(_tree(pattern))
     return list(dict.fromkeys([*sorted(set(runs), key=len)[:10], *sorted(set(single))[:10], "a", " ", "\n", "0"]))
+
+
+def _tree(pattern: re.Pattern[Any]) -> Any:
+    text = pattern.pattern.decode("latin-1") if isinstance(pattern.pattern, bytes) else pattern.pattern
+    return parser.parse(text, pattern.flags & ~re.UNICODE & ~re.LOCALE)
 
 
 _CLASSES = {

@@ -49,7 +49,18 @@ def test_every_use_of_a_pattern_is_found() -> None:
     assert len(patterns.collected()) > 100
 
 
-@pytest.mark.parametrize("text", [r'"(?:\\.|[^"\\\n])*"', r"^\s*import", r"\b\w*[A-Z]\w*\(", r"(\d+) bytes", "x[^y]*y"])
+NOT_LINEAR = [
+    r'"(?:\\.|[^"\\\n])*"',
+    r"^\s*import",
+    r"\b\w*[A-Z]\w*\(",
+    r"(\d+) bytes",
+    "x[^y]*y",
+    r"\b(?:at|torch)::\w*(?:linear|mm)\w*\s*\(",  # only behind two literal parts
+    r"->\s*[\w:<>, ]+\{",
+]
+
+
+@pytest.mark.parametrize("text", NOT_LINEAR)
 def test_a_pattern_that_is_not_linear_is_noticed(text: str) -> None:
     assert slow_texts(re.compile(text, re.MULTILINE | re.DOTALL), {"search"})
 

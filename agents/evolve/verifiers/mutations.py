@@ -81,7 +81,7 @@ def _fixed_shape(text: str, task: TaskSpec) -> list[Site]:
 
 def _entry(text: str, task: TaskSpec) -> re.Match[str] | None:
     """The entry function up to its brace; group 1 is its parameters."""
-    return re.search(rf"\b{task.direction}\(((?:std::tuple<)?(?:torch|at)::[^{{]*)\)\s*\{{", code_only(text))
+    return re.search(rf"\b{task.direction}\(((?:std::tuple<)?(?:torch|at)::[^{{]{{0,1000}})\)\s*\{{", code_only(text))
 
 
 def _dropped_parameter(text: str, task: TaskSpec) -> list[Site]:
@@ -205,7 +205,7 @@ OPERATORS = (
     ),
     Operator("wrong_identity", "numerics", _at_each(r"\b((?:float|double) (?:sum|squares|loss)) = 0;", r"\1 = 1;")),
     Operator("wrong_maximum", "numerics", _at_each(r"\b(top|best) = (?=row|plane|std)", r"\1 = 0.5f + ")),
-    Operator("double_count", "numerics", _at_each(r"\b(\w+(?:\[\w+\])? \+= [^;\n]+;)", r"{ \1 \1 }")),
+    Operator("double_count", "numerics", _at_each(r"\b(\w++(?:\[\w++\])? \+= [^;\n]{1,400};)", r"{ \1 \1 }")),
     Operator("dropped_eps", "numerics", _at_each(r" \+ eps\b", "")),
     Operator("dropped_scale", "numerics", _at_each(r" / (?:size|rows|classes|m\.count|float\(rows\))", "")),
     Operator("dropped_root", "numerics", _at_each(r"std::sqrt\(", "(")),
@@ -251,6 +251,6 @@ OPERATORS = (
     Operator("short_names", "equivalent", _short_names),
     Operator("wider_accumulator", "equivalent", _at_each(r"\bfloat (sum|others|scale|top) =", r"double \1 =")),
     Operator("swapped_factors", "equivalent", _at_each(r"\b(\w++\[[\w *+]++\]) \* (\w++\[[\w *+]++\])", r"\2 * \1")),
-    Operator("braced_body", "equivalent", _at_each(r"\) (\w+\[?\w*\]? \+= [^;]+;)", r") { \1 }")),
+    Operator("braced_body", "equivalent", _at_each(r"\) (\w++(?:\[\w*+)?\]? \+= [^;]{1,400};)", r") { \1 }")),
     Operator("dead_code", "equivalent", _at_start('if (ARGUMENT.numel() < 0) throw std::runtime_error("empty");')),
 )

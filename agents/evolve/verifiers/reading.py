@@ -111,7 +111,7 @@ class Reading:
         closing = partner(self.code, opening)
         if closing is None:
             return None
-        after = re.compile(r"\s*(?:noexcept\s*)?(?:->\s*[\w:<>, ]+)?\{").match(self.code, closing + 1)
+        after = re.compile(r"\s*+(?:noexcept\s*+)?(?:->[\w:<>,\s]++)?\{").match(self.code, closing + 1)
         end = partner(self.code, after.end() - 1) if after else None
         if after is None or end is None:
             return None
@@ -196,7 +196,7 @@ _DECLARATOR = re.compile(r"(?<![.\w])(\w+)\s*=(?!=)[^;,(){}\[\]=]*(?:\([^(){};]*
 
 
 def _without_lambdas(body: str) -> str:
-    for item in re.finditer(r"\[[=&\w, ]{0,200}\]\s*(?:\([^()]*\))?\s*(?:->\s*[\w:<>]+\s*)?\{", body):
+    for item in re.finditer(r"\[[=&\w, ]{0,200}\]\s*+(?:\([^()]*+\)\s*+)?(?:->\s*+[\w:<>]++\s*+)?\{", body):
         closing = partner(body, item.end() - 1) if body[item.end() - 1] == "{" else None
         if closing is not None:
             body = body[: item.start()] + re.sub(r"[^\n]", " ", body[item.start() : closing + 1]) + body[closing + 1 :]
