@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ..harness import (
     never_cancelled,
 )
 from .build import SOURCE, emulated_build, lines_of, plain_names, prepare
+from .reported import ReportedFinding, ReportedProblem
 from .running import CheckPlan, Conversation, PlannedRun, memories, reference_process, run_submission
 from .sizes import emulated_configs
 from .translate import NotTranslated
@@ -31,7 +32,6 @@ _ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d+):\d+: (?:fatal )?error: ([^\n]{{
 _SHARED_NAME = re.compile(r"shared variable (_Z\w+)")
 _NOTES = ("uninitialised", "undefined shuffle")  # they count only where results are wrong, too
 _RUNS_ON = ("race", "raised", "wrong result", *_NOTES)  # a launch goes on after these
-_LEFT_OUT = ("raised", "result")
 
 
 @dataclass(frozen=True)
@@ -118,20 +118,24 @@ class Transcript:
         return replace(self._verdict(), configs=configs, runs=len(self._talk.done))
 
     def _verdict(self) -> EmulatorReport:
+        if self._talk.report.malformed:
+            return _abstained("the submission's process reports something else than its runs")
         wrong, notes = self._sorted(list(self._faults()))
         if wrong:
             first = min(wrong, key=lambda item: item.kind in ("wrong result", "raised"))  # its cause tells more
             return EmulatorReport(EmulatorVerdict.WRONG, f"{first.kind}: {first.sentence}", first.line, tuple(wrong))
-        abstention = next((line for line in self._talk.lines if line[0] == "abstain" and len(line) >= 3), None)
-        if abstention is not None:
-            line = int(abstention[1]) if abstention[1].isdecimal() and abstention[1] != "0" else None
-            return _abstained(abstention[2], line)
-        if {run.config for run in self._talk.done} != set(range(len(self._plan.configs))):
+        said = self._talk.report
+        if said.abstention is not None:
+            return _abstained(*said.abstention)
+        if self._talk.ended or self._compared() != [run.number for run in self._plan.runs]:
             return _abstained(f"the submission's process {self._talk.ended or 'stopped early'}")
         text = f"{len(self._plan.configs)} configurations, {len(self._talk.done)} runs, all within tolerance"
         return EmulatorReport(
             EmulatorVerdict.CORRECT_HERE, text, notes=tuple(f"{it.kind}: {it.sentence}" for it in notes)
         )
+
+    def _compared(self) -> list[int]:
+        return [run.number for run in self._talk.done if run.number in self._talk.problems]
 
     def _sorted(self, found: list[EmulatorFinding]) -> tuple[list[EmulatorFinding], list[EmulatorFinding]]:
         """Faults, and notes that count only beside a wrong result."""
@@ -144,27 +148,27 @@ class Transcript:
         return wrong, notes
 
     def _faults(self) -> Iterator[EmulatorFinding]:
-        lines = [line for line in self._talk.lines if line[0] == "finding" and len(line) >= 17]
-        sites = [int(part) for line in lines for part in line[6:8] if part.isdecimal()]
-        places = lines_of(self._binary, sites, self._rules, self._paths)
-        names = self._plain_names(lines)
-        config, seen = "", set()
-        for line in self._talk.lines:
-            if line[0] == "begin":
-                config = self._config_of(line[1:2])
-            elif line in lines:
-                finding = _finding(line, config, places, names)
-                if (finding.kind, finding.line, finding.other_line) not in seen:
-                    seen.add((finding.kind, finding.line, finding.other_line))
-                    yield finding
-            elif line[0] in _LEFT_OUT and len(line) > 1:
-                yield EmulatorFinding("raised" if line[0] == "raised" else "wrong result", line[1], config)
+        found = self._talk.report.findings
+        traced = [item for item in found if isinstance(item, ReportedFinding)]
+        places = lines_of(
+            self._binary, [site for item in traced for site in (item.site, item.other_site)], self._rules, self._paths
+        )
+        names = self._plain_names(traced)
+        seen = set()
+        for item in found:
+            config = self._config_of(item.run)
+            if isinstance(item, ReportedProblem):
+                yield EmulatorFinding(item.kind, item.text, config)
+                continue
+            finding = _finding(item, config, places, names)
+            if (finding.kind, finding.line, finding.other_line) not in seen:
+                seen.add((finding.kind, finding.line, finding.other_line))
+                yield finding
         yield from self._wrong_results()
 
     def _wrong_results(self) -> Iterator[EmulatorFinding]:
         """The first wrong run; where others of the configuration are right, the order of threads decides."""
-        spoilt = {line[1] for line in _spoilt(self._talk.lines)}
-        runs = [run for run in self._talk.done if str(run.number) not in spoilt]
+        runs = self._talk.done
         for run in runs:
             problem = self._talk.problems.get(run.number, "")
             if problem:
@@ -173,47 +177,35 @@ class Transcript:
                 yield EmulatorFinding("wrong result", text, self._key(run))
                 return
 
-    def _plain_names(self, lines: Sequence[Sequence[str]]) -> dict[str, str]:
-        mangled = sorted({item for line in lines for item in _SHARED_NAME.findall(line[3])})[:32]
+    def _plain_names(self, found: Sequence[ReportedFinding]) -> dict[str, str]:
+        mangled = sorted({name for item in found for name in _SHARED_NAME.findall(item.place)})[:32]
         return dict(zip(mangled, plain_names(mangled, self._rules, self._paths), strict=True))
 
     def _key(self, run: PlannedRun) -> str:
         return self._plan.configs[run.config].key
 
-    def _config_of(self, words: Sequence[str]) -> str:
-        numbers = {str(run.number): run for run in self._plan.runs}
-        return self._key(numbers[words[0]]) if words and words[0] in numbers else ""
+    def _config_of(self, number: int | None) -> str:
+        return next((self._key(run) for run in self._plan.runs if run.number == number), "")
 
 
-def _spoilt(lines: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
-    """The beginnings of runs that gave no results, so that there is nothing to compare."""
-    begin: Sequence[str] = ()
-    for line in lines:
-        if line[0] == "begin" and len(line) > 1:
-            begin = line
-        elif line[0] in _LEFT_OUT and begin:
-            yield begin
-
-
-def _finding(line: Sequence[str], config: str, places: dict[int, int], names: dict[str, str]) -> EmulatorFinding:
-    """One `finding` line. Numbers that are none become None."""
-    numbers = [int(part) if re.fullmatch(r"-?\d{1,12}", part) else -1 for part in line[5:17]]
-    launch_line, site, other_site, *rest = numbers
-    place = _SHARED_NAME.sub(lambda item: f"shared variable {_last(names.get(item[1], item[1]))}", line[3])
-    in_kernel = launch_line > 0
+def _finding(
+    found: ReportedFinding, config: str, places: Mapping[int, int], names: Mapping[str, str]
+) -> EmulatorFinding:
+    """As a report shows it. Numbers that are none become None."""
+    in_kernel, two = found.launch_line > 0, found.other_thread >= 0
     return EmulatorFinding(
-        kind=line[1][:60],
-        text=line[2],
+        kind=found.kind,
+        text=found.text,
         config=config,
-        kernel=line[4] if in_kernel else "",
-        launch_line=launch_line if in_kernel else None,
-        line=places.get(site) or (rest[8] if rest[8] > 0 else None),
-        block=(rest[0], rest[1], rest[2]) if in_kernel else None,
-        thread=(rest[3], rest[4], rest[5]) if in_kernel else None,
-        place=place,
-        other_line=places.get(other_site) if rest[7] >= 0 else None,
-        other_block=rest[6] if rest[7] >= 0 else None,
-        other_thread=rest[7] if rest[7] >= 0 else None,
+        kernel=found.kernel if in_kernel else "",
+        launch_line=found.launch_line if in_kernel else None,
+        line=places.get(found.site) or (found.line if found.line > 0 else None),
+        block=found.block if in_kernel else None,
+        thread=found.thread if in_kernel else None,
+        place=_SHARED_NAME.sub(lambda item: f"shared variable {_last(names.get(item[1], item[1]))}", found.place),
+        other_line=places.get(found.other_site) if two else None,
+        other_block=found.other_block if two else None,
+        other_thread=found.other_thread if two else None,
     )
 
 

@@ -31,13 +31,13 @@ from ..harness import (
     builder_program,
     candidate_program,
     child_code,
-    clean_text,
     inside,
     make_links,
     seccomp_supported,
     spawn,
     torch_folder,
 )
+from .reported import SubmissionReport, submission_report
 
 HERE = Path(__file__).parent
 _PLACE_BYTES = 64
@@ -59,12 +59,12 @@ class PlannedRun:
 
 @dataclass
 class Conversation:
-    """What came of all runs: the lines that the submission's process wrote, and what is wrong with its results."""
+    """What came of all runs: what the submission's process reports, and what is wrong with its results."""
 
-    lines: list[list[str]] = field(default_factory=list)
+    report: SubmissionReport = field(default_factory=SubmissionReport)
     ended: str = ""  # how the process ended, if not as it should
     log: str = ""
-    done: tuple[PlannedRun, ...] = ()
+    done: tuple[PlannedRun, ...] = ()  # those with results
     problems: dict[int, str] = field(default_factory=dict)  # by number of the run
 
 
@@ -231,17 +231,11 @@ def run_submission(
         finally:
             child.kill()
         log = child.log_tail(rules.limits.output_bytes)
-    found = Conversation(lines=report_lines(os.pread(report, _REPORT_BYTES, 0)), log=log)
+    said = submission_report(os.pread(report, _REPORT_BYTES, 0), [run.number for run in plan.runs])
+    found = Conversation(report=said, log=log)
     found.ended = "" if code == 0 else f"did not end within {budget_s:g} s" if code is None else _end(code)
-    done = {line[1] for line in found.lines if line[0] == "done" and len(line) > 1}
-    found.done = tuple(run for run in plan.runs if str(run.number) in done)
+    found.done = tuple(run for run in plan.runs if run.number in said.returned)
     return found
-
-
-def report_lines(data: bytes) -> list[list[str]]:
-    """The report as lists of short clean texts."""
-    text = data.decode(errors="replace")
-    return [[clean_text(part[:700]) for part in line.split("\t")[:24]] for line in text.split("\n")[:2000] if line]
 
 
 def _end(code: int) -> str:
