@@ -25,6 +25,7 @@ from ..harness import (
     ProtocolError,
     Room,
     Rules,
+    SharedMemory,
     SupervisorError,
     TaskSpec,
     TensorArgument,
@@ -144,15 +145,16 @@ class ReferenceProcess:
 
 @contextmanager
 def memories(plan: CheckPlan) -> Iterator[tuple[int, int, int]]:
-    """Files in memory for inputs, results and the report."""
+    """Files in memory for inputs, results and the report. A trusted process maps the first two: their size is fixed."""
     with ExitStack() as stack:
-        made = []
-        for name, size in (("inputs", plan.inputs_bytes), ("results", plan.results_bytes), ("report", 0)):
-            fd = os.memfd_create(name, os.MFD_CLOEXEC)
-            stack.callback(os.close, fd)
-            os.ftruncate(fd, max(size, 1) if name != "report" else 0)
-            made.append(fd)
-        yield made[0], made[1], made[2]
+        report = os.memfd_create("report", os.MFD_CLOEXEC)
+        stack.callback(os.close, report)
+        fixed = []
+        for name, size_bytes in (("inputs", plan.inputs_bytes), ("results", plan.results_bytes)):
+            memory = SharedMemory(name, max(size_bytes, 1))
+            stack.callback(memory.close)
+            fixed.append(memory.fd)
+        yield fixed[0], fixed[1], report
 
 
 @contextmanager

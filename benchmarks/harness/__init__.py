@@ -28,6 +28,7 @@ from .hosts.processors import KINDS as PROCESSOR_KINDS
 from .hosts.processors import processor
 from .languages import LANGUAGE_OF_SUFFIX, LANGUAGES, device_class, device_classes, is_python, language_of_file
 from .measuring.faults import DEVICE_STUCK
+from .measuring.memory import SharedMemory
 from .protocol import Link, ProtocolError, clean_text, make_links
 from .report import VERDICT_TEXTS, ConfigReport, Flag, Report, Score, StageReport, Verdict, VerdictText
 from .rules import Rules, load_rules
@@ -91,6 +92,7 @@ __all__ = [
     "RuleSetError",
     "Rules",
     "Score",
+    "SharedMemory",
     "Shelf",
     "Source",
     "StageReport",
