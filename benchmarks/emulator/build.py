@@ -5,6 +5,7 @@ covered: running the result (`running.py`).
 """
 
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -53,7 +54,8 @@ _WATCHED = (
     "-DTORCH_EXTENSION_NAME=kbench_submission",
 )
 _PREPARED_BYTES = 2 << 30
-_FRAME = re.compile(rf"(?:^|/){re.escape(SOURCE)}:(\d+)")
+_FRAME = re.compile(rf"(?:^|/){re.escape(SOURCE)}:(\d{{1,9}})(?!\d)", re.MULTILINE)
+_MARK_ABOVE = 1 << 62  # no module has code there
 
 
 class EmulatedCuda:
@@ -114,19 +116,24 @@ def lines_of(binary: Path, sites: Collection[int], rules: Rules, paths: Paths) -
     wanted = sorted({site for site in sites if 0 < site < 1 << 30})
     if not wanted:
         return {}
-    module = inside(binary, "module.so")
-    argv = ["addr2line", "-a", "-i", "-e", module, *(hex(site - 1) for site in wanted)]  # of the call, not behind it
+    module, mark = inside(binary, "module.so"), _MARK_ABOVE | secrets.randbits(48)
+    places = [hex(place) for site in wanted for place in (site - 1, mark)]  # of the call, not behind it
     with workshop(rules, paths) as shop:
         shop.give({})
-        log = shop.run(argv, shop.room({binary: module})).log
-    found: dict[int, int] = {}
-    at: int | None = None
-    for line in log.splitlines():
-        if line.startswith("0x"):
-            at = int(line, 16) + 1
-        elif at is not None and at not in found and (frame := _FRAME.search(line)):
-            found[at] = int(frame[1])
-    return found
+        log = shop.run(["addr2line", "-a", "-i", "-e", module, *places], shop.room({binary: module})).log
+    return answered_lines(log, wanted, mark)
+
+
+def answered_lines(log: str, wanted: Sequence[int], mark: int) -> dict[int, int]:
+    """The answers for `wanted` in their order, each followed by the one for `mark`, a place that no source can know.
+
+    File names in it are the submission's and may hold new lines, so nothing but the mark divides answers.
+    """
+    answers = re.split(rf"{mark:#018x}\n\?\?:[0?]\n", log)
+    if len(answers) != len(wanted) + 1 or answers.pop():
+        return {}
+    frames = {site: _FRAME.search(answer) for site, answer in zip(wanted, answers, strict=True)}
+    return {site: int(frame[1]) for site, frame in frames.items() if frame is not None}
 
 
 def plain_names(names: Sequence[str], rules: Rules, paths: Paths) -> list[str]:

@@ -28,7 +28,7 @@ from .verdicts import EmulatorFinding, EmulatorReport, EmulatorVerdict
 
 SEEDS = (0, 1, 2)  # threads in their order, in reverse, at random
 _BUDGET_S = 60.0
-_ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d+):\d+: (?:fatal )?error: ([^\n]{{1,300}})")
+_ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d{{1,9}}):\d+: (?:fatal )?error: ([^\n]{{1,300}})")
 _SHARED_NAME = re.compile(r"shared variable (_Z\w+)")
 _NOTES = ("uninitialised", "undefined shuffle")  # they count only where results are wrong, too
 _RUNS_ON = ("race", "raised", "wrong result", *_NOTES)  # a launch goes on after these
