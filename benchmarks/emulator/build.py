@@ -9,6 +9,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -34,7 +35,7 @@ from ..harness import (
     torch_folder,
     workshop,
 )
-from .translate import translated
+from .translate import OutOfTime, translated
 
 HERE = Path(__file__).parent
 SOURCE = "kbench_submission.cu"  # the name that a source has in messages and line tables
@@ -70,7 +71,12 @@ class EmulatedCuda:
         return (*_fingerprint(rules), (HERE / "translate.py").read_text())
 
     def compile(self, source: Source, shop: Workshop) -> Compilation:
-        shop.give({"translated.cpp": f'#line 1 "{SOURCE}"\n{translated(source.text)}\n'})
+        overdue_s = time.monotonic() + shop.rules.compile.timeout_s
+        try:
+            text = translated(source.text, lambda: shop.cancelled() or time.monotonic() > overdue_s)
+        except OutOfTime:
+            return Compilation(None, "")
+        shop.give({"translated.cpp": f'#line 1 "{SOURCE}"\n{text}\n'})
         place, ready = shop.scratch, inside(self._prepared, "prepared")
         room = shop.room({**_folders(), self._prepared: ready})
         include = ["-include", f"{ready}/kbench_emulator.h"]

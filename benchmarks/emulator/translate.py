@@ -6,7 +6,8 @@ expressed raises NotTranslated with its line. Not covered: whether the text is r
 
 import json
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _BLANKED = re.compile(
@@ -33,7 +34,6 @@ _UNTYPED = re.compile(
     r"(\bcudaLaunch(?:Cooperative)?Kernel\s*\(\s*)(?:\(\s*(?:const\s+)?void\s*\*\s*\)|reinterpret_cast\s*<\s*(?:const\s+)?void\s*\*\s*>)"
 )
 _SHARED_ALIGNED = re.compile(r"(\b__shared__\s+)alignas\s*\(")
-_KERNEL_START = re.compile(r"[\w:]+\s*$")
 
 
 class NotTranslated(Exception):
@@ -44,12 +44,36 @@ class NotTranslated(Exception):
         self.text, self.line = text, line
 
 
-def translated(source: str) -> str:
-    """`source` as C++ with the same lines. Raises NotTranslated."""
+class OutOfTime(Exception):
+    """The translation was given up."""
+
+
+def translated(source: str, given_up: Callable[[], bool] = lambda: False) -> str:
+    """`source` as C++ with the same lines, in one pass per step. Raises NotTranslated.
+
+    `given_up` is asked at every step and every replacement; OutOfTime follows.
+    """
     text = source.replace("\r\n", "\n")
     for step in (_includes, _assembly, _dynamic_shared, _launches):
-        text = step(text)
+        text = "".join(_until(given_up, step(text)))
     return _UNTYPED.sub(r"\1", _SHARED_ALIGNED.sub(r"\1__align__(", text))
+
+
+def _until(given_up: Callable[[], bool], pieces: Iterable[str]) -> Iterator[str]:
+    for piece in pieces:
+        if given_up():
+            raise OutOfTime
+        yield piece
+
+
+class _Lines:
+    """The numbers of lines, looked up instead of counted."""
+
+    def __init__(self, text: str) -> None:
+        self._ends = [found.start() for found in re.finditer(r"\n", text)]
+
+    def at(self, place: int) -> int:
+        return bisect_left(self._ends, place) + 1
 
 
 def _blank(text: str) -> str:
@@ -62,79 +86,79 @@ def _spaces(found: re.Match[str]) -> str:
     return f'"{kept[1:-1]}"' if found.group()[0] == '"' else kept
 
 
-def _line(text: str, place: int) -> int:
-    return text.count("\n", 0, place) + 1
-
-
-def _includes(text: str) -> str:
-    def replaced(found: re.Match[str]) -> str:
+def _includes(text: str) -> Iterator[str]:
+    """Without the headers that the emulator has of its own."""
+    lines, done = _Lines(text), 0
+    for found in _INCLUDE.finditer(text):
         name = found[1].strip()
         if _HAVE.match(name):
-            return ""
-        if _LIBRARY.match(name):
-            raise NotTranslated(f"the library {name} is not modelled", _line(text, found.start()))
-        if found.group().count('"') >= 2:
-            raise NotTranslated(f"the file {name} is not part of the submission", _line(text, found.start()))
-        return found.group()
+            yield text[done : found.start()]
+            done = found.end()
+        elif _LIBRARY.match(name):
+            raise NotTranslated(f"the library {name} is not modelled", lines.at(found.start()))
+        elif found.group().count('"') >= 2:
+            raise NotTranslated(f"the file {name} is not part of the submission", lines.at(found.start()))
+    yield text[done:]
 
-    return _INCLUDE.sub(replaced, text)
 
-
-def _dynamic_shared(text: str) -> str:
+def _dynamic_shared(text: str) -> Iterator[str]:
     """Arrays of dynamic shared memory become pointers to where the runtime has it."""
-    code = _blank(text)
-    for found in reversed(list(_DYNAMIC.finditer(code))):
+    done = 0
+    for found in _DYNAMIC.finditer(_blank(text)):
         kind, name = " ".join(_ALIGNMENT.sub(" ", found[1]).split()), found[2]
         made = f"{kind}* const {name} = reinterpret_cast<{kind}*>(kbench::dynamic_shared());"
-        text = text[: found.start()] + made + "\n" * found.group().count("\n") + text[found.end() :]
-    return text
+        yield text[done : found.start()] + made + "\n" * found.group().count("\n")
+        done = found.end()
+    yield text[done:]
 
 
-def _assembly(text: str) -> str:
+def _assembly(text: str) -> Iterator[str]:
     """`asm("..." : outputs : inputs : clobbers)` becomes a call of the interpreter."""
-    code = _blank(text)
-    for found in reversed(list(_ASM.finditer(code))):
-        opening, closing = found.end() - 1, _partner(code, found.end() - 1)
+    code, lines, done = _blank(text), _Lines(text), 0
+    for found in _ASM.finditer(code):
+        number, closing = lines.at(found.start()), _partner(code, found.end() - 1)
         if closing is None:
-            raise NotTranslated("an asm statement has no end", _line(text, found.start()))
-        parts = [text[a:b] for a, b in _between(code, opening + 1, closing, ":")]
+            raise NotTranslated("an asm statement has no end", number)
+        if found.start() < done:
+            raise NotTranslated("an asm statement stands inside another one", number)
+        parts = [text[a:b] for a, b in _between(code, found.end(), closing, ":")]
         parts += [""] * (3 - len(parts))
-        number = _line(text, found.start())
         made = f"kbench::ptx({number}, {parts[0].strip() or _EMPTY}, {{{parts[1]}}}, {{{parts[2]}}})"
         lost = text.count("\n", found.start(), closing) - made.count("\n")
-        text = text[: found.start()] + made + "\n" * lost + text[closing + 1 :]
-        code = code[: found.start()] + " " * len(made) + "\n" * lost + code[closing + 1 :]
+        yield _operands(text[done : found.start()]) + _operands(made) + "\n" * lost
+        done = closing + 1
+    yield _operands(text[done:])
+
+
+def _operands(text: str) -> str:
     return _CONSTRAINT.sub(lambda item: f'kbench::operand("{item[1]}", ', text)
 
 
 _EMPTY = '""'
 
 
-def _launches(text: str) -> str:
+def _launches(text: str) -> Iterator[str]:
     """`kernel<T><<<grid, block, bytes, stream>>>(arguments)`, where the kernel may be a template that is deduced."""
-    code = _blank(text)
-    while True:
-        opening = code.find("<<<")
-        while opening >= 0 and not _is_launch(code, opening):
-            opening = code.find("<<<", opening + 3)
-        if opening < 0:
-            return text
+    code, lines, done, opening = _blank(text), _Lines(text), 0, -3
+    while (opening := code.find("<<<", opening + 3)) >= 0:
+        if opening < done or not _is_launch(code, opening):
+            continue
         closing = _end_of_launch(code, opening + 3)
         if closing is None:
-            raise NotTranslated("a launch has no >>>", _line(text, opening))
-        start = _start_of_kernel(code, opening)
-        kernel = text[start:opening].strip()
-        name = json.dumps(" ".join(kernel.split())[:160])
+            raise NotTranslated("a launch has no >>>", lines.at(opening))
+        start = _start_of_kernel(code, done, opening)
+        kernel = " ".join(text[start:opening].split())
         config = text[opening + 3 : closing]
-        lines = "\n" * text.count("\n", start, opening)
-        call = f"kbench::Launcher({name}, {_line(text, opening)}, {config})"
-        made = f"{call}.of([=](auto... kb_a) {{ {' '.join(kernel.split())}(kb_a...); }}){lines}"
-        text = text[:start] + made + text[closing + 3 :]
-        code = _blank(text)
+        call = f"kbench::Launcher({json.dumps(kernel[:160])}, {lines.at(opening)}, {config})"
+        lost = "\n" * text.count("\n", start, opening)
+        yield f"{text[done:start]}{call}.of([=](auto... kb_a) {{ {kernel}(kb_a...); }}){lost}"
+        done = closing + 3
+    yield text[done:]
 
 
 def _is_launch(code: str, place: int) -> bool:
-    return bool(re.search(r"[\w>)]\s*$", code[max(0, place - 80) : place]))
+    before = code[max(0, place - 80) : place].rstrip()[-1:]
+    return before.isalnum() or before in ("_", ">", ")")
 
 
 def _end_of_launch(code: str, start: int) -> int | None:
@@ -149,25 +173,33 @@ def _end_of_launch(code: str, start: int) -> int | None:
     return None
 
 
-def _start_of_kernel(code: str, end: int) -> int:
-    place = len(code[:end].rstrip())
-    if code[place - 1] == ">":
-        place = _open_angle(code, place - 1)
-    elif code[place - 1] == ")":
+def _start_of_kernel(code: str, first: int, end: int) -> int:
+    """Where the expression before the launch at `end` begins, not before `first`, where the launch before it ends."""
+    place = _without_spaces(code, first, end)
+    if place > first and code[place - 1] == ">":
+        place = _without_spaces(code, first, _open_angle(code, first, place - 1))
+    elif place > first and code[place - 1] == ")":
         depth = 0
-        while place > 0:
-            place -= 1
-            depth += (code[place] == ")") - (code[place] == "(")
+        for at in range(place - 1, first - 1, -1):
+            depth += (code[at] == ")") - (code[at] == "(")
             if depth == 0:
-                return place
-    found = _KERNEL_START.search(code, max(0, place - 400), place)
-    return found.start() if found else place
+                return at
+        return first
+    while place > first and (code[place - 1].isalnum() or code[place - 1] in "_:"):
+        place -= 1
+    return place
 
 
-def _open_angle(code: str, closing: int) -> int:
+def _without_spaces(code: str, first: int, end: int) -> int:
+    while end > first and code[end - 1].isspace():
+        end -= 1
+    return end
+
+
+def _open_angle(code: str, first: int, closing: int) -> int:
     """The place of the `<` that `closing` ends; parentheses inside may hold comparisons."""
     depth, inner = 0, 0
-    for place in range(closing, -1, -1):
+    for place in range(closing, first - 1, -1):
         char = code[place]
         inner += (char in ")]}") - (char in "([{")
         if inner == 0 and char in "<>" and code[place - 1 : place + 1] != "->":

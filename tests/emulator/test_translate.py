@@ -1,8 +1,18 @@
 """CUDA C++ becomes C++ with the same lines."""
 
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
 import pytest
 
-from benchmarks.emulator.translate import NotTranslated, translated
+from benchmarks.emulator import translate
+from benchmarks.emulator.build import EmulatedCuda
+from benchmarks.emulator.translate import NotTranslated, OutOfTime, translated
+from benchmarks.harness import Paths, Source, Workshop, default_rules
 
 
 def test_a_launch_becomes_a_call_with_its_name_and_line() -> None:
@@ -58,3 +68,65 @@ def test_what_is_not_modelled_is_named_with_its_line(text: str, line: int, word:
         translated(text)
     assert error.value.line == line
     assert word in error.value.text
+
+
+def work(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Lines of Python that a translation takes, and the characters that it blanks."""
+    count, blank, before = 0, translate._blank, sys.gettrace()
+
+    def traced(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return traced
+
+    def blanked(text: str) -> str:
+        nonlocal count
+        count += len(text)
+        return blank(text)
+
+    monkeypatch.setattr(translate, "_blank", blanked)
+    sys.settrace(traced)
+    try:
+        with suppress(NotTranslated):
+            translated(text)
+    finally:
+        sys.settrace(before)
+        monkeypatch.undo()
+    return count
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("k<<<1>>>();", ""),
+        ("k><<<1>>>();", ""),
+        ("k)<<<1>>>();", ""),
+        ("<<<", ""),
+        ("k<<<1,", ""),
+        ('asm("x" : "=r"(a));', ""),
+        ("asm(", ""),
+        ("asm(", ")" * 400),
+        ("extern __shared__ int x[];", ""),
+        ("#include <mma.h>\n", ""),
+    ],
+)
+def test_twice_the_text_is_twice_the_work(text: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert work(text * 200 + end, monkeypatch) < 2.5 * work(text * 100 + end[: len(end) // 2], monkeypatch)
+
+
+def test_assembly_inside_assembly_is_not_modelled() -> None:
+    with pytest.raises(NotTranslated, match="inside another"):
+        translated('asm("x" : : "r"(({ asm("y"); 1; })));')
+
+
+def test_a_translation_can_be_given_up() -> None:
+    asked = []
+    with pytest.raises(OutOfTime):
+        translated("k<<<1>>>();" * 9, lambda: len(asked) == 5 or asked.append(0) is not None)
+
+
+def test_a_translation_counts_as_compiling() -> None:
+    rules = replace(default_rules(), compile=replace(default_rules().compile, timeout_s=-1.0))
+    shop = Workshop(Path("none"), rules, Paths(Path("none")))
+    done = EmulatedCuda(Path("none")).compile(Source("k<<<1>>>();", "cuda"), shop)
+    assert done.exit_code is None
