@@ -29,6 +29,7 @@ from .evolve.budget import Caps
 from .evolve.config import ConfigError, RunConfig
 from .evolve.events import Draft
 from .evolve.llm.prices import load_prices
+from .evolve.state import BrokenLog
 from .models import Run
 from .proposals import BY_NAME, EXTERNAL
 from .record.log import DbLog
@@ -231,11 +232,14 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
         raise Refused(str(error)) from error
     order = RunRequest(parent.task_version, parent.device_kind, config, owner)
     _refuse_if_not_now(order)
-    with transaction.atomic():
-        run = _create(order, forked_from=parent)
-        with log_of(run) as log:
-            fork(DbLog(parent, uuid.uuid4()), parent.last_seq, log, seed, config)
-        queue.wake()
+    try:
+        with transaction.atomic():
+            run = _create(order, forked_from=parent)
+            with log_of(run) as log:
+                fork(DbLog(parent, uuid.uuid4()), parent.last_seq, log, seed, config)
+            queue.wake()
+    except BrokenLog as error:
+        raise Refused(f"The log of this run is broken, so it cannot be forked. {error}") from error
     return run
 
 

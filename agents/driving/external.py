@@ -6,10 +6,12 @@ judged, time that has passed, what the owner wants). Does NOT wait for anything;
 seconds.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from django.conf import settings
 from django.utils import timezone
@@ -30,11 +32,14 @@ from ..evolve.events import Draft
 from ..evolve.model import CandidateView, JudgeResult, NoProposal, Proposal
 from ..evolve.proposing import cleaned, readable, refused, unusable
 from ..evolve.slots import announcements, result_to_json
+from ..evolve.state import BrokenLog
 from ..models import Run
 from ..proposals import EXTERNAL
 from ..states import CandidateState, RunStatus, Wish
 from .evaluator import result_of, submitted
 
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
 CANDIDATES_MAX = 1_000
 IN_FLIGHT_MAX = 8
 PROMPT_CHARS_MAX = 20_000
@@ -74,8 +79,10 @@ def send(run: Run, sent: Sent) -> str:
     if earlier := _earlier(run, sent.key):
         return earlier
     _demand_unfinished(run)
-    with services.log_of(run) as log:
-        return _earlier(run, sent.key) or _Writing(run, Book(log)).take(sent, problem)
+    key = _written(run, lambda writing: _earlier(run, sent.key) or writing.take(sent, problem))
+    if key is None:
+        raise SendRefused("run-ended", run.reason_text)
+    return key
 
 
 def _demand_unfinished(run: Run) -> None:
@@ -96,11 +103,8 @@ def _problem_of(run: Run, proposal: Proposal) -> str | None:
 def close(run: Run, text: str) -> None:
     """No more candidates; the run ends when those in judging are judged. Raises SendRefused."""
     _demand_unfinished(run)
-    with services.log_of(run) as log:
-        book = Book(log)
-        said = {"reason": "closed", "text": readable(text) or "The agent has closed the run."}
-        book.commit(Draft("run.stopping", None, said))
-    run.refresh_from_db()
+    said = {"reason": "closed", "text": readable(text) or "The agent has closed the run."}
+    _written(run, lambda writing: writing.book.commit(Draft("run.stopping", None, said)))
     look(run)
 
 
@@ -115,8 +119,11 @@ def steer(run: Run, wish: Wish, who: str) -> None:
 def tend() -> None:
     """Look at every external run that has not ended."""
     for run in Run.objects.filter(proposer=EXTERNAL).exclude(state=RunStatus.FINISHED):
-        with suppress(services.Refused):  # somebody else is writing its log
-            look(run)
+        try:
+            with suppress(services.Refused):  # somebody else is writing its log
+                look(run)
+        except Exception:  # the edge of one run: whatever is wrong with it, the others must not wait for it
+            logger.exception("external run %s could not be looked after", run)
 
 
 def look(run: Run) -> None:
@@ -124,10 +131,36 @@ def look(run: Run) -> None:
     now = timezone.now()
     if run.is_finished or not _is_due(run, now):
         return
-    with services.log_of(run) as log:
-        _Writing(run, Book(log)).look(now)
+
+    def written(writing: _Writing) -> None:
+        writing.look(now)
         Run.objects.filter(pk=run.pk).update(heartbeat=now)
-    run.refresh_from_db()
+
+    _written(run, written)
+
+
+def _written(run: Run, write: "Callable[[_Writing], T]") -> T | None:
+    """What `write` returns; None where the log cannot be folded: then the run has been ended."""
+    try:
+        with services.log_of(run) as log:
+            return write(_Writing(run, Book(log)))
+    except BrokenLog as error:
+        logger.exception("the log of external run %s is broken; it is ended", run)
+        _end_broken(run, str(error))
+        return None
+
+
+def _end_broken(run: Run, what: str) -> None:
+    """Without a fold of the log: what is being judged is given up, and what was reserved counts as spent."""
+    text = f"Our side failed: the log of this run cannot be continued. {what}"
+    with services.log_of(run) as log:
+        run.refresh_from_db()
+        tickets = list(run.candidates.filter(state=CandidateState.QUEUED).values_list("ticket", flat=True))
+        for evaluation in Evaluation.objects.filter(code__in=tickets):
+            moves.evaluation_cancel(evaluation, "Withdrawn by the run that submitted it.")
+        settled = [books.settled(lease, None, Cost.from_json(cost)) for lease, cost in run.leases.items()]
+        ended = Draft("run.finished", None, {"reason": "broken", "text": text})
+        log.append([Draft("error", None, {"text": text}), *settled, ended])
 
 
 def _is_due(run: Run, now: datetime) -> bool:
@@ -168,12 +201,15 @@ class _Writing:
 
     def take(self, sent: Sent, problem: str | None) -> str:
         self._demand_open()
+        self._demand_island(sent.island)
         generation = self._generation(sent)
         known = self.book.state.archive.candidates.values()
-        slot = sum(item.generation == generation for item in known)
+        slot = 1 + max((item.slot for item in known if item.generation == generation), default=-1)
         key = f"{generation}-{slot}"
         self._demand_room(sent.cost + self._judging)
-        self.book.commit(*self._opening(generation), *self._received(sent, key, generation, slot))
+        drafts = [*self._opening(generation), *self._received(sent, key, generation, slot)]
+        self._demand_foldable(key, drafts)
+        self.book.commit(*drafts)
         candidate = self.book.state.archive.candidates[key]
         refusal = self._refusal(candidate, problem)
         if refusal is not None:
@@ -194,6 +230,19 @@ class _Writing:
             raise SendRefused("run-full", f"The run has {CANDIDATES_MAX} candidates, which is the limit. Close it.")
         if len(self._in_judging()) >= IN_FLIGHT_MAX:
             raise SendRefused("too-many-open", f"{IN_FLIGHT_MAX} candidates are being judged. Wait for one of them.")
+
+    def _demand_island(self, island: int) -> None:
+        count = self.book.state.config.islands
+        if island >= count:
+            raise SendRefused("invalid-request", f"island: the run has {count} islands, numbered from 0.")
+
+    def _demand_foldable(self, key: str, drafts: list[Draft]) -> None:
+        """Neither the candidate nor its verdict may make a log that cannot be folded any more."""
+        passed = {"result": result_to_json(JudgeResult("PASS", "", score=1.0)), "reused_from": None}
+        try:
+            self.book.rehearse(*drafts, Draft("evaluation.finished", key, passed))
+        except BrokenLog as error:
+            raise SendRefused("invalid-request", f"The run cannot take this candidate. {error}") from error
 
     def _demand_room(self, cost: Cost) -> None:
         short = self.book.state.budget.fits(cost)
@@ -311,6 +360,7 @@ class _Writing:
         payload = {"result": result_to_json(result), "reused_from": None}
         finished = Draft("evaluation.finished", candidate.id, payload)
         cost = Cost(judgings=1, judging_s=result.seconds)
+        self.book.rehearse(finished)  # `announcements` folds it, too
         news = announcements(self.book, finished)
         self.book.commit(finished, books.settled(books.judge_lease(candidate.id), candidate.id, cost), *news)
 

@@ -27,6 +27,7 @@ from ..evolve.events import Draft
 from ..evolve.llm.prices import PriceError
 from ..evolve.loop import DriveWish, drive
 from ..evolve.proposers import find_proposer
+from ..evolve.state import BrokenLog
 from ..evolve.verifiers import find_verifiers
 from ..models import Run
 from ..record.log import RunClaimLost
@@ -177,7 +178,7 @@ def engine_settings(device: str) -> dict[str, Any]:
 
 def _put_aside(holding: RunHolding, error: Exception) -> None:
     """Pauses the run with the reason on its page, because continuing would fail again."""
-    designed = isinstance(error, ConfigError | PriceError | HarnessError)
+    designed = isinstance(error, BrokenLog | ConfigError | PriceError | HarnessError)
     what = str(error) if designed else f"{type(error).__name__}; it has been logged."
     text = f"Our side failed: {what}"
     Run.objects.filter(pk=holding.run.pk, claim=holding.claim).update(wish=Wish.PAUSE)

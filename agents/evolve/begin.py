@@ -35,6 +35,7 @@ def fork(log: EventLog, at_seq: int, new_log: EventLog, seed: int, config: RunCo
     """Begins in `new_log` a run whose archive is that of `log` at `at_seq`; it has spent nothing.
 
     Candidates that were in flight are left out. `config` replaces that of the old run, in all but the islands.
+    Raises BrokenLog where either log cannot be folded.
     """
     events = [event for event in log.read() if event.seq <= at_seq]
     old = RunState.fold(events, log.get_source)
@@ -51,6 +52,7 @@ def fork(log: EventLog, at_seq: int, new_log: EventLog, seed: int, config: RunCo
     drafts = [*_drafts(kept), *closing]
     if drafts:
         new_log.append(drafts)
+    RunState.fold(new_log.read(), new_log.get_source)
 
 
 def _drafts(events: Sequence[LogEvent]) -> list[Draft]:

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from .budget import CURRENCIES, Cost
-from .events import Draft, EventLog, Live
+from .events import Draft, EventLog, Live, LogEvent
 from .state import RunState
 
 
 class Book:
-    """Every change of a run goes through `commit`."""
+    """Every change of a run goes through `commit`, so its log holds nothing that cannot be folded."""
 
     def __init__(self, log: EventLog) -> None:
+        """Raises BrokenLog."""
         self.log = log
         self.state = RunState.fold(log.read(), log.get_source)
         self._closed = False
@@ -24,11 +25,18 @@ class Book:
         self._closed = True
 
     def commit(self, *drafts: Draft) -> None:
-        """All of them or none; the state follows. Raises whatever the log raises."""
+        """All of them or none; the state follows. Raises BrokenLog and whatever the log raises."""
         if self._closed:
             raise RuntimeError("this run is over")
+        self.rehearse(*drafts)
         for event in self.log.append(drafts):
             self.state.apply(event)
+
+    def rehearse(self, *drafts: Draft) -> None:
+        """Folds them into a copy of the state. Raises BrokenLog where they cannot follow the log."""
+        trial = self.state.copy()
+        for seq, draft in enumerate(drafts, self.state.seq + 1):
+            trial.apply(LogEvent(seq, 0.0, draft.type, draft.candidate, draft.payload))
 
 
 class LeaseMeter:

@@ -3,8 +3,9 @@
 Not covered: what to do next (`loop.py`).
 """
 
+import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .archive import Archive
@@ -12,6 +13,10 @@ from .budget import Budget
 from .config import RunConfig
 from .events import LogEvent
 from .model import ArchiveView, CandidateView, Stage
+
+
+class BrokenLog(ValueError):
+    """An event cannot follow those before it. The text names the event and what is wrong."""
 
 
 @dataclass
@@ -75,7 +80,24 @@ class RunState:
     def best(self) -> CandidateView | None:
         return self.archive.candidates[self.archive.best] if self.archive.best is not None else None
 
+    def copy(self) -> "RunState":
+        """Whatever is applied to the copy leaves this one as it is."""
+        twin = copy.copy(self)
+        twin.archive = self.archive.copy()
+        twin.generations = [replace(item, candidates=list(item.candidates)) for item in self.generations]
+        if self.status != "new":
+            twin.budget = self.budget.copy()
+        return twin
+
     def apply(self, event: LogEvent) -> None:
+        """Raises BrokenLog; the state is of no use after that."""
+        try:
+            self._apply(event)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise BrokenLog(f"Event {event.seq} of the log, {event.type}, makes no sense ({what}).") from error
+
+    def _apply(self, event: LogEvent) -> None:
         if event.seq != self.seq + 1:
             raise ValueError(f"event {event.seq} after event {self.seq}")
         handler = _HANDLERS.get(event.type)

@@ -132,10 +132,10 @@ def test_the_same_key_is_one_candidate(program: Program, run: Run) -> None:
 
 def test_generations_and_islands_can_be_named(program: Program, run: Run) -> None:
     assert sent(program, run, "first", generation=3, island=1) == "3-0"
-    assert sent(program, run, "second", generation=3, island=2) == "3-1"
+    assert sent(program, run, "second", generation=3) == "3-1"
     assert sent(program, run, "third", parents=["3-0"]) == "4-0"
     assert sent(program, run, "late", generation=1) == "1-0"
-    assert [row.island for row in run.candidates.order_by("position")] == [1, 2, 0, 0]
+    assert [row.island for row in run.candidates.order_by("position")] == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,7 @@ def test_generations_and_islands_can_be_named(program: Program, run: Run) -> Non
     [
         ({"parents": ["7-7"]}, 422, "unknown-parent"),
         ({"usd": -1}, 422, "invalid-request"),
+        ({"island": 2}, 422, "invalid-request"),
         ({"input_tokens": 10**12}, 422, "invalid-request"),
         ({"prompt": "x" * 20_001}, 422, "invalid-request"),
         ({"source": "x" * 300_000}, 413, "source-too-large"),

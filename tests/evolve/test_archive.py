@@ -2,19 +2,21 @@
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.evolve.archive import Archive, cell_of, pareto
+from agents.evolve.book import Book
 from agents.evolve.budget import Caps
 from agents.evolve.config import RunConfig
-from agents.evolve.events import LogEvent
+from agents.evolve.events import Draft, LogEvent
 from agents.evolve.logs import MemoryLog
 from agents.evolve.model import JudgeResult, Proposal
 from agents.evolve.rng import Rng
 from agents.evolve.selection import Migration, migrations, select, weigh
 from agents.evolve.slots import result_to_json
-from agents.evolve.state import RunState
+from agents.evolve.state import BrokenLog, RunState
 
 from .world import TASK, Scripted, kernel, of_type, run, truth
 
@@ -175,3 +177,16 @@ def test_the_view_finds_the_best_and_its_text() -> None:
     assert best.score == max(item.score or 0 for item in state.archive.candidates.values())
     assert truth(state.archive.view(state.seq).source(best)).score == best.score
     assert kernel(1, 2, 3) != kernel(1, 2, 3, broken=True)
+
+
+def test_what_cannot_be_folded_is_not_written() -> None:
+    log = MemoryLog()
+    log.append([Draft("run.created", None, {"config": RunConfig(TASK.name).to_json()})])
+    book = Book(log)
+    nonsense = Draft("budget.settled", None, {"lease": "of nobody", "cost": {}})
+    with pytest.raises(BrokenLog, match=r"Event 3 of the log, budget\.settled"):
+        book.commit(Draft("run.started", None, {}), nonsense)
+    assert (len(log.read()), book.state.seq, book.state.status) == (1, 1, "created")
+    log.append([nonsense])
+    with pytest.raises(BrokenLog):
+        Book(log)
