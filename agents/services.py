@@ -76,8 +76,8 @@ class RunRequest:
 
 def run_start(order: RunRequest) -> Run:
     """The waiting run, with its first event. Raises Refused."""
-    _refuse_if_not_now(order)
     with transaction.atomic():
+        _refuse_if_not_now(order)
         run = _create(order)
         with log_of(run) as log:
             create(log, order.config, _prices(order.config))
@@ -231,9 +231,9 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     except ConfigError as error:
         raise Refused(str(error)) from error
     order = RunRequest(parent.task_version, parent.device_kind, config, owner)
-    _refuse_if_not_now(order)
     try:
         with transaction.atomic():
+            _refuse_if_not_now(order)
             run = _create(order, forked_from=parent)
             with log_of(run) as log:
                 fork(DbLog(parent, uuid.uuid4()), parent.last_seq, log, seed, config)
@@ -244,8 +244,11 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
 
 
 def _refuse_if_not_now(order: RunRequest) -> None:
+    """Inside the transaction that makes the run."""
     _refuse_if_closed(order)
-    _refuse_if_many(order.owner)
+    if order.owner is not None:  # two requests at once cannot both take the last place
+        User.objects.select_for_update(no_key=True).get(pk=order.owner.pk)
+    _refuse_if_many(order.owner, order.config.proposer)
     _refuse_if_costly(order)
 
 
@@ -256,8 +259,11 @@ def _refuse_if_closed(order: RunRequest) -> None:
         raise Refused("This version of the task is no longer judged.")
 
 
-def _refuse_if_many(owner: User | None) -> None:
+def _refuse_if_many(owner: User | None, proposer: str) -> None:
     unfinished = Run.objects.exclude(state=RunStatus.FINISHED)
+    external_max = settings.KBENCH_EXTERNAL_RUNS_PER_OWNER_MAX
+    if proposer == EXTERNAL and unfinished.filter(owner=owner, proposer=EXTERNAL).count() >= external_max:
+        raise Refused(f"You have {external_max} unfinished external runs, which is the limit. Close or stop one.")
     if unfinished.filter(owner=owner).count() >= settings.KBENCH_RUNS_PER_OWNER_MAX:
         whose = "You have" if owner else "Visitors without an account have"
         raise Refused(f"{whose} {settings.KBENCH_RUNS_PER_OWNER_MAX} unfinished runs, which is the limit. Stop one.")

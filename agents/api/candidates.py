@@ -18,6 +18,7 @@ from benchmarks import services as judging
 from benchmarks.api.auth import MAY_SEND_TOKEN, Token, owner_of
 from benchmarks.api.description import STATUS_OF
 from benchmarks.api.problems import Problem
+from benchmarks.api.submissions import quota_as_problem
 from benchmarks.catalogue import folders
 from benchmarks.models import Evaluation
 from benchmarks.states import FINISHED
@@ -42,10 +43,11 @@ router = Router(tags=["runs"])
 
 @router.post("/{id}/candidates", response={202: schemas.CandidateOut}, summary="Send a candidate", auth=Token())
 def candidate_send(request: HttpRequest, id: uuid.UUID, wanted: schemas.CandidateIn, response: HttpResponse) -> Any:
-    """`Location` is the candidate. It is judged like any submission, or refused with a reason and not judged."""
+    """`Location` is the candidate. It is judged and metered like any submission, or refused with a reason."""
     run = _own(request, id)
     try:
-        key = external.send(run, _sent(run, wanted))
+        with quota_as_problem():
+            key = external.send(run, _sent(run, wanted))
     except external.SendRefused as error:
         raise _problem(error) from error
     except checking.Busy as error:

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import services as judging
 from benchmarks.judgings import moves
 from benchmarks.judgings.waiting import waiting_reason
-from benchmarks.models import Evaluation
+from benchmarks.models import Evaluation, Payer
 from benchmarks.states import Origin, Priority, State
 
 from ..evolve.events import Live
@@ -70,8 +70,11 @@ class SiteEvaluator:
         await self.desk.call(_cancel, ticket)
 
 
-def submitted(run: Run, key: str, source: str, language: str) -> str:
-    """The code of a candidate's evaluation; the same key again is the same one. Raises judging.Refused."""
+def submitted(run: Run, key: str, source: str, language: str, payer: Payer | None = None) -> str:
+    """The code of a candidate's evaluation; the same key again is the same one.
+
+    Raises judging.Refused, and OverQuota if there is a `payer`.
+    """
     evaluation = judging.submission_create(
         version=run.task_version,
         text=source,
@@ -83,6 +86,7 @@ def submitted(run: Run, key: str, source: str, language: str) -> str:
         priority=Priority.AGENT,
         title=f"Run {run}, candidate {key}",
         client_token=token_of(run, key),
+        payer=payer,
     )
     return str(evaluation.code)
 

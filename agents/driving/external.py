@@ -16,6 +16,7 @@ from typing import TypeVar
 from django.conf import settings
 from django.utils import timezone
 
+from benchmarks import quotas
 from benchmarks.catalogue import folders
 from benchmarks.harness import Source, default_rules
 from benchmarks.judgings import moves
@@ -72,7 +73,8 @@ class Sent:
 def send(run: Run, sent: Sent) -> str:
     """The name of the candidate; it is queued for judging or was refused with a reason.
 
-    Raises SendRefused, Refused while submissions are paused, and Busy.
+    It counts for the quotas of the run's owner. Raises SendRefused, OverQuota, Refused while submissions are paused,
+    and Busy.
     """
     problem = _problem_of(run, sent.proposal)
     look(run)
@@ -215,7 +217,8 @@ class _Writing:
         if refusal is not None:
             self.book.commit(*refused(self.book, candidate, refusal))
             return key
-        code = submitted(self.run, key, sent.proposal.source, sent.proposal.language)
+        payer = quotas.payer_of(self.run.owner, "") if self.run.owner is not None else None
+        code = submitted(self.run, key, sent.proposal.source, sent.proposal.language, payer)
         self.book.commit(
             books.reserved(books.judge_lease(key), key, self._judging),
             Draft("evaluation.submitted", key, {"key": key, "ticket": code}),

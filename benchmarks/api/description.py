@@ -89,6 +89,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
         "source-refused",
         "unknown-parent",
         "too-many-open",
+        "too-many-submissions",
         "submissions-closed",
         "busy",
     ),

@@ -78,7 +78,7 @@ def submission_change(request: HttpRequest, id: uuid.UUID, wanted: schemas.Submi
     if wanted.title is not None:
         ownership.submission_rename(found, wanted.title)
     if wanted.visibility is not None:
-        with _quota_as_problem(), _refused_as_problem("cannot-be-changed"):
+        with quota_as_problem(), _refused_as_problem("cannot-be-changed"):
             ownership.visibility_change(found, wanted.visibility)
     return submission(request, id)
 
@@ -107,7 +107,8 @@ def _own(request: HttpRequest, code: uuid.UUID) -> Submission:
 
 
 @contextmanager
-def _quota_as_problem() -> Iterator[None]:
+def quota_as_problem() -> Iterator[None]:
+    """Turns OverQuota into a Problem that names the full meter."""
     try:
         yield
     except quotas.OverQuota as error:
@@ -150,7 +151,7 @@ def submit(request: HttpRequest, wanted: SubmissionIn) -> tuple[Evaluation, list
     remarks = _checked(wanted, version)
     key = _key(request)
     try:
-        with _quota_as_problem():
+        with quota_as_problem():
             evaluation = services.submission_create(
                 version=version,
                 text=wanted.source,

@@ -59,7 +59,7 @@ class Submission(models.Model):
     visibility = models.CharField(max_length=10, choices=Visibility, default=Visibility.PUBLIC)
     origin = models.CharField(max_length=10, choices=Origin, default=Origin.WEB)
     title = models.CharField(max_length=200, blank=True)
-    payer = models.ForeignKey(  # whom quotas count it for; null: nobody, as for agent runs and shipped examples
+    payer = models.ForeignKey(  # whom quotas count it for; null: nobody, as for the site's runs and examples
         "benchmarks.Payer", null=True, blank=True, on_delete=models.SET_NULL, related_name="submissions"
     )
     client_token = models.CharField(max_length=100, blank=True)  # Idempotency-Key: the same post twice is one row

@@ -1,8 +1,8 @@
 """How much one payer may have judged, and what is left of it.
 
 A payer is an account, or an address without one. `take_place` and what a page shows before the click count the same
-way, so nobody is refused who was told that there is room. Whoever has no payer is not metered: agent runs have caps of
-their own, shipped examples and what staff judge again cost nobody.
+way, so nobody is refused who was told that there is room. Whoever has no payer is not metered: the site's own agent
+runs have caps, shipped examples and what staff judge again cost nobody.
 Does NOT know requests: `accounts/limits.py` says who a visitor is. Does NOT write the ledger (`charges.py`).
 """
 

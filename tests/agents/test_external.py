@@ -16,7 +16,7 @@ from agents.record.snapshots import past
 from benchmarks import switches
 from benchmarks.harness import Verdict
 from benchmarks.judgings import moves
-from benchmarks.models import Evaluation, Standing
+from benchmarks.models import Evaluation, LedgerEntry, Standing
 from benchmarks.states import State, Switch
 from tests.web import factories as site
 from tests.web.test_api import Program, refused
@@ -193,6 +193,38 @@ def test_only_a_few_are_judged_at_a_time(program: Program, monkeypatch: pytest.M
     assert response["Retry-After"] == "5"
     judged(run, 1.5)
     sent(program, run, "c")
+
+
+@pytest.mark.parametrize("setting", ["KBENCH_IN_FLIGHT_MAX", "KBENCH_PUBLIC_PER_DAY"])
+def test_candidates_count_for_the_quotas_of_the_owner(program: Program, run: Run, settings: Any, setting: str) -> None:
+    setattr(settings, setting, 2)
+    assert program.submit().status_code == 202
+    sent(program, run, "a")
+    told = refused(send(program, run, "b"), 429, "too-many-submissions")
+    assert told["meter"]["limit"] == 2
+    run.refresh_from_db()
+    assert (run.candidate_count, run.claim, list(run.leases)) == (1, None, ["0-0/judge"])
+    refused(program.submit(source=kernel("other")), 429, "too-many-submissions")
+    assert program.post(f"/runs/{run.code}/candidates", {"source": "int x;\n"}).json()["state"] == "dropped"
+
+
+def test_the_time_of_candidates_is_charged_to_the_owner(program: Program, run: Run, owner: Any) -> None:
+    sent(program, run, "a")
+    judged(run, 1.5)
+    entry = LedgerEntry.objects.get()
+    assert (entry.payer.account, entry.judging_s > 0) == (owner, True)
+
+
+def test_an_account_has_only_so_many_open_external_runs(
+    program: Program, run: Run, stranger: Any, settings: Any
+) -> None:
+    settings.KBENCH_EXTERNAL_RUNS_PER_OWNER_MAX = 1
+    assert "Close or stop one" in refused(program.post("/runs", WANTED), 429, "run-refused")["detail"]
+    refused(program.post(f"/runs/{run.code}/fork", {"judgings": 2}), 429, "run-refused")
+    assert Program(stranger).post("/runs", WANTED).status_code == 202
+    assert program.post("/runs", {**WANTED, "kind": "site"}).status_code == 202
+    program.post(f"/runs/{run.code}/close")
+    assert program.post("/runs", WANTED).status_code == 202
 
 
 def test_a_run_holds_only_so_many_candidates(program: Program, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
