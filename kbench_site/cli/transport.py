@@ -1,7 +1,8 @@
 """One request to a site on the standard library: time-outs, and another try where that can help.
 
 A lost connection and 429 or 503 are tried again with growing pauses, or when the site says (`Retry-After`), as long as
-that is soon. Whatever goes wrong is an ApiError with the exit code that it means. Does NOT know the API's addresses.
+that is soon. A redirect to another site is refused, as the token is for one site only. Whatever goes wrong is an
+ApiError with the exit code that it means. Does NOT know the API's addresses.
 """
 
 import json
@@ -11,6 +12,9 @@ import time
 import urllib.error
 import urllib.request
 from http import HTTPStatus
+from http.client import HTTPMessage
+from typing import IO
+from urllib.parse import urlsplit
 
 from .output import OUR_FAULT, WRONG_USAGE, progress
 
@@ -42,6 +46,28 @@ class Lost(Exception):
         self.error, self.after_s = error, after_s
 
 
+class _SameOrigin(urllib.request.HTTPRedirectHandler):
+    """Follows a redirect only to the same scheme, host and port: urllib sends all headers on, the token among them."""
+
+    def redirect_request(  # noqa: PLR0917 - the signature of urllib
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        if _origin(newurl) != _origin(req.full_url):
+            fp.close()
+            scheme, host = urlsplit(newurl)[:2]
+            text = f"{req.host} redirects to {scheme}://{host}, where the token is not sent. Is KBENCH_URL right?"
+            raise ApiError(text, WRONG_USAGE)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _origin(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+_opener = urllib.request.build_opener(_SameOrigin)
+
+
 def send(request: urllib.request.Request) -> bytes:
     """The body of the answer. Raises ApiError when it is refused, or lost again and again."""
     paused_s = 0.0
@@ -61,7 +87,7 @@ def send(request: urllib.request.Request) -> bytes:
 
 def _once(request: urllib.request.Request) -> bytes:
     try:
-        with urllib.request.urlopen(request, timeout=_timeout_s()) as answer:  # noqa: S310 - http or https: client.py
+        with _opener.open(request, timeout=_timeout_s()) as answer:
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from kbench_site.cli import following, main, transport
+from kbench_site.cli.client import ApiError, Client
 
 CODE = "00000000-0000-0000-0000-000000000001"
 QUEUE = {"position": 3, "ahead": 2, "running": 1, "reason": "2 ahead of you.", "no_estimate": None}
@@ -219,3 +220,27 @@ def test_a_report_that_is_not_there_yet_is_told(site, kbench):
     site.says((200, RUNS))
     result = kbench("download", CODE, "report")
     assert (result.exit_code, "no report yet" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_another_site_is_refused_and_the_token_stays(site, status):
+    other = Site()
+    other.says((200, []))
+    thread = threading.Thread(target=other.server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        site.says((status, {}, {"Location": f"{other.url}/api/v1/tasks"}))
+        with pytest.raises(ApiError, match="redirects to http://") as error:
+            Client(site.url, "secret").get("tasks")
+    finally:
+        other.server.shutdown()
+        other.server.server_close()
+        thread.join()
+    assert error.value.exit_code == 2
+    assert other.asked == []
+
+
+def test_a_redirect_within_the_site_is_followed(site):
+    site.says((302, {}, {"Location": "/api/v1/suites"}), (200, []))
+    assert Client(site.url, "secret").get("tasks") == []
+    assert [path for _, path, _, _ in site.asked] == ["/api/v1/tasks", "/api/v1/suites"]
