@@ -107,8 +107,6 @@ class RunForm(BudgetForm):
         if not self.errors:
             self._check_template(BY_NAME[data["proposer"]])
         if not self.errors:
-            self._check_limit(BY_NAME[data["proposer"]])
-        if not self.errors:
             self._make_config()
         return data
 
@@ -117,12 +115,6 @@ class RunForm(BudgetForm):
         known = languages_of(self.device_kind.device_class)
         chosen: str = self.cleaned_data.get("language") or known[0]
         return chosen if chosen in known else known[0]
-
-    def _check_limit(self, choice: Choice) -> None:
-        """The dollars of an agent outside are its own account: they bound nothing here."""
-        data = self.cleaned_data
-        if choice.outside and data.get("judgings") is None and data.get("minutes") is None:
-            self.add_error(None, "Give an external run a limit of judgings or minutes.")
 
     def _check_template(self, choice: Choice) -> None:
         if choice.paid or choice.outside:

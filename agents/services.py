@@ -36,6 +36,7 @@ from .record.log import DbLog
 from .states import OPEN, RunStatus, Wish, sources
 
 __all__ = [
+    "NoLimit",
     "Refused",
     "RunHolding",
     "RunRequest",
@@ -50,6 +51,10 @@ __all__ = [
     "tend",
     "worker_begins",
 ]
+
+
+class NoLimit(Refused):
+    """The run has no limit of the kind that its proposer needs."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +232,8 @@ def _free(runs: QuerySet[Run]) -> int:
 def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     """A new run that begins with all that `parent` has found and may spend `more`. Raises Refused."""
     try:
-        config = replace(RunConfig.from_json(parent.config), seed=seed, caps=more)
+        config = _of_fork(RunConfig.from_json(parent.config), parent, owner)
+        config = replace(config, seed=seed, caps=more)
     except ConfigError as error:
         raise Refused(str(error)) from error
     order = RunRequest(parent.task_version, parent.device_kind, config, owner)
@@ -243,8 +249,16 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     return run
 
 
+def _of_fork(config: RunConfig, parent: Run, owner: User | None) -> RunConfig:
+    """Without the name of the agent, where the fork is for the agent of somebody else."""
+    if config.proposer != EXTERNAL or (owner is not None and owner.pk == parent.owner_id):
+        return config
+    return replace(config, options={name: value for name, value in config.options.items() if name != "agent"})
+
+
 def _refuse_if_not_now(order: RunRequest) -> None:
     """Inside the transaction that makes the run."""
+    _refuse_if_endless(order.config)
     _refuse_if_closed(order)
     if order.owner is not None:  # two requests at once cannot both take the last place
         User.objects.select_for_update(no_key=True).get(pk=order.owner.pk)
@@ -270,6 +284,12 @@ def _refuse_if_many(owner: User | None, proposer: str) -> None:
     if unfinished.count() >= settings.KBENCH_RUNS_MAX:
         limit = settings.KBENCH_RUNS_MAX
         raise Refused(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
+
+
+def _refuse_if_endless(config: RunConfig) -> None:
+    """The dollars and tokens of an agent outside are what it says, so they bound nothing here."""
+    if config.proposer == EXTERNAL and config.caps.judgings is None and config.caps.wall_s is None:
+        raise NoLimit("Give an external run a limit of judgings or minutes.")
 
 
 def _refuse_if_costly(order: RunRequest) -> None:

@@ -140,6 +140,8 @@ def _accepted(run: Run, response: HttpResponse) -> Status[schemas.RunOut]:
 def _made(make: "partial[Run]") -> Run:
     try:
         return make()
+    except services.NoLimit as error:
+        raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", str(error)) from error
     except services.Refused as error:
         raise Problem(HTTPStatus.TOO_MANY_REQUESTS, "run-refused", str(error)) from error
 

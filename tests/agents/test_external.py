@@ -1,5 +1,6 @@
 """External runs: an agent sends candidates, the site judges them, and the log is that of any other run."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,8 @@ from django.utils import timezone
 
 from agents import jobs, services
 from agents.driving import external
+from agents.evolve.budget import Caps
+from agents.evolve.config import RunConfig
 from agents.evolve.state import RunState
 from agents.models import Run, RunEvent
 from agents.record.log import read, source
@@ -340,6 +343,28 @@ def test_a_fork_waits_for_the_candidates_of_its_owner(program: Program, run: Run
     fork = Run.objects.get(code=other.post(f"/runs/{run.code}/fork", {"judgings": 2}).json()["id"])
     assert sent(other, fork, "b", parents=[key]) == "1-0"
     refused(send(program, fork, "c"), 403, "not-yours")
+
+
+@pytest.mark.parametrize("caps", [{"usd": 1.0}, {"judgings": None, "usd": 1.0}])
+def test_a_fork_needs_a_limit_that_the_site_can_count(program: Program, run: Run, caps: dict[str, Any]) -> None:
+    told = refused(program.post(f"/runs/{run.code}/fork", caps), 422, "invalid-request")
+    assert told["detail"] == "Give an external run a limit of judgings or minutes."
+    assert Run.objects.count() == 1
+
+
+def test_an_external_run_is_not_started_without_a_limit(run: Run, owner: Any) -> None:
+    config = replace(RunConfig.from_json(run.config), caps=Caps(usd=1.0))
+    with pytest.raises(services.NoLimit):
+        services.run_start(services.RunRequest(run.task_version, run.device_kind, config, owner))
+
+
+def test_a_fork_by_somebody_else_has_no_name_of_an_agent(program: Program, run: Run, stranger: Any) -> None:
+    def agent(by: Program) -> str | None:
+        forked = by.post(f"/runs/{run.code}/fork", {"judgings": 2})
+        name: str | None = Run.objects.get(code=forked.json()["id"]).config["options"].get("agent")
+        return name
+
+    assert (agent(program), agent(Program(stranger))) == ("mine", None)
 
 
 def test_the_form_of_the_page_does_not_offer_it(visitor: Client, owner: Any) -> None:
