@@ -38,6 +38,7 @@ from .states import OPEN, RunStatus, Wish, sources
 __all__ = [
     "NoLimit",
     "Refused",
+    "RunBusy",
     "RunHolding",
     "RunRequest",
     "log_of",
@@ -51,6 +52,10 @@ __all__ = [
     "tend",
     "worker_begins",
 ]
+
+
+class RunBusy(Refused):
+    """Nobody may write the log of the run now."""
 
 
 class NoLimit(Refused):
@@ -120,12 +125,12 @@ def _method(proposer: str) -> Method:
 
 @contextmanager
 def log_of(run: Run) -> Iterator[DbLog]:
-    """The log of a run that no worker holds, all or nothing. Raises Refused where one does."""
+    """The log of a run that no worker holds, all or nothing. Raises RunBusy where one does."""
     claim = uuid.uuid4()
     with transaction.atomic():
         free = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunStatus.FINISHED)
         if not free.update(claim=claim):
-            raise Refused("The run has ended, or a worker is driving it.")
+            raise RunBusy("The run has ended, or somebody else is writing its log.")
         yield DbLog(run, claim)
         Run.objects.filter(pk=run.pk, claim=claim).update(claim=None)
     run.refresh_from_db()

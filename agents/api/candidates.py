@@ -5,6 +5,7 @@ write the log (`driving/external.py`).
 """
 
 import uuid
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -25,7 +26,7 @@ from benchmarks.states import FINISHED
 from benchmarks.submissions import checking
 from benchmarks.views.streams import wait_until
 
-from .. import selectors
+from .. import selectors, services
 from ..driving import external
 from ..evolve.archive import result_from_json
 from ..evolve.budget import Cost
@@ -51,8 +52,9 @@ def candidate_send(request: HttpRequest, id: uuid.UUID, wanted: schemas.Candidat
     except external.SendRefused as error:
         raise _problem(error) from error
     except checking.Busy as error:
-        busy = {"retry_after_s": checking.RETRY_S}
-        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "busy", str(error), **busy) from error
+        raise _busy(error) from error
+    except services.RunBusy as error:
+        raise _busy(error) from error
     except judging.Refused as error:
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "submissions-closed", str(error)) from error
     response.headers["Location"] = f"/api/v1/runs/{run.code}/candidates/{key}"
@@ -84,6 +86,8 @@ def run_close(request: HttpRequest, id: uuid.UUID, said: schemas.CloseIn) -> Any
     run = _own(request, id)
     try:
         external.close(run, said.text)
+    except services.RunBusy as error:
+        raise _busy(error) from error
     except external.SendRefused as error:
         raise _problem(error) from error
     return schemas.run_out(selectors.run_of(id))
@@ -129,6 +133,10 @@ def _problem(error: external.SendRefused) -> Problem:
     return Problem(HTTPStatus(STATUS_OF[error.code]), error.code, str(error), **soon)
 
 
+def _busy(error: checking.Busy | services.RunBusy) -> Problem:
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, "busy", str(error), retry_after_s=checking.RETRY_S)
+
+
 def _row(id: uuid.UUID, key: str) -> Candidate:
     return selectors.candidate_of(selectors.run_of(id), key)
 
@@ -141,7 +149,8 @@ def _shown(user: AnonymousUser | User, id: uuid.UUID, key: str) -> schemas.Candi
     """As this reader may see it, after what has happened is written down."""
     run = selectors.run_of(id)
     if run.proposer == EXTERNAL:
-        external.look(run)
+        with suppress(services.Refused):  # somebody else is writing its log: shown as the rows are
+            external.look(run)
         run = selectors.run_of(id)
     row = selectors.candidate_of(run, key)
     row.run = run

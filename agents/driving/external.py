@@ -76,11 +76,11 @@ def send(run: Run, sent: Sent) -> str:
     It counts for the quotas of the run's owner. Raises SendRefused, OverQuota, Refused while submissions are paused,
     and Busy.
     """
-    problem = _problem_of(run, sent.proposal)
     look(run)
     if earlier := _earlier(run, sent.key):
         return earlier
-    _demand_unfinished(run)
+    _demand_open(run)  # before the check, which takes a process of its own
+    problem = _problem_of(run, sent.proposal)
     key = _written(run, lambda writing: _earlier(run, sent.key) or writing.take(sent, problem))
     if key is None:
         raise SendRefused("run-ended", run.reason_text)
@@ -90,6 +90,17 @@ def send(run: Run, sent: Sent) -> str:
 def _demand_unfinished(run: Run) -> None:
     if run.state in (RunStatus.STOPPING, RunStatus.FINISHED):
         raise SendRefused("run-ended", "The run has ended, or is about to. Open another one.")
+
+
+def _demand_open(run: Run) -> None:
+    """By the rows, which say what the log says."""
+    _demand_unfinished(run)
+    if run.state == RunStatus.PAUSED:
+        raise SendRefused("run-paused", "The run is paused. Its owner or staff can resume it.")
+    if run.candidate_count >= CANDIDATES_MAX:
+        raise SendRefused("run-full", f"The run has {CANDIDATES_MAX} candidates, which is the limit. Close it.")
+    if run.candidates.filter(state=CandidateState.QUEUED).count() >= IN_FLIGHT_MAX:
+        raise SendRefused("too-many-open", f"{IN_FLIGHT_MAX} candidates are being judged. Wait for one of them.")
 
 
 def _problem_of(run: Run, proposal: Proposal) -> str | None:
@@ -202,7 +213,8 @@ class _Writing:
     # --- what the agent sends ---
 
     def take(self, sent: Sent, problem: str | None) -> str:
-        self._demand_open()
+        self.run.refresh_from_db()  # it may have changed during the check
+        _demand_open(self.run)
         self._demand_island(sent.island)
         generation = self._generation(sent)
         known = self.book.state.archive.candidates.values()
@@ -224,15 +236,6 @@ class _Writing:
             Draft("evaluation.submitted", key, {"key": key, "ticket": code}),
         )
         return key
-
-    def _demand_open(self) -> None:
-        status = self.book.state.status
-        if status == "paused":
-            raise SendRefused("run-paused", "The run is paused. Its owner or staff can resume it.")
-        if len(self.book.state.archive.candidates) >= CANDIDATES_MAX:
-            raise SendRefused("run-full", f"The run has {CANDIDATES_MAX} candidates, which is the limit. Close it.")
-        if len(self._in_judging()) >= IN_FLIGHT_MAX:
-            raise SendRefused("too-many-open", f"{IN_FLIGHT_MAX} candidates are being judged. Wait for one of them.")
 
     def _demand_island(self, island: int) -> None:
         count = self.book.state.config.islands

@@ -94,7 +94,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
         "busy",
     ),
     ("get", "/runs/{id}/candidates/{key}"): ("too-many-streams",),
-    ("post", "/runs/{id}/close"): ("not-yours", "not-external", "run-ended"),
+    ("post", "/runs/{id}/close"): ("not-yours", "not-external", "run-ended", "busy"),
     ("post", "/runs/{id}/{wish}"): ("not-yours", "run-ended"),
 }
 IDEMPOTENCY_KEY: dict[str, Any] = {

@@ -1,5 +1,6 @@
 """External runs: an agent sends candidates, the site judges them, and the log is that of any other run."""
 
+import uuid
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -365,6 +366,31 @@ def test_a_fork_by_somebody_else_has_no_name_of_an_agent(program: Program, run: 
         return name
 
     assert (agent(program), agent(Program(stranger))) == ("mine", None)
+
+
+def test_a_run_that_takes_nothing_costs_no_check(program: Program, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent(program, run, "a")
+    monkeypatch.setattr(external, "checked", lambda *_: pytest.fail("it was checked"))
+    with monkeypatch.context() as few:
+        few.setattr(external, "IN_FLIGHT_MAX", 1)
+        refused(send(program, run, "b"), 429, "too-many-open")
+    with monkeypatch.context() as few:
+        few.setattr(external, "CANDIDATES_MAX", 1)
+        refused(send(program, run, "b"), 409, "run-full")
+    program.post(f"/runs/{run.code}/pause")
+    refused(send(program, run, "b"), 409, "run-paused")
+    program.post(f"/runs/{run.code}/stop")
+    refused(send(program, run, "b"), 409, "run-ended")
+
+
+def test_while_somebody_else_writes_the_log_a_candidate_is_read(program: Program, run: Run, visitor: Client) -> None:
+    key = sent(program, run, "a")
+    judged(run, 1.5)
+    Run.objects.filter(pk=run.pk).update(claim=uuid.uuid4())
+    told = visitor.get(f"/api/v1/runs/{run.code}/candidates/{key}")
+    assert (told.status_code, told.json()["state"]) == (200, "queued")
+    refused(send(program, run, "b"), 503, "busy")
+    refused(program.post(f"/runs/{run.code}/close"), 503, "busy")
 
 
 def test_the_form_of_the_page_does_not_offer_it(visitor: Client, owner: Any) -> None:
