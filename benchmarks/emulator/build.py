@@ -135,10 +135,10 @@ def answered_lines(log: str, wanted: Sequence[int], mark: int) -> dict[int, int]
 
     File names in it are the submission's and may hold new lines, so nothing but the mark divides answers.
     """
-    answers = re.split(rf"{mark:#018x}\n\?\?:[0?]\n", log)
-    if len(answers) != len(wanted) + 1 or answers.pop():
+    answers = log.split(f"{mark:#018x}\n")
+    if len(answers) != len(wanted) + 1:
         return {}
-    frames = {site: _FRAME.search(answer) for site, answer in zip(wanted, answers, strict=True)}
+    frames = {site: _FRAME.search(answer) for site, answer in zip(wanted, answers[:-1], strict=True)}
     return {site: int(frame[1]) for site, frame in frames.items() if frame is not None}
 
 
