@@ -84,7 +84,10 @@ class RunState:
         """Whatever is applied to the copy leaves this one as it is."""
         twin = copy.copy(self)
         twin.archive = self.archive.copy()
-        twin.generations = [replace(item, candidates=list(item.candidates)) for item in self.generations]
+        twin.generations = [  # the others are not changed any more
+            *self.generations[:-1],
+            *(replace(item, candidates=list(item.candidates)) for item in self.generations[-1:]),
+        ]
         if self.status != "new":
             twin.budget = self.budget.copy()
         return twin
