@@ -4,7 +4,6 @@ Does NOT judge: results are those of the evaluation, to which the page links.
 """
 
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse
@@ -19,6 +18,8 @@ from benchmarks.submissions.diffs import DiffLine, line_diff
 from benchmarks.templatetags.whiskers import Axis
 
 from .parts import score_axis
+
+DIFF_LINES = 1_000
 
 
 def candidate_list(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
@@ -35,11 +36,14 @@ def candidate_list(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 
 @dataclass(frozen=True)
 class ParentComparison:
-    """What a candidate has changed of one parent; `lines` is None where the sources cannot be compared."""
+    """What a candidate has changed of one parent. `lines` is None where the sources cannot be compared, and for all
+    parents but the one that the reader has chosen: comparing takes up to a second."""
 
     parent: Candidate
     lines: list[DiffLine] | None
     genes: list[GeneChange]
+    offered: bool  # the sources can be compared on request
+    more: int = 0  # lines that are left out
 
 
 def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpResponse:
@@ -50,6 +54,8 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
     withheld.readable_candidates(request.user, [row, *parents])
     events = withheld.readable_events(request.user, selectors.log_rows(run, candidate=key).order_by("seq"))
     source = "" if row.ticket in hidden else _source(row)
+    wanted = request.GET.get("parent", "")
+    chosen = wanted if wanted in row.parents else next(iter(row.parents), "")
     bounds = [value for item in row.configs for value in item.get("ci95") or ()]
     context = {
         "run": run,
@@ -57,7 +63,9 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
         "row": row,
         "source": source,
         "hidden": row.ticket in hidden,
-        "comparisons": _comparisons(row, source, parents, hidden),
+        "comparisons": [
+            _comparison(row, source, parent, parent.ticket in hidden, chosen == parent.key) for parent in parents
+        ],
         "opinions": opinions_of(row),
         "evaluation": selectors.evaluations_by_ticket([row]).get(row.ticket),
         "config_axis": Axis.over(bounds),
@@ -72,12 +80,12 @@ def _source(row: Candidate) -> str:
     return log.source(row.source_sha256) if row.source_sha256 else ""
 
 
-def _comparisons(row: Candidate, source: str, parents: Sequence[Candidate], hidden: set[str]) -> list[ParentComparison]:
-    return [
-        ParentComparison(
-            parent,
-            line_diff(_source(parent), source) if source and parent.ticket not in hidden else None,
-            gene_diff(parent.params, row.params),
-        )
-        for parent in parents
-    ]
+def _comparison(row: Candidate, source: str, parent: Candidate, hidden: bool, chosen: bool) -> ParentComparison:
+    genes = gene_diff(parent.params, row.params)
+    comparable = bool(source) and not hidden
+    if not (comparable and chosen):
+        return ParentComparison(parent, None, genes, offered=comparable)
+    lines = line_diff(_source(parent), source)
+    if lines is None:
+        return ParentComparison(parent, None, genes, offered=False)
+    return ParentComparison(parent, lines[:DIFF_LINES], genes, offered=False, more=max(0, len(lines) - DIFF_LINES))

@@ -17,6 +17,7 @@ from agents.evolve.state import RunState
 from agents.models import Run, RunEvent
 from agents.record.log import read, source
 from agents.record.snapshots import past
+from agents.views import candidates
 from benchmarks import switches
 from benchmarks.harness import Verdict
 from benchmarks.judgings import moves
@@ -391,6 +392,27 @@ def test_while_somebody_else_writes_the_log_a_candidate_is_read(program: Program
     assert (told.status_code, told.json()["state"]) == (200, "queued")
     refused(send(program, run, "b"), 503, "busy")
     refused(program.post(f"/runs/{run.code}/close"), 503, "busy")
+
+
+def test_a_page_compares_with_one_parent(
+    program: Program, run: Run, visitor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = sent(program, run, "one"), sent(program, run, "other")
+    key = sent(program, run, "child", parents=[other, one])
+
+    def page(query: str = "") -> str:
+        return visitor.get(f"/runs/{run.code}/candidates/{key}/{query}").content.decode()
+
+    for text, shown, offered in (
+        (page(), other, one),
+        (page(f"?parent={one}"), one, other),
+        (page("?parent=x"), other, one),
+    ):
+        assert f'<details class="panel" id="diff-{shown}" open>' in text
+        assert f'id="diff-{offered}"' not in text
+        assert f'href="?parent={offered}#diff-{offered}"' in text
+    monkeypatch.setattr(candidates, "DIFF_LINES", 2)
+    assert "more lines are not shown" in page()
 
 
 def test_the_form_of_the_page_does_not_offer_it(visitor: Client, owner: Any) -> None:
