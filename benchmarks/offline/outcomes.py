@@ -128,7 +128,7 @@ def loss(outcomes: Sequence[Outcome]) -> Loss:
         lost_wins=sum(item.is_lost for item in claims),
         mean_claimed=_geometric_mean(item.claimed for item in claims),
         mean_verified=_geometric_mean(item.verified for item in claims),
-        reasons=Counter(item.why.value for item in claims if item.why is not None),
+        reasons=dict(Counter(item.why.value for item in claims if item.why is not None)),
     )
 
 
