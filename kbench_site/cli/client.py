@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from .output import OUR_FAULT, WRONG_USAGE
-from .transport import ApiError, send
+from .transport import PAUSES_S, ApiError, send
 
 __all__ = ["ApiError", "Client"]
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -24,6 +24,7 @@ class Client:
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
         self.url = (url or os.environ.get("KBENCH_URL") or DEFAULT_URL).rstrip("/")
         self.token = token or os.environ.get("KBENCH_TOKEN", "")
+        self.pauses_s = PAUSES_S  # before further tries of one request, all together
         if not self.url.startswith(("http://", "https://")):
             raise ApiError(f"KBENCH_URL must begin with http:// or https://, not {self.url!r}", WRONG_USAGE)
 
@@ -77,7 +78,7 @@ class Client:
         address = f"{self.url}/api/v1/{path}" + (f"?{urlencode(given)}" if given else "")
         data = None if body is None else json.dumps(body).encode()
         try:
-            return json.loads(send(self._request(method, address, data, headers)))
+            return json.loads(send(self._request(method, address, data, headers), self.pauses_s))
         except ValueError as error:
             raise ApiError(f"{self.url} answers, but is not a kbench site.", OUR_FAULT) from error
 

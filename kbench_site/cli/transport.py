@@ -68,8 +68,11 @@ def _origin(address: str) -> tuple[str, str | None, int | None]:
 _opener = urllib.request.build_opener(_SameOrigin)
 
 
-def send(request: urllib.request.Request) -> bytes:
-    """The body of the answer. Raises ApiError when it is refused, or lost again and again."""
+def send(request: urllib.request.Request, pauses_s: float = PAUSES_S) -> bytes:
+    """The body of the answer. Raises ApiError when it is refused, or lost again and again.
+
+    `pauses_s` is the longest that all pauses before further tries may take together; 0 means one try.
+    """
     paused_s = 0.0
     for number in range(TRIES_MAX):
         try:
@@ -77,7 +80,7 @@ def send(request: urllib.request.Request) -> bytes:
         except Lost as lost:
             pause_s = _pause_s(number) if lost.after_s is None else lost.after_s
             paused_s += pause_s
-            if number == TRIES_MAX - 1 or paused_s > PAUSES_S:
+            if number == TRIES_MAX - 1 or paused_s > pauses_s:
                 raise lost.error from lost
             if pause_s >= 1:
                 progress.print(f"{lost.error} Trying again in {pause_s:.0f} s.", style="dim", markup=False)

@@ -121,6 +121,15 @@ def test_it_does_not_wait_for_long(site, kbench, pauses, status, exit_code):
     assert "Wait a little." in result.stderr
 
 
+def test_a_client_that_may_not_pause_has_one_try(site, pauses):
+    site.says((503, PROBLEM, {"Retry-After": "1"}))
+    client = Client(site.url, "secret")
+    client.pauses_s = 0.0
+    with pytest.raises(ApiError, match="Wait a little"):
+        client.get("tasks")
+    assert (pauses, len(site.asked)) == ([], 1)
+
+
 def test_what_is_refused_is_not_tried_again(site, kbench, pauses):
     site.says((409, {"detail": "Judged before.", "code": "identical-source"}))
     result = kbench("cancel", CODE)

@@ -29,7 +29,7 @@ def site(monkeypatch: pytest.MonkeyPatch, owner: Any) -> None:
     """A site in this process that judges whatever it is sent before it is asked again."""
     browser = Client(headers={"Authorization": f"Bearer {tokens.token_create(owner, 'agent').text}"})
 
-    def send(request: urllib.request.Request) -> bytes:
+    def send(request: urllib.request.Request, _pauses_s: float) -> bytes:
         place = urlsplit(request.full_url)
         address = f"{place.path}?{place.query}"
         if request.get_method() == "GET":
