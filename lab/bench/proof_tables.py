@@ -100,16 +100,16 @@ def summary(records: Sequence[Mapping[str, Any]], before: Mapping[str, Mapping[s
 
 def summary_row(record: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
     score, earlier = record["score"], (before or {}).get("score")
-    timing = (score["timing_trust"], f"{_ratio(earlier['speedup'])} {earlier['timing_trust']}" if earlier else "–")
+    timing = (score["timing_trust"], f"{ratio(earlier['speedup'])} {earlier['timing_trust']}" if earlier else "–")
     slowest = min(item["speedup"] for item in record["configs"] if item["speedup"] is not None)
-    ours = (_ratio(score["speedup"]), "{:.2f} to {:.2f}".format(*score["ci95"]), _ratio(score["vs_eager"]))
+    ours = (ratio(score["speedup"]), "{:.2f} to {:.2f}".format(*score["ci95"]), ratio(score["vs_eager"]))
     paper = PAPER.get(record["task"], (None, None)) if record["language"] == "cuda" else (None, None)
-    ours = (*ours, _ratio(score["vs_compile"]), _ratio(slowest), *timing)
-    cells = (record["name"], *ours, *(_ratio(item) for item in paper))
+    ours = (*ours, ratio(score["vs_compile"]), ratio(slowest), *timing)
+    cells = (record["name"], *ours, *(ratio(item) for item in paper))
     return f"| {' | '.join(cells)} |"
 
 
-def _ratio(value: float | None) -> str:
+def ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}×"
 
 

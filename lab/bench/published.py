@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.harness import LANGUAGE_OF_SUFFIX, Paths, TaskError, default_suites, find_task, keep_ready
 
 from .proof import Work, judged, print_record, start_builds
-from .proof_tables import PAPER
+from .proof_tables import PAPER, ratio
 
 _HEAD = (
     "| task | verdict | score | over eager | over torch.compile | slowest configuration | timing | compile, judge (s) |"
@@ -64,7 +64,7 @@ def table(records: list[Mapping[str, Any]], *, with_paper: bool) -> Iterator[str
     yield "|" + "---|" * (10 if with_paper else 8)
     for record in records:
         reported = PAPER.get(record["task"], (None, None)) if with_paper else ()
-        cells = [record["task"], record["verdict"], *_figures(record), *(_ratio(value) for value in reported)]
+        cells = [record["task"], record["verdict"], *_figures(record), *(ratio(value) for value in reported)]
         yield f"| {' | '.join(cells)} |"
 
 
@@ -82,16 +82,12 @@ def _figures(record: Mapping[str, Any]) -> tuple[str, ...]:
     whole = f"{score['speedup']:.2f}× ({low:.2f} to {high:.2f})"
     return (
         whole,
-        _ratio(score["vs_eager"]),
-        _ratio(score["vs_compile"]),
-        _ratio(slowest),
+        ratio(score["vs_eager"]),
+        ratio(score["vs_compile"]),
+        ratio(slowest),
         score["timing_trust"],
         seconds,
     )
-
-
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}×"
 
 
 def _options() -> argparse.Namespace:
