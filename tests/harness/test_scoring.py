@@ -39,9 +39,9 @@ def test_score_lies_in_its_interval_and_names_the_worst_configuration() -> None:
     assert score.worst_config == "b"
 
 
-def scattered(paired: PairedTimes, *names: str) -> PairedTimes:
-    """`paired` with every second launch three times slower for the contestants of these names."""
-    factor = np.where(paired.launch == 0, 1.0, 3.0)
+def scattered(paired: PairedTimes, *names: str, by: float = 3.0) -> PairedTimes:
+    """`paired` with every second launch `by` times slower for the contestants of these names."""
+    factor = np.where(paired.launch == 0, 1.0, by)
     return replace(paired, **{name: getattr(paired, name) * factor for name in names})
 
 
@@ -57,6 +57,19 @@ def test_of_a_kernel_that_scatters_on_a_calm_machine_the_lower_end_counts() -> N
     settled = scoring.settled(score, paired, RULES)
     assert settled == replace(score, speedup=score.ci95[0])
     assert score.ci95[0] < score.speedup / 1.5
+
+
+@pytest.mark.parametrize(("by", "own"), [(1.1, True), (1.15, True), (1.3, False)])
+def test_a_kernel_that_scatters_far_more_than_the_baselines_scatters_by_itself(by: float, own: bool) -> None:
+    paired = {"a": scattered(scattered(times(10, 40, 39), "eager_us", "compile_us", by=by), "kernel_us")}
+    score, _ = scored(**paired)
+    assert (scoring.settled(score, paired, RULES) is not None) is own
+
+
+def test_a_kernel_that_scatters_little_more_than_the_baselines_is_measured_again() -> None:
+    paired = {"a": scattered(scattered(times(10, 40, 39), "eager_us", "compile_us", by=1.19), "kernel_us", by=1 / 1.05)}
+    score, _ = scored(**paired)
+    assert scoring.settled(score, paired, RULES) is None
 
 
 def test_a_machine_on_which_the_baselines_scatter_as_well_is_noisy() -> None:

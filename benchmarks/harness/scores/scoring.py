@@ -75,17 +75,17 @@ def half_width(value: Score) -> float:
 def settled(value: Score, times: Mapping[str, PairedTimes], rules: Rules) -> Score | None:
     """`value` if its interval is narrow enough; None if the machine was too noisy.
 
-    Where the baselines, timed in the same steps, have an interval of at most half the allowed width, the machine was
-    calm and the kernel's own time varies. Measuring again would not help, so the lower end of the interval counts.
+    Where the interval of the baselines, timed in the same steps, is narrow enough and at most half as wide as the
+    score's, the kernel's own time varies. Measuring again would not help, so the lower end of the interval counts.
     """
-    limit = rules.score.max_half_width
-    if half_width(value) <= limit:
+    width, limit = half_width(value), rules.score.max_half_width
+    if width <= limit:
         return value
     alone = [replace(item, kernel_us=np.ones(item.steps)) for item in times.values()]
     logs = stats.bootstrap_log_speedups(alone, rules.score.bootstrap_samples, _seed(*times))
     low, high = stats.interval(np.mean(logs, axis=0))
-    calm = (high - low) / 2 <= limit / 2 * math.sqrt(low * high)
-    return replace(value, speedup=value.ci95[0]) if calm else None
+    baselines_width = (high - low) / 2 / math.sqrt(low * high)
+    return replace(value, speedup=value.ci95[0]) if baselines_width <= min(limit, width / 2) else None
 
 
 def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact: bool) -> tuple[Flag, ...]:
