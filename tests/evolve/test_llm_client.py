@@ -2,11 +2,13 @@
 
 import asyncio
 
+import httpx2
 import pytest
 
 from agents.evolve.budget import Cost
+from agents.evolve.llm.client import Access, LlmClient
 from agents.evolve.llm.outcomes import Failure, Kind
-from tests.evolve.llm_kit import KEY, Clock, Ledger, Watcher, ask, calculated_usd, client_of
+from tests.evolve.llm_kit import KEY, PRICES, Clock, Ledger, Watcher, ask, calculated_usd, client_of
 from tests.evolve.llm_server import Reply, error, script, serve
 
 
@@ -56,6 +58,21 @@ async def test_it_asks_in_the_form_that_the_vendor_takes():
     assert served.body["output_config"]["format"] == {"type": "json_schema", "schema": {"type": "object"}}
     assert served.body["system"][0]["cache_control"] == {"type": "ephemeral"}
     assert not {"temperature", "top_p", "top_k", "tool_choice"} & set(served.body)
+
+
+@pytest.mark.parametrize("own_transport", [True, False])
+async def test_a_redirect_is_not_followed_so_key_and_prompt_stay(own_transport, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    follows = (lambda: httpx2.AsyncClient(trust_env=False, follow_redirects=True)) if own_transport else None
+    async with serve(script(Reply())) as other:
+        target = f"{other.url}/v1/messages"
+        async with serve(script(error(307, "", location=target))) as server:
+            client = LlmClient(Access(KEY, server.url, http_client=follows), PRICES)
+            ledger = Ledger(client.bound(ask()))
+            with pytest.raises(Failure, match=r"redirects to .* where the key is not sent") as failed:
+                await client.call(ask(), ledger, Watcher())
+    assert failed.value.needs_person
+    assert (len(server.served), other.served, ledger.spent) == (1, [], Cost())
 
 
 async def test_thinking_is_asked_for_in_words_where_somebody_may_watch():

@@ -47,14 +47,19 @@ class Access:
     http_client: Callable[[], httpx2.AsyncClient] | None = None
 
     def client(self, patience: Patience) -> anthropic.AsyncAnthropic:
-        """One per attempt, closed after it: nothing stays open when a run ends."""
+        """One per attempt, closed after it: nothing stays open when a run ends.
+
+        It follows no redirect. The SDK does by default, and the headers that it sends on can hold the key.
+        """
+        http_client = self.http_client() if self.http_client else anthropic.DefaultAsyncHttpxClient()
+        http_client.follow_redirects = False
         return anthropic.AsyncAnthropic(
             api_key=self.api_key,
             base_url=self.base_url,
             max_retries=0,
             timeout=httpx2.Timeout(patience.silence_s, connect=patience.connect_s),
             open_telemetry=False,
-            http_client=self.http_client() if self.http_client else None,
+            http_client=http_client,
         )
 
 

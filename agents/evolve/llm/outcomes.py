@@ -115,6 +115,9 @@ def failure_of_stop(stop_reason: str | None) -> Failure | None:
 def _of_status(error: anthropic.APIStatusError) -> Failure:
     """In mid-stream the status is 200 and only the type of the error says what happened."""
     kind = _kind(error)
+    if error.response.is_redirect:
+        host, target = error.request.url.host, error.response.headers["location"]
+        return Failure(kind, f"{host} redirects to {target:.200}, where the key is not sent", status=error.status_code)
     text = f"{_WORDS.get(kind, 'the vendor answered with an error')} ({error.status_code}): {_said(error)}"
     return Failure(kind, text, status=error.status_code, retry_after_s=_retry_after_s(error.response.headers))
 
