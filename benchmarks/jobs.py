@@ -33,7 +33,7 @@ from .moderation import rejudging
 from .operations.load import forget_old_samples, take_sample
 from .operations.logs import log_fields
 from .operations.worker import asked_to_stop_kindly, set_state, stopping
-from .states import WorkerRole, WorkerState
+from .states import EvaluationReason, Priority, WorkerRole, WorkerState
 
 logger = logging.getLogger(__name__)
 STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
@@ -199,7 +199,7 @@ def _compile(sitting: Sitting) -> None:
     assignment = _assignment(evaluation)
     build = site_judge().compile(assignment, sitting.watcher)
     _raise_if_stopped(sitting)
-    build_s = 0.0 if build.cached else build.seconds
+    build_s = (evaluation.build_s or 0.0) if build.cached else build.seconds
     moves.evaluation_compiled(holding, build_s, object_key(assignment.source, build))
     if build.binary is None and build.exit_code is not None:
         _judge(sitting)  # a failure is kept with the builds, so this gives its verdict at once
@@ -211,14 +211,40 @@ def _compile(sitting: Sitting) -> None:
 def _prepare(sitting: Sitting) -> None:
     """The baselines too are compiled ahead, so that a device need not wait for them; a quick check has none."""
     evaluation = sitting.holding.evaluation
-    if evaluation.is_quick:
+    if evaluation.is_quick or _is_judged_before_baselines(evaluation):
         return
     given = _assignment(evaluation)
     site_judge().prepare(given.task, given.rules, device=given.device, watcher=sitting.watcher)
     _raise_if_stopped(sitting)
 
 
+def _is_judged_before_baselines(evaluation: Evaluation) -> bool:
+    """A person waits for the first verdict, and preparing what torch.compile needs would take longer than judging."""
+    first = evaluation.reason == EvaluationReason.INITIAL and evaluation.provisional is None
+    if not first or evaluation.priority != Priority.PERSON:
+        return False
+    given = _assignment(evaluation)
+    return not site_judge().is_prepared(given.task, given.rules, device=given.device)
+
+
 def _judge(sitting: Sitting) -> None:
+    if _is_judged_before_baselines(sitting.holding.evaluation):
+        _judge_provisionally(sitting)
+    else:
+        _judge_in_full(sitting)
+
+
+def _judge_provisionally(sitting: Sitting) -> None:
+    """A quick judging: a fault is the verdict, and who has none goes back to the compiler, which prepares baselines."""
+    report = site_judge().judge(replace(_assignment(sitting.holding.evaluation), quick=True), sitting.watcher)
+    _raise_if_stopped(sitting)
+    if report.score is None:
+        _conclude(sitting.holding, report)
+    else:
+        moves.evaluation_provisional(sitting.holding, report.score.vs_eager)
+
+
+def _judge_in_full(sitting: Sitting) -> None:
     evaluation = sitting.holding.evaluation
     report = site_judge().judge(_assignment(evaluation), sitting.watcher)
     _raise_if_stopped(sitting)

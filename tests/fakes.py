@@ -93,6 +93,9 @@ class FakeJudge:
     def prepare(self, task, rules, *, device, watcher):
         watcher.on_step(Step("compile", "progress", 0, 3, "torch.compile builds its baseline"))
 
+    def is_prepared(self, task, rules, *, device):
+        return True
+
     def judge(self, assignment, watcher):
         source, task, device = assignment.source, assignment.task, assignment.device
         text = source.text

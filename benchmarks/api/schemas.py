@@ -135,6 +135,9 @@ class EvaluationOut(Schema):
     verdict: str | None
     reason: str | None
     score: ScoreOut | None
+    provisional_vs_eager: float | None = Field(
+        description="until its baselines are prepared: about how much faster than PyTorch eager; never ranked"
+    )
     queued: datetime
     built: datetime | None
     claimed: datetime | None
@@ -256,6 +259,7 @@ def evaluation_out(evaluation: Evaluation, *, whole: bool = False) -> Evaluation
         verdict=evaluation.verdict or None,
         reason=evaluation.reason_text or None,
         score=_score(evaluation),
+        provisional_vs_eager=None if evaluation.is_finished else evaluation.provisional,
         queued=evaluation.queued,
         built=evaluation.built,
         claimed=evaluation.claimed,

@@ -39,7 +39,7 @@ from .sandbox.seccomp import supported as seccomp_supported
 from .selfcheck import self_test
 from .shelf import Shelf
 from .source import CancelCheck, Paths, Source, Step, Watcher, never_cancelled
-from .stages import audit, compile_source, judge, prepare_task, remove_scratch
+from .stages import audit, compile_source, is_prepared, judge, prepare_task, remove_scratch
 from .tasks.spec import (
     Argument,
     Config,
@@ -131,6 +131,7 @@ __all__ = [
     "host_compiler",
     "host_compiler_version",
     "inside",
+    "is_prepared",
     "is_python",
     "isolation_in_force",
     "judge",

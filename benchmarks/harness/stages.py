@@ -143,6 +143,12 @@ def prepare_task(
         preparation.compiled(paths)
 
 
+def is_prepared(task: TaskSpec, rules: Rules, paths: Paths, *, device: str = "cpu") -> bool:
+    """Whether `prepare_task` has nothing left to do."""
+    track = open_track(device, rules, paths)
+    return track.device.device_class != "cpu" or track.preparation(task, NOBODY, stage="prepare").is_ready(paths)
+
+
 def quick_rules(rules: Rules) -> Rules:
     """The same rules with few steps and no demand on the width of the interval."""
     steps = min(_QUICK_STEPS, rules.time.steps_per_config)

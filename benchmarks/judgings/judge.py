@@ -36,6 +36,9 @@ class Judge(Protocol):
     def prepare(self, task: TaskSpec, rules: Rules, *, device: str, watcher: Watcher) -> None:
         """Makes ready of a task's baselines what needs no device; where nothing is missing, at once."""
 
+    def is_prepared(self, task: TaskSpec, rules: Rules, *, device: str) -> bool:
+        """Whether `prepare` has nothing left to do."""
+
     def judge(self, assignment: Assignment, watcher: Watcher) -> Report: ...
 
     def audit(self, assignment: Assignment, report: Report, watcher: Watcher) -> Report:
@@ -72,6 +75,9 @@ class HarnessJudge:
 
     def prepare(self, task: TaskSpec, rules: Rules, *, device: str, watcher: Watcher) -> None:
         harness.prepare_task(task, rules, self.paths, device=device, watcher=watcher)
+
+    def is_prepared(self, task: TaskSpec, rules: Rules, *, device: str) -> bool:
+        return harness.is_prepared(task, rules, self.paths, device=device)
 
     def judge(self, assignment: Assignment, watcher: Watcher) -> Report:
         harness.keep_ready()  # a worker judges again and again

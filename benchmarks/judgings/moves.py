@@ -37,6 +37,7 @@ from . import recording
 from .queue import wake_compile, wake_judge
 
 ATTEMPTS_MAX = 2
+NO_BASELINES = "The score follows when torch.compile's baselines of this task are prepared."
 _STATE_OF_STAGE = {
     "static": State.COMPILING,
     "compile": State.COMPILING,
@@ -138,6 +139,11 @@ def evaluation_compiled(holding: Holding, build_s: float, object_key: str | None
 def evaluation_built(holding: Holding) -> None:
     """Compiled: back into the queue at its old place, for a worker of its device kind. Raises ClaimLost."""
     _back_to_queue(holding, built=timezone.now())
+
+
+def evaluation_provisional(holding: Holding, vs_eager: float) -> None:
+    """Correct, and timed against eager alone: back to the compiler, which prepares the baselines. Raises ClaimLost."""
+    _back_to_queue(holding, provisional=vs_eager, built=None, reason_text=NO_BASELINES)
 
 
 def gives_way(evaluation: Evaluation) -> bool:

@@ -87,6 +87,7 @@ class Evaluation(models.Model):
     score = models.FloatField(null=True, blank=True)
     score_lo = models.FloatField(null=True, blank=True)
     score_hi = models.FloatField(null=True, blank=True)
+    provisional = models.FloatField(null=True, blank=True)  # about how much faster than eager, by a few calls
     vs_eager = models.FloatField(null=True, blank=True)
     vs_compile = models.FloatField(null=True, blank=True)
     worst_config = models.CharField(max_length=500, blank=True)

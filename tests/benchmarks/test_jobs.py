@@ -10,7 +10,7 @@ from benchmarks import jobs
 from benchmarks.harness import Step, SupervisorError
 from benchmarks.judgings import moves, queue
 from benchmarks.judgings.moves import Holding
-from benchmarks.models import Evaluation, Event, Worker
+from benchmarks.models import Evaluation, Event, Standing, Worker
 from benchmarks.operations.worker import stopping
 from benchmarks.states import Priority, State, WorkerState
 from tests.fakes import FakeJudge, report_for
@@ -229,3 +229,41 @@ def test_reap_and_dispatch_run_without_a_broker(submit):
     jobs.reap.apply().get()
     jobs.dispatch.apply().get()
     assert row().state == State.QUEUED
+
+
+@pytest.fixture
+def unprepared(monkeypatch):
+    """No task has its baselines yet. What was done, in order."""
+    done, judge = [], FakeJudge.judge
+    monkeypatch.setattr(FakeJudge, "is_prepared", lambda self, task, rules, *, device: "prepare" in done)
+    monkeypatch.setattr(FakeJudge, "prepare", lambda self, task, rules, **_: done.append("prepare"))
+
+    def told(self, assignment, watcher):
+        done.append("quick" if assignment.quick else "full")
+        return judge(self, assignment, watcher)
+
+    monkeypatch.setattr(FakeJudge, "judge", told)
+    return done
+
+
+def test_a_person_sees_a_provisional_score_before_the_baselines_are_prepared(submit, deliver, unprepared):
+    submit(text="// speedup: 3\n")
+    deliver()
+    assert (row().state, row().built, row().provisional, row().score) == (State.QUEUED, None, 3.0, None)
+    assert not Standing.objects.exists()
+    deliver()
+    assert unprepared == ["quick", "prepare", "full"]
+    assert (row().verdict, row().score, row().attempt) == ("PASS", 3.0, 1)
+
+
+def test_a_wrong_kernel_waits_for_no_baseline(submit, deliver, unprepared):
+    submit(text="// verdict: INCORRECT_VALUE\n")
+    deliver()
+    assert (unprepared, row().verdict) == (["quick"], "INCORRECT_VALUE")
+
+
+@pytest.mark.parametrize("priority", [Priority.AGENT, Priority.EXAMPLE])
+def test_only_persons_are_judged_before_the_baselines(submit, deliver, unprepared, priority):
+    submit(priority=priority)
+    deliver()
+    assert (unprepared, row().verdict, row().provisional) == (["prepare", "full"], "PASS", None)

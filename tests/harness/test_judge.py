@@ -20,6 +20,7 @@ from benchmarks.harness import (
     default_rules,
     default_suites,
     find_task,
+    is_prepared,
     judge,
     prepare_task,
     self_test,
@@ -125,10 +126,12 @@ def test_baselines_are_prepared_once_and_told_as_compiling(tmp_path: Path) -> No
     with pytest.raises(Cancelled):
         prepare_task(task, RULES, own, watcher=Watcher(steps.append, lambda: bool(steps)))
     assert not list(own.baselines.glob("*/ready.json"))
+    assert not is_prepared(task, RULES, own)
     steps.clear()
     prepare_task(task, RULES, own, watcher=Watcher(steps.append))
     assert [(step.stage, step.done) for step in steps] == [("compile", n) for n in range(2)]
     assert len(list(own.baselines.glob("*/ready.json"))) == 1
+    assert is_prepared(task, RULES, own)
     assert not list(own.baselines.glob("peaks-*.json"))  # they are measured where nothing else is
     steps.clear()
     prepare_task(task, RULES, own, watcher=Watcher(steps.append))

@@ -199,3 +199,14 @@ def test_cancelling_too_late_says_so(as_owner: Client, owner: Any) -> None:
     evaluation = factories.judged(owner=owner)
     response = as_owner.post(reverse("evaluation-cancel", args=[evaluation.code]), follow=True)
     assert b"ended before it could be cancelled" in response.content
+
+
+def test_a_provisional_score_is_named_as_such_until_there_is_a_verdict(visitor: Client) -> None:
+    evaluation = factories.queued()
+    moves.evaluation_provisional(factories.claimed_for_judging(), 2.5)
+    shown = page(visitor, evaluation)
+    assert "provisional" in shown
+    assert "2.50" in shown
+    assert escape(moves.NO_BASELINES) in shown
+    moves.record_report(factories.claimed_for_judging(), factories.passing())
+    assert "provisional" not in page(visitor, evaluation)

@@ -60,7 +60,7 @@ def _queue_line(evaluation: Evaluation, waiting: str) -> StageLine:
 
 
 def _queued(evaluation: Evaluation) -> list[StageLine]:
-    compiled = ("static", "compile") if evaluation.built else ()
+    compiled = ("static", "compile") if evaluation.built or evaluation.provisional else ()
     return [StageLine(TITLES[name], "done" if name in compiled else "waiting") for name in ORDER]
 
 
