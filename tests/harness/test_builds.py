@@ -3,14 +3,16 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.harness import Paths, Source, default_rules
-from benchmarks.harness.compilers import builds
+from benchmarks.harness.compilers import builds, gxx
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.gxx import Gxx, prepare_headers
-from benchmarks.harness.compilers.toolchain import torch_folder
+from benchmarks.harness.compilers.toolchain import Compilation, Workshop, torch_folder
 
 pytestmark = pytest.mark.sandbox
 RULES = default_rules()
@@ -68,6 +70,43 @@ def test_a_compiler_bomb_runs_out_of_time(paths: Paths) -> None:
     prepare_headers(RULES, paths)
     result = builds.build(Source(bomb, "cpp"), rules, paths)
     assert (result.binary, result.cached) == (None, False)
+
+
+def test_a_header_that_could_not_be_compiled_is_compiled_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, now_s = Paths(tmp_path), 0.0
+    outcomes = [Compilation(1, "No space left on device"), Compilation(0, "")]
+
+    def make(_shop: object, _steps: object, _made: str, _room: object, target: Path) -> Compilation:
+        target.write_bytes(b"part" if outcomes[0].exit_code else b"whole")
+        return outcomes.pop(0)
+
+    monkeypatch.setattr(Workshop, "make", make)
+    monkeypatch.setattr(gxx, "time", SimpleNamespace(monotonic=lambda: now_s))
+    assert prepare_headers(RULES, paths) is None
+    assert [path for path in paths.headers.iterdir() if path.is_dir()] == []
+    assert prepare_headers(RULES, paths) is None, "it is not tried again at once"
+    now_s = gxx._RETRY_S
+    folder = prepare_headers(RULES, paths)
+    assert folder is not None
+    assert (folder / "kbench.h.gch").read_bytes() == b"whole"
+    assert prepare_headers(RULES, paths) == folder
+    assert outcomes == []
+
+
+def test_a_folder_without_its_header_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions left one behind when the header did not compile."""
+    paths = Paths(tmp_path)
+
+    def make(_shop: object, _steps: object, _made: str, _room: object, target: Path) -> Compilation:
+        target.write_bytes(b"whole")
+        return Compilation(0, "")
+
+    monkeypatch.setattr(Workshop, "make", make)
+    folder = prepare_headers(RULES, paths)
+    assert folder is not None
+    (folder / "kbench.h.gch").unlink()
+    assert prepare_headers(RULES, paths) == folder
+    assert sorted(path.name for path in folder.iterdir()) == ["kbench.h", "kbench.h.gch"]
 
 
 def test_cancelling_stops_the_compiler_and_keeps_nothing(paths: Paths) -> None:

@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -35,6 +36,9 @@ from .toolchain import (
 )
 
 TIERS = ("binding", "thin", "stock")  # of headers; all but the last are ours, precompiled
+_PRECOMPILED = "kbench.h.gch"
+_RETRY_S = 600.0
+_failed_until_s: dict[Path, float] = {}
 # what the compiler says when something that the stock header brings is missing from ours
 _MISSING_NAME = re.compile(
     r"not a member of ‘(?:torch|at|c10|std|py)|‘(?:torch|at|c10|std|py)::[^‘’]*’ has not been declared"
@@ -68,15 +72,24 @@ def environment() -> dict[str, str]:
 
 
 def prepare_headers(rules: Rules, paths: Paths, tier: str = TIERS[0]) -> Path | None:
-    """The folder of a precompiled header, built once per machine and flags; None if it cannot be built."""
+    """The folder of a precompiled header, built once per machine and flags; None if it cannot be built now.
+
+    A failure may have a cause that passes, such as a full disk. It is remembered by this process only, for a while.
+    """
     folder = paths.headers / digest(tier, *Gxx().fingerprint(rules))
     with file_lock(folder.with_suffix(".lock")):
-        if not folder.exists():
-            _precompile(rules, paths, tier, folder)
-    return folder if (folder / "kbench.h.gch").exists() else None
+        if (folder / _PRECOMPILED).is_file():
+            return folder
+        if time.monotonic() < _failed_until_s.get(folder, 0.0):
+            return None
+        if _precompile(rules, paths, tier, folder):
+            return folder
+        _failed_until_s[folder] = time.monotonic() + _RETRY_S
+        return None
 
 
-def _precompile(rules: Rules, paths: Paths, tier: str, folder: Path) -> None:
+def _precompile(rules: Rules, paths: Paths, tier: str, folder: Path) -> bool:
+    """Whether `folder` now holds the header. It appears whole or not at all."""
     work = Path(tempfile.mkdtemp(prefix="headers-", dir=paths.scratch)) / "work"
     try:
         made = work / "made"
@@ -85,12 +98,16 @@ def _precompile(rules: Rules, paths: Paths, tier: str, folder: Path) -> None:
         (made / "kbench.h").write_text(text)
         shop = Workshop(work, rules, paths)
         shop.give({"kbench.h": text})
-        header = f"{shop.scratch}/kbench.h.gch"
+        header = f"{shop.scratch}/{_PRECOMPILED}"
         use = ["-x", "c++-header", "kbench.h", "-o", header]
         room = replace(shop.room(packages()), file_bytes=2 << 30, scratch_bytes=2 << 30)
         step = [host_compiler(), *_flags(rules), *_includes(tier), *use]
-        shop.make([step], header, room, made / "kbench.h.gch")
+        outcome = shop.make([step], header, room, made / _PRECOMPILED)
+        if outcome.exit_code != 0:
+            return False
+        shutil.rmtree(folder, ignore_errors=True)  # one without the header, as earlier versions left behind
         made.rename(folder)
+        return True
     finally:
         shutil.rmtree(work.parent)
 
