@@ -116,10 +116,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     devices = {device.device_class: device for device in reversed(devices_here())}  # the first of each class
-    wanted = [devices[name] for name in sorted(devices) if options.device in (None, name)]
+    named = [device for device in devices_here() if device.name == options.device]
+    wanted = named or [devices[name] for name in sorted(devices) if options.device in (None, name)]
     with_cases = [device for device in wanted if chosen(read_cases(device.device_class), options.words)]
     if not with_cases:
-        print("no case for a device that is here has such a name or class", file=sys.stderr)
+        print("no such device is here, or no case for one has such a name or class", file=sys.stderr)
     return max((_on(device, options) for device in with_cases), default=2)
 
 
@@ -373,7 +374,7 @@ def _times(value: float | None) -> str:
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.redteam", description="Judge the corpus.")
     parser.add_argument("words", nargs="*", help="only cases whose name or class contains one of these")
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="this class of devices alone, not all that are here")
+    parser.add_argument("--device", help="this device (cuda:1), or the first of this class (cpu, cuda) alone")
     parser.add_argument("--json", action="store_true", help="the result as one line on stdout, the table on stderr")
     parser.add_argument("--fresh", action="store_true", help="judge again what was judged before")
     parser.add_argument("--steps", type=int, help="per configuration, in place of those of the rules: a quicker look")
