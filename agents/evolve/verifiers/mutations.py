@@ -33,7 +33,7 @@ def mutant(text: str, site: Site) -> str:
     return text
 
 
-def _at_each(pattern: str, template: str, *, strings: bool = False, everywhere: bool = False) -> FindSites:
+def at_each(pattern: str, template: str, *, strings: bool = False, everywhere: bool = False) -> FindSites:
     r"""A site for each match in code, where `\1` in the template is a group; or one site of all matches."""
     compiled = re.compile(pattern, re.MULTILINE)
 
@@ -150,78 +150,78 @@ _ANSWER = r"\breturn (y|loss|mean|grad\w*);"
 _TWO_TERMS = r"\[(\w) \* (\w+) \+ (\w)\]"
 
 OPERATORS = (
-    Operator("missing_semicolon", "compile", _at_each(r";(?=[^\S\n]*+\n\s++\S)", "")),
-    Operator("missing_brace", "compile", _at_each(r"^    \}\n", "")),
-    Operator("missing_include", "compile", _at_each(r"^#include <[\w/.]+>\n", "", strings=True)),
+    Operator("missing_semicolon", "compile", at_each(r";(?=[^\S\n]*+\n\s++\S)", "")),
+    Operator("missing_brace", "compile", at_each(r"^    \}\n", "")),
+    Operator("missing_include", "compile", at_each(r"^#include <[\w/.]+>\n", "", strings=True)),
     Operator(
         "undeclared_name", "compile", _renamed(r"\b(?:int64_t|float|double|auto) (\w{3,})(?= = )", "_", uses=False)
     ),
-    Operator("wrong_pointer_type", "compile", _at_each(r"const float ?\*(?= ?\w+ = \w+\.)", "const double* ")),
-    Operator("invented_method", "compile", _at_each(r"\.(?:numel|contiguous)\(\)", ".num_elements()")),
-    Operator("misspelt_type", "compile", _at_each(r"\b(torch|at)::Tensor (?=\w+\()", r"\1::Tensors ")),
-    Operator("wrong_export", "interface", _at_each(r'm\.def\("(\w+)"', r'm.def("\1_kernel"', strings=True)),
+    Operator("wrong_pointer_type", "compile", at_each(r"const float ?\*(?= ?\w+ = \w+\.)", "const double* ")),
+    Operator("invented_method", "compile", at_each(r"\.(?:numel|contiguous)\(\)", ".num_elements()")),
+    Operator("misspelt_type", "compile", at_each(r"\b(torch|at)::Tensor (?=\w+\()", r"\1::Tensors ")),
+    Operator("wrong_export", "interface", at_each(r'm\.def\("(\w+)"', r'm.def("\1_kernel"', strings=True)),
     Operator("dropped_parameter", "interface", _dropped_parameter),
     Operator("swapped_parameters", "interface", _swapped_parameters),
-    Operator("wrong_dtype", "interface", _at_each(_ANSWER, r"return \1.to(torch::kFloat64);")),
-    Operator("wrong_shape", "interface", _at_each(_ANSWER, r"return \1.unsqueeze(0);")),
-    Operator("missing_result", "interface", _at_each(r"^    return \{(\w+), [^}]*\};", r"    return {\1};")),
-    Operator("swapped_results", "interface", _at_each(r"^    return \{(\w+), (\w+)", r"    return {\2, \1")),
-    Operator("index_off_by_one", "memory", _at_each(r"(?<=\w)\[([a-z])\]", r"[\1 + 1]")),
-    Operator("wrong_stride", "memory", _at_each(r"\* (size|depth|classes|width|outputs|columns)\b", r"* (\1 - 1)")),
-    Operator("wrong_bound", "memory", _at_each(_LOOP, r"for (int64_t \1 = \2; \1 <= \3; ++\1)")),
-    Operator("uninitialised_output", "memory", _at_each(r"\b(\w++\[[^\[\];]*+\]) = (?=[^=])", r"\1 += ")),
+    Operator("wrong_dtype", "interface", at_each(_ANSWER, r"return \1.to(torch::kFloat64);")),
+    Operator("wrong_shape", "interface", at_each(_ANSWER, r"return \1.unsqueeze(0);")),
+    Operator("missing_result", "interface", at_each(r"^    return \{(\w+), [^}]*\};", r"    return {\1};")),
+    Operator("swapped_results", "interface", at_each(r"^    return \{(\w+), (\w+)", r"    return {\2, \1")),
+    Operator("index_off_by_one", "memory", at_each(r"(?<=\w)\[([a-z])\]", r"[\1 + 1]")),
+    Operator("wrong_stride", "memory", at_each(r"\* (size|depth|classes|width|outputs|columns)\b", r"* (\1 - 1)")),
+    Operator("wrong_bound", "memory", at_each(_LOOP, r"for (int64_t \1 = \2; \1 <= \3; ++\1)")),
+    Operator("uninitialised_output", "memory", at_each(r"\b(\w++\[[^\[\];]*+\]) = (?=[^=])", r"\1 += ")),
     Operator(
-        "missing_store", "memory", _at_each(r"\b(?:p?y|out\w*|g[wx]|grad_\w|gh)\[[^\[\];]*+\] \*?= [^;]{0,500};", ";")
+        "missing_store", "memory", at_each(r"\b(?:p?y|out\w*|g[wx]|grad_\w|gh)\[[^\[\];]*+\] \*?= [^;]{0,500};", ";")
     ),
     Operator(
         "result_is_input",
         "memory",
-        _at_each(r"torch::empty(?:_like)?\((\w+)(?:\.sizes\(\), \w+\.options\(\))?\)", r"\1"),
+        at_each(r"torch::empty(?:_like)?\((\w+)(?:\.sizes\(\), \w+\.options\(\))?\)", r"\1"),
     ),
     Operator("changed_input", "memory", _at_start("ARGUMENT.mul_(0.5);")),
     Operator("changed_input_late", "memory", _changed_late),
     Operator(
         "shared_accumulator",
         "race",
-        _at_each(r"\b(float|double) (sum|top|best|squares|mean)( =|\{)", r"static \1 \2; \2\3"),
+        at_each(r"\b(float|double) (sum|top|best|squares|mean)( =|\{)", r"static \1 \2; \2\3"),
     ),
     Operator(
-        "parallel_reduction", "race", _at_each(r"^( +)(?=for \(int64_t [cik] = 0;)", "#pragma omp parallel for\n\\1")
+        "parallel_reduction", "race", at_each(r"^( +)(?=for \(int64_t [cik] = 0;)", "#pragma omp parallel for\n\\1")
     ),
-    Operator("missing_reduction", "race", _at_each(r" reduction\([^)]*\)", "")),
-    Operator("skipped_first", "shape", _at_each(r"(int64_t \w) = 0;", r"\1 = 1;")),
-    Operator("dropped_tail", "shape", _at_each(_LOOP, r"for (int64_t \1 = \2; \1 < (\3) / 16 * 16; ++\1)")),
-    Operator("skipped_last", "shape", _at_each(_LOOP, r"for (int64_t \1 = \2; \1 < \3 - 1; ++\1)")),
+    Operator("missing_reduction", "race", at_each(r" reduction\([^)]*\)", "")),
+    Operator("skipped_first", "shape", at_each(r"(int64_t \w) = 0;", r"\1 = 1;")),
+    Operator("dropped_tail", "shape", at_each(_LOOP, r"for (int64_t \1 = \2; \1 < (\3) / 16 * 16; ++\1)")),
+    Operator("skipped_last", "shape", at_each(_LOOP, r"for (int64_t \1 = \2; \1 < \3 - 1; ++\1)")),
     Operator("fixed_shape", "shape", _fixed_shape),
-    Operator("wrong_axis", "shape", _at_each(r"\.size\(0\)", ".size(1)")),
-    Operator("transposed_access", "shape", _at_each(_TWO_TERMS, r"[\3 * \2 + \1]")),
+    Operator("wrong_axis", "shape", at_each(r"\.size\(0\)", ".size(1)")),
+    Operator("transposed_access", "shape", at_each(_TWO_TERMS, r"[\3 * \2 + \1]")),
     Operator(
-        "integer_accumulator", "numerics", _at_each(r"\b(?:float|double) (sum|squares|mean|loss) =", r"int64_t \1 =")
+        "integer_accumulator", "numerics", at_each(r"\b(?:float|double) (sum|squares|mean|loss) =", r"int64_t \1 =")
     ),
     Operator(
         "narrow_accumulator",
         "numerics",
-        _at_each(r"\b(?:double|float) (sum|squares|loss|result) =", r"at::BFloat16 \1 ="),
+        at_each(r"\b(?:double|float) (sum|squares|loss|result) =", r"at::BFloat16 \1 ="),
     ),
-    Operator("wrong_identity", "numerics", _at_each(r"\b((?:float|double) (?:sum|squares|loss)) = 0;", r"\1 = 1;")),
-    Operator("wrong_maximum", "numerics", _at_each(r"\b(top|best) = (?=row|plane|std)", r"\1 = 0.5f + ")),
-    Operator("double_count", "numerics", _at_each(r"\b(\w++(?:\[\w++\])? \+= [^;\n]{1,400};)", r"{ \1 \1 }")),
-    Operator("dropped_eps", "numerics", _at_each(r" \+ eps\b", "")),
-    Operator("dropped_scale", "numerics", _at_each(r" / (?:size|rows|classes|m\.count|float\(rows\))", "")),
-    Operator("dropped_root", "numerics", _at_each(r"std::sqrt\(", "(")),
-    Operator("wrong_sign", "numerics", _at_each(r"(?<=[\w\])]) - (?=\w)", " + ")),
+    Operator("wrong_identity", "numerics", at_each(r"\b((?:float|double) (?:sum|squares|loss)) = 0;", r"\1 = 1;")),
+    Operator("wrong_maximum", "numerics", at_each(r"\b(top|best) = (?=row|plane|std)", r"\1 = 0.5f + ")),
+    Operator("double_count", "numerics", at_each(r"\b(\w++(?:\[\w++\])? \+= [^;\n]{1,400};)", r"{ \1 \1 }")),
+    Operator("dropped_eps", "numerics", at_each(r" \+ eps\b", "")),
+    Operator("dropped_scale", "numerics", at_each(r" / (?:size|rows|classes|m\.count|float\(rows\))", "")),
+    Operator("dropped_root", "numerics", at_each(r"std::sqrt\(", "(")),
+    Operator("wrong_sign", "numerics", at_each(r"(?<=[\w\])]) - (?=\w)", " + ")),
     Operator(
-        "dropped_relu", "numerics", _at_each(r"(?<= )[\w\[\]]+ > 0(?:\.0f)? \? (\w+(?:\[\w+\]|\(\w+\))) : 0\.0f", r"\1")
+        "dropped_relu", "numerics", at_each(r"(?<= )[\w\[\]]+ > 0(?:\.0f)? \? (\w+(?:\[\w+\]|\(\w+\))) : 0\.0f", r"\1")
     ),
-    Operator("wrong_relu", "numerics", _at_each(r"std::max\(0\.0f,", "std::min(0.0f,")),
-    Operator("minimum_for_maximum", "numerics", _at_each(r"std::max\((?=\w+[,\[])", "std::min(")),
-    Operator("wrong_function", "numerics", _at_each(r"std::exp\(", "std::exp2(")),
+    Operator("wrong_relu", "numerics", at_each(r"std::max\(0\.0f,", "std::min(0.0f,")),
+    Operator("minimum_for_maximum", "numerics", at_each(r"std::max\((?=\w+[,\[])", "std::min(")),
+    Operator("wrong_function", "numerics", at_each(r"std::exp\(", "std::exp2(")),
     Operator("low_precision", "numerics", _at_start("ARGUMENT = ARGUMENT.to(torch::kBFloat16).to(torch::kFloat32);")),
-    Operator("constant_result", "cheating", _at_each(_ANSWER, r"return torch::full_like(\1, 0.5);")),
+    Operator("constant_result", "cheating", at_each(_ANSWER, r"return torch::full_like(\1, 0.5);")),
     Operator(
         "first_calls_only",
         "cheating",
-        _at_each(
+        at_each(
             r"^    ((?:auto|at::Tensor) (\w+) = (?:torch|at)::empty[^;]*;)",
             "    \\1\n    static int calls = 0;\n    if (++calls > 2) return {\\2};",
         ),
@@ -234,23 +234,23 @@ OPERATORS = (
         "equivalent",
         _renamed(r"\b((?=\w+?_\w)\w++|forward|backward)\((?:const float|torch::)", "_impl", uses=True),
     ),
-    Operator("no_simd_hint", "equivalent", _at_each(r"^#pragma omp simd[^\n]*\n", "")),
-    Operator("other_grain", "equivalent", _at_each(r"\b(?:32768|8192|65536)\b", "1024")),
+    Operator("no_simd_hint", "equivalent", at_each(r"^#pragma omp simd[^\n]*\n", "")),
+    Operator("other_grain", "equivalent", at_each(r"\b(?:32768|8192|65536)\b", "1024")),
     Operator(
-        "other_association", "equivalent", _at_each(r"\b(\w++\[\w++\]) \* (\w++) \* (\w++\[\w++\])", r"\1 * (\2 * \3)")
+        "other_association", "equivalent", at_each(r"\b(\w++\[\w++\]) \* (\w++) \* (\w++\[\w++\])", r"\1 * (\2 * \3)")
     ),
-    Operator("misleading_comment", "equivalent", _at_each(r"\A", _MISLEADING)),
+    Operator("misleading_comment", "equivalent", at_each(r"\A", _MISLEADING)),
     Operator("squeezed", "equivalent", _squeezed),
-    Operator("other_increment", "equivalent", _at_each(r"\+\+(\w)\)", r"\1 += 1)", everywhere=True)),
-    Operator("reversed_loop", "equivalent", _at_each(_LOOP, r"for (int64_t \1 = \3 - 1; \1 >= \2; --\1)")),
-    Operator("cleared_output", "equivalent", _at_each(r"torch::empty(?=\(|_like)", "torch::zeros", everywhere=True)),
+    Operator("other_increment", "equivalent", at_each(r"\+\+(\w)\)", r"\1 += 1)", everywhere=True)),
+    Operator("reversed_loop", "equivalent", at_each(_LOOP, r"for (int64_t \1 = \3 - 1; \1 >= \2; --\1)")),
+    Operator("cleared_output", "equivalent", at_each(r"torch::empty(?=\(|_like)", "torch::zeros", everywhere=True)),
     Operator(
-        "older_pointer_call", "equivalent", _at_each(r"\.(?:const|mutable)_data_ptr<", ".data_ptr<", everywhere=True)
+        "older_pointer_call", "equivalent", at_each(r"\.(?:const|mutable)_data_ptr<", ".data_ptr<", everywhere=True)
     ),
-    Operator("older_namespace", "equivalent", _at_each(r"\btorch::Tensor\b", "at::Tensor", everywhere=True)),
+    Operator("older_namespace", "equivalent", at_each(r"\btorch::Tensor\b", "at::Tensor", everywhere=True)),
     Operator("short_names", "equivalent", _short_names),
-    Operator("wider_accumulator", "equivalent", _at_each(r"\bfloat (sum|others|scale|top) =", r"double \1 =")),
-    Operator("swapped_factors", "equivalent", _at_each(r"\b(\w++\[[\w *+]++\]) \* (\w++\[[\w *+]++\])", r"\2 * \1")),
-    Operator("braced_body", "equivalent", _at_each(r"\) (\w++(?:\[\w*+)?\]? \+= [^;]{1,400};)", r") { \1 }")),
+    Operator("wider_accumulator", "equivalent", at_each(r"\bfloat (sum|others|scale|top) =", r"double \1 =")),
+    Operator("swapped_factors", "equivalent", at_each(r"\b(\w++\[[\w *+]++\]) \* (\w++\[[\w *+]++\])", r"\2 * \1")),
+    Operator("braced_body", "equivalent", at_each(r"\) (\w++(?:\[\w*+)?\]? \+= [^;]{1,400};)", r") { \1 }")),
     Operator("dead_code", "equivalent", _at_start('if (ARGUMENT.numel() < 0) throw std::runtime_error("empty");')),
 )
