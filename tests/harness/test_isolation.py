@@ -95,7 +95,7 @@ def test_devices_work_and_keep_the_rights_that_the_machine_gave_them(run: Run) -
         "open('/dev/null', 'w').write('x')\n"
         "print(len(open('/dev/zero', 'rb').read(3) + open('/dev/urandom', 'rb').read(3)))\n"
         "print(repr(os.read(0, 1)))\n"
-        "for what in ['/dev/' + name for name in ('null', 'zero', 'full', 'random', 'urandom', 'tty')] + [0]:\n"
+        "for what in ['/dev/' + name for name in ('null', 'zero', 'random', 'urandom')] + [0]:\n"
         "    if os.stat(what).st_mode & 0o170000 == 0o20000:\n"
         "        try: os.chmod(what, os.stat(what).st_mode & 0o7777); print('changed', what)\n"
         "        except OSError: pass\n"
@@ -119,7 +119,35 @@ for root, folders, files in os.walk("/proc"):
         except OSError:
             pass
 """
-DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "pts")]
+DEVICES = [f"/dev/{name}" for name in ("null", "zero", "random", "urandom")]
+
+
+OPENS_DEVICES = """
+import os, stat
+mounts = [line.split() for line in open("/proc/self/mountinfo")]
+print(sorted(words[4] for words in mounts if "nodev" not in words[5].split(",")))
+found = set()
+for root, folders, files in os.walk("/dev"):
+    for name in folders + files:
+        for flags in (os.O_RDONLY, os.O_WRONLY):
+            try:
+                fd = os.open(f"{root}/{name}", flags | os.O_NONBLOCK | os.O_NOCTTY)
+            except OSError:
+                continue
+            if stat.S_ISCHR(os.fstat(fd).st_mode) or stat.S_ISBLK(os.fstat(fd).st_mode):
+                found.add(os.path.realpath(f"{root}/{name}"))
+            os.close(fd)
+print(sorted(found))
+try: print(os.openpty())
+except OSError: print("no terminal")
+"""
+
+
+def test_a_candidate_opens_four_devices_and_no_terminal(run: Run) -> None:
+    """The kernel keeps what is written to a terminal, and delivers it later on any core."""
+    expected = (0, f"{sorted(DEVICES)}\n{sorted(DEVICES)}\nno terminal\n")
+    assert run(install(OPENS_DEVICES), candidate_room()) == expected
+    assert run(OPENS_DEVICES, program=builder_program()) == expected
 
 
 def test_nothing_of_the_machine_opens_for_writing_but_devices(run: Run) -> None:

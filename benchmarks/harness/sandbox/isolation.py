@@ -31,6 +31,13 @@ CHILD_FOLDER = _HARNESS / "child"
 _PROTOCOL = _HARNESS / "protocol.py"
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
 _SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
+_DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "random", "urandom"))
+_DEVICE_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
 _WRITE_BITS = 0o222
@@ -258,8 +265,11 @@ def _limits(room: Room) -> dict[str, int]:
 def _bubblewrap(room: Room) -> list[str]:
     command = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL", "--hostname", "kbench", "--uid", "65534", "--gid", "65534"]
-    command += ["--proc", "/proc", "--dev", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
-    for node in room.devices:
+    command += ["--proc", "/proc", "--tmpfs", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
+    # not --dev, which adds terminals: the system's kernel keeps what is written to them and works on it by itself
+    for name, target in _DEVICE_LINKS.items():
+        command += ["--symlink", target, f"/dev/{name}"]
+    for node in (*_DEVICES, *room.devices):
         command += ["--dev-bind", str(node), str(node)]
     # the settings of the system's kernel in /proc belong to root, as whom a worker may run
     command += _settings_read_only() if room.devices else ["--remount-ro", "/proc"]
