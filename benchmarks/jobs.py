@@ -30,6 +30,7 @@ from .judgings import queue
 from .judgings.judge import Assignment, site_judge
 from .models import DeviceKind, Evaluation, Worker
 from .moderation import rejudging
+from .notifications import courier, telling
 from .operations.load import forget_old_samples, take_sample
 from .operations.logs import log_fields
 from .operations.worker import asked_to_stop_kindly, set_state, stopping
@@ -82,8 +83,15 @@ def rejudge() -> None:
 @shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)
 def prune_events() -> None:
     events.prune()
+    telling.forget()
     limits.forget()
     forget_old_samples()
+
+
+@shared_task(name=queue.DELIVER_JOB, ignore_result=True, time_limit=30)
+def deliver() -> None:
+    """Send e-mails and webhooks that are due, in a thread: the housekeeping goes on meanwhile."""
+    courier.start()
 
 
 @shared_task(name=queue.SAMPLE_JOB, ignore_result=True, time_limit=30)

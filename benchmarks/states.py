@@ -160,6 +160,31 @@ class ActionKind(models.TextChoices):
     REJUDGE = "rejudge", "Judged again"
 
 
+class NotificationKind(models.TextChoices):
+    """What an account can be told."""
+
+    VERDICT = "verdict", "Verdict of a submission"
+    RECORD_LOST = "record-lost", "Lost first place"
+    RUN_ENDED = "run-ended", "End of an agent run"
+    REPORT_DECIDED = "report-decided", "Decision about a report"
+    WEBHOOK_OFF = "webhook-off", "Webhook switched off"
+
+
+CHOSEN_KINDS = tuple(kind for kind in NotificationKind if kind != NotificationKind.WEBHOOK_OFF)  # always told
+
+
+class Channel(models.TextChoices):
+    SITE = "site", "On this site"
+    MAIL = "mail", "By e-mail"
+    WEBHOOK = "webhook", "To a webhook"
+
+
+class DeliveryState(models.TextChoices):
+    WAITING = "waiting", "Waiting"
+    SENT = "sent", "Sent"
+    FAILED = "failed", "Failed"
+
+
 class BatchState(models.TextChoices):
     """Where a batch of entries that are judged again is."""
 

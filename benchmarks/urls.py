@@ -17,6 +17,7 @@ from .views import (
     leaderboards,
     methods,
     moderation,
+    notifications,
     people,
     previews,
     recorded,
@@ -84,6 +85,8 @@ account_urls = [
     path("quota/", accounts.quota, name="quota"),
     path("data/", accounts.own_data, name="own-data"),
     path("data/archive.zip", accounts.own_archive, name="own-archive"),
+    path("notifications/", notifications.notifications, name="notifications"),
+    path("notifications/settings/", notifications.notification_settings, name="notification-settings"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke/", tokens.token_end, name="token-end"),
 ]

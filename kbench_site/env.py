@@ -163,6 +163,13 @@ VARIABLES: dict[str, Variable] = {
         _whole(0, 1_000_000), 20, "dollars that the runs one account starts within 24 hours may spend together"
     ),
     "KBENCH_MODEL_PRICES": Variable(Path, None, "TOML file with model prices that override the shipped ones"),
+    "KBENCH_SITE_URL": Variable(
+        _url("http", "https"), None, "address of the site in e-mails and webhooks; if absent, made of the host name"
+    ),
+    "KBENCH_MAIL_URL": Variable(
+        _url("smtp", "smtps"), None, "mail server that the site sends e-mails through; if absent, it sends none"
+    ),
+    "KBENCH_MAIL_FROM": Variable(_text, "", "sender of e-mails; if absent, kbench@ the host name"),
     "KBENCH_LOG_FORMAT": Variable(_one_of("text", "json"), "text", "format of the log lines: text or json"),
     "KBENCH_METRICS_TOKEN": Variable(
         _secret, None, "token required to read /metrics; if absent, open to all, or closed on a public site"
@@ -270,6 +277,42 @@ def storage(env: Environment) -> dict[str, Any]:
         **dict(parse_qsl(url.query)),
     }
     return {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": options}
+
+
+def site_url(env: Environment) -> str:
+    """The address of the site without a slash at its end, for links that are read outside of it."""
+    given: str | None = env["KBENCH_SITE_URL"]
+    if given:
+        return given.rstrip("/")
+    host = next((name for name in env["KBENCH_ALLOWED_HOSTS"] if not name.startswith((".", "*"))), "localhost")
+    return f"https://{host}" if env["KBENCH_PUBLIC"] else f"http://{host}:{env['PORT']}"
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """Whom the site gives its e-mails to; without a host it sends none."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    use_ssl: bool
+    use_tls: bool
+    sender: str
+
+
+def mail(env: Environment) -> MailServer:
+    """`smtp://USER:PASSWORD@HOST:587` begins with STARTTLS unless `?tls=none` says otherwise, `smtps://` with TLS."""
+    url = urlsplit(env["KBENCH_MAIL_URL"] or "")
+    return MailServer(
+        host=url.hostname or "",
+        port=url.port or (465 if url.scheme == "smtps" else 587),
+        user=unquote(url.username or ""),
+        password=unquote(url.password or ""),
+        use_ssl=url.scheme == "smtps",
+        use_tls=url.scheme == "smtp" and url.query != "tls=none",
+        sender=env["KBENCH_MAIL_FROM"] or f"kbench@{urlsplit(site_url(env)).hostname}",
+    )
 
 
 def redis_url(env: Environment) -> str:

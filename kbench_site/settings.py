@@ -7,7 +7,7 @@ from pathlib import Path
 
 import django_stubs_ext
 
-from .env import database, read_environment, redis_url, secret_key, storage
+from .env import database, mail, read_environment, redis_url, secret_key, site_url, storage
 from .logs import logging_config
 
 django_stubs_ext.monkeypatch()  # `ModelAdmin[Task]` and the like, at run time too
@@ -144,6 +144,15 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_SSL_REDIRECT = KBENCH_PUBLIC
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # asked from inside, past the proxy
 SILENCED_SYSTEM_CHECKS = ["security.W021"]  # preloading binds a domain for years: that is for its owner to say
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if KBENCH_PUBLIC else None
+
+KBENCH_SITE_URL = site_url(ENV)
+KBENCH_SENDS_MAIL = ENV["KBENCH_MAIL_URL"] is not None
+MAIL = mail(ENV)
+EMAIL_HOST, EMAIL_PORT = MAIL.host, MAIL.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = MAIL.user, MAIL.password
+EMAIL_USE_SSL, EMAIL_USE_TLS = MAIL.use_ssl, MAIL.use_tls
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = MAIL.sender
 
 REDIS_URL = redis_url(ENV)
 REDIS_IS_EXTERNAL = ENV["REDIS_URL"] is not None

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from django.db import transaction
 
 from benchmarks import events as signals
+from benchmarks.notifications.telling import notify
+from benchmarks.states import NotificationKind
 
 from ..evolve.events import Draft, LogEvent
 from ..models import Candidate, Opinion, Run, RunEvent, RunSource
@@ -101,10 +103,19 @@ def _project(run: Run, events: list[LogEvent]) -> None:
     for event in events:
         picture.apply(event)
     run.save(update_fields=RUN_FIELDS)
+    if any(event.type == "run.finished" for event in events):
+        _tell_owner(run)
     changed = [picture.candidates[key] for key in picture.touched]
     Candidate.objects.bulk_create([row for row in changed if row.pk is None])
     Candidate.objects.bulk_update([row for row in changed if row.first_seq != row.last_seq], CANDIDATE_FIELDS)
     _save_opinions([said for key in picture.touched for said in picture.opinions.get(key, [])])
+
+
+def _tell_owner(run: Run) -> None:
+    if run.owner is not None:
+        best = f" Its best kernel has {run.best_score:.2f}×." if run.best_score else " It found no correct kernel."
+        text = f"Your run on {run.task_version.task.name} has ended: {run.reason_text or run.reason}{best}"
+        notify(run.owner, NotificationKind.RUN_ENDED, text, run.get_absolute_url())
 
 
 def _save_opinions(said: list[Opinion]) -> None:

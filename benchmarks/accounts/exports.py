@@ -15,17 +15,19 @@ from django.db.models import Prefetch
 from django.utils import timezone
 
 from ..extensions import extensions
-from ..models import ApiToken, Evaluation, LedgerEntry, Submission
+from ..models import ApiToken, Evaluation, LedgerEntry, Notification, Submission
 from ..submissions.languages import suffix_of
 
 ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
 
 account.json            the account
 tokens.json             its API tokens; their text is kept nowhere
+notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
 submissions/CODE/       submission.json, the source, and one report per evaluation
 """
 _TOKEN = ("name", "scope", "hint", "created", "expires", "last_used", "revoked")
+_NOTIFICATION = ("kind", "text", "path", "created", "read")
 _SUBMISSION = ("title", "language", "visibility", "origin", "created")
 _EVALUATION = ("state", "reason", "verdict", "reason_text", "score", "score_lo", "score_hi", "queued", "finished")
 _ACCOUNT = ("username", "date_joined", "last_login", "is_staff")
@@ -44,6 +46,8 @@ def files_of(user: User) -> Iterator[File]:
     yield "account.json", as_json(picked(user, _ACCOUNT))
     yield "tokens.json", as_json([picked(row, _TOKEN) for row in ApiToken.objects.filter(owner=user)])
     yield "ledger.json", as_json([_line(row) for row in LedgerEntry.objects.filter(payer__account=user)])
+    told = Notification.objects.filter(owner=user).order_by("pk")
+    yield "notifications.json", as_json([picked(row, _NOTIFICATION) for row in told])
     for submission in _submissions(user):
         yield from _submission(submission)
     for extension in extensions():

@@ -8,6 +8,7 @@ Does NOT say which judgings count together, nor what is in question about them (
 from collections.abc import Iterable
 from typing import Any
 
+from django.conf import settings
 from django.db.models import QuerySet
 
 from ..harness import Report, Verdict
@@ -17,7 +18,8 @@ from ..models import (
     Submission,
     TaskVersion,
 )
-from ..states import MethodKind, Moderation, Visibility
+from ..notifications import telling
+from ..states import MethodKind, Moderation, TaskVersionStatus, Visibility
 from .labels import is_ranked
 from .ranking import Entry, SpeedupEstimate, rank
 from .reviews import AUDITS, BOUNDED, TRUSTS, holder_of, judgings_of_same_code, pooled_estimate, review_reason
@@ -199,11 +201,22 @@ def _refresh(standing: Standing) -> None:
     )
 
 
+def _tell_who_lost(before: list[int], leaders: list[int]) -> None:
+    """Those that had the first place of a board and have it no more, on boards that are judged now."""
+    if not before:
+        return
+    rows = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind", "ruleset")
+    leader = rows.get(pk=leaders[0])
+    if leader.ruleset.name == settings.KBENCH_RULESET and leader.task_version.status == TaskVersionStatus.ACTIVE:
+        telling.record_lost(rows.filter(pk__in=before), leader)
+
+
 def _rank_board(evaluation: Evaluation) -> None:
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
     rows = list(board.only("pk", "score", "score_lo", "score_hi", "verified_at", "rank"))
     ranks = rank(Entry(row.pk, row.score, row.score_lo, row.score_hi, row.verified_at) for row in rows)
     moved = [row for row in rows if row.rank != ranks[row.pk]]
+    _tell_who_lost([row.pk for row in moved if row.rank == 1], [pk for pk, place in ranks.items() if place == 1])
     for row in moved:
         row.rank = ranks[row.pk]
     Standing.objects.bulk_update(moved, ["rank"], batch_size=500)

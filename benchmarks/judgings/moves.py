@@ -24,6 +24,7 @@ from ..models import (
     Evaluation,
     Worker,
 )
+from ..notifications import telling
 from ..states import (
     Priority,
     State,
@@ -265,6 +266,7 @@ def _after_end(evaluation: Evaluation) -> None:
     Worker.objects.filter(current_evaluation=evaluation.pk).update(current_evaluation=None)
     evaluation.refresh_from_db()
     quotas.settle(evaluation)
+    telling.verdict(evaluation)
     tell(evaluation, queue_changed=True)
 
 

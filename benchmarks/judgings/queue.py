@@ -22,6 +22,7 @@ DISPATCH_JOB = "benchmarks.dispatch"
 REAP_JOB = "benchmarks.reap"
 PRUNE_JOB = "benchmarks.prune_events"
 REJUDGE_JOB = "benchmarks.rejudge"
+DELIVER_JOB = "benchmarks.deliver"
 SAMPLE_JOB = "benchmarks.sample_queues"
 
 MAINT_QUEUE = "maint"

@@ -10,6 +10,7 @@ from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluati
 from .imports import ImportReport, StoredTask, SuiteImport
 from .ledger import Attempt, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
+from .notifications import Delivery, Notification, NotificationChoice
 from .operations import QueueSample
 from .recorded import RecordedBundle, RecordedEntry
 from .site import Event, SiteSwitch
@@ -24,6 +25,7 @@ __all__ = [
     "CodeBlob",
     "ConfigResult",
     "DeletedScore",
+    "Delivery",
     "DeviceKind",
     "Evaluation",
     "Event",
@@ -31,6 +33,8 @@ __all__ = [
     "LedgerEntry",
     "Method",
     "ModerationAction",
+    "Notification",
+    "NotificationChoice",
     "Payer",
     "QueueSample",
     "RecordedBundle",

@@ -23,6 +23,7 @@ from benchmarks.switches import switch_set
 from ..events import emit
 from ..extensions import extensions
 from ..models import Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
+from ..notifications import telling
 from ..states import FINISHED, ActionKind, Moderation, Switch
 
 REPORTS_PER_DAY = 20
@@ -81,7 +82,10 @@ def decide(
     where the move does not lead on from where the submission is.
     """
     with transaction.atomic():
+        reports = ModerationAction.objects.open_reports().filter(submission=submission, actor__isnull=False)
+        reporters = [line.actor for line in reports.select_related("actor")]
         _move(submission, kind, seen)
+        telling.report_decided(reporters, submission, kind, reason)
         _log(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
         if kind in MOVES:
             _standings_follow(submission)

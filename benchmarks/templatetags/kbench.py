@@ -16,6 +16,7 @@ from benchmarks import selectors
 from benchmarks.harness import Verdict
 from benchmarks.judgings import advice
 from benchmarks.models import Evaluation, Submission
+from benchmarks.notifications import lists
 from benchmarks.states import State, Visibility
 
 register = template.Library()
@@ -165,3 +166,12 @@ def person_link(person: Any) -> SafeString | str:
         return "anonymous"
     name = person.get_username()
     return format_html('<a href="{}">{}</a>', reverse("person", args=[name]), name)
+
+
+@register.simple_tag(takes_context=True)
+def unread_notifications(context: dict[str, Any]) -> SafeString:
+    """The link to the notifications of whoever reads, with the number of those that are new."""
+    count = lists.unread_count(context["request"].user)
+    shown = f"{lists.UNREAD_SHOWN_MAX}+" if count > lists.UNREAD_SHOWN_MAX else count
+    number = format_html(' <span class="badge live">{} new</span>', shown) if count else ""
+    return format_html('<a href="{}">Notifications{}</a>', reverse("notifications"), number)

@@ -13,7 +13,7 @@ from django.test import Client
 from agents.models import Run
 from agents.states import RunStatus, Wish
 from agents.views import comparisons
-from benchmarks.models import Submission
+from benchmarks.models import Notification, Submission
 from benchmarks.moderation import decisions
 from benchmarks.states import Moderation, Switch
 from benchmarks.switches import switch_set
@@ -232,3 +232,11 @@ def test_the_runs_of_a_suspended_account_are_stopped(run: Run) -> None:
     decisions.ban(ann, by=sam, reason="Hundreds of copies.")
     run.refresh_from_db()
     assert run.wish == Wish.STOP
+
+
+def test_the_owner_of_a_run_is_told_its_end() -> None:
+    owner = judgings.user("olga")
+    run = factories.driven(factories.started(owner))
+    [row] = Notification.objects.filter(owner=owner)
+    assert (row.kind, row.path) == ("run-ended", run.get_absolute_url())
+    assert row.text.startswith("Your run on mnist_linear_relu/forward has ended: ")

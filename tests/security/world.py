@@ -16,7 +16,17 @@ from agents.models import Candidate, Opinion, Run, RunEvent
 from benchmarks import switches
 from benchmarks.accounts import tokens
 from benchmarks.harness import Flag, StageReport, Verdict
-from benchmarks.models import ApiToken, Evaluation, Method, RecordedEntry, RejudgeBatch, RuleSet, Submission
+from benchmarks.models import (
+    ApiToken,
+    Evaluation,
+    Method,
+    Notification,
+    NotificationChoice,
+    RecordedEntry,
+    RejudgeBatch,
+    RuleSet,
+    Submission,
+)
 from benchmarks.moderation import decisions, rejudging
 from benchmarks.recorded import loading
 from benchmarks.states import ActionKind, Switch
@@ -58,6 +68,8 @@ class World:
             "submissions": Submission.objects.filter(owner=self.owner),
             "evaluations": Evaluation.objects.filter(submission__owner=self.owner),
             "runs": Run.objects.filter(owner=self.owner),
+            "notifications": Notification.objects.filter(owner=self.owner),
+            "choices": NotificationChoice.objects.filter(owner=self.owner),
         }
         return {name: list(rows.order_by("pk").values()) for name, rows in mine.items()}
 

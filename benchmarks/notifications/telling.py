@@ -1,0 +1,75 @@
+"""What is told to whom: one function for each occasion, called in the transaction of what has happened.
+
+Does NOT send anything: `courier.py` does, later.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+
+from ..models import Delivery, Evaluation, Notification, Standing, Submission
+from ..states import ActionKind, Channel, EvaluationReason, NotificationKind, Origin, State
+from .choices import choice_of, mail_address
+
+KEPT_DAYS = 90
+TEXT_MAX_CHARS = 500
+_ASKED_FOR = (EvaluationReason.INITIAL, EvaluationReason.QUICK, EvaluationReason.VERIFICATION)
+
+
+def notify(owner: User, kind: NotificationKind, text: str, path: str) -> None:
+    """Tell an account by the channels that it has chosen for this kind."""
+    choice, now = choice_of(owner), timezone.now()
+    channels = [Channel.MAIL] if kind in choice.mail and mail_address(owner) else []
+    channels += [Channel.WEBHOOK] if kind in choice.webhook and choice.webhook_url else []
+    if kind not in choice.site and not channels:
+        return
+    with transaction.atomic():
+        columns = {"kind": kind, "text": text[:TEXT_MAX_CHARS], "path": path, "on_site": kind in choice.site}
+        row = Notification.objects.create(owner=owner, **columns)
+        Delivery.objects.bulk_create(Delivery(notification=row, channel=channel, due=now) for channel in channels)
+
+
+def verdict(evaluation: Evaluation) -> None:
+    """The end of a judging that its author has asked for. Candidates of runs are told with the end of their run."""
+    owner, submission = evaluation.submission.owner, evaluation.submission
+    if owner is None or submission.origin == Origin.AGENT or evaluation.reason not in _ASKED_FOR:
+        return
+    if evaluation.state == State.CANCELLED:
+        return
+    title = f"“{submission.title}”, {evaluation.task_version.task.name}" if submission.title else _task(submission)
+    ended = evaluation.verdict or evaluation.get_state_display()
+    notify(
+        owner, NotificationKind.VERDICT, f"{title}: {ended}. {evaluation.reason_text}", evaluation.get_absolute_url()
+    )
+
+
+def record_lost(before: Iterable[Standing], leader: Standing) -> None:
+    """`before` had the first place until now, `leader` has it."""
+    submission, device = leader.evaluation.submission, leader.device_kind.slug
+    task = leader.task_version.task
+    path = reverse("leaderboard", args=[task.suite.slug, task.op, task.direction, device])
+    for row in before:
+        owner = row.evaluation.submission.owner
+        if owner is not None and owner != submission.owner:
+            text = f"Your first place on {task.name} on {device} was taken: the record is {leader.score:.2f}× now."
+            notify(owner, NotificationKind.RECORD_LOST, text, path)
+
+
+def report_decided(reporters: Iterable[User], submission: Submission, kind: ActionKind, reason: str) -> None:
+    """Staff have decided about a submission that `reporters` had reported."""
+    text = f"Your report of submission {str(submission.code)[:8]} to {_task(submission)}: {kind.label}. {reason}"
+    for reporter in reporters:
+        notify(reporter, NotificationKind.REPORT_DECIDED, text, reverse("moderation-log"))
+
+
+def forget() -> int:
+    """Delete what is old. How many rows that were."""
+    return Notification.objects.filter(created__lt=timezone.now() - timedelta(days=KEPT_DAYS)).delete()[0]
+
+
+def _task(submission: Submission) -> str:
+    return submission.task_version.task.name
