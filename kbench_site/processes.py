@@ -28,7 +28,7 @@ class GivenUp(Exception):
 
 
 @dataclass
-class Child:
+class SiteProcess:
     """One process: how it is started, and since when it died how often. `essential`: nothing works without it."""
 
     name: str
@@ -77,14 +77,14 @@ class Child:
 class Family:
     """The children of this process. For one thread only: the kernel ties a child to the thread that started it."""
 
-    def __init__(self, children: Sequence[Child]) -> None:
+    def __init__(self, children: Sequence[SiteProcess]) -> None:
         self.children = list(children)
 
     def start(self) -> None:
         for child in self.children:
             child.start()
 
-    def add(self, children: Sequence[Child]) -> None:
+    def add(self, children: Sequence[SiteProcess]) -> None:
         """Start more of them."""
         self.children += children
         for child in children:
@@ -94,7 +94,7 @@ class Family:
         """Start what has died again; what happened, as sentences. Raises GivenUp."""
         return [self._revive(child) for child in self.children if not child.running and not child.given_up]
 
-    def _revive(self, child: Child) -> str:
+    def _revive(self, child: SiteProcess) -> str:
         child.signal(signal.SIGKILL)  # what the dead one left behind in its session
         now = time.monotonic()
         if len(child.deaths) == RESTARTS_MAX and now - child.deaths[0] < RESTARTS_WINDOW_S:

@@ -21,7 +21,7 @@ from benchmarks.harness import CPU, Device
 from benchmarks.judgings.judge import site_judge
 from benchmarks.judgings.queue import MAINT_QUEUE, compile_queue, judge_queue
 
-from .processes import Child
+from .processes import SiteProcess
 
 ALL = "all"
 CORES_PER_COMPILER = 4
@@ -46,7 +46,7 @@ def chosen_devices(wanted: str) -> list[Device]:
     return chosen
 
 
-def worker_children(devices: Sequence[Device], compilers: int | None = None) -> list[Child]:
+def worker_children(devices: Sequence[Device], compilers: int | None = None) -> list[SiteProcess]:
     """Judges first, so that their self-tests begin at once."""
     first_of_kind = {device.kind: device for device in reversed(devices)}
     return [
@@ -55,16 +55,16 @@ def worker_children(devices: Sequence[Device], compilers: int | None = None) -> 
     ]
 
 
-def web_child() -> Child:
+def web_child() -> SiteProcess:
     return child("web", (sys.executable, "-m", "kbench_site.web_server"), essential=True)
 
 
-def maint_child() -> Child:
+def maint_child() -> SiteProcess:
     beat = ("-B", "-s", str(settings.DATA_DIR / "celerybeat-schedule"))
     return _celery("maint", "maint@%h", MAINT_QUEUE, "-P", "solo", "-l", "WARNING", *beat)
 
 
-def agents_child() -> Child:
+def agents_child() -> SiteProcess:
     """Runs wait more than they compute, so one process drives several in threads."""
     count = str(settings.KBENCH_RUN_WORKERS)
     return _celery("agents", "agents@%h", RUNS_QUEUE, "-P", "threads", "-c", count, "-l", "INFO")
@@ -75,12 +75,12 @@ def judge_node(device: Device) -> str:
     return f"judge.{device.name}@{socket.gethostname()}"
 
 
-def _judge_child(device: Device) -> Child:
+def _judge_child(device: Device) -> SiteProcess:
     name = f"judge.{device.name}"
     return _celery(name, judge_node(device), judge_queue(device.kind), "-c", "1", "-l", "INFO")
 
 
-def _compile_child(device: Device, compilers: int | None) -> Child:
+def _compile_child(device: Device, compilers: int | None) -> SiteProcess:
     """On a CPU builds and timings take turns, so one at a time is all that can run."""
     if device.name == CPU:
         return _celery("compile", "compile@%h", compile_queue(device.kind), "-c", "1", "-l", "INFO")
@@ -89,15 +89,15 @@ def _compile_child(device: Device, compilers: int | None) -> Child:
     return _celery(name, f"{name}@%h", compile_queue(device.kind), "-c", str(count), "-l", "INFO")
 
 
-def _celery(name: str, node: str, queue: str, *options: str) -> Child:
+def _celery(name: str, node: str, queue: str, *options: str) -> SiteProcess:
     return child(name, (*CELERY, "-n", node, "-Q", queue, *QUIET, *options))
 
 
-def child(name: str, argv: tuple[str, ...], *, essential: bool = False) -> Child:
+def child(name: str, argv: tuple[str, ...], *, essential: bool = False) -> SiteProcess:
     """A process with the settings of this one and a log of its own."""
     environment = {"DJANGO_SETTINGS_MODULE": os.environ["DJANGO_SETTINGS_MODULE"], "PYTHONUNBUFFERED": "1"}
     log = settings.DATA_DIR / "log" / f"{name.replace(':', '')}.log"
-    return Child(name, argv, log, essential=essential, environment=environment)
+    return SiteProcess(name, argv, log, essential=essential, environment=environment)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ _COLUMNS = "{:<2} {:<60} {:<34} {:<17} {:>7} {:>6}  {}"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """What became of one case. `report` is None where judging itself failed, and `error` then says how."""
 
     case: Case
@@ -69,7 +69,7 @@ class Outcome:
         return self.objection or (self.report.reason if self.report else "")
 
 
-JudgeCase = Callable[[Case], Outcome]
+JudgeCase = Callable[[Case], CaseOutcome]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,7 +118,7 @@ def compile_all(cases: Sequence[Case], rules: Rules, paths: Paths, *, device: st
         list(pool.map(compile_one, cases))
 
 
-def run(cases: Sequence[Case], judging: JudgeCase, control: Case, *, deadline: float) -> Iterator[Outcome]:
+def run(cases: Sequence[Case], judging: JudgeCase, control: Case, *, deadline: float) -> Iterator[CaseOutcome]:
     """Outcomes in order, until `deadline` (monotonic seconds) has passed at the start of a case."""
     for case in cases:
         if time.monotonic() > deadline:
@@ -127,11 +127,11 @@ def run(cases: Sequence[Case], judging: JudgeCase, control: Case, *, deadline: f
         if case.kind == "failure":
             again = judging(control)
             after = again.objection and f"{again.got}: {again.reason}"
-            outcome = Outcome(case, outcome.report, outcome.seconds + again.seconds, outcome.error, after)
+            outcome = CaseOutcome(case, outcome.report, outcome.seconds + again.seconds, outcome.error, after)
         yield outcome
 
 
-def judge_case(case: Case, *, rules: Rules, paths: Paths, device: str, quick: bool) -> Outcome:
+def judge_case(case: Case, *, rules: Rules, paths: Paths, device: str, quick: bool) -> CaseOutcome:
     """One judging, or as many in a row as the case asks for; the last one counts."""
     started = time.monotonic()
     task, own, report, error = find_task(default_suites(), case.task), case.changed(rules), None, ""
@@ -140,10 +140,12 @@ def judge_case(case: Case, *, rules: Rules, paths: Paths, device: str, quick: bo
             report = judge(case.source(), task, own, paths, device=device, quick=quick)
     except Exception as problem:  # noqa: BLE001 - process edge: what one case breaks must not hide the others
         report, error = None, f"{type(problem).__name__}: {problem}"
-    return Outcome(case, report, time.monotonic() - started, error)
+    return CaseOutcome(case, report, time.monotonic() - started, error)
 
 
-def summary(cases: Sequence[Case], outcomes: Sequence[Outcome], compiled_s: float, total_s: float) -> dict[str, Any]:
+def summary(
+    cases: Sequence[Case], outcomes: Sequence[CaseOutcome], compiled_s: float, total_s: float
+) -> dict[str, Any]:
     reached = {outcome.case.name for outcome in outcomes}
     return {
         "cases": len(cases),
@@ -157,11 +159,11 @@ def summary(cases: Sequence[Case], outcomes: Sequence[Outcome], compiled_s: floa
     }
 
 
-def _seen(outcomes: Sequence[Outcome]) -> set[str]:
+def _seen(outcomes: Sequence[CaseOutcome]) -> set[str]:
     return {outcome.got for outcome in outcomes}
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: CaseOutcome) -> str:
     expected = "|".join(item.removeprefix("INCORRECT_") for item in outcome.case.expect)
     score = "" if outcome.speedup is None else f"{outcome.speedup:.2f}"
     mark = "!!" if outcome.objection else "ok"
@@ -171,7 +173,7 @@ def _line(outcome: Outcome) -> str:
     ).rstrip()
 
 
-def _keep(outcome: Outcome, file: Path) -> None:
+def _keep(outcome: CaseOutcome, file: Path) -> None:
     record = {
         "case": outcome.case.name,
         "objection": outcome.objection,

@@ -66,7 +66,7 @@ class SiteFailed(Exception):
 
 
 @dataclass
-class Kernel:
+class SubmittedKernel:
     """One source to submit and the verdicts that are right for it."""
 
     task: str
@@ -80,7 +80,7 @@ class Kernel:
 class Followed:
     """One submission on its way: what the event stream told, and how it ended."""
 
-    kernel: Kernel
+    kernel: SubmittedKernel
     code: str
     posted_at: float
     moments: list[tuple[float, str, str, str]] = field(default_factory=list)  # when, kind, what, state of a stage
@@ -271,30 +271,30 @@ def summary(followed: list[Followed]) -> dict[str, Any]:
     }
 
 
-def chosen_kernels(options: argparse.Namespace) -> list[Kernel]:
+def chosen_kernels(options: argparse.Namespace) -> list[SubmittedKernel]:
     languages = options.language or (["cpp"] if options.device == "cpu" else ["cuda", "triton"])
     named = [_named_kernel(text) for text in options.kernel]
     if named:
         return named
     examples = [_example(task, language) for task in options.task or TASKS for language in languages]
-    wrong = [Kernel(WRONG_TASK, name, WRONG[name], WRONG_VERDICTS, f"wrong {name}") for name in languages]
+    wrong = [SubmittedKernel(WRONG_TASK, name, WRONG[name], WRONG_VERDICTS, f"wrong {name}") for name in languages]
     return [*filter(None, examples), *([] if options.no_wrong else wrong)]
 
 
-def _example(task: str, language: str) -> Kernel | None:
+def _example(task: str, language: str) -> SubmittedKernel | None:
     op, direction = task.split("/")
     path = KERNELS / op / "kernels" / f"{direction}_{FILES[language]}"
-    return Kernel(task, language, path.read_text(), {"PASS"}, f"{op} {path.name}") if path.is_file() else None
+    return SubmittedKernel(task, language, path.read_text(), {"PASS"}, f"{op} {path.name}") if path.is_file() else None
 
 
-def _named_kernel(text: str) -> Kernel:
+def _named_kernel(text: str) -> SubmittedKernel:
     """TASK=FILE or TASK=FILE=VERDICT."""
     task, name, *verdict = text.split("=")
     path = Path(name)
-    return Kernel(task, SUFFIXES[path.suffix], path.read_text(), set(verdict) or {"PASS"}, path.name)
+    return SubmittedKernel(task, SUFFIXES[path.suffix], path.read_text(), set(verdict) or {"PASS"}, path.name)
 
 
-def _submit(api: Api, kernel: Kernel, number: int) -> Followed:
+def _submit(api: Api, kernel: SubmittedKernel, number: int) -> Followed:
     """Each source is made unique, so that each is compiled."""
     mark = "#" if kernel.language == "triton" else "//"
     source = f"{kernel.text}\n{mark} submission {number} of {time.time_ns()}\n"

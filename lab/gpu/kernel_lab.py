@@ -53,7 +53,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltVariant:
     """An extension, or what nvcc said."""
 
     variant: Variant
@@ -135,7 +135,7 @@ def chosen(folder: Path, words: Sequence[str]) -> Iterator[Variant]:
         yield from (one for one in found if one.task == task and (one in matching or one.name == "shipped"))
 
 
-def build(variant: Variant, folder: Path) -> Built:
+def build(variant: Variant, folder: Path) -> BuiltVariant:
     """With the thinnest headers of the harness, then with the stock ones."""
     started = time.monotonic()
     room = Path(tempfile.mkdtemp(dir=folder, prefix="v"))
@@ -149,16 +149,16 @@ def build(variant: Variant, folder: Path) -> Built:
         try:
             made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPILE_S)
         except subprocess.TimeoutExpired:
-            return Built(variant, None, time.monotonic() - started, log="nvcc took too long")
+            return BuiltVariant(variant, None, time.monotonic() - started, log="nvcc took too long")
         log = made.stdout + made.stderr
         if made.returncode == 0:
             found = _RESOURCES.findall(log)
             registers = max((int(used) for _, used in found if used), default=0)
             spilled = max((int(bytes_) for bytes_, _ in found if bytes_), default=0)
-            return Built(variant, library, time.monotonic() - started, registers, spilled)
+            return BuiltVariant(variant, library, time.monotonic() - started, registers, spilled)
         if not re.search(r"has no member|is undefined|not a member|No such file|not declared|no instance", log):
             break
-    return Built(variant, None, time.monotonic() - started, log=log)
+    return BuiltVariant(variant, None, time.monotonic() - started, log=log)
 
 
 def compile_command(variant: Variant, headers: Sequence[Path], library: Path) -> list[str]:
@@ -178,7 +178,7 @@ def compile_command(variant: Variant, headers: Sequence[Path], library: Path) ->
     ]  # fmt: skip
 
 
-def report_builds(built: Sequence[Built]) -> None:
+def report_builds(built: Sequence[BuiltVariant]) -> None:
     for one in built:
         if one.library is None:
             errors = [line for line in one.log.splitlines() if "error" in line] or one.log.splitlines()
@@ -188,7 +188,7 @@ def report_builds(built: Sequence[Built]) -> None:
     print(f"built {sum(one.library is not None for one in built)} of {len(built)}", flush=True)
 
 
-def measured(task: str, built: Sequence[Built], *, compiled: bool) -> dict[str, Any]:
+def measured(task: str, built: Sequence[BuiltVariant], *, compiled: bool) -> dict[str, Any]:
     """Checks one by one, starting the process anew where one ends it; then times all that are right."""
     libraries = {one.variant.name: str(one.library) for one in built}
     record: dict[str, Any] = {"registers": {one.variant.name: one.registers for one in built}, "checks": {}}

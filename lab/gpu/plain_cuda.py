@@ -30,7 +30,7 @@ COMPILE_S = 90.0
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltCore:
     """A compiled core, or what nvcc said."""
 
     library: Path | None
@@ -64,7 +64,7 @@ def nvcc() -> str:
     return found
 
 
-def compile_core(source: str, folder: Path, target: str = "sm_90") -> Built:
+def compile_core(source: str, folder: Path, target: str = "sm_90") -> BuiltCore:
     name = hashlib.sha256(source.encode()).hexdigest()[:16]
     text, library, started = folder / f"{name}.cu", folder / f"{name}.so", time.monotonic()
     text.write_text(source)
@@ -74,12 +74,12 @@ def compile_core(source: str, folder: Path, target: str = "sm_90") -> Built:
     try:
         made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMPILE_S)
     except subprocess.TimeoutExpired:
-        return Built(None, time.monotonic() - started, f"nvcc took longer than {COMPILE_S:.0f} s")
+        return BuiltCore(None, time.monotonic() - started, f"nvcc took longer than {COMPILE_S:.0f} s")
     built = library if made.returncode == 0 else None
-    return Built(built, time.monotonic() - started, "" if built else (made.stdout + made.stderr)[-1500:])
+    return BuiltCore(built, time.monotonic() - started, "" if built else (made.stdout + made.stderr)[-1500:])
 
 
-class Workshop:
+class CoreBuilder:
     """Compiles the cores of one template for one task, several at a time."""
 
     def __init__(self, template: Template, task: TaskSpec, folder: Path, jobs: int) -> None:
@@ -87,14 +87,14 @@ class Workshop:
         self.pool = ThreadPoolExecutor(jobs)
         folder.mkdir(parents=True, exist_ok=True)
 
-    def build(self, genome: Genome) -> Built:
+    def build(self, genome: Genome) -> BuiltCore:
         return compile_core(plain_core(self.template, genome, self.task), self.folder)
 
-    def build_all(self, genomes: Sequence[Genome]) -> list[Built]:
+    def build_all(self, genomes: Sequence[Genome]) -> list[BuiltCore]:
         return list(self.pool.map(self.build, genomes))
 
 
-class Room:
+class GpuProcess:
     """The process with the GPU, started anew when a kernel ends it or does not come back."""
 
     def __init__(self, task: TaskSpec, reference: Path | None = None) -> None:

@@ -29,7 +29,7 @@ Launch = Callable[[], object]
 
 
 @dataclass
-class Case:
+class CoreCase:
     """One configuration with its values on the GPU and the right results in float64."""
 
     config: Config
@@ -38,7 +38,7 @@ class Case:
     results: list[torch.Tensor] = field(default_factory=list)
 
 
-class Bench:
+class CoreBench:
     """The cases of a task: all are checked, the first `timed` of them are timed."""
 
     def __init__(self, task: TaskSpec) -> None:
@@ -50,24 +50,24 @@ class Bench:
         self.cases = [self._case(config, "published") for config in self._distinct(visible)]
         self.timed = len(self.cases)
         self.cases += [self._case(config, "normal") for config in self._distinct(small)]
-        self.reference: Kernel | None = None
+        self.reference: CompiledCore | None = None
 
     def _distinct(self, configs: Sequence[Config]) -> list[Config]:
         """Without those that a core cannot tell apart."""
         return list({self.call.sizes(config.values): config for config in reversed(configs)}.values())[::-1]
 
-    def _case(self, config: Config, distribution: str) -> Case:
+    def _case(self, config: Config, distribution: str) -> CoreCase:
         tensors = [torch.empty(item.shape, dtype=getattr(torch, item.dtype), device=DEVICE) for item in config.tensors]
         draw(config, SEED, tensors, distribution)
         names = (item.name for item in config.tensors)
-        case = Case(config, dict(zip(names, tensors, strict=True)))
+        case = CoreCase(config, dict(zip(names, tensors, strict=True)))
         results = self.function(*_arguments(case, torch.float64))
         case.expected = list(results) if isinstance(results, tuple | list) else [results]
         case.results = [torch.empty(item.shape, device=DEVICE) for item in config.results]
         return case
 
     def measure(self, library: str, pairs: int) -> dict[str, Any]:
-        kernel = Kernel(library, self)
+        kernel = CompiledCore(library, self)
         for case in self.cases:
             if failure := self._fault(kernel, case):
                 return {"failure": failure}
@@ -76,7 +76,7 @@ class Bench:
             return {"failure": f"after timing: {failure}"}
         return {"failure": "", "times_us": [own for own, _ in found], "speedups": [ratio for _, ratio in found]}
 
-    def _fault(self, kernel: "Kernel", case: Case) -> str:
+    def _fault(self, kernel: "CompiledCore", case: CoreCase) -> str:
         for result in case.results:
             result.fill_(float("nan"))
         status = kernel.bind(case)()
@@ -86,7 +86,7 @@ class Bench:
         words = wrong(case)
         return f"{words} at {case.config.key}" if words else ""
 
-    def _time(self, kernel: "Kernel", case: Case, pairs: int) -> tuple[float, float]:
+    def _time(self, kernel: "CompiledCore", case: CoreCase, pairs: int) -> tuple[float, float]:
         """The median microseconds, and the median of reference / kernel. Both kernels write the same results."""
         own = kernel.bind(case)
         other = self.reference.bind(case) if self.reference is not None else own
@@ -137,14 +137,14 @@ class Bench:
         return round(statistics.median(self.times_us([lambda: function(*arguments)], 11, PYTHON_GATE)[0]), 3)
 
 
-class Kernel:
+class CompiledCore:
     """A compiled core."""
 
-    def __init__(self, library: str, bench: Bench) -> None:
+    def __init__(self, library: str, bench: CoreBench) -> None:
         self._library, self._bench = ctypes.CDLL(library), bench
         self._library.workspace_floats.restype = ctypes.c_int64
 
-    def bind(self, case: Case) -> Callable[[], int]:
+    def bind(self, case: CoreCase) -> Callable[[], int]:
         """A launch on the tensors of a case; it holds its own workspace."""
         call = self._bench.call
         names = call.inputs or tuple(item.name for item in case.config.tensors)
@@ -162,7 +162,7 @@ class Kernel:
         return run
 
 
-def wrong(case: Case) -> str:
+def wrong(case: CoreCase) -> str:
     """Why results are wrong by the tolerances of the task; empty for right ones."""
     for got, want, rule in zip(case.results, case.expected, case.config.results, strict=True):
         size = want.square().mean().sqrt()
@@ -176,7 +176,7 @@ def wrong(case: Case) -> str:
     return ""
 
 
-def _arguments(case: Case, dtype: torch.dtype) -> list[Any]:
+def _arguments(case: CoreCase, dtype: torch.dtype) -> list[Any]:
     tensors = [item.to(dtype) if item.is_floating_point() else item for item in case.tensors.values()]
     return call_arguments(case.config, tensors)
 
@@ -190,7 +190,7 @@ def _reference_module(task: TaskSpec) -> Any:
     return module
 
 
-def about(bench: Bench) -> dict[str, Any]:
+def about(bench: CoreBench) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(DEVICE)
     return {
         "gpu": properties.name,
@@ -202,13 +202,13 @@ def about(bench: Bench) -> dict[str, Any]:
     }
 
 
-def answer(bench: Bench, request: dict[str, Any]) -> dict[str, Any]:
+def answer(bench: CoreBench, request: dict[str, Any]) -> dict[str, Any]:
     if request["what"] == "baselines":
         return bench.baselines(compiled=request["compiled"])
     if request["what"] == "measure":
         return bench.measure(request["library"], request["pairs"])
     if request["reference"]:
-        bench.reference = Kernel(request["reference"], bench)
+        bench.reference = CompiledCore(request["reference"], bench)
     return about(bench)
 
 
@@ -217,7 +217,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever else prints, prints elsewhere
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    bench = Bench(find_task(default_suites(), sys.argv[1]))
+    bench = CoreBench(find_task(default_suites(), sys.argv[1]))
     for line in sys.stdin:
         over = False
         try:

@@ -35,7 +35,7 @@ from benchmarks.harness import (
     judge,
     keep_ready,
 )
-from lab.gpu.plain_cuda import Built, Measured, Room, Workshop, geomean, machine
+from lab.gpu.plain_cuda import BuiltCore, CoreBuilder, GpuProcess, Measured, geomean, machine
 
 TASKS = (
     "mnist_pool/forward",
@@ -77,7 +77,7 @@ class Hunt:
             return measured.score
         return geomean([bar / own for bar, own in zip(self.bars_us, measured.times_us, strict=True)])
 
-    def add(self, genome: Genome, built: Built, measured: Measured, operator: str) -> None:
+    def add(self, genome: Genome, built: BuiltCore, measured: Measured, operator: str) -> None:
         fitness = self.fitness(measured)
         self.trials.append(Trial(genome, fitness))
         self.records.append(
@@ -142,21 +142,21 @@ def searched(name: str, options: argparse.Namespace) -> dict[str, Any]:
     if template is None:
         raise SystemExit(f"no CUDA template serves {name}")
     with tempfile.TemporaryDirectory() as folder:
-        shop = Workshop(template, task, Path(folder), options.jobs)
+        builder = CoreBuilder(template, task, Path(folder), options.jobs)
         if options.dry:
-            return dry(task, template, shop)
+            return dry(task, template, builder)
         hunt = Hunt(task, template, options)
         try:
-            hunt_down(hunt, shop)
+            hunt_down(hunt, builder)
         except (RuntimeError, OSError) as error:
             print(f"!! {name}: {error}", flush=True)
         return kept(hunt)
 
 
-def dry(task: TaskSpec, template: Template, shop: Workshop) -> dict[str, Any]:
+def dry(task: TaskSpec, template: Template, builder: CoreBuilder) -> dict[str, Any]:
     genomes = [template.naive, template.default, *template.space.genomes[:: max(1, template.space.size // 6)]]
     started = time.monotonic()
-    built = shop.build_all(genomes)
+    built = builder.build_all(genomes)
     failed = [one.log for one in built if one.library is None]
     print(f"{task.name}: {template.name}, {template.space.size} genomes, {len(genomes)} compiled, {len(failed)} failed")
     print(f"   {statistics.median(one.seconds for one in built):.2f} s each, {time.monotonic() - started:.1f} s in all")
@@ -165,27 +165,27 @@ def dry(task: TaskSpec, template: Template, shop: Workshop) -> dict[str, Any]:
     return {"task": task.name, "failed": len(failed)}
 
 
-def hunt_down(hunt: Hunt, shop: Workshop) -> None:
-    default, naive = shop.build_all([hunt.template.default, hunt.template.naive])
-    room = Room(hunt.task, default.library)
+def hunt_down(hunt: Hunt, builder: CoreBuilder) -> None:
+    default, naive = builder.build_all([hunt.template.default, hunt.template.naive])
+    gpu = GpuProcess(hunt.task, default.library)
     try:
-        hunt.about = room.about
-        hunt.baselines = room.baselines(compiled=not hunt.options.no_compile)
+        hunt.about = gpu.about
+        hunt.baselines = gpu.baselines(compiled=not hunt.options.no_compile)
         print(f"== {hunt.task.name}: baselines after {time.monotonic() - hunt.started:.0f} s", flush=True)
         hunt.started = time.monotonic()
-        hunt.add(hunt.template.naive, naive, measured(room, naive), "naive")
-        hunt.add(hunt.template.default, default, measured(room, default), "guess")
+        hunt.add(hunt.template.naive, naive, measured(gpu, naive), "naive")
+        hunt.add(hunt.template.default, default, measured(gpu, default), "guess")
         generation = 0
         while time.monotonic() - hunt.started < hunt.options.budget_s:
             generation += 1
-            if not one_generation(hunt, shop, room, generation):
+            if not one_generation(hunt, builder, gpu, generation):
                 break
-        finish(hunt, shop, room)
+        finish(hunt, builder, gpu)
     finally:
-        room.close()
+        gpu.close()
 
 
-def one_generation(hunt: Hunt, shop: Workshop, room: Room, generation: int) -> bool:
+def one_generation(hunt: Hunt, builder: CoreBuilder, gpu: GpuProcess, generation: int) -> bool:
     """Asks, compiles and measures a batch; False if the space is exhausted."""
     moves, pending = [], list(hunt.trials)
     for slot in range(hunt.options.batch):
@@ -194,23 +194,23 @@ def one_generation(hunt: Hunt, shop: Workshop, room: Room, generation: int) -> b
             break
         moves.append(move)
         pending.append(Trial(move.genome, 0.0))  # as one that brought nothing: the next slot asks for something else
-    for move, built in zip(moves, shop.build_all([move.genome for move in moves]), strict=True):
-        hunt.add(move.genome, built, measured(room, built), move.operator)
+    for move, built in zip(moves, builder.build_all([move.genome for move in moves]), strict=True):
+        hunt.add(move.genome, built, measured(gpu, built), move.operator)
     keep(hunt)
     best = hunt.ranked[0]["fitness"] if hunt.ranked else 0.0
     print(f"   generation {generation}: {len(hunt.trials)} evaluations, best {best:.3f}", flush=True)
     return bool(moves)
 
 
-def measured(room: Room, built: Built, pairs: int = 7) -> Measured:
-    return Measured(failure=f"nvcc: {built.log}") if built.library is None else room.measure(built.library, pairs)
+def measured(gpu: GpuProcess, built: BuiltCore, pairs: int = 7) -> Measured:
+    return Measured(failure=f"nvcc: {built.log}") if built.library is None else gpu.measure(built.library, pairs)
 
 
-def finish(hunt: Hunt, shop: Workshop, room: Room) -> None:
+def finish(hunt: Hunt, builder: CoreBuilder, gpu: GpuProcess) -> None:
     """Times the best again, and longer: the best of many noisy times is partly luck."""
     hunt.about["searched_s"] = round(time.monotonic() - hunt.started, 1)
     for record in hunt.ranked[:FINALISTS]:
-        again = measured(room, shop.build(record["genome"]), FINAL_PAIRS)
+        again = measured(gpu, builder.build(record["genome"]), FINAL_PAIRS)
         record["again_us"], record["again"] = again.times_us, hunt.fitness(again)
 
 

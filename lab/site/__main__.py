@@ -42,7 +42,7 @@ def main() -> None:
     if unknown := set(wanted) - set(PARTS):
         parser.error(f"there is no part called {', '.join(sorted(unknown))}")
     result: dict[str, Any] = {"submissions": options.submissions}
-    small: list[pages.Row] = []
+    small: list[pages.PageTimes] = []
     if "pages" in wanted:
         with site(SMALL, postgres=options.postgres) as running:
             small = pages.measure(running, REQUESTS_OF_SMALL)
@@ -56,7 +56,7 @@ def main() -> None:
     print(json.dumps(result))
 
 
-def _measured(part: str, running: Site, small: list[pages.Row]) -> dict[str, Any]:
+def _measured(part: str, running: Site, small: list[pages.PageTimes]) -> dict[str, Any]:
     before = machine()
     if part == "pages":
         found = _pages(running, small)
@@ -66,7 +66,7 @@ def _measured(part: str, running: Site, small: list[pages.Row]) -> dict[str, Any
     return {**found, "machine_before": before, "machine_after": machine()}
 
 
-def _pages(running: Site, small: list[pages.Row]) -> dict[str, Any]:
+def _pages(running: Site, small: list[pages.PageTimes]) -> dict[str, Any]:
     rows = pages.measure(running)
     print(pages.table(rows))
     found = {

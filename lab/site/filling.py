@@ -92,21 +92,21 @@ class Size:
 
 def fill(size: Size, random: Random) -> dict[str, Any]:
     accounts = _accounts(size.accounts)
-    field = judgings.Field(
+    targets = judgings.Targets(
         versions=_tasks(size.tasks, random),
         methods=_methods(size.methods),
         accounts=accounts,
         kinds=(devices.register(CPU), devices.register(GPU)),
         now=timezone.now(),
     )
-    _worker_of_gpu(field)
-    _import(list(field.versions), field.now)
-    judgings.fill(field, size.submissions, random)
-    batch = _decisions(field, size.decisions, accounts[1])
-    run = _runs(size.runs, field, random)
+    _worker_of_gpu(targets)
+    _import(list(targets.versions), targets.now)
+    judgings.fill(targets, size.submissions, random)
+    batch = _decisions(targets, size.decisions, accounts[1])
+    run = _runs(size.runs, targets, random)
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
         loading.load_bundle(path)
-    return judgings.names(field) | {"change": str(batch.code), **run, **_people(accounts)}
+    return judgings.names(targets) | {"change": str(batch.code), **run, **_people(accounts)}
 
 
 def chunks(rows: Iterable[Any]) -> Iterator[list[Any]]:
@@ -206,24 +206,24 @@ def _methods(count: int) -> list[Method]:
     return [Method.objects.get(slug="human"), *write(Method, made)]
 
 
-def _worker_of_gpu(field: judgings.Field) -> None:
+def _worker_of_gpu(targets: judgings.Targets) -> None:
     """A GPU host that is heard of for as long as anybody measures, and never asks for work."""
     Worker.objects.create(
         name="judge@gpu-host",
         role=WorkerRole.JUDGE,
-        device_kind=field.kinds[1],
+        device_kind=targets.kinds[1],
         device=GPU.name,
         state=WorkerState.ONLINE,
-        started=field.now,
-        heartbeat=field.now + timedelta(days=1),
+        started=targets.now,
+        heartbeat=targets.now + timedelta(days=1),
         isolation="bubblewrap",
         isolation_strong=True,
-        tested=field.now,
+        tested=targets.now,
         test_passed=True,
     )
 
 
-def _decisions(field: judgings.Field, count: int, staff: Any) -> RejudgeBatch:
+def _decisions(targets: judgings.Targets, count: int, staff: Any) -> RejudgeBatch:
     """Hidden, invalidated and reported submissions, and a batch of entries that were judged again."""
     ranked = list(boards.ranked_evaluations(3 * count))
     for state, kind, some in (
@@ -234,7 +234,7 @@ def _decisions(field: judgings.Field, count: int, staff: Any) -> RejudgeBatch:
         Standing.objects.filter(evaluation__in=some).delete()
         write(ModerationAction, [_action(kind, item, staff) for item in some])
     write(ModerationAction, [_action("flag", item, staff) for item in ranked[2 * count :]])
-    return _batch(field, ranked[2 * count :], staff)
+    return _batch(targets, ranked[2 * count :], staff)
 
 
 def _action(kind: str, evaluation: Any, staff: Any) -> ModerationAction:
@@ -245,15 +245,15 @@ def _action(kind: str, evaluation: Any, staff: Any) -> ModerationAction:
     )
 
 
-def _batch(field: judgings.Field, before: list[Any], staff: Any) -> RejudgeBatch:
+def _batch(targets: judgings.Targets, before: list[Any], staff: Any) -> RejudgeBatch:
     batch = RejudgeBatch.objects.create(
         reason="The clock of one host ran fast.",
         ruleset=before[0].ruleset,
         requested_by=staff,
         state=BatchState.DONE,
-        finished=field.now,
+        finished=targets.now,
     )
-    after = boards.judged_again(before, field.now)
+    after = boards.judged_again(before, targets.now)
     items = [
         RejudgeItem(
             batch=batch,
@@ -273,11 +273,11 @@ def _batch(field: judgings.Field, before: list[Any], staff: Any) -> RejudgeBatch
 # --- runs ----------------------------------------------------------------------------------------------------------
 
 
-def _runs(count: int, field: judgings.Field, random: Random) -> dict[str, str]:
+def _runs(count: int, targets: judgings.Targets, random: Random) -> dict[str, str]:
     """Copies of one search, by all methods on all tasks; names of the search itself."""
     model = runs.driven()
-    methods = [method for method in field.methods if method.kind == MethodKind.AGENT] or field.methods
-    copies = write(Run, [_run(model, random.choice(methods), field.skewed_version(random)) for _ in range(count)])
+    methods = [method for method in targets.methods if method.kind == MethodKind.AGENT] or targets.methods
+    copies = write(Run, [_run(model, random.choice(methods), targets.skewed_version(random)) for _ in range(count)])
     kept = list(Candidate.objects.filter(run=model))
     opinions = list(Opinion.objects.filter(run=model))
     for run in copies:
@@ -298,7 +298,7 @@ def _run(model: Run, method: Method, version: TaskVersion) -> Run:
 
 def _copied(row: Any, **columns: Any) -> Any:
     """A new row with the values of another."""
-    values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+    values = {targets.attname: getattr(row, targets.attname) for targets in row._meta.concrete_fields}
     values.pop(row._meta.pk.attname)
     fresh = type(row)(**values)
     for name, value in columns.items():

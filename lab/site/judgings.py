@@ -37,14 +37,14 @@ from tests.web import factories
 
 CHUNK = 2_000
 SPAN = timedelta(days=180)
-LANGUAGES = ("cpp", "cuda")  # on the kinds of a field
+LANGUAGES = ("cpp", "cuda")  # on the kinds of devices
 PASSED, REVIEWED, QUEUED, CANCELLED = 0.70, 0.004, 0.01, 0.02
 FAILURES = (Verdict.COMPILE_ERROR, Verdict.INCORRECT_VALUE, Verdict.RUNTIME_ERROR, Verdict.TIMEOUT, Verdict.REJECTED)
 STAGES = (("static", 0.001), ("compile", 6.2), ("verify", 3.0), ("time", 21.5))
 
 
 @dataclass(frozen=True)
-class Field:
+class Targets:
     """What submissions point at; of all but the kinds the first ones are chosen most often."""
 
     versions: Sequence[TaskVersion]
@@ -63,7 +63,7 @@ def skewed(items: Sequence[Any], random: Random, power: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Draft:
+class SubmissionRows:
     """The rows of one submission before they are written."""
 
     blob: CodeBlob
@@ -71,9 +71,9 @@ class Draft:
     evaluation: Evaluation
 
 
-def fill(field: Field, count: int, random: Random) -> None:
-    payers = {payer.account_id: payer for payer in _payers(field)}
-    maker = _Maker(field, random)
+def fill(targets: Targets, count: int, random: Random) -> None:
+    payers = {payer.account_id: payer for payer in _payers(targets)}
+    maker = _Maker(targets, random)
     for start in range(0, count, CHUNK):
         drafts = [maker.draft(number, 1 - number / count) for number in range(start, min(count, start + CHUNK))]
         with transaction.atomic():
@@ -83,19 +83,19 @@ def fill(field: Field, count: int, random: Random) -> None:
     boards.fill(maker.ruleset)
 
 
-def _payers(field: Field) -> list[Payer]:
-    return list(Payer.objects.bulk_create(Payer(account=user) for user in field.accounts))
+def _payers(targets: Targets) -> list[Payer]:
+    return list(Payer.objects.bulk_create(Payer(account=user) for user in targets.accounts))
 
 
 class _Maker:
     """Draws submissions."""
 
-    def __init__(self, field: Field, random: Random) -> None:
-        self.field, self.random = field, random
+    def __init__(self, targets: Targets, random: Random) -> None:
+        self.targets, self.random = targets, random
         self.ruleset = RuleSet.objects.get(name="rk-2")
         self._reports = _Reports()
 
-    def draft(self, number: int, age: float) -> Draft:
+    def draft(self, number: int, age: float) -> SubmissionRows:
         """`age` is 0 for what was asked for just now and 1 for the oldest."""
         place = int(self.random.random() < 0.4)
         blob, submission = self._blob(number), self._submission(number, place)
@@ -103,11 +103,11 @@ class _Maker:
             code=_uuid(self.random),
             task_version=submission.task_version,
             ruleset=self.ruleset,
-            device_kind=self.field.kinds[place],
-            queued=self.field.now - SPAN * age**2,
+            device_kind=self.targets.kinds[place],
+            queued=self.targets.now - SPAN * age**2,
             **self._reports.columns(place, self.random),
         )
-        return Draft(blob, submission, _with_times(evaluation, self.random))
+        return SubmissionRows(blob, submission, _with_times(evaluation, self.random))
 
     def _blob(self, number: int) -> CodeBlob:
         """Every tenth is the same as some others."""
@@ -115,14 +115,14 @@ class _Maker:
         return CodeBlob(sha256=sha256(text.encode()).hexdigest(), text=text, size_bytes=len(text), line_count=30)
 
     def _submission(self, number: int, place: int) -> Submission:
-        random, field = self.random, self.field
-        owner = skewed(field.accounts, random, 2) if random.random() < 0.95 else None
+        random, targets = self.random, self.targets
+        owner = skewed(targets.accounts, random, 2) if random.random() < 0.95 else None
         by_hand = owner is None or random.random() < 0.4
         return Submission(
             code=_uuid(random),
-            task_version=field.skewed_version(random),
+            task_version=targets.skewed_version(random),
             owner=owner,
-            method=field.methods[0] if by_hand else skewed(field.methods, random, 2),
+            method=targets.methods[0] if by_hand else skewed(targets.methods, random, 2),
             language=LANGUAGES[place],
             title=f"Variant {number}",
             origin=Origin.WEB if by_hand else Origin.API,
@@ -188,7 +188,7 @@ class _Reports:
         }
 
 
-def _write(drafts: list[Draft], payers: dict[int, Payer], random: Random) -> None:
+def _write(drafts: list[SubmissionRows], payers: dict[int, Payer], random: Random) -> None:
     CodeBlob.objects.bulk_create([draft.blob for draft in drafts], ignore_conflicts=True)
     for draft in drafts:
         owner = draft.submission.owner
@@ -249,24 +249,24 @@ def _event(evaluation: Evaluation, kind: str) -> Event:
     return Event(topic=evaluation.topic, kind=kind, payload={"part": "stages"})
 
 
-def names(field: Field) -> dict[str, Any]:
+def names(targets: Targets) -> dict[str, Any]:
     """Of the busiest task, and of one evaluation of each sort that everybody may read."""
     public = Evaluation.objects.filter(submission__visibility="public", submission__moderation="ok")
     public = public.select_related("submission").order_by("-pk")
-    mine = public.filter(submission__owner=field.accounts[0], device_kind=field.kinds[0], verdict=Verdict.PASS)
+    mine = public.filter(submission__owner=targets.accounts[0], device_kind=targets.kinds[0], verdict=Verdict.PASS)
     passed = mine.order_by("task_version", "-pk")[:2]  # the busiest one is the oldest
-    task = field.versions[0].task
+    task = targets.versions[0].task
     return {
         "suite": task.suite.slug,
         "op": task.op,
         "direction": task.direction,
-        "device": field.kinds[0].slug,
-        "gpu": field.kinds[1].slug,
+        "device": targets.kinds[0].slug,
+        "gpu": targets.kinds[1].slug,
         "evaluation": str(passed[0].code),
         "submission": str(passed[0].submission.code),
         "other_evaluation": str(passed[1].code),
         "failed": str(public.filter(verdict=Verdict.COMPILE_ERROR)[0].code),
         "queued": str(public.filter(state=State.QUEUED)[0].code),
-        "methods": [method.slug for method in field.methods[:6]],
-        "method": field.methods[1].slug,
+        "methods": [method.slug for method in targets.methods[:6]],
+        "method": targets.methods[1].slug,
     }

@@ -21,7 +21,7 @@ DOWNLOADS = ("archive.zip", "rows=1000")
 
 
 @dataclass(frozen=True)
-class Row:
+class PageTimes:
     """One address: times of all but its first answer."""
 
     path: str
@@ -34,7 +34,7 @@ class Row:
     page_bytes: int
 
 
-def measure(site: Site, requests: int = REQUESTS) -> list[Row]:
+def measure(site: Site, requests: int = REQUESTS) -> list[PageTimes]:
     connection = http.client.HTTPConnection("localhost", site.port, timeout=120)
     _demand_all_known(connection)
     return [_row(connection, address, site.names, requests) for address in addresses(site.names)]
@@ -49,7 +49,9 @@ def _demand_all_known(connection: http.client.HTTPConnection) -> None:
         raise SystemExit(f"lab/site/addresses.py knows what the site has not: {', '.join(gone)}")
 
 
-def _row(connection: http.client.HTTPConnection, address: Address, names: Mapping[str, Any], requests: int) -> Row:
+def _row(
+    connection: http.client.HTTPConnection, address: Address, names: Mapping[str, Any], requests: int
+) -> PageTimes:
     times_ms: list[float] = []
     for _ in range(requests + 1):
         started = time.perf_counter()
@@ -62,7 +64,7 @@ def _row(connection: http.client.HTTPConnection, address: Address, names: Mappin
     p95_ms = later_ms[min(len(later_ms) - 1, int(0.95 * len(later_ms)))]
     p50_ms = statistics.median(later_ms)
     queries = int(headers[QUERIES])
-    return Row(address.path, address.reader, status, first_ms, p50_ms, p95_ms, queries, len(body))
+    return PageTimes(address.path, address.reader, status, first_ms, p50_ms, p95_ms, queries, len(body))
 
 
 def _get(
@@ -73,7 +75,7 @@ def _get(
     return response.status, response.headers, response.read()
 
 
-def growing(small: list[Row], large: list[Row]) -> list[str]:
+def growing(small: list[PageTimes], large: list[PageTimes]) -> list[str]:
     """What makes more queries on a larger site; addresses differ in the codes that they name, never in their order."""
     pairs = zip(small, large, strict=True)
     return [
@@ -83,12 +85,12 @@ def growing(small: list[Row], large: list[Row]) -> list[str]:
     ]
 
 
-def slow(rows: list[Row]) -> list[Row]:
+def slow(rows: list[PageTimes]) -> list[PageTimes]:
     """Pages and lists that miss the aim; a download is as long as what it holds, so it has none."""
     return [row for row in rows if row.p95_ms >= AIM_MS and not any(mark in row.path for mark in DOWNLOADS)]
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[PageTimes]) -> str:
     head = f"{'p50 ms':>8} {'p95 ms':>8} {'first ms':>9} {'queries':>8} {'bytes':>8}  address"
     lines = [
         f"{row.p50_ms:8.1f} {row.p95_ms:8.1f} {row.first_ms:9.1f} {row.queries:8} {row.page_bytes:8}"
@@ -98,7 +100,7 @@ def table(rows: list[Row]) -> str:
     return "\n".join([head, *lines])
 
 
-def plain(rows: list[Row]) -> list[dict[str, Any]]:
+def plain(rows: list[PageTimes]) -> list[dict[str, Any]]:
     return [
         {key: round(value, 1) if isinstance(value, float) else value for key, value in asdict(row).items()}
         for row in rows

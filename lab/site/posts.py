@@ -29,7 +29,7 @@ print(json.dumps([[str(code), state] for code, state in rows]))
 
 
 @dataclass(frozen=True)
-class Answer:
+class PostResult:
     """What came back: `code` is of the submission or of the problem."""
 
     status: int
@@ -57,11 +57,11 @@ def measure(site: Site, posts: int = POSTS) -> dict[str, Any]:
     }
 
 
-def _sort(answer: Answer) -> tuple[int, str]:
+def _sort(answer: PostResult) -> tuple[int, str]:
     return answer.status, "taken" if answer.status == 202 else answer.code
 
 
-def _post(site: Site, number: int, barrier: Barrier) -> Answer:
+def _post(site: Site, number: int, barrier: Barrier) -> PostResult:
     names = site.names
     body = {
         "task": f"{names['suite']}/{names['op']}/{names['direction']}",
@@ -88,7 +88,7 @@ def _post(site: Site, number: int, barrier: Barrier) -> Answer:
         status, wait = error.code, error.headers.get("Retry-After")
         is_problem = error.headers.get("Content-Type", "").startswith("application/problem+json")
         said = json.load(error)["code"] if is_problem else "not a problem document"
-    return Answer(status, said, time.monotonic() - started_s, wait)
+    return PostResult(status, said, time.monotonic() - started_s, wait)
 
 
 def _ended(site: Site) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from typing import Any
 from agents.evolve.search.recorded import gene_record
 from agents.evolve.templates import Genome, Space, Template, Value, find_template
 from benchmarks.harness import default_suites, find_task
-from lab.sweeps.sweeping import Case, Kernel, compile_kernel, draw, fault, precompiled_headers
+from lab.sweeps.sweeping import SweepCase, SweepKernel, compile_kernel, draw, fault, precompiled_headers
 
 FOLDER = Path(__file__).parents[2] / "docs" / "results" / "sweeps"
 PAIRS = 9
@@ -67,7 +67,7 @@ def main() -> None:
     options = parser.parse_args()
     path = FOLDER / f"{options.space}.json"
     with tempfile.TemporaryDirectory() as folder:
-        bench, space = Bench(SWEEPS[options.space].task, Path(folder)), space_of(SWEEPS[options.space])
+        bench, space = SweepBench(SWEEPS[options.space].task, Path(folder)), space_of(SWEEPS[options.space])
         rows = json.loads(path.read_text())["rows"] if options.refine else record(bench, space)
         write(path, bench, space, refined(bench, space, rows))
 
@@ -89,7 +89,7 @@ def narrowed(space: Space, values: Mapping[str, Sequence[Value]]) -> Space:
     return Space(genes, space.constraints)
 
 
-def record(bench: "Bench", space: Space) -> list[Row]:
+def record(bench: "SweepBench", space: Space) -> list[Row]:
     """Every setting once, nulls for one that fails."""
     bench.compile_all(space.genomes)
     rows: list[Row] = []
@@ -101,7 +101,7 @@ def record(bench: "Bench", space: Space) -> list[Row]:
     return rows
 
 
-def refined(bench: "Bench", space: Space, rows: Sequence[Row]) -> list[Row]:
+def refined(bench: "SweepBench", space: Space, rows: Sequence[Row]) -> list[Row]:
     """The best of many noisy figures are the luckiest ones: all near the top are measured anew, in rounds by turns."""
     top = max(score(row) for row in rows)
     near = [place for place, row in enumerate(rows) if score(row) >= NEAR_TOP * top]
@@ -122,7 +122,7 @@ def score(row: Row) -> float:
     return math.exp(sum(map(math.log, speedups)) / len(speedups)) if speedups else 0.0
 
 
-class Bench:
+class SweepBench:
     """Compiles and times the settings of one template on the visible configurations of one task."""
 
     def __init__(self, task: str, folder: Path) -> None:
@@ -132,7 +132,7 @@ class Bench:
         self.headers = precompiled_headers(folder)
         self.reference = self._compile(self.template.default)
 
-    def _compile(self, genome: Genome) -> Kernel:
+    def _compile(self, genome: Genome) -> SweepKernel:
         return compile_kernel(self.template.render(genome, self.task), self.folder, self.headers)
 
     def compile_all(self, genomes: Sequence[Genome]) -> None:
@@ -144,7 +144,7 @@ class Bench:
         with contextlib.suppress(subprocess.CalledProcessError):  # told when the kernel is asked for
             self._compile(genome)
 
-    def kernel(self, genome: Genome) -> Kernel | None:
+    def kernel(self, genome: Genome) -> SweepKernel | None:
         """A compiled kernel that is right on every configuration, hidden ones included; else None."""
         try:
             kernel = self._compile(genome)
@@ -156,18 +156,18 @@ class Bench:
             print(f"failed: {dict(genome)}: {words}", file=sys.stderr, flush=True)
         return None if words else kernel
 
-    def measured(self, kernel: Kernel) -> list[Pair]:
+    def measured(self, kernel: SweepKernel) -> list[Pair]:
         return [measure(kernel, self.reference, case) for case in self.timed]
 
 
-def measure(kernel: Kernel, reference: Kernel, case: Case) -> Pair:
+def measure(kernel: SweepKernel, reference: SweepKernel, case: SweepCase) -> Pair:
     """The median microseconds of a kernel, and the median of reference / kernel over pairs of neighbouring calls."""
     pairs = [(reference.time_us(case), kernel.time_us(case)) for _ in range(PAIRS)]
     time_us = statistics.median(mine for _, mine in pairs)
     return round(time_us, 2), round(statistics.median(theirs / mine for theirs, mine in pairs), 4)
 
 
-def write(path: Path, bench: Bench, space: Space, rows: Sequence[Row]) -> None:
+def write(path: Path, bench: SweepBench, space: Space, rows: Sequence[Row]) -> None:
     """One row to a line, so that a recording can be read."""
     head = {
         "space": path.stem,

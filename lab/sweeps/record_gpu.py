@@ -11,27 +11,18 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from agents.evolve.search.recorded import gene_record
-from agents.evolve.templates import Genome, Space, Template, Value, find_template
+from agents.evolve.templates import Genome, Space, Template, find_template
 from benchmarks.harness import TaskSpec, default_suites, find_task
-from lab.gpu.plain_cuda import Built, Measured, Room, Workshop, machine
-from lab.sweeps.record import narrowed
+from lab.gpu.plain_cuda import BuiltCore, CoreBuilder, GpuProcess, Measured, machine
+from lab.sweeps.record import Sweep, narrowed
 
 PAIRS = 9
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A task's space, narrowed to some values of some genes."""
-
-    task: str
-    narrowed: Mapping[str, Sequence[Value]]
 
 
 SWEEPS = {
@@ -106,7 +97,7 @@ def main() -> int:
     for place, name in enumerate(options.spaces):
         share = (deadline - time.monotonic()) / (len(options.spaces) - place)
         try:
-            Recorder(name, options).run(time.monotonic() + share)
+            GpuSweep(name, options).run(time.monotonic() + share)
         except (RuntimeError, OSError) as error:
             print(f"!! {name}: {error}", flush=True)
     return 0
@@ -124,7 +115,7 @@ def read_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-class Recorder:
+class GpuSweep:
     """Compiles ahead on all cores while the GPU measures what is ready."""
 
     def __init__(self, name: str, options: argparse.Namespace) -> None:
@@ -141,47 +132,47 @@ class Recorder:
     def run(self, deadline: float) -> None:
         print(f"== {self.name}: {self.space.size} settings of {self.template.name}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            shop = Workshop(self.template, self.task, Path(folder), self.options.jobs)
+            builder = CoreBuilder(self.template, self.task, Path(folder), self.options.jobs)
             if self.options.dry:
-                return self._dry(shop)
-            reference = shop.build(self.template.default)
+                return self._dry(builder)
+            reference = builder.build(self.template.default)
             if reference.library is None:
                 raise RuntimeError(f"the reference kernel does not compile: {reference.log}")
-            room = Room(self.task, reference.library)
+            gpu = GpuProcess(self.task, reference.library)
             try:
-                self._measure_all(shop, room, deadline)
+                self._measure_all(builder, gpu, deadline)
             finally:
-                room.close()
+                gpu.close()
         return None
 
-    def _dry(self, shop: Workshop) -> None:
+    def _dry(self, builder: CoreBuilder) -> None:
         started = time.monotonic()
-        built = shop.build_all(self.space.genomes[:: self.options.dry])
+        built = builder.build_all(self.space.genomes[:: self.options.dry])
         failed = [one.log for one in built if one.library is None]
         took_s = time.monotonic() - started
         print(
             f"   {len(built)} compiled in {took_s:.1f} s on {self.options.jobs} jobs, {len(failed)} failed", *failed[:2]
         )
 
-    def _measure_all(self, shop: Workshop, room: Room, deadline: float) -> None:
+    def _measure_all(self, builder: CoreBuilder, gpu: GpuProcess, deadline: float) -> None:
         started = time.monotonic()
-        for genome, built in self._built_ahead(shop):
+        for genome, built in self._built_ahead(builder):
             measured = Measured(failure=f"nvcc: {built.log}") if built.library is None else Measured()
             if built.library is not None:
-                measured = room.measure(built.library, PAIRS)
+                measured = gpu.measure(built.library, PAIRS)
                 built.library.unlink()
             self._add(genome, measured)
             if len(self.rows) % 25 == 0:
-                self._write(room, started, whole=False)
+                self._write(gpu, started, whole=False)
                 took_s = time.monotonic() - started
                 print(f"   {len(self.rows)}/{self.space.size} after {took_s:.0f} s, {self.failures} failed", flush=True)
             if time.monotonic() > deadline:
                 break
-        shop.pool.shutdown(cancel_futures=True)
-        self._write(room, started, whole=len(self.rows) == self.space.size)
+        builder.pool.shutdown(cancel_futures=True)
+        self._write(gpu, started, whole=len(self.rows) == self.space.size)
 
-    def _built_ahead(self, shop: Workshop) -> Iterator[tuple[Genome, Built]]:
-        futures = [(genome, shop.pool.submit(shop.build, genome)) for genome in self.space.genomes]
+    def _built_ahead(self, builder: CoreBuilder) -> Iterator[tuple[Genome, BuiltCore]]:
+        futures = [(genome, builder.pool.submit(builder.build, genome)) for genome in self.space.genomes]
         for genome, future in futures:
             yield genome, future.result()
 
@@ -194,16 +185,16 @@ class Recorder:
         else:
             self.rows.append([key, list(measured.times_us), list(measured.speedups)])
 
-    def _write(self, room: Room, started: float, *, whole: bool) -> None:
+    def _write(self, gpu: GpuProcess, started: float, *, whole: bool) -> None:
         """One row to a line, so that a recording can be read."""
-        text = json.dumps(self._head(room, started), ensure_ascii=False, indent=1).removesuffix("\n}")
+        text = json.dumps(self._head(gpu, started), ensure_ascii=False, indent=1).removesuffix("\n}")
         lines = ",\n".join(json.dumps(row) for row in self.rows)
         partial = self.options.out / f"{self.name}.partial.json"
         partial.write_text(f'{text},\n "rows": [\n{lines}\n]\n}}\n')
         if whole:
             partial.rename(self.options.out / f"{self.name}.json")
 
-    def _head(self, room: Room, started: float) -> dict[str, Any]:
+    def _head(self, gpu: GpuProcess, started: float) -> dict[str, Any]:
         return {
             "space": self.name,
             "task": self.task.name,
@@ -211,11 +202,11 @@ class Recorder:
             "language": "cuda",
             "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "recorded_s": round(time.monotonic() - started, 1),
-            "machine": machine(room.about),
+            "machine": machine(gpu.about),
             "method": f"median of {PAIRS} pairs (reference, setting) per configuration, cold cache, CUDA events",
             "reference": dict(self.template.default),
             "genes": [gene_record(gene) for gene in self.space.genes],
-            "configs": room.about["configs"],
+            "configs": gpu.about["configs"],
         }
 
 

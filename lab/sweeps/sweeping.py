@@ -33,7 +33,7 @@ class _Argument(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Case:
+class SweepCase:
     """One configuration with values drawn for it and the results that are right, in float64."""
 
     config: Config
@@ -45,20 +45,20 @@ class Case:
         return (_Argument * len(self.values))(*(_argument(value) for value in self.values))
 
 
-class Kernel:
+class SweepKernel:
     """A compiled template source."""
 
     def __init__(self, library: Path) -> None:
         self._call = ctypes.CDLL(str(library)).kbench_call
         self._call.restype = ctypes.c_int64
 
-    def call(self, case: Case) -> tuple[float, list[np.ndarray]]:
+    def call(self, case: SweepCase) -> tuple[float, list[np.ndarray]]:
         """Microseconds of one call, and its results."""
         outputs = (ctypes.c_void_p * 8)()
         time_us = self._call(case.arguments, outputs) / 1e3
         return time_us, [_array(outputs[place], result.shape) for place, result in enumerate(case.config.results)]
 
-    def time_us(self, case: Case) -> float:
+    def time_us(self, case: SweepCase) -> float:
         return float(self._call(case.arguments, (ctypes.c_void_p * 8)())) / 1e3
 
 
@@ -72,30 +72,30 @@ def precompiled_headers(folder: Path) -> Path:
     return folder
 
 
-def compile_kernel(source: str, folder: Path, headers: Path = HEADERS) -> Kernel:
+def compile_kernel(source: str, folder: Path, headers: Path = HEADERS) -> SweepKernel:
     """Compiled once per folder. Raises subprocess.CalledProcessError with what g++ said."""
     name = hashlib.sha256(source.encode()).hexdigest()[:16]
     text, library = folder / f"{name}.cpp", folder / f"{name}.so"
     if library.exists():
-        return Kernel(library)
+        return SweepKernel(library)
     text.write_text(source)
     made = library.with_suffix(f".{os.getpid()}")
     command = ["g++", *default_rules().compile.flags, "-shared", f"-I{headers}", str(text), "-o", str(made)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     made.replace(library)  # in one step: others may share the folder
-    return Kernel(library)
+    return SweepKernel(library)
 
 
-def draw(task: TaskSpec, config: Config, seed: int) -> Case:
+def draw(task: TaskSpec, config: Config, seed: int) -> SweepCase:
     """Values as a kernel meets them: normal ones, weights scaled by their fan-in, class numbers in range."""
     rng = np.random.default_rng(seed)
     values = tuple(
         _tensor(rng, item, config) if isinstance(item, TensorArgument) else item.value for item in config.arguments
     )
-    return Case(config, values, _expected(task, config, values))
+    return SweepCase(config, values, _expected(task, config, values))
 
 
-def fault(results: Sequence[np.ndarray], case: Case) -> str | None:
+def fault(results: Sequence[np.ndarray], case: SweepCase) -> str | None:
     """Why results are wrong by the tolerances of the task; None for right ones."""
     for got, want, rule in zip(results, case.expected, case.config.results, strict=True):
         size = float(np.sqrt(np.mean(want**2)))

@@ -7,12 +7,12 @@ import pytest
 
 from agents.evolve.search import load_recording
 from agents.evolve.templates import Genome
-from lab.sweeps.record import Bench, Pair, narrowed, record, refined, score, template_of, write
+from lab.sweeps.record import Pair, SweepBench, narrowed, record, refined, score, template_of, write
 
 TASK = "mnist_pool/forward"
 
 
-class Made(Bench):
+class Made(SweepBench):
     """Kernels are stood for by their genomes; wide vectors are fast and lucky the first time, prefetching fails."""
 
     def __init__(self, folder: Path) -> None:

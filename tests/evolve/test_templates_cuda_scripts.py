@@ -9,14 +9,14 @@ import pytest
 from agents.evolve.search import load_recording
 from agents.evolve.templates import find_template
 from benchmarks.harness import default_suites, find_task
-from lab.gpu.plain_cuda import Built, Measured, geomean
+from lab.gpu.plain_cuda import BuiltCore, Measured, geomean
 from lab.gpu.search import TASKS, Hunt, floor_us, keep, winner
-from lab.sweeps.record_gpu import SWEEPS, Recorder
+from lab.sweeps.record_gpu import SWEEPS, GpuSweep
 
 ABOUT = {"gpu": "a GPU", "configs": ["a", "b"], "bytes": [4_230_000, 0], "flops": [0, 120_000_000]}
 
 
-class Room:
+class StillGpu:
     """Stands in for the process with the GPU."""
 
     about = ABOUT
@@ -30,7 +30,7 @@ def a_hunt(folder: Path) -> Hunt:
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_is_large_enough_to_compare_searches_and_small_enough_to_measure(name: str) -> None:
-    assert 200 <= Recorder(name, argparse.Namespace()).space.size <= 560
+    assert 200 <= GpuSweep(name, argparse.Namespace()).space.size <= 560
 
 
 def test_what_is_searched_by_default_has_a_core() -> None:
@@ -55,7 +55,7 @@ def test_without_baselines_fitness_is_over_the_reference_kernel(tmp_path: Path) 
 
 
 def test_the_winner_is_the_best_of_those_timed_again(tmp_path: Path) -> None:
-    hunt, built = a_hunt(tmp_path), Built(tmp_path, 1.0)
+    hunt, built = a_hunt(tmp_path), BuiltCore(tmp_path, 1.0)
     for time_us in (1.0, 2.0, 3.0):
         hunt.add(hunt.template.default, built, Measured((time_us, time_us), (1 / time_us, 1 / time_us)), "step")
     lucky, steady, _ = hunt.records
@@ -65,21 +65,21 @@ def test_the_winner_is_the_best_of_those_timed_again(tmp_path: Path) -> None:
 
 
 def test_a_whole_sweep_reads_as_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = Recorder("h200-unet_conv2d-forward", argparse.Namespace(out=tmp_path))
+    sweep = GpuSweep("h200-unet_conv2d-forward", argparse.Namespace(out=tmp_path))
     monkeypatch.setattr("lab.sweeps.record_gpu.machine", dict)
-    for place, genome in enumerate(recorder.space.genomes):
+    for place, genome in enumerate(sweep.space.genomes):
         failed = place % 10 == 0
-        recorder._add(genome, Measured(failure="wrong") if failed else Measured((1.0, 4.0), (place, place)))
-    recorder._write(Room(), 0.0, whole=True)  # type: ignore[arg-type]
+        sweep._add(genome, Measured(failure="wrong") if failed else Measured((1.0, 4.0), (place, place)))
+    sweep._write(StillGpu(), 0.0, whole=True)  # type: ignore[arg-type]
     recording = load_recording(tmp_path / "h200-unet_conv2d-forward.json")
-    assert recording.space.size == recorder.space.size
-    assert recording.fitness(recorder.space.genomes[0]) is None
-    assert recording.best == pytest.approx(recorder.space.size - 1)
+    assert recording.space.size == sweep.space.size
+    assert recording.fitness(sweep.space.genomes[0]) is None
+    assert recording.best == pytest.approx(sweep.space.size - 1)
 
 
 def test_a_sweep_that_ran_out_of_time_is_kept_as_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = Recorder("h200-unet_conv2d-forward", argparse.Namespace(out=tmp_path))
+    sweep = GpuSweep("h200-unet_conv2d-forward", argparse.Namespace(out=tmp_path))
     monkeypatch.setattr("lab.sweeps.record_gpu.machine", dict)
-    recorder._add(recorder.space.genomes[0], Measured((1.0,), (1.0,)))
-    recorder._write(Room(), 0.0, whole=False)  # type: ignore[arg-type]
+    sweep._add(sweep.space.genomes[0], Measured((1.0,), (1.0,)))
+    sweep._write(StillGpu(), 0.0, whole=False)  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.iterdir()] == ["h200-unet_conv2d-forward.partial.json"]

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.harness import Isolation, Paths, Report, Score, Verdict, default_rules
 from lab.gpu import corpus as gpu_corpus
-from lab.gpu.corpus import Outcome, run, select, summary
+from lab.gpu.corpus import CaseOutcome, run, select, summary
 from scripts.corpus import Case, read_cases
 
 HONEST = Case(Path("t/honest_loop"), "t", "Honest.", ("PASS",), kind="honest", device="cuda")
@@ -27,8 +27,8 @@ def report(verdict: Verdict, reason: str = "because", speedup: float = 0.5) -> R
     return Report("t", "s", "cuda", "gpu", "rk-2", verdict, reason, "0" * 64, score)
 
 
-def judged(case: Case, verdict: Verdict, reason: str = "because", speedup: float = 0.5) -> Outcome:
-    return Outcome(case, report(verdict, reason, speedup), 1.0)
+def judged(case: Case, verdict: Verdict, reason: str = "because", speedup: float = 0.5) -> CaseOutcome:
+    return CaseOutcome(case, report(verdict, reason, speedup), 1.0)
 
 
 def test_honest_controls_come_first_and_failures_last() -> None:
@@ -49,16 +49,16 @@ def test_honest_controls_come_first_and_failures_last() -> None:
         (judged(replace(HONEST, flags=("library-call",)), Verdict.PASS), "library-call"),
         (judged(replace(HONEST, timing="replayed"), Verdict.PASS), ""),
         (judged(replace(HONEST, timing="bounded"), Verdict.PASS), "its times are replayed, not bounded"),
-        (Outcome(HONEST, None, 1.0, "RefereeError: gone"), "RefereeError"),
+        (CaseOutcome(HONEST, None, 1.0, "RefereeError: gone"), "RefereeError"),
     ],
 )
-def test_an_outcome_says_what_is_not_as_demanded(outcome: Outcome, words: str) -> None:
+def test_an_outcome_says_what_is_not_as_demanded(outcome: CaseOutcome, words: str) -> None:
     assert words in outcome.objection
     assert bool(words) == bool(outcome.objection)
 
 
 def test_an_honest_kernel_must_pass_after_every_failure() -> None:
-    def judging(case: Case) -> Outcome:
+    def judging(case: Case) -> CaseOutcome:
         verdicts = {"failure": Verdict.RUNTIME_ERROR, "honest": Verdict.TIMEOUT}
         return judged(case, verdicts[case.kind], "an illegal address")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kbench_site.processes import RESTARTS_MAX, Child, Family, GivenUp
+from kbench_site.processes import RESTARTS_MAX, Family, GivenUp, SiteProcess
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 # a child that starts another one in its session and tells its number
@@ -18,8 +18,8 @@ NEST = "import subprocess,sys,time; p = subprocess.Popen(['sleep', '60']); print
 PARENT = """
 import sys, time
 from pathlib import Path
-from kbench_site.processes import Child
-child = Child("c", (sys.executable, "-c", "import time; time.sleep(60)"), Path(sys.argv[1]))
+from kbench_site.processes import SiteProcess
+child = SiteProcess("c", (sys.executable, "-c", "import time; time.sleep(60)"), Path(sys.argv[1]))
 child.start()
 print(child.process.pid, flush=True)
 time.sleep(60)
@@ -44,7 +44,7 @@ def family(tmp_path):
     started = []
 
     def make(*argvs, **options):
-        children = [Child(str(n), argv, tmp_path / f"{n}.log", **options) for n, argv in enumerate(argvs)]
+        children = [SiteProcess(str(n), argv, tmp_path / f"{n}.log", **options) for n, argv in enumerate(argvs)]
         started.append(Family(children))
         started[-1].start()
         return started[-1]
@@ -106,8 +106,8 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path):
 
 
 def test_what_is_added_later_is_tended_and_stopped_with_the_others(tmp_path):
-    first = Child("first", SLEEP, tmp_path / "first.log")
-    later = Child("later", SLEEP, tmp_path / "later.log")
+    first = SiteProcess("first", SLEEP, tmp_path / "first.log")
+    later = SiteProcess("later", SLEEP, tmp_path / "later.log")
     family = Family([first])
     family.start()
     try:

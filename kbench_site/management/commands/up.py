@@ -30,7 +30,7 @@ from benchmarks.models import Worker
 from benchmarks.operations.worker import register as register_worker
 from benchmarks.querysets import WorkerQuerySet
 from benchmarks.states import DEVICELESS, WorkerRole, WorkerState
-from kbench_site.processes import Child, Family, GivenUp
+from kbench_site.processes import Family, GivenUp, SiteProcess
 from kbench_site.workers import (
     add_arguments,
     agents_child,
@@ -68,7 +68,7 @@ class Command(BaseCommand):
                 signal.signal(number, self.stop)
             self.run_family(devices, workers(devices, options["compile"]))
 
-    def run_family(self, devices: Sequence[Device], members: list[Child]) -> None:
+    def run_family(self, devices: Sequence[Device], members: list[SiteProcess]) -> None:
         family = Family(servers())
         self.workers = len(members)
         self.said: set[str] = set()
@@ -82,7 +82,7 @@ class Command(BaseCommand):
             self.say("stopping")
             family.stop()
 
-    def tend(self, family: Family, devices: Sequence[Device], members: list[Child]) -> None:
+    def tend(self, family: Family, devices: Sequence[Device], members: list[SiteProcess]) -> None:
         all_reported = False
         while not self.stopping:
             for sentence in family.tend():
@@ -131,13 +131,13 @@ def offer(devices: Sequence[Device]) -> None:
     connections.close_all()
 
 
-def servers() -> list[Child]:
+def servers() -> list[SiteProcess]:
     """Redis first: it is started first and stopped last."""
     redis = [] if settings.REDIS_IS_EXTERNAL else [child("redis", _redis_argv(), essential=True)]
     return [*redis, web_child()]
 
 
-def workers(devices: Sequence[Device], compilers: int | None) -> list[Child]:
+def workers(devices: Sequence[Device], compilers: int | None) -> list[SiteProcess]:
     return [*worker_children(devices, compilers), maint_child(), agents_child()]
 
 

@@ -41,7 +41,7 @@ Results = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
-class Case:
+class DrawnCase:
     """One draw of one configuration with its reference, and the reference of another seed."""
 
     task: TaskSpec
@@ -111,11 +111,11 @@ def admission(task: TaskSpec) -> dict[str, Any]:
 
 def cases(
     task: TaskSpec, module: ModuleType, device_class: str = "cpu", distributions: Sequence[str] = DISTRIBUTIONS
-) -> Iterator[Case]:
+) -> Iterator[DrawnCase]:
     for config in task.configs_for(device_class):
         for distribution in distributions:
             tensors, other = (_drawn(task, module, config, distribution, number) for number in range(2))
-            yield Case(
+            yield DrawnCase(
                 task=task,
                 module=module,
                 config=config,
@@ -133,7 +133,7 @@ def _drawn(task: TaskSpec, module: ModuleType, config: Config, distribution: str
     return tensors
 
 
-def measure(case: Case, findings: Findings) -> None:
+def measure(case: DrawnCase, findings: Findings) -> None:
     """Errors of honest ways to compute in float32, and of ways in lower precision."""
     for name, results in ways(case):
         places = zip(case.config.results, results, case.expected, strict=True)
@@ -143,7 +143,7 @@ def measure(case: Case, findings: Findings) -> None:
             _record(case, name, results, findings)
 
 
-def ways(case: Case) -> Iterator[tuple[str, Results]]:
+def ways(case: DrawnCase) -> Iterator[tuple[str, Results]]:
     with torch.no_grad():
         yield "eager", as_tuple(case.call(*case.arguments))
         with NaiveSums():
@@ -153,7 +153,7 @@ def ways(case: Case) -> Iterator[tuple[str, Results]]:
         yield LOWER_PRECISION[1], _cast_run(case, _ten_bits)
 
 
-def _cast_run(case: Case, cast: Callable[[Tensor], Tensor]) -> Results:
+def _cast_run(case: DrawnCase, cast: Callable[[Tensor], Tensor]) -> Results:
     tensors = [cast(item) if item.is_floating_point() else item for item in case.tensors]
     return tuple(item.float() for item in as_tuple(case.call(*call_arguments(case.config, tensors))))
 
@@ -163,12 +163,12 @@ def _ten_bits(x: Tensor) -> Tensor:
     return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
-def attack(case: Case, findings: Findings) -> None:
+def attack(case: DrawnCase, findings: Findings) -> None:
     for name, answer in _cheap_answers(case):
         _record(case, name, tuple(answer), findings)
 
 
-def _cheap_answers(case: Case) -> Iterator[tuple[str, Iterable[Tensor]]]:
+def _cheap_answers(case: DrawnCase) -> Iterator[tuple[str, Iterable[Tensor]]]:
     yield "zeros", (torch.zeros_like(item) for item in case.expected)
     yield "another seed", case.previous
     yield "constant mean", map(_mean_of, case.expected, case.previous)
@@ -190,7 +190,7 @@ def _tiled(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     return flat.repeat(math.ceil(size / flat.numel()))[:size].reshape(shape)
 
 
-def _record(case: Case, name: str, results: Results, findings: Findings) -> None:
+def _record(case: DrawnCase, name: str, results: Results, findings: Findings) -> None:
     """A way is refused on a configuration if any distribution of values there refuses any of its results."""
     findings.tried[name].add(case.config.key)
     places = zip(case.config.results, results, case.expected, strict=True)
@@ -198,7 +198,7 @@ def _record(case: Case, name: str, results: Results, findings: Findings) -> None
         findings.refused[name].add(case.config.key)
 
 
-def _autograd_error(case: Case) -> float:
+def _autograd_error(case: DrawnCase) -> float:
     """The largest error of the gradients against autograd of forward, both in float64."""
     forward = next(task for task in load_operation(case.task.folder) if task.direction == "forward")
     named = {item.name: _unpacked(value) for item, value in zip(case.config.arguments, case.arguments, strict=True)}

@@ -26,7 +26,7 @@ from .admission import (
     FLOOR,
     LOWER_PRECISION,
     RMS_FLOOR,
-    Case,
+    DrawnCase,
     Findings,
     attack,
     attack_problems,
@@ -104,7 +104,7 @@ def _errors(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list
     return kept, dropped
 
 
-def _case_errors(case: Case) -> Errors:
+def _case_errors(case: DrawnCase) -> Errors:
     started_s = time.perf_counter()
     eager = as_tuple(case.call(*case.arguments))
     seconds = time.perf_counter() - started_s
@@ -114,7 +114,7 @@ def _case_errors(case: Case) -> Errors:
     return [(max(one[0], other[0]), max(one[1], other[1])) for one, other in pairs]
 
 
-def _naive(case: Case) -> Errors | None:
+def _naive(case: DrawnCase) -> Errors | None:
     """None where the naive sums do not know an operator, in which case they compute something else."""
     with NaiveSums():
         errors = tried(lambda: _held(as_tuple(case.call(*case.arguments)), case.expected))
@@ -209,7 +209,7 @@ def _efficiency(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[
     return (["inefficient-reference"] if ratio > INEFFICIENT else []), [note]
 
 
-def _sizes(case: Case) -> Sequence[int]:
+def _sizes(case: DrawnCase) -> Sequence[int]:
     return tuple(case.tensors[0].shape) if case.tensors else ()
 
 
