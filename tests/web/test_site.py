@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from benchmarks import selectors, switches
 from benchmarks.harness import VERDICT_TEXTS, Verdict, default_rules
+from benchmarks.models import DeviceKind
 from benchmarks.states import Switch
 from benchmarks.templatetags.kbench import VERDICT_BADGES
 
@@ -69,6 +70,14 @@ def test_a_claimed_evaluation_moves_from_waiting_to_judged(visitor: Client) -> N
     line = selectors.queue_lines()[0]
     assert (line.queued, line.running) == (0, 1)
     assert len(selectors.at_work(AnonymousUser())) == 1
+
+
+def test_the_home_page_follows_the_queues_of_the_devices_that_there_are(visitor: Client) -> None:
+    assert f"?topics=queue:{DeviceKind.objects.get().slug}" in visitor.get("/").content.decode()
+    DeviceKind.objects.all().delete()
+    html = visitor.get("/").content.decode()
+    assert "sse-connect" not in html, "the event stream refuses a reader that names no topic"
+    assert "No device kind is set up yet." in html
 
 
 def test_the_home_page_keeps_its_number_of_queries(visitor: Client, django_assert_num_queries: Any) -> None:
