@@ -96,7 +96,7 @@ def _which_fail(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
         )
     first = _name(min(wrong, key=lambda item: item.group == "hidden"))
     total = len(right) + len(wrong)
-    return f"It is correct on {len(right)} of {total} configurations: look at what tells {first} apart."
+    return f"It is correct on {len(right)} of {total} configurations: compare {first} with those."
 
 
 def _how_far(_: Evaluation, configs: Sequence[ConfigResult]) -> str:

@@ -242,7 +242,7 @@ def read_bundle(path: Path) -> tuple[BundleHeader, list[BundleEntry], str]:
                 raise BundleError(f"line {number}: a bundle has at most {ENTRIES_MAX} entries")
             entry = _parsed(BundleEntry, line, number)
             if entry.id in entries:
-                raise BundleError(f"line {number}: the id {entry.id} stands on an earlier line already")
+                raise BundleError(f"line {number}: the id {entry.id} is on an earlier line already")
             entries[entry.id] = entry
     return header, list(entries.values()), digest.hexdigest()
 

@@ -63,7 +63,7 @@ def test_without_a_verdict_there_is_nothing_to_try():
     [
         ([config(correct=False), config(correct=False, group="hidden")], "No configuration is correct"),
         ([config(correct=True), config(correct=False, group="hidden")], "only hidden ones fail"),
-        ([config(correct=True), config("n=7", correct=False)], "what tells n=7 apart"),
+        ([config(correct=True), config("n=7", correct=False)], "compare n=7 with those"),
         ([config(correct=True), config(correct=False, max_rel_error=0.002)], "looks like rounding"),
         ([config(correct=False, failure="result 0 is nan at (0, 1)")], "A result is NaN"),
     ],

@@ -151,7 +151,7 @@ def test_a_score_pooled_with_a_deleted_judging_is_recorded_as_pooled(path: Path,
 
 
 def test_the_same_id_twice_is_refused(path: Path) -> None:
-    with pytest.raises(BundleError, match="line 3: the id first stands on an earlier line"):
+    with pytest.raises(BundleError, match="line 3: the id first is on an earlier line"):
         read_bundle(written(path, HEADER, entry(), entry()))
 
 

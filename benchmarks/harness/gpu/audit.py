@@ -229,7 +229,7 @@ def parse_sanitizer(text: str) -> dict[str, Any]:
 
 def _scaled(value: str, unit: str) -> float:
     if unit not in _SCALES:
-        raise SupervisorError(f"Nsight Compute speaks of an unknown unit {unit!r}")
+        raise SupervisorError(f"Nsight Compute reports an unknown unit {unit!r}")
     if not _NUMBER.fullmatch(value) or not math.isfinite(number := float(value.replace(",", ""))):
         raise AuditBroken(f"the profiler's report holds {clean_text(value)[:_SHOWN_CHARS]!r} where a number belongs")
     return number * _SCALES[unit]
