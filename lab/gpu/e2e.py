@@ -108,7 +108,7 @@ class Followed:
                 if compiling
                 else ("wait_device_s" if waits else "judge_s")
             )
-            spent[name] += max(0.0, end - begin)
+            spent[name] += max(0.0, min(end, self.ended_at) - begin)  # its last event is written after it has ended
         return spent
 
     def on_device(self) -> list[tuple[float, float]]:

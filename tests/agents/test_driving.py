@@ -153,7 +153,7 @@ def test_while_no_submissions_are_taken_a_candidate_waits(monkeypatch: pytest.Mo
         await asyncio.sleep(0.3)
         assert not asked.done()
         await desk.call(lambda: switches.switch_set(Switch.SUBMISSIONS, on=True))
-        return await asyncio.wait_for(asked, 5)
+        return await asyncio.wait_for(asked, 30)
 
     with Desk() as desk:
         assert asyncio.run(patient(SiteEvaluator(run, desk), desk))

@@ -21,7 +21,7 @@ async def opened(path, **headers):
     return await AsyncClient().get(path, headers=headers)
 
 
-async def read(response, until, seconds=8):
+async def read(response, until, seconds=30):
     """What the stream says until `until` comes."""
     text = ""
     async with asyncio.timeout(seconds):
@@ -118,7 +118,7 @@ async def test_with_redis_an_event_arrives_at_once(evaluation, path, redis_serve
 
 
 async def test_the_stream_survives_that_redis_goes_away(evaluation, path, redis_server):
-    reading = asyncio.create_task(read(await opened(path), '"done": 9', seconds=20))
+    reading = asyncio.create_task(read(await opened(path), '"done": 9', seconds=30))
     await asyncio.sleep(0.5)
     redis_server.kill()
     await asyncio.sleep(1.5)
@@ -190,7 +190,7 @@ async def waiting(client, path, count, **headers):
     for number in range(count):
         before = len(hub._followers)
         tasks.append(asyncio.create_task(answered(client, path, **headers)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(hub._followers) == before:
                 assert not tasks[number].done()
                 await asyncio.sleep(0.01)
@@ -223,7 +223,7 @@ async def test_one_reader_cannot_wait_more_often_than_streams_may_be_open(
 async def test_all_who_wait_have_one_limit_together_with_streams(evaluation, wait_path, path, settings):
     settings.KBENCH_EVENT_STREAMS_MAX = 1
     stream = await opened(path)
-    following = asyncio.create_task(read(stream, "never", seconds=20))
+    following = asyncio.create_task(read(stream, "never", seconds=30))
     await asyncio.sleep(0.3)
     refused = await answered(AsyncClient(), wait_path)
     assert (refused.status_code, refused.json()["code"]) == (503, "too-many-streams")
@@ -257,7 +257,7 @@ async def test_a_process_that_stops_ends_its_streams_and_its_waits(evaluation, p
     await anext(messages)
     (task,) = await waiting(AsyncClient(), wait_path, 1)
     streams.end_all()
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(30):
         rest = [chunk async for chunk in messages]
         answer = await task
     assert b"event: end" not in b"".join(rest)

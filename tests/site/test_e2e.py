@@ -5,6 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from benchmarks.states import RUNNING
 from lab.gpu import e2e as gpu_e2e
 from tests.stack import Stack
 
@@ -57,7 +58,7 @@ def test_it_measures_every_submission_from_post_to_verdict(run):
     assert (row["verdict"], row["speedup"]) == ("PASS", 2.5)
     assert row["compile_s"] >= 0.3
     assert row["judge_s"] >= 0.5
-    assert row["total_s"] >= row["compile_s"] + row["judge_s"]
+    assert row["total_s"] >= row["compile_s"] + row["judge_s"] - 0.002  # each is rounded to a millisecond
     assert result["judgings_per_hour"] > 0
     assert 0 < result["device_busy_s"] <= result["makespan_s"]
 
@@ -71,7 +72,7 @@ def test_what_has_no_verdict_in_time_is_told_with_its_state(run):
     code, result = run("// seconds: 60", timeout_s=4)
     row = result["submissions"][0]
     assert (code, row["as_expected"]) == (1, False)
-    assert row["verdict"] in ("claimed", "queued", "timing")
+    assert row["verdict"] in ("queued", *RUNNING)
 
 
 def test_intervals_that_overlap_count_once():

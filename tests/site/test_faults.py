@@ -93,7 +93,7 @@ def test_a_killed_web_process_comes_back_and_judging_goes_on(stack):
         except OSError:
             return False
 
-    stack.wait(answers, 30, "the web process did not come back")
+    stack.wait(answers, 90, "the web process did not come back")
     stack.wait_until_ended(code)
     assert stack.state(code) == ("done", "PASS", 1)
 
@@ -103,7 +103,7 @@ def test_killed_housekeeping_comes_back(stack):
     (code,) = stack.submit("// after housekeeping died\n")
     stack.wait_until_ended(code)
     assert stack.state(code)[:2] == ("done", "PASS")
-    stack.wait(lambda: stack.find("celery", "maint"), 30, "housekeeping did not come back")
+    stack.wait(lambda: stack.find("celery", "maint"), 90, "housekeeping did not come back")
 
 
 def test_a_second_up_on_the_same_folder_is_refused(stack):
@@ -145,5 +145,5 @@ def test_a_judge_that_fails_starts_anew_and_proves_itself_before_it_judges_again
     assert stack.state(broken) == ("done", "INTERNAL_ERROR", 2)
     assert stack.state(good) == ("done", "PASS", 1)
     stack.wait(
-        lambda: before.isdisjoint(item.pid for item in stack.find("celery", "judge.cpu")), 30, "it never restarted"
+        lambda: before.isdisjoint(item.pid for item in stack.find("celery", "judge.cpu")), 90, "it never restarted"
     )
