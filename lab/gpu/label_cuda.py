@@ -136,8 +136,9 @@ def labelling_rules() -> Rules:
     """Results as in a full judging; hardly any timing, and nothing that depends on how calm the machine is."""
     rules = default_rules()
     few = replace(rules.gpu_time, launches=1, steps_per_config=2, min_steps_per_config=2, settle_s=0.0, input_sets=2)
+    steps = replace(rules.time, steps_per_config=2)  # a quick judging takes as many on a GPU
     calm = replace(rules.gpu, slack_us=1e6, spread_max_us=1e9, contention=1e6, canary_drift=1e6)
-    return replace(rules, gpu_time=few, gpu=calm)
+    return replace(rules, time=steps, gpu_time=few, gpu=calm)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:

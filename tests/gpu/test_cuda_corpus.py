@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Paths, Report, SupervisorError, Verdict, judge, tracks
+from benchmarks.harness.stages import quick_rules
 from lab.bench.emulated_corpus import agreement, table
 from lab.cuda_corpus.__main__ import main as write_corpus
 from lab.cuda_corpus.operators import CUDA_OPERATORS, PARALLEL_FAULTS
@@ -149,6 +150,11 @@ def test_verdicts_about_time_say_nothing_against_results(verdict: Verdict, corre
     assert label_cuda.is_correct(report) is correct
     unchecked = replace(report, configs=tuple(replace(item, checked_calls=0) for item in report.configs))
     assert label_cuda.is_correct(unchecked) is (False if not correct else None)
+
+
+def test_a_quick_judging_takes_two_steps() -> None:
+    rules = quick_rules(label_cuda.labelling_rules())
+    assert (rules.gpu_time.steps_per_config, rules.gpu_time.launches) == (2, 1)
 
 
 def place() -> tuple[str, tuple[int, ...]]:
