@@ -1,7 +1,7 @@
 """Kills a run after each of its commits in turn, really, and has it go on. Prints one JSON document.
 
-`python -m tests.evolve.killing FOLDER JUDGINGS FIRST STEP` kills at FIRST, FIRST + STEP, ...; a process of its own,
-because it forks.
+`python -m tests.evolve.killing FOLDER JUDGINGS EVERY` kills after each EVERY-th commit; a process of its own, because
+it forks.
 """
 
 import json
@@ -76,18 +76,24 @@ def problems(
     return [text for text, holds in wrong.items() if holds]
 
 
-def main(folder: Path, judgings: int, first: int, step: int) -> None:
+def main(folder: Path, judgings: int, every: int) -> None:
     config = RunConfig(TASK.name, caps=Caps(judgings=judgings), concurrency=4, generation_size=4)
     whole = drive(folder / "whole", config)
-    at, found = first, {}
+    at, found = every, {}
     while kill(folder / str(at), config, at):
         before = answered(folder / str(at))
         wrong = problems(drive(folder / str(at), config), whole[0], before)
         if wrong:
             found[at] = wrong
-        at += step
-    kills = (at - first) // step
-    done = {"candidates": len(whole[0].archive.candidates), "events": len(whole[1]), "kills": kills, "problems": found}
+        at += every
+    kills = at // every - 1
+    state, events, *_ = whole
+    done = {
+        "candidates": len(state.archive.candidates),
+        "types": sorted({event.type for event in events}),
+        "kills": kills,
+        "problems": found,
+    }
     sys.stdout.write(json.dumps(done) + "\n")
 
 
