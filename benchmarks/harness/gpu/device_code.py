@@ -71,11 +71,11 @@ def _sections(data: bytes) -> Iterator[tuple[int, int]]:
         if header[0][:6] != b"\x7fELF\x02\x01":
             return
         table, entry_bytes, count, names_at = header[6], header[11], header[12], header[13]
-        if entry_bytes != _SECTION_HEADER.size or names_at >= count:
-            return
-        entries = [_SECTION_HEADER.unpack_from(data, table + entry_bytes * number) for number in range(count)]
     except struct.error:
         return
+    if entry_bytes != _SECTION_HEADER.size or names_at >= count or table + entry_bytes * count > len(data):
+        return
+    entries = [_SECTION_HEADER.unpack_from(data, table + entry_bytes * number) for number in range(count)]
     names = data[entries[names_at][4] : entries[names_at][4] + entries[names_at][5]]
     for entry in entries:
         if names[entry[0] : entry[0] + len(_SECTION) + 1] == _SECTION + b"\0" and entry[4] + entry[5] <= len(data):
