@@ -22,6 +22,7 @@ from .client import ApiError, Client
 WAIT_S = 50.0  # of one call; hosts give up after a minute
 POLL_S = 1.0  # between two requests of a call that waits
 CALLS_MAX = 8  # at once with one token, or of everybody without one; as many again that wait
+ALL_CALLS_MAX = 256  # at once of all callers together: whoever calls can invent tokens
 LOG_CHARS = 4_000
 Answer = dict[str, Any]
 INSTRUCTIONS = """kbench judges compute kernels: correctness against a float64 reference, then speed against torch eager
@@ -108,11 +109,13 @@ class Tools:
 
     @contextmanager
     def _counted(self, token: str, *, waits: bool) -> Iterator[None]:
-        """Refuses a call while as many of the same caller as may run are running."""
+        """Refuses a call while as many as may run are running, of the same caller or of all."""
         kind = (token, waits)
         if self._running[kind] >= CALLS_MAX:
             whose = "with this token" if token else "without a token; send one"
             raise ToolError(f"{CALLS_MAX} calls are running {whose}. Try again later. (too-many-calls)")
+        if self._running.total() >= ALL_CALLS_MAX:
+            raise ToolError(f"This server is running {ALL_CALLS_MAX} calls. Try again later. (too-many-calls)")
         self._running[kind] += 1
         try:
             yield

@@ -9,7 +9,7 @@ import pytest
 from mcp.server.mcpserver.exceptions import ToolError
 
 from kbench_site.cli import mcp_tools
-from kbench_site.cli.mcp_tools import CALLS_MAX, Tools, client_of_request
+from kbench_site.cli.mcp_tools import ALL_CALLS_MAX, CALLS_MAX, Tools, client_of_request
 
 THREADS = 40  # of the event loop, shared by all calls
 GIVE_UP_S = 60.0
@@ -82,6 +82,19 @@ async def test_a_caller_has_only_so_many_calls_at_once(site: SiteStandIn, tools:
     site.open.set()
     assert await asyncio.gather(*calls, others) == [{"tasks": []}] * (CALLS_MAX + 1)
     assert await tools.list_tasks(token) == {"tasks": []}
+
+
+async def test_all_callers_together_have_only_so_many_calls_at_once(site: SiteStandIn, tools: Any) -> None:
+    """Every call may come with a token of its own, which the site has not seen yet."""
+    waits = [asyncio.create_task(tools.wait(f"token {number}", "x")) for number in range(ALL_CALLS_MAX)]
+    await _until(lambda: site.asked >= ALL_CALLS_MAX)
+    for token in ("another", ""):
+        with pytest.raises(ToolError, match=r"This server is running .*\(too-many-calls\)"):
+            await tools.list_tasks(token)
+    site.ended.set()
+    await asyncio.gather(*waits)
+    assert await tools.list_tasks("another") == {"tasks": []}
+    assert not tools._running, "no token is remembered"
 
 
 def test_over_http_a_thread_never_sleeps_between_tries() -> None:
