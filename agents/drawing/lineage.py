@@ -12,6 +12,7 @@ from ..record.snapshots import Scene
 from ..states import CandidateState
 
 GENERATIONS_MAX = 30
+NODES_MAX = 600  # the newest; an agent of its own may put all candidates into one generation
 COLUMN, ROW, MARGIN, LABEL = 26, 18, 14, 64
 
 
@@ -67,7 +68,9 @@ def lineage(scene: Scene) -> Lineage | None:
 def _shown(scene: Scene) -> list[Candidate]:
     last = max((row.generation for row in scene.rows), default=0)
     first = last - GENERATIONS_MAX + 1
-    return [row for row in scene.rows if row.generation >= first or row.key in scene.path_to_best]
+    newest = [row for row in scene.rows if row.generation >= first][-NODES_MAX:]
+    path = [row for row in scene.rows if row.key in scene.path_to_best][-NODES_MAX:]
+    return sorted({row.key: row for row in (*path, *newest)}.values(), key=lambda row: row.position)
 
 
 def _rows(shown: Sequence[Candidate]) -> tuple[list[Lane], dict[tuple[int, int], int]]:

@@ -5,6 +5,7 @@ Not covered: downloads, which carry the bytes untouched as an attachment.
 """
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -23,7 +24,9 @@ from benchmarks.harness import LANGUAGES
 register = template.Library()
 
 LOG_SHOWN_CHARS = 64_000
-KEPT_CHARS_MAX = 65_536  # of a source whose lines are kept: all that are kept take at most 30 MB
+COLOURED_CHARS_MAX = 65_536  # of a source; a longer one is plain text. All that are kept take at most 30 MB
+COLOURING_S_MAX = 0.5  # the lexer takes quadratic time for texts made for it; what is left then stays plain
+NUMBERED_LINES_MAX = 20_000  # the rest is one block: an element for each empty line would make a page of 10 MB
 KEPT = 16
 
 # The classes of base.css. The first kind that a token is of decides; what is of none needs no mark.
@@ -55,7 +58,9 @@ _MESSAGE = re.compile(rf"{_PLACE.pattern}: (?:fatal )?(error: [^\n]{{1,300}})")
 @register.simple_tag
 def code_lines(text: str, language: str = "cpp", prefix: str = "L") -> SafeString:
     """Highlighted lines with ids `L1`, `L2`, ...; `prefix` keeps two listings on a page apart."""
-    lines = _kept_lines(text, language) if len(text) <= KEPT_CHARS_MAX else _lines(text, language)
+    lines = _kept_lines(text, language) if len(text) <= COLOURED_CHARS_MAX else _plain_lines(text)
+    if len(lines) > NUMBERED_LINES_MAX:
+        lines = (*lines[:NUMBERED_LINES_MAX], "\n".join(lines[NUMBERED_LINES_MAX:]))
     start = f'<span class="l" id="{escape(prefix)}'
     numbered = (f'{start}{n}">{line}\n</span>' for n, line in enumerate(lines, 1))
     return mark_safe("".join(numbered))  # noqa: S308 - every line was escaped
@@ -75,13 +80,27 @@ def _lines(text: str, language: str) -> tuple[str, ...]:
 _kept_lines = lru_cache(KEPT)(_lines)
 
 
+def _plain_lines(text: str) -> tuple[str, ...]:
+    return tuple(escape_text(_visible(text), quote=False).removesuffix("\n").split("\n"))
+
+
+def _visible(text: str) -> str:
+    return _INVISIBLE.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
 def _coloured(text: str, language: str) -> Iterator[tuple[str, str]]:
     """Pieces of the text with the class of their colour; white space takes that of the piece before."""
     lexer = get_lexer_by_name(LANGUAGES[language].lexer if language in LANGUAGES else "cpp", stripnl=False)
-    colour = ""
-    for kind, piece in lexer.get_tokens(_INVISIBLE.sub("\ufffd", text.replace("\r\n", "\n"))):
+    shown = _visible(text)
+    shown += "" if shown.endswith("\n") else "\n"  # as the lexer does
+    until_s, done, colour = time.monotonic() + COLOURING_S_MAX, 0, ""
+    for kind, piece in lexer.get_tokens(shown):
         colour = colour if piece.isspace() else _colour(kind)
         yield colour, piece
+        done += len(piece)
+        if time.monotonic() > until_s:
+            yield "", shown[done:]
+            return
 
 
 @cache

@@ -6,7 +6,9 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from agents.drawing.lineage import NODES_MAX, lineage
 from agents.models import Candidate, Run
+from agents.record.snapshots import Scene
 
 from . import factories
 
@@ -29,6 +31,19 @@ def traces(figure: Any) -> dict[str, Any]:
 
 def address(run: Run) -> str:
     return reverse("run-figure", args=[run.code])
+
+
+def test_a_lineage_draws_a_limited_number_of_candidates() -> None:
+    """An external agent may put thousands into one generation, each with sixteen parents that lead to the best."""
+    rows = [
+        Candidate(key=str(n), position=n, slot=n, parents=[str(max(n - back, 0)) for back in range(1, 17)])
+        for n in range(2_000)
+    ]
+    drawn = lineage(Scene(Run(best_key="1000"), rows))
+    assert drawn is not None
+    assert len(drawn.nodes) <= 2 * NODES_MAX
+    assert len(drawn.edges) <= 16 * len(drawn.nodes)
+    assert {"1000", "1999"} <= {node.key for node in drawn.nodes}
 
 
 def test_every_judged_candidate_is_on_the_figure_once(visitor: Client, run: Run) -> None:

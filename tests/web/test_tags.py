@@ -1,9 +1,11 @@
 """Numbers with their units, code with its lines, logs without their tricks, colours with enough contrast."""
 
 import html
+import itertools
 import re
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
@@ -73,6 +75,38 @@ def test_only_what_has_a_colour_is_marked_and_neighbours_share_a_mark() -> None:
 @pytest.mark.parametrize("line", ["\x0c", "\x85", "\u2028", "\r", "\x1c"])
 def test_no_other_character_starts_a_line(line: str) -> None:
     assert code.code_lines(f"int a;{line}int b;\n").count('class="l"') == 1
+
+
+def text_of(listing: str) -> str:
+    return html.unescape(re.sub("<[^>]*>", "", listing))
+
+
+def test_colouring_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lexer looks through the whole rest of such a text at every name; each look takes a millisecond here."""
+    looks = itertools.count()
+    monkeypatch.setattr(code, "time", SimpleNamespace(monotonic=lambda: next(looks) / 1000))
+    for lines in (4_000, 8_000):
+        text = "a b()\n" * lines
+        started = next(looks)
+        assert text_of(code.code_lines(text)) == text
+        assert next(looks) - started < 510
+
+
+def test_a_text_that_is_too_long_is_not_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "get_lexer_by_name", None)
+    text = "int a; // <b>\n" * 20_000
+    shown = code.code_lines(text[: code.COLOURED_CHARS_MAX + 1])
+    assert text_of(shown) == text[: code.COLOURED_CHARS_MAX + 1] + "\n"
+    assert shown.count('class="l"') == text[: code.COLOURED_CHARS_MAX + 1].count("\n") + 1
+    assert text_of(code.code_lines(text)) == text
+
+
+def test_a_text_of_empty_lines_is_no_page_of_many_megabytes() -> None:
+    text = "\n" * (1 << 18)
+    shown = code.code_lines(text)
+    assert text_of(shown) == text
+    assert shown.count("id=") == code.NUMBERED_LINES_MAX + 1
+    assert len(shown) < 4 * len(text)
 
 
 def test_code_is_escaped() -> None:
