@@ -1,9 +1,10 @@
 """How tests share a machine: which of them go to one process together, in what order, and what they may share.
 
-A file stays in one process, since its fixtures are a browser or a whole site; every case of the corpus and every
-example stands for itself. What takes long begins first, so that no process is left alone with it at the end. Each
-process has a folder for temporary files of its own, and with it locks on the machine of its own: judgings beside each
-other disturb only what is said about time, and tests of that are marked `alone`. Not covered: which tests are marked.
+A file stays in one process, since its fixtures are a browser or a whole site; two files that use the same filled site
+stay together, and every case of the corpus and every example stands for itself. What takes long begins first, so that
+no process is left alone with it at the end. Each process has a folder for temporary files of its own, and with it locks
+on the machine of its own: judgings beside each other disturb only what is said about time, and tests of that are marked
+`alone`. Not covered: which tests are marked.
 """
 
 import os
@@ -17,6 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from benchmarks.harness import digest, host_compiler_version, machine_fingerprint
 
 BY_CASE = ("tests/harness/test_corpus.py", "tests/harness/test_examples.py")  # a judging for each of their cases
+ON_ONE_SITE = ("tests/browser/test_accessibility.py", "tests/browser/test_site_journey.py")  # filling one takes long
 _ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")
 _NOT_QUICK = ("sandbox", "browser", "gpu", "alone", "django_db")
 _COMPUTE_LONG = (  # 10 s or more each: whole runs of the search, compilers, admission of every task
@@ -43,6 +45,8 @@ class FilesAndCases(LoadScopeScheduling):
 
     def _split_scope(self, nodeid):
         file, _, test = nodeid.partition("::")
+        if file in ON_ONE_SITE:
+            return ON_ONE_SITE[0]
         return f"{file}[{test.partition('[')[2]}" if file in BY_CASE else file
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from lab.site import serving
 from lab.site.serving import Site
@@ -20,6 +20,7 @@ from .seeded import SUBMISSIONS
 
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+expect.set_options(timeout=30_000)  # five seconds are too few beside other tests
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     stack.end()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def seeded() -> Iterator[Site]:
-    """A running site with some hundred submissions in it."""
+    """A running site with some hundred submissions in it, for all files that `tests/scheduling.py` keeps together."""
     with serving.site(SUBMISSIONS) as running:
         yield running
 
