@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from allauth.account.adapter import get_adapter
+from allauth.account.forms import LoginForm, SignupForm
 from django import forms
-from django.contrib.auth import get_user_model
-from django.contrib.auth.forms import UserCreationForm
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 from django.forms.utils import ErrorDict
@@ -222,7 +223,7 @@ class DeletionForm(forms.Form):
 
 
 class AccountDeletionForm(forms.Form):
-    """The password again, and what becomes of the submissions."""
+    """The password again, or the name of an account without one, and what becomes of the submissions."""
 
     KEEP, DELETE = "keep", "delete"
     submissions = forms.ChoiceField(
@@ -234,16 +235,24 @@ class AccountDeletionForm(forms.Form):
         widget=forms.RadioSelect,
     )
     password = forms.CharField(label="Your password", strip=False, widget=forms.PasswordInput)
+    name = forms.CharField(label="Your user name, as a confirmation")
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.user = user
+        del self.fields["name" if user.has_usable_password() else "password"]
 
     def clean_password(self) -> str:
         password: str = self.cleaned_data["password"]
-        if not self.user.check_password(password):
+        if not get_adapter().reauthenticate(self.user, password):
             raise ValidationError("Wrong password. Nothing was deleted.")
         return password
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if name != self.user.get_username():
+            raise ValidationError("This is not the name of your account. Nothing was deleted.")
+        return name
 
 
 class TokenForm(forms.Form):
@@ -260,18 +269,32 @@ class TokenForm(forms.Form):
     )
 
 
-class SignUpForm(UserCreationForm[Any]):
-    """A name and a password; no address is asked for, so a lost password cannot be sent anywhere."""
+class LogInForm(LoginForm):  # type: ignore[misc]
+    """Name and password."""
 
-    class Meta:
-        model = get_user_model()
-        fields = ("username",)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _plain(self)
+        if not settings.KBENCH_SENDS_MAIL:
+            self.fields["password"].help_text = ""  # a link to the page that sends a new one
 
-    def clean_username(self) -> str:
-        name = names.normal(self.cleaned_data.get("username", ""))
-        problem = names.problem_with(name)
-        if problem:
-            raise ValidationError(problem, code="name-refused")
-        if names.is_taken(name):
-            raise ValidationError("An account with this name or one that looks the same already exists.", code="unique")
-        return name
+    def clean_login(self) -> str:
+        return names.normal(super().clean_login())
+
+
+class SignUpForm(SignupForm):  # type: ignore[misc]
+    """A name and a password, and an e-mail address where the site can send e-mail."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _plain(self)
+        self.fields["password2"].label = "Password confirmation"
+        if "email" in self.fields:
+            self.fields["email"].label = "E-mail" if self.fields["email"].required else "E-mail (optional)"
+            self.fields["email"].help_text = "Only for a lost password and changes of your account. It is never shown."
+
+
+def _plain(form: forms.Form) -> None:
+    """The labels say what belongs in a field, so placeholders go."""
+    for field in form.fields.values():
+        field.widget.attrs.pop("placeholder", None)

@@ -1,7 +1,7 @@
 """The addresses of the pages. The API and the event stream are wired in `kbench_site/urls.py`."""
 
-from django.contrib.auth.views import LogoutView
-from django.urls import include, path
+from allauth.account import views as allauth
+from django.urls import URLPattern, URLResolver, include, path
 
 from .views import (
     accounts,
@@ -77,10 +77,7 @@ method_urls = [
     path("<slug:slug>/", methods.method_detail, name="method"),
 ]
 
-account_urls = [
-    path("login/", accounts.LogIn.as_view(), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
-    path("signup/", accounts.sign_up, name="signup"),
+account_urls: list[URLPattern | URLResolver] = [
     path("submissions/", accounts.own_submissions, name="own-submissions"),
     path("quota/", accounts.quota, name="quota"),
     path("data/", accounts.own_data, name="own-data"),
@@ -89,6 +86,9 @@ account_urls = [
     path("notifications/settings/", notifications.notification_settings, name="notification-settings"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke/", tokens.token_end, name="token-end"),
+    path("email/", accounts.with_mail(allauth.email), name="account_email"),
+    path("password/reset/", accounts.with_mail(allauth.password_reset), name="account_reset_password"),
+    path("", include("allauth.account.urls")),
 ]
 
 moderation_urls = [

@@ -170,6 +170,9 @@ VARIABLES: dict[str, Variable] = {
         _url("smtp", "smtps"), None, "mail server that the site sends e-mails through; if absent, it sends none"
     ),
     "KBENCH_MAIL_FROM": Variable(_text, "", "sender of e-mails; if absent, kbench@ the host name"),
+    "KBENCH_MAIL_CONFIRMATION": Variable(
+        _one_of("optional", "required"), "optional", "whether a new account needs a confirmed e-mail address"
+    ),
     "KBENCH_LOG_FORMAT": Variable(_one_of("text", "json"), "text", "format of the log lines: text or json"),
     "KBENCH_METRICS_TOKEN": Variable(
         _secret, None, "token required to read /metrics; if absent, open to all, or closed on a public site"
@@ -303,6 +306,8 @@ class MailServer:
 
 def mail(env: Environment) -> MailServer:
     """`smtp://USER:PASSWORD@HOST:587` begins with STARTTLS unless `?tls=none` says otherwise, `smtps://` with TLS."""
+    if env["KBENCH_MAIL_CONFIRMATION"] == "required" and not env["KBENCH_MAIL_URL"]:
+        raise ImproperlyConfigured("KBENCH_MAIL_CONFIRMATION is required, but KBENCH_MAIL_URL is not set")
     url = urlsplit(env["KBENCH_MAIL_URL"] or "")
     return MailServer(
         host=url.hostname or "",

@@ -58,6 +58,8 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
+    "allauth",
+    "allauth.account",
     "django_htmx",
     "ninja",  # serves the scripts of the API's page from here
     "kbench_site",
@@ -76,6 +78,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "kbench_site.middleware.bearer_tokens",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -99,13 +102,23 @@ TEMPLATES = [
 
 DATABASES = {"default": database(ENV)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+CACHES = {
+    "pages": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},  # of one process
+    # Where allauth counts attempts: in the database, since all processes share it and it is there whenever the site is.
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "benchmarks_cachedvalue",
+        "KEY_FUNCTION": "benchmarks.accounts.limits.cache_key",
+        "OPTIONS": {"MAX_ENTRIES": 100_000},
+    },
+}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-LOGIN_URL = "login"
+LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "home"
 
@@ -153,6 +166,26 @@ EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = MAIL.user, MAIL.password
 EMAIL_USE_SSL, EMAIL_USE_TLS = MAIL.use_ssl, MAIL.use_tls
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = MAIL.sender
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if KBENCH_SENDS_MAIL else 'dummy'}.EmailBackend"
+
+CONFIRMED = ENV["KBENCH_MAIL_CONFIRMATION"] == "required"
+ACCOUNT_ADAPTER = "benchmarks.accounts.adapter.AccountAdapter"
+ACCOUNT_FORMS = {"login": "benchmarks.forms.LogInForm", "signup": "benchmarks.forms.SignUpForm"}
+ACCOUNT_LOGIN_METHODS = {"username"}
+ASKED_FOR = ["email*" if CONFIRMED else "email"] if KBENCH_SENDS_MAIL else []
+ACCOUNT_SIGNUP_FIELDS = ["username*", *ASKED_FOR, "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "mandatory" if CONFIRMED else "optional" if KBENCH_SENDS_MAIL else "none"
+ACCOUNT_EMAIL_NOTIFICATIONS = KBENCH_SENDS_MAIL
+ACCOUNT_MAX_EMAIL_ADDRESSES = 5
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if KBENCH_PUBLIC else "http"
+ACCOUNT_RATE_LIMITS = {
+    "login": "40/10m/ip",
+    "login_failed": "10/10m/key",
+    "signup": "20/h/ip",
+    "reset_password": "20/h/ip,5/h/key",
+}
 
 REDIS_URL = redis_url(ENV)
 REDIS_IS_EXTERNAL = ENV["REDIS_URL"] is not None

@@ -11,6 +11,9 @@ from pathlib import Path
 os.environ["KBENCH_DATA_DIR"] = os.environ.get("KBENCH_TEST_DATA_DIR") or tempfile.mkdtemp(prefix="kbench-tests-")
 for name in ("DATABASE_URL", "REDIS_URL", "KBENCH_PUBLIC", "KBENCH_SECRET_KEY", "PORT", "ANTHROPIC_API_KEY"):
     os.environ.pop(name, None)
+# With everything that can be turned on, so that every address answers; the runner keeps the messages in memory.
+TURNED_ON = {"KBENCH_MAIL_URL": "smtp://mail.invalid"}
+os.environ |= TURNED_ON
 
 ON_POSTGRES = os.environ.get("KBENCH_TEST_DATABASE") == "postgres"
 if ON_POSTGRES:
@@ -21,6 +24,8 @@ if ON_POSTGRES:
 from kbench_site.settings import *  # noqa: E402, F403
 from kbench_site.settings import DATA_DIR, DATABASES  # noqa: E402
 
+for name in TURNED_ON:
+    os.environ.pop(name)  # whole sites that tests start have settings of their own
 if ON_POSTGRES:
     os.environ.pop("DATABASE_URL")  # whole sites that tests start have databases of their own
 else:

@@ -6,7 +6,7 @@ that depends on the viewer: buttons stand outside of it, and of candidates it sa
 
 from typing import Any
 
-from django.core.cache import cache
+from django.core.cache import caches
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
@@ -30,11 +30,11 @@ def drawn(run: Run, axis: str, at: int | None) -> SafeString:
     """The whole live part of the page as HTML."""
     axis = axis if axis in AXES else "judgings"
     key = f"run-part:{run.pk}:{run.last_seq}:{run.state}:{run.wish}:{axis}:{at}"
-    found: str | None = cache.get(key)
+    found: str | None = caches["pages"].get(key)
     if found is None:
         scene = present(run) if at is None else past(run, at)
         found = render_to_string("runs/_parts.html", _context(scene, axis))
-        cache.set(key, found, KEPT_S if at is None else PAST_KEPT_S)
+        caches["pages"].set(key, found, KEPT_S if at is None else PAST_KEPT_S)
     return mark_safe(found)  # noqa: S308 - it was rendered by a template
 
 

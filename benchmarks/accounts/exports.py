@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.contrib.auth.models import User
 from django.db.models import Prefetch
 from django.utils import timezone
@@ -21,6 +22,7 @@ from ..submissions.languages import suffix_of
 ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
 
 account.json            the account
+email_addresses.json    its e-mail addresses
 tokens.json             its API tokens; their text is kept nowhere
 notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
@@ -44,6 +46,8 @@ def files_of(user: User) -> Iterator[File]:
         ABOUT.format(name=user.get_username(), now=timezone.now().isoformat(timespec="seconds")).encode(),
     )
     yield "account.json", as_json(picked(user, _ACCOUNT))
+    addresses = EmailAddress.objects.filter(user=user).order_by("pk")
+    yield "email_addresses.json", as_json([picked(row, ("email", "verified", "primary")) for row in addresses])
     yield "tokens.json", as_json([picked(row, _TOKEN) for row in ApiToken.objects.filter(owner=user)])
     yield "ledger.json", as_json([_line(row) for row in LedgerEntry.objects.filter(payer__account=user)])
     told = Notification.objects.filter(owner=user).order_by("pk")

@@ -1,41 +1,23 @@
-"""Who a visitor is to quotas, and how often an address or a name may try to log in or to sign up.
+"""Who a visitor is to quotas and to the limits of attempts.
 
-Attempts are counted in the database, not in a cache: all processes share it, it is there whenever the site is, and one
-conditional update counts and refuses at once. A broker that is down neither opens this door nor shuts it.
+How often an address or a name may log in or sign up is `ACCOUNT_RATE_LIMITS` in the settings, which allauth counts in
+Django's cache: rows of the database, so that all processes share them and a broker that is down changes nothing.
 Does NOT replace the limits of a reverse proxy; what may be judged is `quotas.py`.
 """
 
 import ipaddress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
-from django.db.models import F
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from .. import quotas
-from ..models import Attempt, Payer
+from ..models import CachedValue, Payer
 from ..quotas import QuotaUse
 
 UNKNOWN = "unknown"
 IPV6_NETWORK_BITS = 64  # what one household gets: counting single addresses would count nobody
-ATTEMPTS_KEPT = timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """At most `count` attempts of one kind within a window."""
-
-    kind: str
-    count: int
-    window_s: int
-
-
-LOG_IN_BY_ADDRESS = Rule("log-in from", 40, 600)
-LOG_IN_BY_NAME = Rule("log-in as", 10, 600)
-SIGN_UP_BY_ADDRESS = Rule("sign-up from", 20, 3600)
 
 
 def address_of(request: HttpRequest) -> str:
@@ -62,29 +44,15 @@ def log_in_demanded(request: HttpRequest) -> str | None:
     return None
 
 
-def attempt(rule: Rule, who: str) -> int | None:
-    """Count one attempt. None: go on; else after how many seconds the next may be made."""
-    now = timezone.now()
-    since = datetime.fromtimestamp(now.timestamp() // rule.window_s * rule.window_s, UTC)
-    row, _ = Attempt.objects.get_or_create(key=_key(rule, who), since=since)
-    if Attempt.objects.filter(pk=row.pk, count__lt=rule.count).update(count=F("count") + 1):
-        return None
-    return max(1, round((since - now).total_seconds()) + rule.window_s)
-
-
-def succeeded(rule: Rule, who: str) -> None:
-    """Deletes the attempts after a successful log-in."""
-    Attempt.objects.filter(key=_key(rule, who)).delete()
-
-
 def forget() -> int:
     """Drop what limits nobody any more: old attempts and the digests of old addresses. How many that were."""
-    old, _ = Attempt.objects.filter(since__lt=timezone.now() - ATTEMPTS_KEPT).delete()
+    old, _ = CachedValue.objects.filter(expires__lt=timezone.now()).delete()
     return old + quotas.forget_addresses() + quotas.forget_places()
 
 
-def _key(rule: Rule, who: str) -> str:
-    return salted_hmac(f"benchmarks.limits.{rule.kind}", who, algorithm="sha256").hexdigest()
+def cache_key(key: str, prefix: str, version: int) -> str:
+    """What attempts are counted under: a keyed hash, for allauth's own keys contain addresses."""
+    return salted_hmac("benchmarks.limits.cache", f"{prefix}:{version}:{key}", algorithm="sha256").hexdigest()
 
 
 def _network(text: str) -> str:

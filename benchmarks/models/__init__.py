@@ -8,7 +8,7 @@ from .accounts import ApiToken
 from .boards import Standing
 from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
 from .imports import ImportReport, StoredTask, SuiteImport
-from .ledger import Attempt, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
+from .ledger import CachedValue, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
 from .notifications import Delivery, Notification, NotificationChoice
 from .operations import QueueSample
@@ -20,8 +20,8 @@ from .tasks import DeviceKind, RuleSet, Suite, Task, TaskVersion
 __all__ = [
     "VERDICT_CHOICES",
     "ApiToken",
-    "Attempt",
     "BaselineResult",
+    "CachedValue",
     "CodeBlob",
     "ConfigResult",
     "DeletedScore",

@@ -119,16 +119,15 @@ class SpentPlace(models.Model):
         return f"{self.payer} {self.submitted}"
 
 
-class Attempt(models.Model):
-    """How often something was tried within one window, by a digest of who tried (`accounts/limits.py`)."""
+class CachedValue(models.Model):
+    """A row of Django's cache, which counts attempts to log in and the like by a keyed hash (`accounts/limits.py`)."""
 
-    key = models.CharField(max_length=64)
-    since = models.DateTimeField(db_index=True)
-    count = models.PositiveIntegerField(default=0)
+    cache_key = models.CharField(max_length=255, primary_key=True)
+    value = models.TextField()
+    expires = models.DateTimeField(db_index=True)
 
     class Meta:
-        ordering: ClassVar = ["since", "pk"]
-        constraints: ClassVar = [models.UniqueConstraint(fields=["key", "since"], name="attempt_one_per_window")]
+        ordering: ClassVar = ["expires"]
 
     def __str__(self) -> str:
-        return f"{self.key[:8]} {self.count}"
+        return f"{self.cache_key[:8]} until {self.expires}"

@@ -2,9 +2,8 @@
 
 import secrets
 from collections.abc import Collection, Mapping
-from typing import Any
 
-from django.apps import apps
+from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.contrib.auth.models import User
 
@@ -38,14 +37,8 @@ def renew_secret(owner: User) -> None:
 
 
 def mail_address(owner: User) -> str:
-    """The confirmed e-mail address of the account; empty where it has none, or the site sends no e-mail.
-
-    Without django-allauth nobody but staff can enter an address, so there is nothing to confirm.
-    """
+    """The confirmed e-mail address of the account; empty where it has none, or the site sends no e-mail."""
     if not settings.KBENCH_SENDS_MAIL:
         return ""
-    if not apps.is_installed("allauth.account"):
-        return owner.email
-    addresses: Any = apps.get_model("account", "EmailAddress", require_ready=False)  # type: ignore[misc]
-    rows = addresses.objects.filter(user=owner, verified=True)
+    rows = EmailAddress.objects.filter(user=owner, verified=True)
     return str(rows.order_by("-primary").values_list("email", flat=True).first() or "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html
@@ -103,6 +104,16 @@ def navigation(context: template.Context) -> dict[str, Any]:
     path = context["request"].path if "request" in context else ""
     links = [(reverse(name), title) for name, title in NAVIGATION.items()]
     return {"links": [(url, title, path.startswith(url)) for url, title in links]}
+
+
+@register.inclusion_tag("_navigation.html", takes_context=True)
+def entry_links(context: template.Context) -> dict[str, Any]:
+    """The pages of how an account logs in."""
+    pages = {"account_change_password": "Password"}
+    if settings.KBENCH_SENDS_MAIL:
+        pages["account_email"] = "E-mail"
+    here = context["request"].path
+    return {"links": [(reverse(name), title, here == reverse(name)) for name, title in pages.items()]}
 
 
 @register.inclusion_tag("_banners.html")

@@ -1,67 +1,41 @@
-"""Signing up, logging in, and what an account can see and do about itself: submissions, quota, data, leaving.
+"""What an account can see and do about itself: submissions, quota, data, leaving.
 
-Logging in is Django's own behind counters that slow down guessing. Does NOT offer a password by mail: no addresses
-are kept.
+Does NOT sign anybody up or in: these pages are allauth's, with our templates and `accounts/adapter.py`.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from http import HTTPStatus
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import wraps
 from typing import Any, cast
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import get_user_model, login, logout
+from django.contrib.auth import get_user_model, logout
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 
 from benchmarks import quotas, selectors
 from benchmarks.accounts import exports, limits, ownership
-from benchmarks.forms import AccountDeletionForm, SignUpForm
-from benchmarks.states import Switch
-from benchmarks.switches import paused
+from benchmarks.forms import AccountDeletionForm
 
 from .parts.sessions import submitted_here
 
-NAME_MAX_CHARS = 150
+View = Callable[..., HttpResponseBase]
 
 
-class LogIn(LoginView):
-    """Django's log-in view with a limit of attempts by address and by name."""
+def with_mail(view: View) -> View:
+    """A page of allauth that needs e-mail: where the site sends none, it says so."""
 
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        wait_s = limits.attempt(limits.LOG_IN_BY_ADDRESS, limits.address_of(request))
-        wait_s = wait_s or limits.attempt(limits.LOG_IN_BY_NAME, _name(request))
-        return too_many(request, wait_s) if wait_s else super().post(request, *args, **kwargs)
+    @wraps(view)
+    def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        if settings.KBENCH_SENDS_MAIL:
+            return view(request, **kwargs)
+        return render(request, "account/no_mail.html")
 
-    def form_valid(self, form: Any) -> HttpResponse:
-        limits.succeeded(limits.LOG_IN_BY_NAME, _name(self.request))
-        return super().form_valid(form)
-
-
-def too_many(request: HttpRequest, wait_s: int) -> HttpResponse:
-    """The page for too many attempts, with the time to wait."""
-    response = render(request, "429.html", {"wait_s": wait_s}, status=HTTPStatus.TOO_MANY_REQUESTS)
-    response.headers["Retry-After"] = str(wait_s)
-    return response
-
-
-def sign_up(request: HttpRequest) -> HttpResponse:
-    form = SignUpForm(request.POST or None)
-    closed = paused(Switch.SIGN_UPS)
-    if request.method == "POST" and not closed:
-        wait_s = limits.attempt(limits.SIGN_UP_BY_ADDRESS, limits.address_of(request))
-        if wait_s:
-            return too_many(request, wait_s)
-        if form.is_valid():
-            login(request, form.save())
-            return redirect(_target(request))
-    context = {"form": form, "next": request.GET.get("next", ""), "closed": closed}
-    return render(request, "registration/signup.html", context)
+    return guarded
 
 
 def own_submissions(request: HttpRequest) -> HttpResponse:
@@ -83,12 +57,8 @@ def quota(request: HttpRequest) -> HttpResponse:
 def own_data(request: HttpRequest) -> HttpResponse:
     """Download one's data or delete the account."""
     form = AccountDeletionForm(request.POST or None, user=request.user)
-    if request.method == "POST":
-        wait_s = limits.attempt(limits.LOG_IN_BY_NAME, request.user.get_username().casefold())
-        if wait_s:
-            return too_many(request, wait_s)
-        if form.is_valid():
-            return _left(request, keep=form.cleaned_data["submissions"] == form.KEEP)
+    if form.is_valid():
+        return _left(request, keep=form.cleaned_data["submissions"] == form.KEEP)
     return render(request, "registration/data.html", {"form": form})
 
 
@@ -113,12 +83,3 @@ def _left(request: HttpRequest, *, keep: bool) -> HttpResponse:
     ownership.account_delete(user, keep_submissions=keep)
     messages.success(request, "The account was deleted.")
     return redirect("home")
-
-
-def _name(request: HttpRequest) -> str:
-    return request.POST.get("username", "")[:NAME_MAX_CHARS].casefold()
-
-
-def _target(request: HttpRequest) -> str:
-    wanted = request.POST.get("next", "")
-    return wanted if url_has_allowed_host_and_scheme(wanted, {request.get_host()}) else "home"

@@ -23,7 +23,18 @@ PAGES: dict[str, Sequence[str]] = {
     "accounts/notifications/": ("reader /accounts/notifications/",),
     "accounts/notifications/settings/": ("reader /accounts/notifications/settings/",),
     "accounts/quota/": ("reader /accounts/quota/", "reader /accounts/quota/?page=20"),
+    "accounts/confirm-email/": ("/accounts/confirm-email/",),
+    "accounts/confirm-email/<key>/": ("/accounts/confirm-email/no-such-key/",),
+    "accounts/email/": ("reader /accounts/email/",),
+    "accounts/inactive/": ("/accounts/inactive/",),
     "accounts/login/": ("/accounts/login/",),
+    "accounts/logout/": ("reader /accounts/logout/",),
+    "accounts/password/change/": ("reader /accounts/password/change/",),
+    "accounts/password/reset/": ("/accounts/password/reset/",),
+    "accounts/password/reset/done/": ("/accounts/password/reset/done/",),
+    "accounts/password/reset/key/<uidb36>-<key>/": ("/accounts/password/reset/key/1-no-such-key/",),
+    "accounts/password/reset/key/done/": ("/accounts/password/reset/key/done/",),
+    "accounts/reauthenticate/": ("reader /accounts/reauthenticate/",),
     "accounts/signup/": ("/accounts/signup/",),
     "accounts/submissions/": ("reader /accounts/submissions/", "reader /accounts/submissions/?page=20"),
     "accounts/tokens/": ("reader /accounts/tokens/",),
@@ -144,10 +155,11 @@ API: dict[str, Sequence[str]] = {
     "/api/v1/runs/{id}/candidates/{key}": ("/api/v1/runs/{run}/candidates/{candidate}",),
 }
 
-# Routes that only take a POST, or (the stream) never end; `streams.py` and `posts.py` measure the heavy ones.
+# Routes that only take a POST, lead elsewhere or (the stream) never end; others measure the heavy ones.
 NOT_READ = frozenset(
     {
-        "accounts/logout/",
+        "accounts/login/code/confirm/",
+        "accounts/password/set/",
         "accounts/tokens/<int:pk>/revoke/",
         "evaluations/<uuid:code>/audit/",
         "evaluations/<uuid:code>/full/",

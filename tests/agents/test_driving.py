@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db import connections
 from django.utils import timezone
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def tasks(transactional_db: None, two_operations: Any) -> None:
-    cache.clear()
+    caches["pages"].clear()
     synced(two_operations)
 
 

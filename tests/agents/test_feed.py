@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.core.cache import cache
+from django.core.cache import caches
 from django.test import AsyncClient
 
 from agents import services
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def tasks(transactional_db: None, two_operations: Any) -> None:
-    cache.clear()
+    caches["pages"].clear()
     synced(two_operations)
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from django.core.cache import cache
+from django.core.cache import caches
 from django.test import Client
 
 from agents.driving import one_run
@@ -29,7 +29,7 @@ CAPS = Caps(judgings=6, usd=1.0)
 
 @pytest.fixture(autouse=True)
 def tasks(transactional_db: None, two_operations: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache.clear()
+    caches["pages"].clear()
     synced(two_operations)
     settings.ANTHROPIC_API_KEY = KEY
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

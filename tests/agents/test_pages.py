@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import get_user_model
-from django.core.cache import cache
+from django.core.cache import caches
 from django.test import Client
 
 from agents.models import Run
@@ -198,7 +198,7 @@ def test_what_a_hidden_candidate_says_of_itself_is_nowhere_to_be_read(visitor: C
         *(f"{base}candidates/", f"{base}candidates/{key}/"),
     )
     assert [path for path in paths if "a remark" not in visitor.get(path).content.decode()] == []
-    cache.clear()
+    caches["pages"].clear()
     Submission.objects.filter(pk=judged.submission_id).update(moderation=Moderation.HIDDEN)
     for path in paths:
         page = visitor.get(path).content.decode()

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from allauth.account.models import EmailAddress
 from django.core import mail
 from django.utils import timezone
 
@@ -91,6 +92,7 @@ def test_only_what_was_chosen_is_told(olga):
 
 def test_a_notification_goes_by_e_mail_and_to_the_webhook(olga, settings, posted):
     settings.KBENCH_SENDS_MAIL, settings.KBENCH_SITE_URL = True, "https://kbench.example"
+    EmailAddress.objects.create(user=olga, email="olga@example.org", verified=True)
     choice = choices.choose(olga, EVERYTHING, HOOK)
     tell(olga)
     while courier.deliver():
@@ -103,6 +105,7 @@ def test_a_notification_goes_by_e_mail_and_to_the_webhook(olga, settings, posted
 
 def test_a_site_without_e_mail_sends_none(olga, settings, posted):
     settings.KBENCH_SENDS_MAIL = False
+    EmailAddress.objects.create(user=olga, email="olga@example.org", verified=True)
     choices.choose(olga, EVERYTHING, "")
     tell(olga)
     assert not Delivery.objects.exists()

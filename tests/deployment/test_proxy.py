@@ -56,7 +56,7 @@ def test_a_form_works_through_the_proxy(site: InstalledSite) -> None:
             assert "secure" in page.headers["Set-Cookie"].lower()
             field = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page.text)
             assert field
-            form = {"csrfmiddlewaretoken": field[1], "username": "nobody", "password": "wrong password"}
+            form = {"csrfmiddlewaretoken": field[1], "login": "nobody", "password": "wrong password"}
             cookies = page.headers["Set-Cookie"].partition(";")[0]
             headers = {"Origin": f"https://{HOST}", "Cookie": cookies}
             return client.post("/accounts/login/", data=form, headers=headers)

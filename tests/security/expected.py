@@ -23,16 +23,31 @@ STAFF_SAYS = Page(NONE, "302 403 403 302")
 # Posted from a page, which then says what was done or refused: that nothing was done is a test of its own.
 SAID = Page(NONE, "302 302 302 302")
 NOTHING_DRAWN = Page("404 404 404 404", "404 404 404 404")  # the figure of a page that is asked for nothing
+SAID_EITHER_WAY = Page("302 302 302 302", "302 302 302 302")
+OPEN_TO_READ = Page(ALL)
+ENTRANCE = Page("200 302 302 302", "200 302 302 302")  # whoever is logged in is led on
 PAGES: dict[str, Page] = {
     "": OPEN,
     "accounts/data/": SIGNED_IN,
     "accounts/data/archive.zip": SIGNED_IN,
-    "accounts/login/": OPEN,
-    "accounts/logout/": SAID,
+    "accounts/confirm-email/": OPEN_TO_READ,
+    "accounts/confirm-email/<key>/": Page(ALL, "404 404 404 404"),  # without a key that was sent: nothing
+    "accounts/email/": Page("302 200 200 200", "302 302 302 302"),
+    "accounts/inactive/": OPEN_TO_READ,
+    "accounts/login/": ENTRANCE,
+    "accounts/login/code/confirm/": SAID_EITHER_WAY,  # never begun: this site sends no codes
+    "accounts/logout/": Page("302 200 200 200", "302 302 302 302"),
     "accounts/notifications/": Page("302 200 200 200", "302 302 302 302"),
     "accounts/notifications/settings/": Page("302 200 200 200", "302 302 302 302"),
+    "accounts/password/change/": SIGNED_IN,
+    "accounts/password/reset/": OPEN,
+    "accounts/password/reset/done/": OPEN_TO_READ,
+    "accounts/password/reset/key/<uidb36>-<key>/": OPEN,  # without a key that was sent: a page that says so
+    "accounts/password/reset/key/done/": OPEN_TO_READ,
+    "accounts/password/set/": SAID_EITHER_WAY,  # for accounts without a password
+    "accounts/reauthenticate/": SIGNED_IN,
     "accounts/quota/": OPEN,
-    "accounts/signup/": OPEN,
+    "accounts/signup/": ENTRANCE,
     "accounts/submissions/": OPEN,
     "accounts/tokens/": SIGNED_IN,
     "accounts/tokens/<int:pk>/revoke/": SAID,

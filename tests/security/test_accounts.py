@@ -72,7 +72,7 @@ def test_a_laptop_needs_no_https(tmp_path: Path) -> None:
 def test_a_session_starts_anew_when_somebody_logs_in_and_ends_when_they_leave(world: World) -> None:
     client = world.client("anonymous")
     client.get("/accounts/login/")
-    client.post("/accounts/login/", {"username": world.stranger.username, "password": "stefan-has-a-long-password"})
+    client.post("/accounts/login/", {"login": world.stranger.username, "password": "stefan-has-a-long-password"})
     first = client.cookies["sessionid"].value
     kept = client.cookies["sessionid"]
     assert kept["httponly"]
@@ -91,7 +91,7 @@ def test_a_new_password_ends_every_other_session(world: World) -> None:
 
 
 def test_a_log_in_leads_to_this_site_alone(world: World) -> None:
-    form = {"username": world.stranger.username, "password": "stefan-has-a-long-password"}
+    form = {"login": world.stranger.username, "password": "stefan-has-a-long-password"}
     answer = world.client("anonymous").post("/accounts/login/?next=https://elsewhere.example/", form)
     assert answer.headers["Location"] == "/"
 

@@ -11,6 +11,7 @@ from kbench_site.env import (
     SOCKET_PATH_MAX_BYTES,
     VARIABLES,
     database,
+    mail,
     read_environment,
     redis_url,
     secret_key,
@@ -32,6 +33,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
         ("KBENCH_HEARTBEAT_TIMEOUT_S", "1"),
         ("KBENCH_TRUSTED_ORIGINS", "kbench.example"),
         ("ANTHROPIC_BASE_URL", "ftp://somewhere"),
+        ("KBENCH_MAIL_CONFIRMATION", "perhaps"),
     ],
 )
 def test_a_malformed_value_is_refused_with_its_name(name, text):
@@ -90,3 +92,8 @@ def test_the_embedded_redis_listens_where_a_socket_may_be(tmp_path):
 
 def test_a_given_redis_is_used(tmp_path):
     assert redis_url(read_environment({"REDIS_URL": "redis://r.example:1/2"})) == "redis://r.example:1/2"
+
+
+def test_confirmed_addresses_need_a_mail_server():
+    with pytest.raises(ImproperlyConfigured, match="KBENCH_MAIL_URL"):
+        mail(read_environment({"KBENCH_MAIL_CONFIRMATION": "required"}))

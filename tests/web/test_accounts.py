@@ -8,8 +8,6 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 
-from benchmarks.forms import SignUpForm
-
 from . import factories
 
 PASSWORD = "a-password-nobody-has"
@@ -41,7 +39,7 @@ def test_a_taken_name_is_explained(visitor: Client, owner: Any) -> None:
 
 
 def test_logging_in_and_out(visitor: Client, owner: Any) -> None:
-    visitor.post("/accounts/login/", {"username": "olga", "password": "olga-has-a-long-password"})
+    visitor.post("/accounts/login/", {"login": "olga", "password": "olga-has-a-long-password"})
     assert b"Log out" in visitor.get("/").content
     visitor.post("/accounts/logout/")
     assert b"Log in" in visitor.get("/").content
@@ -91,7 +89,7 @@ def test_the_theme_of_a_returning_browser_needs_no_script(visitor: Client) -> No
 def test_a_name_that_speaks_for_others_is_refused(visitor: Client, name: str, words: str) -> None:
     password = "a-long-password-of-nobody"
     fields = {"username": name, "password1": password, "password2": password}
-    text = html.unescape(visitor.post(reverse("signup"), fields).content.decode())
+    text = html.unescape(visitor.post(reverse("account_signup"), fields).content.decode())
     assert words in text or "Enter a valid username" in text
     assert not get_user_model().objects.exists()
 
@@ -109,10 +107,9 @@ def test_a_name_that_speaks_for_others_is_refused(visitor: Client, name: str, wo
         ("bob", "b0b"),
     ],
 )
-def test_a_name_that_looks_like_another_is_taken(known: str, name: str, owner: Any) -> None:
+def test_a_name_that_looks_like_another_is_taken(known: str, name: str, visitor: Client) -> None:
     get_user_model().objects.create_user(known)
-    form = SignUpForm({"username": name, "password1": "a-long-password-1", "password2": "a-long-password-1"})
-    assert "already exists" in str(form.errors)
+    assert b"already exists" in sign_up(visitor, username=name).content
 
 
 @pytest.mark.parametrize(
@@ -127,13 +124,13 @@ def test_a_name_that_looks_like_another_is_taken(known: str, name: str, owner: A
         "x@y.z",
     ],
 )
-def test_names_of_people_are_taken(name: str, owner: Any) -> None:
-    form = SignUpForm({"username": name, "password1": "a-long-password-1", "password2": "a-long-password-1"})
-    assert form.is_valid(), form.errors
-    assert form.save().username == name
+def test_names_of_people_are_taken(name: str, visitor: Client) -> None:
+    assert sign_up(visitor, username=name).status_code == 302
+    assert get_user_model().objects.get().username == name
 
 
-def test_a_name_is_kept_in_its_normal_form(owner: Any) -> None:
-    form = SignUpForm({"username": "\uff41nna", "password1": "a-long-password-1", "password2": "a-long-password-1"})
-    assert form.is_valid()
-    assert form.save().username == "anna"
+def test_a_name_is_kept_in_its_normal_form(visitor: Client) -> None:
+    sign_up(visitor, username="\uff41nna")
+    assert get_user_model().objects.get().username == "anna"
+    visitor.post("/accounts/logout/")
+    assert visitor.post("/accounts/login/", {"login": "\uff41nna", "password": PASSWORD}).status_code == 302

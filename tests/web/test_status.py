@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from django.core.cache import cache
+from django.core.cache import caches
 from django.test import Client
 from django.utils import timezone
 
@@ -91,7 +91,7 @@ def test_before_the_click_a_device_tells_place_and_time(visitor: Client) -> None
 def test_the_number_of_queries_is_fixed(visitor: Client, django_assert_max_num_queries: Any) -> None:
     crowd()
     for path in ("/status/", "/api/v1/status"):
-        cache.clear()
+        caches["pages"].clear()
         with django_assert_max_num_queries(25) as few:
             visitor.get(path)
         for number in range(15):

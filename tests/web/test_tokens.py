@@ -46,4 +46,4 @@ def test_nobody_revokes_the_token_of_somebody_else(as_stranger: Client, owner: A
 
 
 def test_without_an_account_there_are_no_tokens(visitor: Client) -> None:
-    assert visitor.get(URL)["Location"].startswith(reverse("login"))
+    assert visitor.get(URL)["Location"].startswith(reverse("account_login"))
