@@ -10,6 +10,7 @@ from typing import Any
 
 from allauth.account.adapter import get_adapter
 from allauth.account.forms import LoginForm, SignupForm
+from allauth.socialaccount.forms import SignupForm as SocialSignupForm
 from django import forms
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -289,12 +290,27 @@ class SignUpForm(SignupForm):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         _plain(self)
         self.fields["password2"].label = "Password confirmation"
-        if "email" in self.fields:
-            self.fields["email"].label = "E-mail" if self.fields["email"].required else "E-mail (optional)"
-            self.fields["email"].help_text = "Only for a lost password and changes of your account. It is never shown."
+
+
+class ProviderSignUpForm(SocialSignupForm):  # type: ignore[misc]
+    """The name of an account whose owner logs in with a provider."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _plain(self)
+
+    def _get_signup_fields(self, kwargs: dict[str, Any]) -> Any:
+        """allauth asks whether an address is required even where the site asks for none."""
+        if "email" not in settings.ACCOUNT_SIGNUP_FIELDS and "email*" not in settings.ACCOUNT_SIGNUP_FIELDS:
+            kwargs.pop("email_required", None)
+        return super()._get_signup_fields(kwargs)
 
 
 def _plain(form: forms.Form) -> None:
     """The labels say what belongs in a field, so placeholders go."""
     for field in form.fields.values():
         field.widget.attrs.pop("placeholder", None)
+    if "email" in form.fields:
+        email = form.fields["email"]
+        email.label = "E-mail" if email.required else "E-mail (optional)"
+        email.help_text = "Only for a lost password and changes of your account. It is never shown."

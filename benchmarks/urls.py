@@ -1,6 +1,8 @@
 """The addresses of the pages. The API and the event stream are wired in `kbench_site/urls.py`."""
 
 from allauth.account import views as allauth
+from allauth.socialaccount.providers.github import views as github
+from allauth.socialaccount.providers.openid_connect import views as openid
 from django.urls import URLPattern, URLResolver, include, path
 
 from .views import (
@@ -89,6 +91,15 @@ account_urls: list[URLPattern | URLResolver] = [
     path("email/", accounts.with_mail(allauth.email), name="account_email"),
     path("password/reset/", accounts.with_mail(allauth.password_reset), name="account_reset_password"),
     path("", include("allauth.account.urls")),
+    path("connections/", include("allauth.socialaccount.urls")),
+    path("github/login/", accounts.with_provider(github.oauth2_login), name="github_login"),
+    path("github/login/callback/", accounts.with_provider(github.oauth2_callback), name="github_callback"),
+    path("oidc/<slug:provider_id>/login/", accounts.with_provider(openid.login), name="openid_connect_login"),
+    path(
+        "oidc/<slug:provider_id>/login/callback/",
+        accounts.with_provider(openid.callback),
+        name="openid_connect_callback",
+    ),
 ]
 
 moderation_urls = [

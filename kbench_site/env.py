@@ -87,6 +87,14 @@ def _text(text: str) -> str:
     return text
 
 
+def _provider(text: str) -> str:
+    """What the provider says decides who somebody is, so it must be the provider who says it."""
+    url = urlsplit(text)
+    if not (url.scheme == "https" and url.hostname) and not (url.scheme == "http" and url.hostname == "127.0.0.1"):
+        raise ValueError("write a URL that starts with https:")
+    return text
+
+
 def _secret(text: str) -> str:
     if len(text) < 32:
         raise ValueError("must have at least 32 characters")
@@ -114,6 +122,14 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_TRUSTED_ORIGINS": Variable(
         _origins, (), "origins that may send forms through a proxy, separated by commas"
     ),
+    "KBENCH_GITHUB_CLIENT_ID": Variable(_text, None, "OAuth app at GitHub; if absent, nobody logs in with GitHub"),
+    "KBENCH_GITHUB_CLIENT_SECRET": Variable(_text, None, "its secret"),
+    "KBENCH_OPENID_URL": Variable(
+        _provider, None, "OpenID Connect provider, without /.well-known/...; if absent, none"
+    ),
+    "KBENCH_OPENID_NAME": Variable(_text, "OpenID", "what visitors call that provider"),
+    "KBENCH_OPENID_CLIENT_ID": Variable(_text, None, "client at that provider"),
+    "KBENCH_OPENID_CLIENT_SECRET": Variable(_text, None, "its secret"),
     "KBENCH_DEBUG": Variable(_flag, False, "error pages with tracebacks; never on a public site"),
     "HOST": Variable(_text, "127.0.0.1", "address the web server listens on"),
     "PORT": Variable(_whole(1, 65535), 8000, "port the web server listens on"),
@@ -289,6 +305,29 @@ def site_url(env: Environment) -> str:
         return given.rstrip("/")
     host = next((name for name in env["KBENCH_ALLOWED_HOSTS"] if not name.startswith((".", "*"))), "localhost")
     return f"https://{host}" if env["KBENCH_PUBLIC"] else f"http://{host}:{env['PORT']}"
+
+
+def providers(env: Environment) -> dict[str, Any]:
+    """allauth's SOCIALACCOUNT_PROVIDERS: who else an account can log in with."""
+    found: dict[str, Any] = {}
+    if env["KBENCH_GITHUB_CLIENT_ID"]:
+        found["github"] = {"APPS": [_client(env, "KBENCH_GITHUB")]}
+    if env["KBENCH_OPENID_URL"]:
+        app = {
+            **_client(env, "KBENCH_OPENID"),
+            "provider_id": "openid",
+            "name": env["KBENCH_OPENID_NAME"],
+            "settings": {"server_url": env["KBENCH_OPENID_URL"].rstrip("/")},
+        }
+        found["openid_connect"] = {"APPS": [app], "OAUTH_PKCE_ENABLED": True}
+    return found
+
+
+def _client(env: Environment, prefix: str) -> dict[str, str]:
+    for name in (f"{prefix}_CLIENT_ID", f"{prefix}_CLIENT_SECRET"):
+        if not env[name]:
+            raise ImproperlyConfigured(f"{name} must be set for logging in with this provider")
+    return {"client_id": env[f"{prefix}_CLIENT_ID"], "secret": env[f"{prefix}_CLIENT_SECRET"]}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import django_stubs_ext
 
-from .env import database, mail, read_environment, redis_url, secret_key, site_url, storage
+from .env import database, mail, providers, read_environment, redis_url, secret_key, site_url, storage
 from .logs import logging_config
 
 django_stubs_ext.monkeypatch()  # `ModelAdmin[Task]` and the like, at run time too
@@ -60,6 +60,9 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "allauth",
     "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.github",
+    "allauth.socialaccount.providers.openid_connect",
     "django_htmx",
     "ninja",  # serves the scripts of the API's page from here
     "kbench_site",
@@ -186,6 +189,12 @@ ACCOUNT_RATE_LIMITS = {
     "signup": "20/h/ip",
     "reset_password": "20/h/ip,5/h/key",
 }
+
+SOCIALACCOUNT_PROVIDERS = providers(ENV)
+SOCIALACCOUNT_ADAPTER = "benchmarks.accounts.adapter.ProviderAdapter"
+SOCIALACCOUNT_FORMS = {"signup": "benchmarks.forms.ProviderSignUpForm"}
+SOCIALACCOUNT_AUTO_SIGNUP = False  # people choose their name here
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = False  # an address at a provider opens no account that exists
 
 REDIS_URL = redis_url(ENV)
 REDIS_IS_EXTERNAL = ENV["REDIS_URL"] is not None

@@ -12,7 +12,14 @@ os.environ["KBENCH_DATA_DIR"] = os.environ.get("KBENCH_TEST_DATA_DIR") or tempfi
 for name in ("DATABASE_URL", "REDIS_URL", "KBENCH_PUBLIC", "KBENCH_SECRET_KEY", "PORT", "ANTHROPIC_API_KEY"):
     os.environ.pop(name, None)
 # With everything that can be turned on, so that every address answers; the runner keeps the messages in memory.
-TURNED_ON = {"KBENCH_MAIL_URL": "smtp://mail.invalid"}
+TURNED_ON = {
+    "KBENCH_MAIL_URL": "smtp://mail.invalid",
+    "KBENCH_GITHUB_CLIENT_ID": "kbench",
+    "KBENCH_GITHUB_CLIENT_SECRET": "a secret at GitHub",
+    "KBENCH_OPENID_URL": "http://127.0.0.1:9",  # nothing listens there
+    "KBENCH_OPENID_CLIENT_ID": "kbench",
+    "KBENCH_OPENID_CLIENT_SECRET": "a secret of a client of this test suite",
+}
 os.environ |= TURNED_ON
 
 ON_POSTGRES = os.environ.get("KBENCH_TEST_DATABASE") == "postgres"

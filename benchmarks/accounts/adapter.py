@@ -12,6 +12,7 @@ from allauth.account.models import EmailAddress
 from allauth.account.stages import EmailVerificationStage
 from allauth.core import context
 from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
@@ -77,6 +78,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def get_login_stages(self) -> list[str]:
         ours = f"{EmailStage.__module__}.{EmailStage.__qualname__}"
         return [ours if stage == ALLAUTHS_STAGE else stage for stage in super().get_login_stages()]
+
+
+class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
+    """Of what a provider tells, the account takes the e-mail address and, as a suggestion, the user name."""
+
+    def populate_user(self, request: HttpRequest, sociallogin: Any, data: dict[str, Any]) -> Any:
+        kept = {name: data.get(name) for name in ("username", "email")}
+        return super().populate_user(request, sociallogin, kept)
 
 
 class EmailStage(EmailVerificationStage):  # type: ignore[misc]

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.db.models import Prefetch
 from django.utils import timezone
@@ -23,6 +24,7 @@ ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
 
 account.json            the account
 email_addresses.json    its e-mail addresses
+providers.json          accounts at other sites that it logs in with, and what these told
 tokens.json             its API tokens; their text is kept nowhere
 notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
@@ -48,6 +50,11 @@ def files_of(user: User) -> Iterator[File]:
     yield "account.json", as_json(picked(user, _ACCOUNT))
     addresses = EmailAddress.objects.filter(user=user).order_by("pk")
     yield "email_addresses.json", as_json([picked(row, ("email", "verified", "primary")) for row in addresses])
+    connected = SocialAccount.objects.filter(user=user).order_by("pk")
+    yield (
+        "providers.json",
+        as_json([picked(row, ("provider", "uid", "date_joined", "extra_data")) for row in connected]),
+    )
     yield "tokens.json", as_json([picked(row, _TOKEN) for row in ApiToken.objects.filter(owner=user)])
     yield "ledger.json", as_json([_line(row) for row in LedgerEntry.objects.filter(payer__account=user)])
     told = Notification.objects.filter(owner=user).order_by("pk")

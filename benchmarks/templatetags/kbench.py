@@ -112,6 +112,8 @@ def entry_links(context: template.Context) -> dict[str, Any]:
     pages = {"account_change_password": "Password"}
     if settings.KBENCH_SENDS_MAIL:
         pages["account_email"] = "E-mail"
+    if settings.SOCIALACCOUNT_PROVIDERS:
+        pages["socialaccount_connections"] = "Connected accounts"
     here = context["request"].path
     return {"links": [(reverse(name), title, here == reverse(name)) for name, title in pages.items()]}
 

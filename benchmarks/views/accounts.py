@@ -3,19 +3,24 @@
 Does NOT sign anybody up or in: these pages are allauth's, with our templates and `accounts/adapter.py`.
 """
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
+from http import HTTPStatus
 from typing import Any, cast
+from urllib.parse import urlsplit
 
+from allauth.socialaccount.models import SocialApp
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import get_user_model, logout
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
+from requests import RequestException
 
 from benchmarks import quotas, selectors
 from benchmarks.accounts import exports, limits, ownership
@@ -23,6 +28,7 @@ from benchmarks.forms import AccountDeletionForm
 
 from .parts.sessions import submitted_here
 
+log = logging.getLogger(__name__)
 View = Callable[..., HttpResponseBase]
 
 
@@ -34,6 +40,29 @@ def with_mail(view: View) -> View:
         if settings.KBENCH_SENDS_MAIL:
             return view(request, **kwargs)
         return render(request, "account/no_mail.html")
+
+    return guarded
+
+
+def with_provider(view: View) -> View:
+    """A page of allauth on the way to a provider and back.
+
+    The content security policy lets no form lead to another site, so the way out is a page with a link.
+    """
+
+    @wraps(view)
+    def guarded(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        try:
+            response = view(request, **kwargs)
+        except SocialApp.DoesNotExist as error:
+            raise Http404 from error
+        except RequestException:
+            log.exception("The provider does not answer")
+            return render(request, "socialaccount/authentication_error.html", status=HTTPStatus.BAD_GATEWAY)
+        away = response.headers.get("Location", "")
+        if request.method == "POST" and urlsplit(away).netloc:
+            return render(request, "socialaccount/leave.html", {"away": away, "host": urlsplit(away).hostname})
+        return response
 
     return guarded
 

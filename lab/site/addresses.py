@@ -18,6 +18,8 @@ TASK = "/tasks/{suite}/{op}/{direction}/"
 PAGES: dict[str, Sequence[str]] = {
     "": ("/", "reader /"),
     "live/": ("/live/",),
+    "accounts/connections/": ("reader /accounts/connections/",),
+    "accounts/connections/login/cancelled/": ("/accounts/connections/login/cancelled/",),
     "accounts/data/": ("reader /accounts/data/",),
     "accounts/data/archive.zip": ("reader /accounts/data/archive.zip",),
     "accounts/notifications/": ("reader /accounts/notifications/",),
@@ -156,8 +158,17 @@ API: dict[str, Sequence[str]] = {
 }
 
 # Routes that only take a POST, lead elsewhere or (the stream) never end; others measure the heavy ones.
+# Ways to a provider are not there without one.
 NOT_READ = frozenset(
     {
+        *(
+            f"accounts/{provider}/login/{end}"
+            for provider in ("github", "oidc/<slug:provider_id>")
+            for end in ("", "callback/")
+        ),
+        "accounts/connections/login/error/",
+        "accounts/connections/signup/",
+        "accounts/connections/signup/",
         "accounts/login/code/confirm/",
         "accounts/password/set/",
         "accounts/tokens/<int:pk>/revoke/",

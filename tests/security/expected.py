@@ -25,20 +25,29 @@ SAID = Page(NONE, "302 302 302 302")
 NOTHING_DRAWN = Page("404 404 404 404", "404 404 404 404")  # the figure of a page that is asked for nothing
 SAID_EITHER_WAY = Page("302 302 302 302", "302 302 302 302")
 OPEN_TO_READ = Page(ALL)
+REFUSED = Page("401 401 401 401", "401 401 401 401")
 ENTRANCE = Page("200 302 302 302", "200 302 302 302")  # whoever is logged in is led on
 PAGES: dict[str, Page] = {
     "": OPEN,
+    "accounts/connections/": SIGNED_IN,
+    "accounts/connections/login/cancelled/": OPEN_TO_READ,
+    "accounts/connections/login/error/": Page("401 401 401 401"),
+    "accounts/connections/signup/": SAID_EITHER_WAY,  # nobody has come from a provider
     "accounts/data/": SIGNED_IN,
     "accounts/data/archive.zip": SIGNED_IN,
     "accounts/confirm-email/": OPEN_TO_READ,
     "accounts/confirm-email/<key>/": Page(ALL, "404 404 404 404"),  # without a key that was sent: nothing
     "accounts/email/": Page("302 200 200 200", "302 302 302 302"),
+    "accounts/github/login/": OPEN,
+    "accounts/github/login/callback/": REFUSED,  # without a state of this session: a page that says so
     "accounts/inactive/": OPEN_TO_READ,
     "accounts/login/": ENTRANCE,
     "accounts/login/code/confirm/": SAID_EITHER_WAY,  # never begun: this site sends no codes
     "accounts/logout/": Page("302 200 200 200", "302 302 302 302"),
     "accounts/notifications/": Page("302 200 200 200", "302 302 302 302"),
     "accounts/notifications/settings/": Page("302 200 200 200", "302 302 302 302"),
+    "accounts/oidc/<slug:provider_id>/login/": Page(ALL, "502 502 502 502"),  # nothing listens at that address
+    "accounts/oidc/<slug:provider_id>/login/callback/": REFUSED,
     "accounts/password/change/": SIGNED_IN,
     "accounts/password/reset/": OPEN,
     "accounts/password/reset/done/": OPEN_TO_READ,

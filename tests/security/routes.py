@@ -52,7 +52,7 @@ def _words(route: str, world: World) -> dict[str, Any]:
     named = {
         "runs/": {"code": world.run.code, "key": world.candidate.key},
         "accounts/tokens/": {"pk": world.token.pk},
-        "accounts/": {"key": "no-such-key", "uidb36": "1"},
+        "accounts/": {"key": "no-such-key", "uidb36": "1", "provider_id": "openid"},
         "submissions/": {"code": world.private.submission.code},
         "moderation/rejudge/": {"code": world.batch.code},
         "people/": {"name": quote(world.owner.username)},
