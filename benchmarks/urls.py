@@ -91,6 +91,7 @@ account_urls: list[URLPattern | URLResolver] = [
     path("email/", accounts.with_mail(allauth.email), name="account_email"),
     path("password/reset/", accounts.with_mail(allauth.password_reset), name="account_reset_password"),
     path("", include("allauth.account.urls")),
+    path("2fa/", include("allauth.mfa.urls")),
     path("connections/", include("allauth.socialaccount.urls")),
     path("github/login/", accounts.with_provider(github.oauth2_login), name="github_login"),
     path("github/login/callback/", accounts.with_provider(github.oauth2_callback), name="github_callback"),

@@ -60,6 +60,7 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.github",
     "allauth.socialaccount.providers.openid_connect",
@@ -195,6 +196,10 @@ SOCIALACCOUNT_ADAPTER = "benchmarks.accounts.adapter.ProviderAdapter"
 SOCIALACCOUNT_FORMS = {"signup": "benchmarks.forms.ProviderSignUpForm"}
 SOCIALACCOUNT_AUTO_SIGNUP = False  # people choose their name here
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = False  # an address at a provider opens no account that exists
+
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "kbench"
+MFA_TOTP_TOLERANCE = 1  # of 30 seconds: clocks differ
 
 REDIS_URL = redis_url(ENV)
 REDIS_IS_EXTERNAL = ENV["REDIS_URL"] is not None

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.db.models import Prefetch
@@ -24,6 +25,7 @@ ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
 
 account.json            the account
 email_addresses.json    its e-mail addresses
+second_factors.json     kind and dates of its second factors, without their secrets
 providers.json          accounts at other sites that it logs in with, and what these told
 tokens.json             its API tokens; their text is kept nowhere
 notifications.json      what it was told
@@ -50,6 +52,8 @@ def files_of(user: User) -> Iterator[File]:
     yield "account.json", as_json(picked(user, _ACCOUNT))
     addresses = EmailAddress.objects.filter(user=user).order_by("pk")
     yield "email_addresses.json", as_json([picked(row, ("email", "verified", "primary")) for row in addresses])
+    factors = Authenticator.objects.filter(user=user).order_by("pk")
+    yield "second_factors.json", as_json([picked(row, ("type", "created_at", "last_used_at")) for row in factors])
     connected = SocialAccount.objects.filter(user=user).order_by("pk")
     yield (
         "providers.json",

@@ -109,7 +109,7 @@ def navigation(context: template.Context) -> dict[str, Any]:
 @register.inclusion_tag("_navigation.html", takes_context=True)
 def entry_links(context: template.Context) -> dict[str, Any]:
     """The pages of how an account logs in."""
-    pages = {"account_change_password": "Password"}
+    pages = {"account_change_password": "Password", "mfa_index": "Second factor"}
     if settings.KBENCH_SENDS_MAIL:
         pages["account_email"] = "E-mail"
     if settings.SOCIALACCOUNT_PROVIDERS:

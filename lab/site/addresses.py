@@ -25,6 +25,7 @@ PAGES: dict[str, Sequence[str]] = {
     "accounts/notifications/": ("reader /accounts/notifications/",),
     "accounts/notifications/settings/": ("reader /accounts/notifications/settings/",),
     "accounts/quota/": ("reader /accounts/quota/", "reader /accounts/quota/?page=20"),
+    "accounts/2fa/": ("reader /accounts/2fa/",),
     "accounts/confirm-email/": ("/accounts/confirm-email/",),
     "accounts/confirm-email/<key>/": ("/accounts/confirm-email/no-such-key/",),
     "accounts/email/": ("reader /accounts/email/",),
@@ -166,8 +167,10 @@ NOT_READ = frozenset(
             for provider in ("github", "oidc/<slug:provider_id>")
             for end in ("", "callback/")
         ),
+        *(f"accounts/2fa/{page}authenticate/" for page in ("", "re")),
+        *(f"accounts/2fa/recovery-codes/{page}" for page in ("", "download/", "generate/")),
+        *(f"accounts/2fa/totp/{page}/" for page in ("activate", "deactivate")),
         "accounts/connections/login/error/",
-        "accounts/connections/signup/",
         "accounts/connections/signup/",
         "accounts/login/code/confirm/",
         "accounts/password/set/",

@@ -29,6 +29,14 @@ REFUSED = Page("401 401 401 401", "401 401 401 401")
 ENTRANCE = Page("200 302 302 302", "200 302 302 302")  # whoever is logged in is led on
 PAGES: dict[str, Page] = {
     "": OPEN,
+    "accounts/2fa/": Page("302 200 200 200", "302 405 405 405"),
+    "accounts/2fa/authenticate/": SAID_EITHER_WAY,  # nobody has shown a password
+    "accounts/2fa/reauthenticate/": SAID_EITHER_WAY,
+    "accounts/2fa/recovery-codes/": Page("302 404 404 404", "302 405 405 405"),  # without a second factor: none
+    "accounts/2fa/recovery-codes/download/": Page("302 404 404 404", "302 404 404 404"),
+    "accounts/2fa/recovery-codes/generate/": SAID_EITHER_WAY,  # only after the password was asked for again
+    "accounts/2fa/totp/activate/": SAID_EITHER_WAY,
+    "accounts/2fa/totp/deactivate/": Page("302 404 404 404", "302 404 404 404"),
     "accounts/connections/": SIGNED_IN,
     "accounts/connections/login/cancelled/": OPEN_TO_READ,
     "accounts/connections/login/error/": Page("401 401 401 401"),
