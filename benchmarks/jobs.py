@@ -25,6 +25,7 @@ from benchmarks.judgings.moves import ClaimLost, Holding
 from . import events
 from .accounts import limits
 from .catalogue.folders import rules_of, spec_of
+from .contests import running
 from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step, Watcher, clean_text, object_key
 from .judgings import queue
 from .judgings.judge import Assignment, site_judge
@@ -86,6 +87,12 @@ def prune_events() -> None:
     telling.forget()
     limits.forget()
     forget_old_samples()
+
+
+@shared_task(name=queue.CONTESTS_JOB, ignore_result=True, time_limit=60)
+def contests() -> None:
+    """Begin, end and finish contests whose time has come."""
+    running.advance()
 
 
 @shared_task(name=queue.DELIVER_JOB, ignore_result=True, time_limit=30)

@@ -101,8 +101,8 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         )
 
     def full(self) -> Self:
-        """Evaluations without quick checks."""
-        return self.exclude(reason=EvaluationReason.QUICK)
+        """Without quick checks, and without the finals of contests, which have configurations of their own."""
+        return self.exclude(reason__in=(EvaluationReason.QUICK, EvaluationReason.CONTEST))
 
     def queued(self) -> Self:
         return self.filter(state=State.QUEUED)

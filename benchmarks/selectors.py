@@ -213,7 +213,8 @@ def default_device(version: TaskVersion | None = None) -> str:
 
 
 def task_versions(task: Task) -> QuerySet[TaskVersion]:
-    return task.versions.defer("definition", "reference_source")
+    """Those that have leaderboards."""
+    return task.versions.exclude(status=TaskVersionStatus.CONTEST).defer("definition", "reference_source")
 
 
 def baselines_by_config(version: TaskVersion) -> dict[tuple[str, str, str], BaselineResult]:

@@ -14,7 +14,7 @@ from . import quotas
 from .boards.reviews import AUDITS, BOUNDED
 from .harness import CPU, Source, Verdict, source_key
 from .judgings.moves import tell
-from .judgings.queue import wake_compile
+from .judgings.queue import wake_compile, wake_judge
 from .models import (
     CodeBlob,
     DeviceKind,
@@ -119,10 +119,12 @@ def evaluation_create(
     reason: str = EvaluationReason.INITIAL,
     priority: int = Priority.PERSON,
     supersedes: Evaluation | None = None,
+    compiled: bool = False,
 ) -> Evaluation:
     """Queue one judging of `submission`; judging again never edits an earlier evaluation.
 
-    `version` is the one of the task to judge under, by default the one it was submitted for.
+    `version` is the one of the task to judge under, by default the one it was submitted for. `compiled`: the judge
+    finds it among its builds, or compiles it itself.
     """
     with transaction.atomic():
         evaluation = Evaluation.objects.create(
@@ -134,9 +136,10 @@ def evaluation_create(
             priority=priority,
             supersedes=supersedes,
             queued=timezone.now(),
+            built=timezone.now() if compiled else None,
         )
         tell(evaluation, queue_changed=True)
-        wake_compile(evaluation.device_kind.slug)
+        (wake_judge if compiled else wake_compile)(evaluation.device_kind.slug)
     return evaluation
 
 

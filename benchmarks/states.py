@@ -54,12 +54,34 @@ class Priority(models.IntegerChoices):
     EXAMPLE = 30, "Shipped example"
 
 
+class ContestState(models.TextChoices):
+    """Where a contest is. The clock moves it on from an announcement; hidden configurations open with JUDGING."""
+
+    DRAFT = "draft", "Draft"
+    ANNOUNCED = "announced", "Announced"
+    RUNNING = "running", "Running"
+    JUDGING = "judging", "Final judging"
+    FINISHED = "finished", "Finished"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+CONTEST_MOVES: dict[ContestState, frozenset[ContestState]] = {
+    ContestState.DRAFT: frozenset({ContestState.ANNOUNCED}),
+    ContestState.ANNOUNCED: frozenset({ContestState.RUNNING, ContestState.CANCELLED}),
+    ContestState.RUNNING: frozenset({ContestState.JUDGING, ContestState.CANCELLED}),
+    ContestState.JUDGING: frozenset({ContestState.FINISHED}),
+    ContestState.FINISHED: frozenset(),
+    ContestState.CANCELLED: frozenset(),
+}
+
+
 class EvaluationReason(models.TextChoices):
     INITIAL = "initial", "First judging"
     REJUDGE = "rejudge", "Judged again"
     VERIFICATION = "verification", "Second opinion"
     AUDIT = "audit", "Audit"
     QUICK = "quick", "Quick check"
+    CONTEST = "contest", "Final of a contest"
 
 
 class MethodKind(models.TextChoices):
@@ -123,6 +145,7 @@ class WorkerState(models.TextChoices):
 class TaskVersionStatus(models.TextChoices):
     ACTIVE = "active", "Active"
     RETIRED = "retired", "Retired"
+    CONTEST = "contest", "Final of a contest"
 
 
 class Switch(models.TextChoices):
@@ -167,6 +190,7 @@ class NotificationKind(models.TextChoices):
     RECORD_LOST = "record-lost", "Lost first place"
     RUN_ENDED = "run-ended", "End of an agent run"
     REPORT_DECIDED = "report-decided", "Decision about a report"
+    CONTEST_ENDED = "contest-ended", "Results of a contest"
     WEBHOOK_OFF = "webhook-off", "Webhook switched off"
 
 

@@ -11,6 +11,7 @@ from .views import (
     badges,
     changes,
     compare,
+    contests,
     evaluations,
     feeds,
     health,
@@ -127,6 +128,16 @@ recorded_urls = [
     path("<slug:bundle>/<slug:suite>/<slug:op>/<slug:direction>/", recorded.recorded_board, name="recorded-board"),
 ]
 
+contest_urls = [
+    path("", contests.contest_list, name="contests"),
+    path("new/", contests.contest_edit, name="contest-new"),
+    path("<slug:slug>/", contests.contest_detail, name="contest"),
+    path("<slug:slug>/edit/", contests.contest_edit, name="contest-edit"),
+    path("<slug:slug>/join/", contests.contest_join, name="contest-join"),
+    path("<slug:slug>/announce/", contests.contest_announce, name="contest-announce"),
+    path("<slug:slug>/cancel/", contests.contest_cancel, name="contest-cancel"),
+]
+
 change_urls = [
     path("", changes.change_list, name="changes"),
     path("<uuid:code>/", changes.change, name="change"),
@@ -150,6 +161,7 @@ urlpatterns = [
     path("rules/attacks/", attacks.attacks, name="attacks"),
     path("rules/<slug:name>/", rules.rules, name="rule-set"),
     path("moderation/", include(moderation_urls)),
+    path("contests/", include(contest_urls)),
     path("changes/", include(change_urls)),
     path("status/", status.status, name="status"),
     path("healthz", health.healthz, name="healthz"),

@@ -47,6 +47,7 @@ app.conf.update(
         "dispatch": {"task": "benchmarks.dispatch", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
         "rejudge": {"task": "benchmarks.rejudge", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
         "deliver": {"task": "benchmarks.deliver", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
+        "contests": {"task": "benchmarks.contests", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
         "tend": {"task": "agents.tend", "schedule": HOUSEKEEPING_EVERY_S, "options": {"expires": 30}},
         "sample": {"task": "benchmarks.sample_queues", "schedule": 60.0, "options": {"expires": 30}},
         "prune": {"task": "benchmarks.prune_events", "schedule": 3600.0, "options": {"expires": 600}},

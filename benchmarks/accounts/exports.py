@@ -18,7 +18,7 @@ from django.db.models import Prefetch
 from django.utils import timezone
 
 from ..extensions import extensions
-from ..models import ApiToken, Evaluation, LedgerEntry, Notification, Submission
+from ..models import ApiToken, ContestParticipant, Evaluation, LedgerEntry, Notification, Submission
 from ..submissions.languages import suffix_of
 
 ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
@@ -28,6 +28,7 @@ email_addresses.json    its e-mail addresses
 second_factors.json     kind and dates of its second factors, without their secrets
 providers.json          accounts at other sites that it logs in with, and what these told
 tokens.json             its API tokens; their text is kept nowhere
+contests.json           the contests that it takes part in
 notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
 submissions/CODE/       submission.json, the source, and one report per evaluation
@@ -61,6 +62,8 @@ def files_of(user: User) -> Iterator[File]:
     )
     yield "tokens.json", as_json([picked(row, _TOKEN) for row in ApiToken.objects.filter(owner=user)])
     yield "ledger.json", as_json([_line(row) for row in LedgerEntry.objects.filter(payer__account=user)])
+    joined = ContestParticipant.objects.filter(account=user).select_related("contest").order_by("pk")
+    yield "contests.json", as_json([{"contest": row.contest.slug, **picked(row, ("joined",))} for row in joined])
     told = Notification.objects.filter(owner=user).order_by("pk")
     yield "notifications.json", as_json([picked(row, _NOTIFICATION) for row in told])
     for submission in _submissions(user):

@@ -24,7 +24,7 @@ from benchmarks.selectors import TaskFilter
 from benchmarks.submissions.languages import starter_of
 from benchmarks.views.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
 
-from . import boards, comparison, export, notifications, recorded, schemas, status, submissions, whoami
+from . import boards, comparison, contests, export, notifications, recorded, schemas, status, submissions, whoami
 from .auth import MAY_SEND_TOKEN, Token, owner_of
 from .bodies import JsonParser
 from .description import KbenchApi
@@ -69,6 +69,7 @@ api.add_router("/quota", submissions.quota_router)
 api.add_router("/leaderboards", boards.router)
 api.add_router("", comparison.router)
 api.add_router("/recorded", recorded.router)
+api.add_router("/contests", contests.router)
 api.add_router("/export", export.router)
 api.add_router("/status", status.router)
 api.add_router("/whoami", whoami.router)

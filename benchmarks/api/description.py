@@ -31,6 +31,7 @@ PROBLEMS: dict[int, tuple[str, ...]] = {
         "run-full",
         "budget-spent",
         "not-external",
+        "not-open",
     ),
     413: ("source-too-large", "request-too-large"),
     415: ("unsupported-media-type",),
@@ -76,6 +77,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
     ("get", "/methods"): ("not-found",),
     ("get", "/overall"): ("not-found", "unknown-method", "too-many-methods"),
     ("get", "/compare"): ("not-found", "unknown-method", "too-many-methods"),
+    ("post", "/contests/{slug}/join"): ("not-open",),
     ("post", "/runs"): ("unknown-task", "no-such-proposer", "run-refused"),
     ("post", "/runs/{id}/fork"): ("no-such-proposer", "run-refused"),
     ("post", "/runs/{id}/candidates"): (

@@ -129,6 +129,8 @@ def _accepted_of_holder(evaluation: Evaluation) -> QuerySet[Evaluation]:
 
 
 def may_stand(evaluation: Evaluation) -> bool:
+    if evaluation.task_version.status == TaskVersionStatus.CONTEST:
+        return False  # its results stand on the page of the contest
     ranked_task = is_ranked(evaluation.task_version.task.labels)
     submission = evaluation.submission
     return ranked_task and submission.visibility == Visibility.PUBLIC and submission.moderation == Moderation.OK

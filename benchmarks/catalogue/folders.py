@@ -31,7 +31,7 @@ from ..harness import (
     load_rules,
     load_suite,
 )
-from ..models import DeviceKind, Evaluation, Method, RuleSet, Submission, Suite, Task, TaskVersion
+from ..models import DeviceKind, Evaluation, Method, RuleSet, StoredTask, Submission, Suite, Task, TaskVersion
 from ..states import MethodKind, Origin, Priority, Switch, TaskVersionStatus
 from .stored import stored_spec
 
@@ -232,7 +232,8 @@ def _version_add(task: Task, spec: TaskSpec) -> None:
 
 
 def _retire_others(names: set[tuple[str, str, str]]) -> Iterator[str]:
-    shipped = Task.objects.filter(listed=True).exclude(versions__stored__isnull=False)
+    imported = StoredTask.objects.exclude(version__status=TaskVersionStatus.CONTEST).values("version__task")
+    shipped = Task.objects.filter(listed=True).exclude(pk__in=imported)
     for task in shipped.select_related("suite"):
         if (task.suite.slug, task.op, task.direction) not in names:
             Task.objects.filter(pk=task.pk).update(listed=False)

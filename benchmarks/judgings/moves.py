@@ -8,6 +8,7 @@ Does NOT judge (`jobs.py` asks the harness) and does NOT know what a result mean
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 from django.conf import settings
@@ -26,6 +27,7 @@ from ..models import (
 )
 from ..notifications import telling
 from ..states import (
+    EvaluationReason,
     Priority,
     State,
     Switch,
@@ -36,6 +38,7 @@ from ..states import (
 from ..switches import switch_is_on
 from . import recording
 from .queue import wake_compile, wake_judge
+from .sittings import next_final
 
 ATTEMPTS_MAX = 2
 NO_BASELINES = "The score follows when torch.compile's baselines of this task are prepared."
@@ -69,7 +72,7 @@ def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = Worker
     """The next evaluation of a device kind for `worker` to compile or to judge. None: there is nothing to do."""
     if not switch_is_on(Switch.JUDGING):
         return None
-    following = _next_to_compile if role == WorkerRole.COMPILE else _next_to_judge
+    following = _next_to_compile if role == WorkerRole.COMPILE else partial(_next_to_judge, worker)
     while (pk := following(device_kind)) is not None:
         claim, now = uuid.uuid4(), timezone.now()
         columns = {"claim": claim, "worker": worker, "claimed": now, "heartbeat": now}
@@ -84,9 +87,14 @@ def evaluation_claim(worker: Worker, device_kind: DeviceKind, role: str = Worker
     return None
 
 
-def _next_to_judge(device_kind: DeviceKind) -> int | None:
+def _next_to_judge(worker: Worker, device_kind: DeviceKind) -> int | None:
+    """Finals of a contest go first, on the worker of their sitting alone."""
+    final = next_final(worker, device_kind)
+    if final is not None:
+        return final
     built = Evaluation.objects.queued().claimable(device_kind, timezone.now()).filter(built__isnull=False)
-    return built.in_queue_order().values_list("pk", flat=True).first()
+    ordinary = built.exclude(reason=EvaluationReason.CONTEST)
+    return ordinary.in_queue_order().values_list("pk", flat=True).first()
 
 
 def _next_to_compile(device_kind: DeviceKind) -> int | None:
@@ -216,7 +224,7 @@ def requeue_lost() -> int:
 def expire_hopeless() -> int:
     """End what waits for something that will never come. How many that were."""
     waiting = Evaluation.objects.queued().select_related("device_kind")
-    retired = waiting.exclude(task_version__status=TaskVersionStatus.ACTIVE)
+    retired = waiting.filter(task_version__status=TaskVersionStatus.RETIRED)
     limit = timezone.now() - timedelta(seconds=settings.KBENCH_QUEUE_EXPIRE_S)
     ended = sum(evaluation_expire(item, "This version of the task is no longer judged.") for item in retired)
     return ended + sum(

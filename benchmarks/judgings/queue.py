@@ -23,6 +23,7 @@ REAP_JOB = "benchmarks.reap"
 PRUNE_JOB = "benchmarks.prune_events"
 REJUDGE_JOB = "benchmarks.rejudge"
 DELIVER_JOB = "benchmarks.deliver"
+CONTESTS_JOB = "benchmarks.contests"
 SAMPLE_JOB = "benchmarks.sample_queues"
 
 MAINT_QUEUE = "maint"

@@ -6,6 +6,7 @@ Does NOT cover accounts themselves (Django's own User) and agent runs (the `agen
 
 from .accounts import ApiToken
 from .boards import Standing
+from .contests import CONTEST_SEEN, Contest, ContestEntry, ContestParticipant, ContestSitting, ContestTask
 from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
 from .imports import ImportReport, StoredTask, SuiteImport
 from .ledger import CachedValue, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
@@ -18,12 +19,18 @@ from .submissions import CodeBlob, Method, Submission
 from .tasks import DeviceKind, RuleSet, Suite, Task, TaskVersion
 
 __all__ = [
+    "CONTEST_SEEN",
     "VERDICT_CHOICES",
     "ApiToken",
     "BaselineResult",
     "CachedValue",
     "CodeBlob",
     "ConfigResult",
+    "Contest",
+    "ContestEntry",
+    "ContestParticipant",
+    "ContestSitting",
+    "ContestTask",
     "DeletedScore",
     "Delivery",
     "DeviceKind",

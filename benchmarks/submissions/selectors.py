@@ -16,7 +16,7 @@ from ..harness import Source, Verdict
 from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion
 from ..querysets import HEAVY, User
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
-from ..states import Origin, Priority, State
+from ..states import EvaluationReason, Origin, Priority, State
 
 EXPORT_ROWS_MAX = 100  # a source may have 256 KiB
 
@@ -24,7 +24,8 @@ EXPORT_ROWS_MAX = 100  # a source may have 256 KiB
 def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: int | str = 1) -> Page[Any]:
     """Submissions with their `newest` evaluation: the reader's own, or what everybody may list."""
     rows = Submission.objects.filter(owner=user.pk) if mine else Submission.objects.published()
-    newest = Evaluation.objects.filter(submission=OuterRef("pk")).order_by("-queued", "-pk").values("pk")[:1]
+    judged = Evaluation.objects.exclude(reason=EvaluationReason.CONTEST)
+    newest = judged.filter(submission=OuterRef("pk")).order_by("-queued", "-pk").values("pk")[:1]
     rows = rows.filter(task_version__task=task) if task else rows
     whole = (
         Submission.objects.select_related("task_version__task__suite")

@@ -28,6 +28,7 @@ NAVIGATION = {
     "methods": "Methods",
     "compare": "Compare",
     "runs": "Runs",
+    "contests": "Contests",
     "rules": "Rules",
     "status": "Status",
 }

@@ -13,6 +13,7 @@ from django.shortcuts import render
 
 from benchmarks import harness, selectors
 from benchmarks.catalogue import folders
+from benchmarks.contests.results import open_contests
 from benchmarks.forms import TaskFilterForm
 from benchmarks.models import BaselineResult, DeviceKind, TaskVersion
 from benchmarks.recorded import selectors as recorded
@@ -83,6 +84,7 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
         "versions": selectors.task_versions(version.task),
         "imported": hasattr(version, "stored"),
         "recorded": recorded.leaders_of_task(version.task),
+        "contests": open_contests(version.task),
         "starters": starters(version, device_class),
         "rules": rules,
         "steps": (rules.time if device_class == harness.CPU else rules.gpu_time).steps_per_config,

@@ -48,6 +48,10 @@ PAGES: dict[str, Sequence[str]] = {
     "changes/<uuid:code>/": ("/changes/{change}/", "/changes/{change}/?page=4"),
     "compare/": ("/compare/?methods=", "/compare/?methods={six_methods}&p=1.5"),
     "compare/figure.json": ("/compare/figure.json?methods={six_methods}&device={device}",),
+    "contests/": ("/contests/",),
+    "contests/new/": ("staff /contests/new/",),
+    "contests/<slug:slug>/": ("/contests/{contest}/", "reader /contests/{contest}/"),
+    "contests/<slug:slug>/edit/": ("staff /contests/{contest}/edit/",),
     "evaluations/<uuid:code>/": (
         "/evaluations/{evaluation}/",
         "reader /evaluations/{evaluation}/",
@@ -149,6 +153,8 @@ API: dict[str, Sequence[str]] = {
     "/api/v1/recorded/{bundle}/entries/{id}": (
         "/api/v1/recorded/nvidia-h200-rk-1/entries/resnet_block-forward-cuda-03127055",
     ),
+    "/api/v1/contests": ("/api/v1/contests",),
+    "/api/v1/contests/{slug}": ("/api/v1/contests/{contest}",),
     "/api/v1/export": ("/api/v1/export", "/api/v1/export?after={submission}"),
     "/api/v1/status": ("/api/v1/status",),
     "/api/v1/whoami": ("token /api/v1/whoami",),
@@ -175,6 +181,7 @@ NOT_READ = frozenset(
         "accounts/login/code/confirm/",
         "accounts/password/set/",
         "accounts/tokens/<int:pk>/revoke/",
+        *(f"contests/<slug:slug>/{word}/" for word in ("announce", "cancel", "join")),
         "evaluations/<uuid:code>/audit/",
         "evaluations/<uuid:code>/full/",
         "evaluations/<uuid:code>/cancel/",

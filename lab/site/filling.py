@@ -48,7 +48,7 @@ from benchmarks.states import BatchState, ImportOutcome, MethodKind, Moderation,
 from lab.site import boards, judgings
 from tests.agents import factories as runs
 from tests.fakes import CPU, GPU
-from tests.web import factories
+from tests.web import contests, factories
 
 SEED = 20_261_121
 CHUNK = 2_000
@@ -104,9 +104,18 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     judgings.fill(targets, size.submissions, random)
     batch = _decisions(targets, size.decisions, accounts[1])
     run = _runs(size.runs, targets, random)
+    contest = _contest(targets)
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
         loading.load_bundle(path)
-    return judgings.names(targets) | {"change": str(batch.code), **run, **_people(accounts)}
+    return judgings.names(targets) | {"change": str(batch.code), "contest": contest, **run, **_people(accounts)}
+
+
+def _contest(targets: judgings.Targets) -> str:
+    """One that runs, with the first accounts as participants."""
+    tasks = [version.task for version in targets.versions[:5]]
+    starts, ends = targets.now - judgings.SPAN, targets.now + timedelta(days=1)
+    fields = {"starts": starts, "ends": ends, "tasks": tasks, "device_kinds": list(targets.kinds), "hidden": None}
+    return contests.running_with(*targets.accounts[:50], slug="a-contest", **fields).slug
 
 
 def chunks(rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -50,6 +50,7 @@ def _words(route: str, world: World) -> dict[str, Any]:
     words = {"suite": "robust-kbench", "op": "mnist_linear_relu", "direction": "forward", "device": "cpu-avx2"}
     words |= {"slug": "human", "name": "rk-2", "ruleset": "rk-2", "pk": 1, "wish": "stop"}
     named = {
+        "contests/": {"slug": world.contest.slug},
         "runs/": {"code": world.run.code, "key": world.candidate.key},
         "accounts/tokens/": {"pk": world.token.pk},
         "accounts/": {"key": "no-such-key", "uidb36": "1", "provider_id": "openid"},

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from django.http import HttpResponse
 
+from tests.web import contests
+
 from . import routes
 from .expected import PAGES
 from .world import READERS, TAG, World
 
 HEADERS = {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin"}
-ELSEWHERE = ("/api/v1/docs", "/api/v1/openapi.json", "/api/v1/status", "/admin/login/", "/no/such/page/")
+CONTESTS = ("/contests/running/", "/api/v1/contests", "/api/v1/contests/running", "/api/v1/export")
+ELSEWHERE = (*CONTESTS, "/api/v1/docs", "/api/v1/openapi.json", "/api/v1/status", "/admin/login/", "/no/such/page/")
 
 
 Answer = tuple[str, HttpResponse]
@@ -36,6 +39,7 @@ def test_every_page_is_safe_for_every_reader(world: World) -> None:
         check_policy(name, response)
         check_headers(name, response)
         check_markup(name, response)
+        assert not contests.is_marked(response.content.decode(errors="replace")), name
         met += b"&lt;kbx" in response.content
     assert met > 40
 

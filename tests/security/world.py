@@ -18,6 +18,7 @@ from benchmarks.accounts import tokens
 from benchmarks.harness import Flag, StageReport, Verdict
 from benchmarks.models import (
     ApiToken,
+    Contest,
     Evaluation,
     Method,
     Notification,
@@ -32,7 +33,7 @@ from benchmarks.recorded import loading
 from benchmarks.states import ActionKind, Switch
 from tests.agents import factories as runs
 from tests.recorded import bundle_file
-from tests.web import factories
+from tests.web import contests, factories
 
 TAG = "<kbx"  # what must never reach a page as it is
 MARK = f"""{TAG} onload=alert(1)>'";--></script>{{{{7*7}}}}\x1b[31m\x00\u202e"""
@@ -55,6 +56,7 @@ class World:
     recorded: RecordedEntry
     run: Run
     token: Any
+    contest: Contest
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -96,7 +98,9 @@ def build() -> World:
         recorded=_recorded(),
         run=runs.driven(runs.started(owner)),
         token=tokens.token_create(owner, TITLE[:80]).row,
+        contest=contests.draft("draft", title=TITLE[:80], rules_text=TITLE),
     )
+    contests.running_with(owner, slug="running", title=TITLE[:80], rules_text=TITLE)
     _spoil_texts_of(world.run)
     decisions.report(world.public.submission, by=stranger, text=TITLE)
     factories.worker("compile", state="quarantined", state_text=TITLE, isolation_strong=False, isolation_text=TITLE)

@@ -1,0 +1,204 @@
+"""The end of a contest: which entries are judged again, with which configurations, and what is frozen of it.
+
+All of one device kind are judged by one worker in one sitting (`judgings/sittings.py`); where that worker is lost, the
+sitting begins anew with another one. Does NOT move contests (`running.py`).
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Max, Q, Window
+from django.db.models.functions import RowNumber
+from django.utils import timezone
+
+from ..catalogue.folders import definition_of, spec_of
+from ..harness import Verdict, spec_from_json, spec_to_json
+from ..judgings.moves import evaluation_cancel
+from ..models import (
+    Contest,
+    ContestEntry,
+    ContestParticipant,
+    ContestSitting,
+    ContestTask,
+    Evaluation,
+    RuleSet,
+    StoredTask,
+    TaskVersion,
+)
+from ..notifications.telling import notify
+from ..querysets import HEAVY
+from ..services import evaluation_create
+from ..states import (
+    FINISHED,
+    EvaluationReason,
+    Moderation,
+    NotificationKind,
+    TaskVersionStatus,
+    WorkerState,
+)
+from . import sealing
+
+LOST_AFTER = timedelta(minutes=10)  # without a sign of the worker of a sitting
+RESTARTS_MAX = 2  # after that what was judged counts, whoever judged it
+
+
+def submitted(contest: Contest) -> Any:
+    """Full judgings of what participants submitted to the contest between its start and its end."""
+    return Evaluation.objects.full().filter(
+        device_kind__in=contest.device_kinds.values("pk"),
+        task_version__task__in=contest.tasks.values("task"),
+        submission__owner__in=contest.participants.filter(account__is_active=True).values("account"),
+        submission__created__gte=contest.starts,
+        submission__created__lt=contest.ends,
+    )
+
+
+def unfinished(contest: Contest) -> Any:
+    return submitted(contest).exclude(state__in=FINISHED)
+
+
+def accepted(contest: Contest) -> Any:
+    """What of it may be judged at the end."""
+    rows = submitted(contest).filter(
+        verdict=Verdict.PASS, ruleset__name=settings.KBENCH_RULESET, submission__moderation=Moderation.OK
+    )
+    return rows.select_related("submission", "task_version").defer("report", "error_internal", *HEAVY)
+
+
+def leaders(contest: Contest) -> Any:
+    """The best accepted judging of each participant on each board, found by the database."""
+    board = [F("task_version__task"), F("device_kind"), F("submission__owner")]
+    place = Window(RowNumber(), partition_by=board, order_by=[F("score").desc(), F("finished"), F("pk")])
+    sound = accepted(contest).filter(Q(gated=False) | Q(submission__confirmed_at__isnull=False))
+    return sound.annotate(place=place).filter(place=1)
+
+
+def best_entries(contest: Contest, count: int) -> Iterator[tuple[int, int, int, Evaluation]]:
+    """Task, device kind, owner and judging: the best `count` different programs of each participant on each board."""
+    seen: dict[tuple[int, int, int], set[str]] = {}
+    rows = accepted(contest).order_by("-score", "finished", "pk")
+    for row in rows.iterator(chunk_size=500):
+        board = (row.task_version.task_id, row.device_kind_id, row.submission.owner_id)
+        programs = seen.setdefault(board, set())
+        program = row.submission.source_key or row.submission.blob_id
+        if program not in programs and len(programs) < count:
+            programs.add(program)
+            yield (*board, row)
+
+
+def begin(contest: Contest) -> None:
+    """Open the hidden configurations and queue the finals. Raises TaskError, BadConfigurations."""
+    ruleset = RuleSet.objects.get(name=settings.KBENCH_RULESET)
+    Contest.objects.filter(pk=contest.pk).update(ruleset=ruleset)
+    contest.ruleset = ruleset
+    hidden = sealing.opened(contest)
+    tasks = {task.task_id: task for task in contest.tasks.select_related("task__suite")}
+    for task in tasks.values():
+        _make_final_version(task, hidden.get(task.task.path, {}))
+    participants = {row.account_id: row for row in contest.participants.all()}
+    for task_pk, device_pk, owner_pk, evaluation in list(best_entries(contest, contest.best_n)):
+        if tasks[task_pk].final_version is not None:
+            ContestEntry.objects.create(
+                task=tasks[task_pk],
+                device_kind_id=device_pk,
+                participant=participants[owner_pk],
+                submission=evaluation.submission,
+            )
+    for device_kind in contest.device_kinds.all():
+        ContestSitting.objects.create(contest=contest, device_kind=device_kind)
+        _queue(contest, Q(device_kind=device_kind))
+
+
+def _make_final_version(task: ContestTask, hidden: Any) -> None:
+    """The version that is judged now with the hidden configurations; none where the task was retired meanwhile."""
+    version = task.task.versions.filter(status=TaskVersionStatus.ACTIVE).first()
+    if version is None:
+        return
+    spec = sealing.with_hidden(spec_of(version), hidden)
+    as_json = spec_to_json(spec)
+    stored = spec_from_json(as_json, spec.reference_source, spec.folder)
+    newest: int = task.task.versions.aggregate(newest=Max("number"))["newest"] or 0
+    task.final_version = TaskVersion.objects.create(
+        task=task.task,
+        number=newest + 1,
+        content_sha256=stored.content_sha256,
+        definition=definition_of(stored),
+        reference_source=spec.reference_source,
+        status=TaskVersionStatus.CONTEST,
+    )
+    StoredTask.objects.create(version=task.final_version, origin_sha256=stored.content_sha256, spec=as_json)
+    task.save(update_fields=["final_version"])
+
+
+def _queue(contest: Contest, wanted: Q) -> None:
+    """Task after task; of each the entries of all participants in turn, so that nobody's come all at the end."""
+    entries = ContestEntry.objects.filter(wanted, task__contest=contest, submission__isnull=False)
+    rows = entries.select_related("task__final_version", "device_kind", "submission").order_by("task__position", "pk")
+    turns: dict[tuple[int, int], int] = {}
+    ordered = []
+    for entry in rows:
+        key = (entry.task_id, entry.participant_id)
+        turns[key] = turns.get(key, 0) + 1
+        ordered.append((entry.task.position, turns[key], entry.pk, entry))
+    for *_, entry in sorted(ordered, key=lambda item: item[:3]):
+        assert entry.submission is not None  # noqa: S101 - filtered
+        entry.final = evaluation_create(
+            entry.submission,
+            version=entry.task.final_version,
+            device_kind=entry.device_kind,
+            ruleset=contest.ruleset,
+            reason=EvaluationReason.CONTEST,
+            compiled=True,
+        )
+        entry.save(update_fields=["final"])
+
+
+def are_over(contest: Contest) -> bool:
+    return not _open_finals(contest).exists()
+
+
+def tend(contest: Contest) -> None:
+    """Begin the sittings anew whose worker was lost."""
+    for sitting in contest.sittings.filter(ended=None, worker__isnull=False).select_related("worker"):
+        worker = sitting.worker
+        assert worker is not None  # noqa: S101 - filtered
+        lost = worker.heartbeat < timezone.now() - LOST_AFTER or worker.state == WorkerState.QUARANTINED
+        if lost and _open_finals(contest).filter(device_kind=sitting.device_kind).exists():
+            _restart(contest, sitting)
+
+
+def _restart(contest: Contest, sitting: ContestSitting) -> None:
+    with transaction.atomic():
+        held = ContestSitting.objects.filter(pk=sitting.pk, worker=sitting.worker)
+        if not held.update(worker=None, restarts=sitting.restarts + 1) or sitting.restarts >= RESTARTS_MAX:
+            return
+        for final in _open_finals(contest).filter(device_kind=sitting.device_kind):
+            evaluation_cancel(final, "The final judging began anew with another worker.")
+        _queue(contest, Q(device_kind=sitting.device_kind))
+
+
+def _open_finals(contest: Contest) -> Any:
+    finals = Evaluation.objects.filter(contest_entry__task__contest=contest)
+    return finals.exclude(state__in=FINISHED)
+
+
+def freeze(contest: Contest) -> None:
+    """Write the results down, so that nothing that happens to a judging later changes them, and tell participants."""
+    for entry in ContestEntry.objects.filter(task__contest=contest).select_related("final", "submission"):
+        final = entry.final
+        if final is None or entry.submission is None:
+            continue
+        in_question = final.gated and entry.submission.confirmed_at is None
+        entry.verdict = final.verdict or final.get_state_display()
+        if not in_question:
+            entry.score, entry.score_lo, entry.score_hi = final.score, final.score_lo, final.score_hi
+        entry.save(update_fields=["verdict", "score", "score_lo", "score_hi"])
+    contest.sittings.update(ended=timezone.now())
+    text = f"The contest “{contest.title}” has ended, and its results are there."
+    rows = ContestParticipant.objects.filter(contest=contest, account__isnull=False).select_related("account")
+    for participant in rows:
+        assert participant.account is not None  # noqa: S101 - filtered
+        notify(participant.account, NotificationKind.CONTEST_ENDED, text, contest.get_absolute_url())

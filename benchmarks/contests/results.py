@@ -1,0 +1,175 @@
+"""What pages and the API read of contests: lists, boards while it runs and when it is over, and who won.
+
+While a contest runs a board shows what participants have reached on the ordinary configurations. Does NOT write.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser, User
+from django.http import Http404
+
+from ..boards.ranking import Entry, rank
+from ..models import CONTEST_SEEN, Contest, ContestEntry, ContestTask, DeviceKind, Evaluation, Submission, Task
+from ..states import FINISHED, ContestState, Moderation, Visibility
+from .finals import leaders
+
+Reader = User | AnonymousUser
+DELETED = "deleted account"
+
+
+@dataclass(frozen=True)
+class ContestLine:
+    """The best entry of one participant on one board."""
+
+    participant: str
+    score: float
+    score_lo: float
+    score_hi: float
+    at: datetime
+    rank: int = 0
+    url: str = ""  # of a judging that everybody may read
+
+
+@dataclass(frozen=True)
+class ContestBoard:
+    task: ContestTask
+    device_kind: DeviceKind
+    lines: Sequence[ContestLine] = ()
+
+
+@dataclass(frozen=True)
+class OverallLine:
+    """Who has an entry on more boards goes first, then the geometric mean of the speedups."""
+
+    participant: str
+    solved: int
+    mean: float
+    ranks: list[int | None] = field(default_factory=list)  # by board
+    rank: int = 0
+
+
+def contests(reader: Reader) -> list[Contest]:
+    """Newest first; drafts for staff alone."""
+    seen = (*CONTEST_SEEN, ContestState.CANCELLED)
+    rows = Contest.objects.all() if _is_staff(reader) else Contest.objects.filter(state__in=seen)
+    return list(rows.defer("sealed").prefetch_related("tasks__task__suite", "device_kinds"))
+
+
+def contest_named(reader: Reader, slug: str) -> Contest:
+    """Raises Http404, for a draft to all but staff."""
+    found = next((row for row in contests(reader) if row.slug == slug), None)
+    if found is None:
+        raise Http404("There is no such contest.")
+    return found
+
+
+def open_contests(task: Task) -> list[Contest]:
+    """Those that one can join or takes part in now."""
+    rows = Contest.objects.filter(state__in=(ContestState.ANNOUNCED, ContestState.RUNNING), tasks__task=task)
+    return list(rows.defer("sealed", "rules_text").order_by("ends"))
+
+
+def takes_part(contest: Contest, reader: Reader) -> bool:
+    return reader.is_authenticated and contest.participants.filter(account=reader.pk).exists()
+
+
+def progress(contest: Contest) -> tuple[int, int]:
+    """How many finals have ended, of how many."""
+    states = list(Evaluation.objects.filter(contest_entry__task__contest=contest).values_list("state", flat=True))
+    return sum(state in FINISHED for state in states), len(states)
+
+
+def machines(contest: Contest) -> list[str]:
+    """On which workers the finals were judged."""
+    finals = Evaluation.objects.filter(contest_entry__task__contest=contest, worker__isnull=False)
+    return sorted(set(finals.values_list("worker__name", flat=True)))
+
+
+def boards(contest: Contest) -> list[ContestBoard]:
+    """One for each task and device kind; frozen when the contest is finished."""
+    lines = _frozen(contest) if contest.state == ContestState.FINISHED else _so_far(contest)
+    kinds = sorted(contest.device_kinds.all(), key=lambda kind: kind.slug)
+    return [
+        ContestBoard(task, kind, _ranked(lines.get((task.task_id, kind.pk), [])))
+        for task in contest.tasks.all()
+        for kind in kinds
+    ]
+
+
+def overall(boards: Sequence[ContestBoard]) -> list[OverallLine]:
+    """Equal ones share a rank."""
+    places: dict[str, list[ContestLine | None]] = {}
+    for number, board in enumerate(boards):
+        for line in board.lines:
+            places.setdefault(line.participant, [None] * len(boards))[number] = line
+    lines = [_sum_of(name, found) for name, found in places.items()]
+    lines.sort(key=lambda line: (-line.solved, -line.mean, line.participant))
+    keys = [(line.solved, line.mean) for line in lines]
+    return [
+        OverallLine(line.participant, line.solved, line.mean, line.ranks, 1 + keys.index(key))
+        for line, key in zip(lines, keys, strict=True)
+    ]
+
+
+def _sum_of(name: str, found: Sequence[ContestLine | None]) -> OverallLine:
+    logs = [math.log(line.score) for line in found if line]
+    mean = math.exp(math.fsum(logs) / len(logs))
+    return OverallLine(name, len(logs), mean, [line.rank if line else None for line in found])
+
+
+Lines = dict[tuple[int, int], list[ContestLine]]
+
+
+def _so_far(contest: Contest) -> Lines:
+    if contest.state not in (ContestState.RUNNING, ContestState.JUDGING):
+        return {}
+    names = dict(contest.participants.values_list("account", "account__username"))
+    found: Lines = {}
+    for row in leaders(contest):
+        line = _line(names[row.submission.owner_id], row, row.submission, row)
+        found.setdefault((row.task_version.task_id, row.device_kind_id), []).append(line)
+    return found
+
+
+def _frozen(contest: Contest) -> Lines:
+    """The best of each participant; what staff have taken down since is left out."""
+    entries = ContestEntry.objects.filter(task__contest=contest, score__isnull=False)
+    rows = entries.select_related("task", "participant__account", "submission", "final").order_by("-score", "pk")
+    found: Lines = {}
+    seen: set[tuple[int, int, int]] = set()
+    for entry in rows.defer("final__report", "final__error_internal"):
+        board = (entry.task.task_id, entry.device_kind_id)
+        taken_down = entry.submission is not None and entry.submission.moderation != Moderation.OK
+        if taken_down or (*board, entry.participant_id) in seen:
+            continue
+        seen.add((*board, entry.participant_id))
+        account = entry.participant.account
+        name = account.get_username() if account else f"{DELETED} {entry.participant_id}"
+        found.setdefault(board, []).append(_line(name, entry, entry.submission, entry.final))
+    return found
+
+
+def _line(name: str, scored: Any, submission: Submission | None, evaluation: Evaluation | None) -> ContestLine:
+    public = submission is not None and submission.visibility == Visibility.PUBLIC
+    url = evaluation.get_absolute_url() if public and evaluation is not None else ""
+    at = submission.created if submission else scored.participant.joined
+    return ContestLine(name, scored.score, scored.score_lo, scored.score_hi, at, url=url)
+
+
+def _ranked(lines: Iterable[ContestLine]) -> list[ContestLine]:
+    """As on every leaderboard: overlapping intervals share a rank."""
+    by_name = {line.participant: line for line in lines}
+    entries = [Entry(name, line.score, line.score_lo, line.score_hi, line.at) for name, line in by_name.items()]
+    return [
+        ContestLine(line.participant, line.score, line.score_lo, line.score_hi, line.at, place, line.url)
+        for name, place in rank(entries).items()
+        if (line := by_name[name])
+    ]
+
+
+def _is_staff(reader: Reader) -> bool:
+    return reader.is_authenticated and reader.is_staff

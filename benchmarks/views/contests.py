@@ -1,0 +1,94 @@
+"""Contests: the list, one contest with its boards, taking part, and what staff make and announce.
+
+Does NOT read hidden configurations before the end: `contests/sealing.py` refuses.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from benchmarks.contests import results, running, sealing
+from benchmarks.contests.forms import CancelForm, ContestForm
+from benchmarks.models import Contest
+from benchmarks.services import Refused
+from benchmarks.states import ContestState
+
+from .parts.staff import person, staff_only
+
+
+def contest_list(request: HttpRequest) -> HttpResponse:
+    return render(request, "contests/list.html", {"rows": results.contests(request.user)})
+
+
+def contest_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    contest = results.contest_named(request.user, slug)
+    boards = results.boards(contest)
+    context: dict[str, Any] = {
+        "contest": contest,
+        "boards": boards,
+        "overall": results.overall(boards),
+        "takes_part": results.takes_part(contest, request.user),
+        "participants": contest.participants.count(),
+        "joinable": contest.state in running.JOINABLE,
+        "cancel": CancelForm() if contest.state in (ContestState.ANNOUNCED, ContestState.RUNNING) else None,
+    }
+    if contest.is_over:
+        context["done"], context["finals"] = results.progress(contest)
+        context["machines"] = results.machines(contest)
+        context["sealed"] = sealing.sealed_text(contest)
+        context["opened"] = json.dumps(sealing.opened(contest), indent=2)
+    return render(request, "contests/detail.html", context)
+
+
+@sensitive_post_parameters("hidden")
+@staff_only
+def contest_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
+    """A new contest, or another draft of one."""
+    contest = results.contest_named(request.user, slug) if slug else None
+    form = ContestForm(request.POST if request.method == "POST" else None, contest=contest)
+    if form.is_valid():
+        try:
+            return redirect(running.contest_save(form.draft(), by=person(request), contest=contest))
+        except Refused as error:
+            form.add_error(None, str(error))
+    return render(request, "contests/edit.html", {"form": form, "contest": contest})
+
+
+@require_POST
+@login_required
+def contest_join(request: HttpRequest, slug: str) -> HttpResponse:
+    return _done(request, slug, lambda contest: running.join(contest, person(request)), "You take part.")
+
+
+@require_POST
+@staff_only
+def contest_announce(request: HttpRequest, slug: str) -> HttpResponse:
+    return _done(request, slug, running.announce, "The contest is announced.")
+
+
+@require_POST
+@staff_only
+def contest_cancel(request: HttpRequest, slug: str) -> HttpResponse:
+    form = CancelForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "Write the public reason.")
+        return redirect("contest", slug)
+    reason = form.cleaned_data["reason"]
+    return _done(request, slug, lambda contest: running.cancel(contest, reason), "The contest is cancelled.")
+
+
+def _done(request: HttpRequest, slug: str, move: Callable[[Contest], None], said: str) -> HttpResponse:
+    contest = results.contest_named(request.user, slug)
+    try:
+        move(contest)
+        messages.success(request, said)
+    except Refused as error:
+        messages.warning(request, str(error))
+    return redirect(contest)
