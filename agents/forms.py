@@ -23,6 +23,7 @@ JUDGINGS_MAX = 5000
 MINUTES_MAX = 24 * 60
 USD_MAX = 1000
 SEED_MAX = 2**53 - 1
+CURRICULUM = 3  # generations without gain after which it ends
 
 
 class BudgetForm(forms.Form):
@@ -68,6 +69,7 @@ class RunForm(BudgetForm):
         label="Target speedup", required=False, min_value=0.01, max_value=10_000, help_text="Leave empty for no target."
     )
     verifiers = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
+    curriculum = forms.BooleanField(required=False)
     field_order = ("proposer", "device", "language", "judgings", "minutes", "usd", "target", "seed")
 
     def __init__(
@@ -127,6 +129,12 @@ class RunForm(BudgetForm):
         shares = self.device_kind.device_class == CPU and not choice.paid
         return 1 + judges_of(self.device_kind) if shares else RunConfig("").concurrency
 
+    def _verifiers(self) -> tuple[str, ...]:
+        """One configuration can only count alone where it is timed."""
+        chosen: list[str] = self.cleaned_data["verifiers"]
+        screened = [*chosen, "screen"] if self.cleaned_data["curriculum"] else chosen
+        return tuple(dict.fromkeys(screened))
+
     def _make_config(self) -> None:
         data = self.cleaned_data
         try:
@@ -138,7 +146,8 @@ class RunForm(BudgetForm):
                 seed=self.seed_or_drawn(),
                 caps=self.caps(),
                 target=data.get("target"),
-                verifiers=tuple(data["verifiers"]),
+                verifiers=self._verifiers(),
+                curriculum=CURRICULUM if data["curriculum"] else None,
                 concurrency=self._concurrency(BY_NAME[data["proposer"]]),
                 judgings_at_once=judges_of(self.device_kind),
             )

@@ -240,6 +240,25 @@ def screening(scene: Scene) -> ScreeningSummary | None:
     return ScreeningSummary(dropped, len(judged), rate(sum(row.improved for row in judged), len(judged)))
 
 
+@dataclass(frozen=True)
+class CurriculumSummary:
+    """The configuration that counted alone, since which event, and why that ended; empty while it goes on."""
+
+    config: str
+    seq: int
+    ended: str
+
+
+def curriculum(scene: Scene) -> CurriculumSummary | None:
+    """None where all configurations count from the start."""
+    rows = RunEvent.objects.filter(run=scene.run.pk, type__in=("curriculum.began", "curriculum.ended"))
+    found = list(rows.filter(seq__lte=scene.at or scene.run.last_seq).order_by("seq"))
+    if not found:
+        return None
+    ended = found[1].payload["text"] if len(found) > 1 else ""
+    return CurriculumSummary(found[0].payload["config"], found[0].seq, ended)
+
+
 # --- verifiers -----------------------------------------------------------------------------------------------------
 
 

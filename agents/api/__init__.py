@@ -61,7 +61,7 @@ def run_start(request: HttpRequest, wanted: schemas.RunIn, response: HttpRespons
     kinds, kind = tasks.device_kinds(version), tasks.find_device_kind(wanted.device or CPU)
     data = {**wanted.dict(), "device": kind.slug if kind else wanted.device}
     if outside:
-        data |= {"proposer": EXTERNAL, "verifiers": []}
+        data |= {"proposer": EXTERNAL, "verifiers": [], "curriculum": False}
     form = RunForm(data, version=version, kinds=kinds, user=owner, outside=outside)
     _demand_valid(form)
     assert form.config is not None  # noqa: S101 - a valid form has one

@@ -36,6 +36,7 @@ class RunIn(Schema):
     target: float | None = None
     seed: int | None = None
     verifiers: list[str] = ["static", "compile"]  # noqa: RUF012 - pydantic copies it
+    curriculum: bool = Field(False, description="one configuration first, then all; uses the verifier screen")
 
 
 class CandidateIn(Schema):

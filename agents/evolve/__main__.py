@@ -95,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--concurrency", type=int, default=4)
     add("--islands", type=int, default=2)
     add("--plateau", type=int, default=None, help="stop after this many generations without improvement")
+    add("--curriculum", type=int, default=None, help="one configuration first, until so many generations gain nothing")
     add("--target", type=float, default=None, help="stop at this score")
     add("--roofline-fraction", type=float, default=None, help="stop at this fraction of the roofline")
     add("--options", type=json.loads, default={}, help="settings of the proposer, a JSON object")
@@ -133,7 +134,7 @@ def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
     caps = Caps.from_json(chosen) if chosen else RunConfig(task="").caps
     place = _device(options.device, RunConfig(task="", language=options.language))
     taken = ("task", "language", "proposer", "seed", "generation_size", "concurrency", "islands")
-    stops = ("plateau", "target", "roofline_fraction", "options")
+    stops = ("plateau", "curriculum", "target", "roofline_fraction", "options")
     config = RunConfig(
         **{name: getattr(options, name) for name in (*taken, *stops)},
         caps=caps,
@@ -212,6 +213,8 @@ def _sentence(event: LogEvent) -> str:
     words = {
         "proposal.received": "{operator}: {name}. {thought}",
         "proposal.rejected": "refused, {reason}: {text}",
+        "curriculum.began": "on {config} first",
+        "curriculum.ended": "on all configurations: {text}",
         "budget.denied": "{text}",
         "run.finished": "finished, {reason}: {text}",
         "run.paused": "paused: {text}",

@@ -23,6 +23,8 @@ _FOUND = {
     "archive.inserted",
     "archive.evicted",
     "migration",
+    "curriculum.began",
+    "curriculum.ended",
 }
 
 

@@ -31,6 +31,7 @@ class RunConfig:
     islands: int = 2
     stagnation: int = 3  # generations without gain after which an island is sent an elite
     plateau: int | None = None  # generations without gain after which the run stops
+    curriculum: int | None = None  # one configuration first, until so many generations gained nothing on it
     target: float | None = None  # the score at which it stops
     roofline_fraction: float | None = None  # of the slowest configuration, at which it stops
     translate_attempts: int = 5
@@ -50,9 +51,11 @@ class RunConfig:
             _demand(getattr(self, name) >= 1, f"{name} must be at least 1")
         _demand(0 <= self.audit_fraction <= 1, "audit_fraction must be between 0 and 1")
         _demand(self.judging_bound_s > 0, "judging_bound_s must be more than 0")
-        for optional in ("plateau", "target", "roofline_fraction"):
+        for optional in ("plateau", "curriculum", "target", "roofline_fraction"):
             value = getattr(self, optional)
             _demand(value is None or value > 0, f"{optional} must be more than 0")
+        screened = self.curriculum is None or "screen" in self.verifiers
+        _demand(screened, "curriculum needs the verifier screen, which times one configuration")
         endless = self.plateau is None and self.caps == Caps()
         _demand(not endless, "a run without any cap and without a plateau would never end")
 

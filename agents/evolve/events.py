@@ -26,6 +26,8 @@ TYPES = (
     "archive.inserted",
     "archive.evicted",
     "migration",
+    "curriculum.began",
+    "curriculum.ended",
     "arm.updated",
     "budget.reserved",
     "budget.settled",

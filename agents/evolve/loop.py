@@ -17,7 +17,7 @@ from .begin import create, fork
 from .book import Book, LeaseMeter
 from .budget import Cost
 from .events import Draft, EventLog, Live
-from .model import CandidateView, Evaluator, Proposer, Verifier, guarded
+from .model import CandidateView, Evaluator, Proposer, RacingVerifier, Verifier, guarded
 from .novelty import Novelty
 from .proposing import Asking, Opening
 from .slots import Round
@@ -91,7 +91,8 @@ class _Drive:
     round: Round | None = None
 
     def __post_init__(self) -> None:
-        self.opening = Opening(self.book, self.task, self.proposer)
+        races = any(isinstance(item, RacingVerifier) for item in self.verifiers)
+        self.opening = Opening(self.book, self.task, self.proposer, races=races)
         self.asking = Asking(self.opening, self.live, self.meters)
         self.novelty = Novelty(self.book.log.get_source)
         self.wall = _Wall(self.book)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from benchmarks.harness import Rules, Source, TaskSpec, check_source, default_rules
 
 from . import book as books
+from . import curriculum
 from .archive import cell_of
 from .book import Book, LeaseMeter, Tagged
 from .budget import Budget, Caps, Cost
@@ -48,6 +49,7 @@ class Opening:
     task: TaskSpec
     proposer: Proposer
     rules: Rules = field(default_factory=default_rules)
+    races: bool = False  # a verifier compares with the best kernel, so one configuration can be timed alone
 
     def migrate(self) -> None:
         """Sends elites to islands that stand still. Committed before the generation, whose archive holds them."""
@@ -73,7 +75,8 @@ class Opening:
         if slots[0].type == "budget.denied":
             self.book.commit(slots[0])
             return False
-        self.book.commit(Draft("generation.opened", None, opened), *slots)
+        turn = curriculum.turn(state) if self.races else []
+        self.book.commit(*turn, Draft("generation.opened", None, opened), *slots)
         return True
 
     def request(self, candidate: CandidateView) -> ProposalRequest:

@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from benchmarks.harness import device_class
+
 from . import book as books
 from .archive import speedups
 from .book import Book, Tagged
 from .budget import Cost
+from .curriculum import narrowed
 from .events import Draft, LogEvent
 from .model import (
     CandidateView,
@@ -197,9 +200,13 @@ class Round:
         return VerifierOpinion("abstain", (Reason(text),), cost=lease)
 
     async def _said(self, verifier: Verifier, source: str, candidate: CandidateView) -> VerifierOpinion:
-        task, best = self.asking.opening.task, self.book.state.base.view.best
+        task, view, focus = self.asking.opening.task, self.book.state.base.view, self.book.state.focus
+        best = view.best
         if not isinstance(verifier, RacingVerifier) or best is None:
             return await verifier.judge(source, candidate.language, task)
+        if focus is not None:
+            best = view.candidates[view.champions[focus.config]]
+            task = narrowed(task, device_class(candidate.language), focus.config)
         best_source = self.novelty.load(best.source_sha256 or "")
         return await verifier.race(source, candidate.language, task, best_source, best.score or 0.0)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .archive import Archive
+from .archive import Archive, speedups
 from .budget import Budget
 from .config import RunConfig
 from .events import LogEvent
@@ -28,6 +28,15 @@ class Generation:
     candidates: list[str] = field(default_factory=list)
     closed: bool = False
     best: float | None = None  # of the whole run, when it was closed
+
+
+@dataclass
+class Focus:
+    """The configuration that counts alone for a while. `reached`: the best speedup on it after each generation."""
+
+    config: str
+    speedup: float  # when it began
+    reached: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,9 @@ class RunState:
     budget: Budget = field(init=False)
     base: Base = field(init=False)
     generations: list[Generation] = field(default_factory=list)
+    focus: Focus | None = None
+    focus_over: bool = False  # all configurations count again
+    focused: int = 0  # generations when they began to count again
 
     def __post_init__(self) -> None:
         self.archive = Archive(self.load)
@@ -88,6 +100,8 @@ class RunState:
             *self.generations[:-1],
             *(replace(item, candidates=list(item.candidates)) for item in self.generations[-1:]),
         ]
+        if self.focus is not None:
+            twin.focus = replace(self.focus, reached=list(self.focus.reached))
         if self.status != "new":
             twin.budget = self.budget.copy()
         return twin
@@ -153,6 +167,17 @@ def _requested(state: RunState, event: LogEvent) -> None:
 def _closed(state: RunState, event: LogEvent) -> None:
     generation = state.generations[-1]
     generation.closed, generation.best = True, state.best.score if state.best is not None else None
+    if state.focus is not None:
+        champion = state.archive.candidates[state.archive.champions[state.focus.config]]
+        state.focus.reached.append(speedups(champion)[state.focus.config])
+
+
+def _focused(state: RunState, event: LogEvent) -> None:
+    state.focus = Focus(event.payload["config"], event.payload["speedup"])
+
+
+def _generalised(state: RunState, event: LogEvent) -> None:
+    state.focus, state.focus_over, state.focused = None, True, len(state.generations)
 
 
 _NO_PROGRESS = ("run.resumed", "budget.reserved", "budget.settled", "note", "error")
@@ -164,6 +189,8 @@ _HANDLERS: Mapping[str, Callable[[RunState, LogEvent], None]] = {
     "run.paused": _paused,
     "run.stopping": _stopping,
     "run.finished": _finished,
+    "curriculum.began": _focused,
+    "curriculum.ended": _generalised,
     "generation.opened": _opened,
     "generation.closed": _closed,
     "proposal.requested": _requested,

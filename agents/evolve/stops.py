@@ -63,9 +63,10 @@ def roofline_fraction(candidate: CandidateView) -> float | None:
 
 
 def _plateau(state: RunState) -> Stop | None:
-    count = state.config.plateau
-    scores = [item.best for item in state.generations[max(0, state.inherited - 1) :] if item.best is not None]
-    if count is None or len(scores) <= count or scores[-1] >= scores[-1 - count] * GAIN:
+    """While one configuration counts alone, its own rule says when that is enough."""
+    count, since = state.config.plateau, max(0, state.inherited - 1, state.focused - 1)
+    scores = [item.best for item in state.generations[since:] if item.best is not None]
+    if count is None or state.focus is not None or len(scores) <= count or scores[-1] >= scores[-1 - count] * GAIN:
         return None
     return Stop("plateau", f"no improvement of 1 % in {count} generations")
 
@@ -83,7 +84,7 @@ def _exhausted(state: RunState) -> Stop | None:
     last = state.of(barren[0]) if barren else []
     if last and all(item.refusal is not None and item.refusal.exhausted for item in last):
         return Stop("exhausted", "no proposals left")
-    if len(barren) < _BARREN:
+    if len(barren) < _BARREN or state.focus is not None:
         return None
     return Stop("exhausted", f"nothing was judged in {len(barren)} generations")
 

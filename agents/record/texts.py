@@ -101,6 +101,8 @@ WRITERS: dict[str, Callable[[Payload], str]] = {
     "run.finished": _finished,
     "run.paused": _text,
     "run.stopping": _text,
+    "curriculum.began": lambda payload: f"on {payload['config']} first",
+    "curriculum.ended": lambda payload: f"on all configurations: {payload['text']}",
     "generation.opened": _generation,
     "generation.closed": _generation,
     "proposal.requested": _requested,

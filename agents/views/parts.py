@@ -55,6 +55,7 @@ def _context(scene: Scene, axis: str) -> dict[str, Any]:
         "flights": flights(scene) if not run.is_finished else [],
         "failures": outcome_counts(scene),
         "screening": selectors.screening(scene),
+        "curriculum": selectors.curriculum(scene),
         "recent": shown,
         "score_axis": score_axis(shown),
         "lineage": lineage(scene),

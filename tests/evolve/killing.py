@@ -77,7 +77,8 @@ def problems(
 
 
 def main(folder: Path, judgings: int, every: int) -> None:
-    config = RunConfig(TASK.name, caps=Caps(judgings=judgings), concurrency=4, generation_size=4)
+    caps, checks = Caps(judgings=judgings), ("static", "compile", "screen")
+    config = RunConfig(TASK.name, caps=caps, verifiers=checks, curriculum=3, concurrency=4, generation_size=4)
     whole = drive(folder / "whole", config)
     at, found = every, {}
     while kill(folder / str(at), config, at):

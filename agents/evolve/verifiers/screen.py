@@ -2,8 +2,8 @@
 
 Both are timed against torch eager in the same steps, so their ratio does not depend on how fast the machine was. Only
 where the whole interval of the ratio lies clearly below 1 is a candidate dropped as slower; in doubt it is judged in
-full. Part of the dropped ones is judged all the same, as with every verifier. Not covered: scores. Nothing that is
-measured here reaches a leaderboard.
+full. Part of the dropped ones is judged all the same, as with every verifier. While a run searches on one configuration
+first (`curriculum.py`), that one is timed. Not covered: scores. Nothing that is measured here reaches a leaderboard.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class ScreenVerifier:
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
-        self._best: tuple[str, JudgeResult] | None = None
+        self._best: tuple[tuple[str, ...], JudgeResult] | None = None  # of which source on which configurations
         self._turn = asyncio.Lock()
 
     @classmethod
@@ -62,8 +62,9 @@ class ScreenVerifier:
         """Being cancelled ends the measurement."""
         started, few = time.perf_counter(), two_configs(task, language)
         async with self._turn:  # one at a time: they wait for the same device anyway
-            if self._best is None or self._best[0] != best_source:
-                self._best = (best_source, await self._timed(Source(best_source, language), few))
+            asked = (best_source, *(item.key for item in few.configs_for(device_class(language))))
+            if self._best is None or self._best[0] != asked:
+                self._best = (asked, await self._timed(Source(best_source, language), few))
             mine = await self._timed(Source(source, language), few)
         return replace(opinion_of(mine, self._best[1], best_score), seconds=time.perf_counter() - started)
 
@@ -95,7 +96,7 @@ def opinion_of(mine: JudgeResult, best: JudgeResult, best_score: float) -> Verif
     if found is None:
         return VerifierOpinion("abstain", (Reason("the best kernel could not be timed beside it"),))
     ratio, lo, hi = found
-    said = Reason(f"{ratio:.2f} times as fast as the best kernel on two configurations ({lo:.2f} to {hi:.2f})")
+    said = Reason(f"{ratio:.2f} times as fast as the best kernel on {_where(mine)} ({lo:.2f} to {hi:.2f})")
     resources = {"ratio": round(ratio, 4), "estimate": round(ratio * best_score, 4)}
     if hi < 1 / MARGIN:
         return VerifierOpinion("reject", (said,), fault=SLOW, resources=resources)
@@ -114,6 +115,11 @@ def ratio_of(mine: JudgeResult, best: JudgeResult) -> tuple[float, float, float]
     high = [math.log(one[2] / other[0]) for one, other in pairs]
     ratio, lo, hi = (math.exp(sum(logs) / len(logs)) for logs in (middle, low, high))
     return ratio, lo, hi
+
+
+def _where(result: JudgeResult) -> str:
+    keys = [*_times(result)]
+    return "two configurations" if len(keys) > 1 else keys[0]
 
 
 def _times(result: JudgeResult) -> dict[str, tuple[float, float, float]]:
