@@ -70,6 +70,7 @@ class RunForm(BudgetForm):
     )
     verifiers = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
     curriculum = forms.BooleanField(required=False)
+    memory = forms.BooleanField(required=False)
     field_order = ("proposer", "device", "language", "judgings", "minutes", "usd", "target", "seed")
 
     def __init__(

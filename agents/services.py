@@ -30,6 +30,7 @@ from .evolve.config import ConfigError, RunConfig
 from .evolve.events import Draft
 from .evolve.llm.prices import load_prices
 from .evolve.state import BrokenLog
+from .library import remembered
 from .models import Run
 from .proposals import BY_NAME, EXTERNAL
 from .record.log import DbLog
@@ -82,6 +83,7 @@ class RunRequest:
     device_kind: DeviceKind
     config: RunConfig
     owner: User | None = None
+    remember: bool = False  # tell it of related tasks and of earlier runs
 
 
 def run_start(order: RunRequest) -> Run:
@@ -90,10 +92,18 @@ def run_start(order: RunRequest) -> Run:
         _refuse_if_not_now(order)
         run = _create(order)
         with log_of(run) as log:
-            create(log, order.config, _prices(order.config))
+            create(log, _informed(order, log), _prices(order.config))
         if run.proposer != EXTERNAL:
             queue.wake()
     return run
+
+
+def _informed(order: RunRequest, log: DbLog) -> RunConfig:
+    """With what the library holds for it, so that the first event says what the run was told."""
+    if not order.remember:
+        return order.config
+    memory = remembered(order.config, order.version, order.device_kind, log).to_json()
+    return replace(order.config, options={**order.config.options, "memory": memory}) if memory else order.config
 
 
 def _create(order: RunRequest, forked_from: Run | None = None) -> Run:

@@ -61,12 +61,13 @@ def run_start(request: HttpRequest, wanted: schemas.RunIn, response: HttpRespons
     kinds, kind = tasks.device_kinds(version), tasks.find_device_kind(wanted.device or CPU)
     data = {**wanted.dict(), "device": kind.slug if kind else wanted.device}
     if outside:
-        data |= {"proposer": EXTERNAL, "verifiers": [], "curriculum": False}
+        data |= {"proposer": EXTERNAL, "verifiers": [], "curriculum": False, "memory": False}
     form = RunForm(data, version=version, kinds=kinds, user=owner, outside=outside)
     _demand_valid(form)
     assert form.config is not None  # noqa: S101 - a valid form has one
     config = _of_agent(form.config, wanted) if outside else form.config
-    run = _made(partial(services.run_start, services.RunRequest(version, form.device_kind, config, owner)))
+    order = services.RunRequest(version, form.device_kind, config, owner, remember=form.cleaned_data["memory"])
+    run = _made(partial(services.run_start, order))
     if outside:
         with suppress(services.Refused):  # the housekeeping was faster
             external.look(run)

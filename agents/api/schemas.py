@@ -36,6 +36,7 @@ class RunIn(Schema):
     target: float | None = None
     seed: int | None = None
     verifiers: list[str] = ["static", "compile"]  # noqa: RUF012 - pydantic copies it
+    memory: bool = Field(False, description="begin with what the site knows of related tasks and earlier runs")
     curriculum: bool = Field(False, description="one configuration first, then all; uses the verifier screen")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .config import RunConfig
 from .events import Draft, EventLog, LogEvent
+from .memory import RunMemory
 from .state import RunState
 
 _FOUND = {
@@ -50,6 +51,8 @@ def fork(log: EventLog, at_seq: int, new_log: EventLog, seed: int, config: RunCo
     for event in kept:
         if event.type == "proposal.received":
             new_log.put_source(log.get_source(event.payload["source_sha256"]))
+    for kernel in RunMemory.of_options(chosen.options).kernels:
+        new_log.put_source(log.get_source(kernel.source_sha256))
     closing = [Draft("generation.closed", None, {"number": old.generation.number})] if old.generation else []
     drafts = [*_drafts(kept), *closing]
     if drafts:

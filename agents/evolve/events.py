@@ -34,6 +34,7 @@ TYPES = (
     "budget.denied",
     "llm.attempt",
     "llm.usage",
+    "task.note",
     "note",
     "error",
     "human.action",

@@ -17,7 +17,9 @@ from .begin import create, fork
 from .book import Book, LeaseMeter
 from .budget import Cost
 from .events import Draft, EventLog, Live
+from .memory import RunMemory
 from .model import CandidateView, Evaluator, Proposer, RacingVerifier, Verifier, guarded
+from .notes import note_of
 from .novelty import Novelty
 from .proposing import Asking, Opening
 from .slots import Round
@@ -92,7 +94,8 @@ class _Drive:
 
     def __post_init__(self) -> None:
         races = any(isinstance(item, RacingVerifier) for item in self.verifiers)
-        self.opening = Opening(self.book, self.task, self.proposer, races=races)
+        memory = RunMemory.of_options(self.state.config.options)
+        self.opening = Opening(self.book, self.task, self.proposer, memory=memory, races=races)
         self.asking = Asking(self.opening, self.live, self.meters)
         self.novelty = Novelty(self.book.log.get_source)
         self.wall = _Wall(self.book)
@@ -219,7 +222,9 @@ class _Drive:
         if stop is None:
             return
         finished = Draft("run.finished", None, {"reason": stop.reason, "text": stop.text})
-        self.book.commit(*self._settlements(), finished)
+        note = note_of(self.state)
+        written = [Draft("task.note", None, {"text": note})] if note else []
+        self.book.commit(*self._settlements(), *written, finished)
         self.book.close()
 
     def _settlements(self) -> list[Draft]:

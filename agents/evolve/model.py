@@ -6,13 +6,16 @@ one, an `Evaluator` has it judged. Not covered: who is asked when (`loop.py`) an
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from benchmarks.harness import TaskSpec
 
 from .budget import Caps, Cost
 from .events import Live
 from .rng import Rng
+
+if TYPE_CHECKING:
+    from .memory import RunMemory
 
 PASS = "PASS"  # noqa: S105 - a verdict, not a password
 OURS = ("NOISY", "INTERNAL_ERROR")  # verdicts that say nothing about the kernel
@@ -213,6 +216,7 @@ class ProposalRequest:
     rng: Rng
     last_failure: CandidateView | None
     budget_left: Caps  # None where there is no cap
+    memory: "RunMemory | None" = None  # of earlier runs; None where there is none
 
     @property
     def candidate(self) -> str:

@@ -16,6 +16,7 @@ from .archive import cell_of
 from .book import Book, LeaseMeter, Tagged
 from .budget import Budget, Caps, Cost
 from .events import Draft, Live
+from .memory import RunMemory
 from .model import (
     ArchiveView,
     CandidateView,
@@ -49,6 +50,7 @@ class Opening:
     task: TaskSpec
     proposer: Proposer
     rules: Rules = field(default_factory=default_rules)
+    memory: RunMemory = field(default_factory=RunMemory)
     races: bool = False  # a verifier compares with the best kernel, so one configuration can be timed alone
 
     def migrate(self) -> None:
@@ -129,6 +131,7 @@ class Opening:
             rng=Rng(config.seed, "propose", place.generation, place.slot),
             last_failure=last_failure(view, None if place.stage == "translate" else island),
             budget_left=left,
+            memory=self.memory,
         )
 
 

@@ -118,6 +118,7 @@ WRITERS: dict[str, Callable[[Payload], str]] = {
     "llm.attempt": _attempt,
     "llm.usage": _usage,
     "note": _text,
+    "task.note": _text,
     "error": _text,
     "human.action": lambda payload: f"{payload['who']}: {payload['action']}",
 }

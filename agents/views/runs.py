@@ -74,7 +74,9 @@ def _started(request: HttpRequest, form: RunForm) -> Run | None:
         return None
     assert form.config is not None  # noqa: S101 - a valid form has one
     try:
-        run = services.run_start(services.RunRequest(form.version, form.device_kind, form.config, _owner(request)))
+        told = form.cleaned_data["memory"]
+        order = services.RunRequest(form.version, form.device_kind, form.config, _owner(request), told)
+        run = services.run_start(order)
     except services.Refused as error:
         form.add_error(None, str(error))
         return None

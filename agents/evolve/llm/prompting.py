@@ -18,6 +18,7 @@ from .refusals import needs_example, refused_answers
 from .stream import StreamRequest
 
 SOURCES_BYTES_MAX = 96_000  # of all sources shown together; the base kernel is always whole or not there at all
+MEMORY_BYTES_MAX = 36_000  # of the kernels of related tasks together
 PromptForm = Literal["kernel", "template"]
 MODES = {"edit": 0.6, "rewrite": 0.3, "cross": 0.1}
 _WISHES = {
@@ -46,6 +47,7 @@ def proposal_request(request: ProposalRequest, arm: Arm, form: PromptForm = "ker
     parts = [prompt(_PROMPTS.get(operator, "optimise")), *_kernels(request, shown)]
     if failed is not None:
         parts.append(_failed(request, failed, base))
+    parts += _remembered(request)
     parts += [
         refused_answers(request.view),
         prompt("template") if form == "template" else _WISHES.get(operator, ""),
@@ -147,6 +149,25 @@ def _kernel(request: ProposalRequest, candidate: CandidateView, *, base: bool) -
     head = f"{title} {candidate.id}, score {candidate.score:.3f}, named {one_line(candidate.name, 80)}"
     assert candidate.result is not None  # noqa: S101 - only correct ones are shown
     return "\n".join([head, times(candidate.result), fenced(request.view.source(candidate), "source of the kernel")])
+
+
+def _remembered(request: ProposalRequest) -> list[str]:
+    """Kernels of related tasks, as many as fit whole, and the note on earlier runs of this task."""
+    memory, left, parts = request.memory, MEMORY_BYTES_MAX, []
+    for kernel in memory.kernels if memory else ():
+        source = request.view.load(kernel.source_sha256)
+        left -= len(source.encode(errors="replace"))
+        if left < 0:
+            break
+        said = f"score {kernel.score:.3f} on {kernel.device_kind}: {', '.join(kernel.technique)}"
+        parts.append(f"## Kernel of a related task, {kernel.task}, {said}\n{fenced(source, 'source of the kernel')}")
+    if parts:
+        parts.insert(
+            0, "Below are verified kernels of related tasks. They compute something else; take ideas, not code."
+        )
+    if memory and memory.note:
+        parts.append(f"## What earlier runs on this task found\n{fenced(memory.note, 'note')}")
+    return parts
 
 
 def _failed(request: ProposalRequest, failed: CandidateView, base: CandidateView | None) -> str:

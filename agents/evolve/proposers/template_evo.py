@@ -1,6 +1,7 @@
 """The proposer without a language model: a search over the genomes of the template that serves the task.
 
-The plain kernel comes first, then the best guess made beforehand, then what the search asks for. It cannot invent what
+The plain kernel comes first, then the best guess made beforehand, then what won on related tasks, then what the search
+asks for. It cannot invent what
 its template does not hold. Slots of one generation see the same archive, so a slot first works out what the slots
 before it were asked; nothing else is remembered. Not covered: the searches (`search/`), the templates (`templates/`).
 """
@@ -12,6 +13,7 @@ from typing import Any, Self
 from ..budget import Cost
 from ..config import RunConfig
 from ..events import Live
+from ..memory import warm_start
 from ..model import CandidateView, Meter, NoProposal, Proposal, ProposalRequest
 from ..rng import Rng
 from ..search import Move, Search, Trial, anneal, evolve, random_search
@@ -21,6 +23,7 @@ STREAM = "template"
 _SAID = {
     "translate": "The plain kernel: one result at a time.",
     "guess": "The best guess before any measurement",
+    "warm": "A setting that won on a related task",
     "random": "Drawn at random",
     "step": "One gene moved by one step",
     "resample": "A new value for one gene",
@@ -57,10 +60,11 @@ class TemplateEvo:
     def _move(self, template: Template, request: ProposalRequest) -> Move | None:
         """What this slot is asked, after all slots of this generation that come before it."""
         trials = [Trial(genome, item.score or item.estimate) for item, genome in _tried(template, request)]
+        won = [genome for genome, _ in warm_start(template, request.memory.settings)] if request.memory else []
         move = None
         for slot in range(request.slot + 1):
             rng = Rng(request.rng.seed, STREAM, request.generation, slot)
-            move = next_move(template, trials, rng, self.search)
+            move = next_move(template, trials, rng, self.search, won)
             if move is None:
                 return None
             trials.append(Trial(move.genome))
@@ -81,10 +85,13 @@ class TemplateAnneal(TemplateEvo):
     search: Search = staticmethod(anneal)
 
 
-def next_move(template: Template, trials: Sequence[Trial], rng: Rng, search: Search) -> Move | None:
-    """The plain genome, then the best guess, then the search's choice; None if the space is exhausted."""
+def next_move(
+    template: Template, trials: Sequence[Trial], rng: Rng, search: Search, won: Sequence[Genome] = ()
+) -> Move | None:
+    """The plain genome, the best guess, what won on related tasks, then the search's choice; None if all were tried."""
     known = {template.space.key(trial.genome) for trial in trials}
-    for operator, genome in (("translate", template.naive), ("guess", template.default)):
+    first = [("translate", template.naive), ("guess", template.default), *(("warm", genome) for genome in won)]
+    for operator, genome in first:
         if template.space.key(genome) not in known:
             return Move(genome, operator)
     return search(template.space, trials, rng)
