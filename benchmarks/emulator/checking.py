@@ -31,6 +31,7 @@ _BUDGET_S = 60.0
 _ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d{{1,9}}):\d+: (?:fatal )?error: ([^\n]{{1,300}})")
 _SHARED_NAME = re.compile(r"shared variable (_Z\w+)")
 _NOTES = ("uninitialised", "undefined shuffle")  # they count only where results are wrong, too
+_DTYPES = {"float32", "int64"}  # of tensors
 _RUNS_ON = ("race", "raised", "wrong result", *_NOTES)  # a launch goes on after these
 
 
@@ -71,6 +72,9 @@ def _checked(check: _Check) -> EmulatorReport:
     found = check_source(check.source, check.task, check.rules)
     if found.problem:
         return EmulatorReport(EmulatorVerdict.WRONG, found.problem)
+    others = sorted(_dtypes_of(check.task) - _DTYPES)
+    if others:
+        return _abstained(f"the emulator has no tensors of dtype {', '.join(others)}")
     configs = emulated_configs(check.task)
     if not configs:
         return _abstained("every configuration of this task is too large for the emulator")
@@ -90,6 +94,12 @@ def _checked(check: _Check) -> EmulatorReport:
         talk.problems = reference.problems(talk.done)
         report = Transcript(plan, build.binary, talk, check.rules, check.paths).report()
     return replace(report, compile_s=round(build.seconds, 3))
+
+
+def _dtypes_of(task: TaskSpec) -> set[str]:
+    configs = [config for group in task.configs.values() for config in group]
+    arguments = {item.dtype for config in configs for item in config.tensors}
+    return arguments | {item.dtype for config in configs for item in config.results}
 
 
 def _abstained(reason: str, line: int | None = None) -> EmulatorReport:

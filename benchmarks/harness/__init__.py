@@ -11,6 +11,7 @@ from .compilers.gxx import machine_fingerprint
 from .compilers.identity import object_key, source_key
 from .compilers.static_checks import StaticCheck, check_source
 from .compilers.toolchain import Compilation, Workshop, digest, host_compiler, host_compiler_version, torch_folder
+from .dtypes import DTYPES
 from .errors import (
     Cancelled,
     HarnessError,
@@ -59,6 +60,7 @@ __all__ = [
     "CPU",
     "DEVICE_STUCK",
     "FOREIGN_FORMS",
+    "DTYPES",
     "GPU_TASK",
     "LANGUAGES",
     "LANGUAGE_OF_SUFFIX",

@@ -350,7 +350,9 @@ class _Work:
         finished = []
         for config, result in zip(self.configs, self.results, strict=True):
             if not config.hidden:
-                floor_us = peaks.floor_us(config.bytes_moved, self.task.least_flops(config))
+                floor_us = peaks.floor_us(
+                    config.bytes_moved, self.task.least_flops(config, self.track.device.device_class)
+                )
                 result = scoring.with_times(result, times[result.key], floor_us, self.rules)  # noqa: PLW2901
             finished.append(result)
         return finished

@@ -45,7 +45,7 @@ FLAG_ADVICE: Mapping[str, str] = {
     "inline-assembly": "This is allowed, but readers cannot check it as easily as the rest.",
     "system-call": "The sandbox blocks most system calls, and a blocked call ends the judging; a kernel needs none.",
     "start-up-code": "Do the work in the exported function: code that runs at load time is neither timed nor trusted.",
-    "low-precision": "Check the largest errors above: the tolerances assume float32.",
+    "low-precision": "Check the largest errors above: the tolerances assume the precision of the task.",
     "own-stream": "Launch work on the current stream: work on other streams is awaited and included in the time.",
     "not-replayed": "Its time is bounded, not replayed. A call can be recorded if it only launches kernels.",
     "cuda-graph": "Inputs have new addresses in each call, so a recorded graph must be updated with them.",

@@ -21,7 +21,7 @@ MARK = "kbench-naive "
 _WARM_UP_CALLS = 10
 _TIMED_CALLS = 100
 _BUDGET_S = 2.0  # of the timed calls of one function on one configuration
-_CLOSE = {"rtol": 1e-2, "atol": 1e-2}  # what such scripts allow in float32
+_CLOSE = {"rtol": 1e-2, "atol": 1e-2}  # what such scripts allow
 _SEED = 0
 Function = Callable[..., Any]
 
@@ -75,15 +75,16 @@ def draw(item: dict[str, Any]) -> Any:
     """One argument of a call: normal values, or classes in their range."""
     if "value" in item:
         return item["value"]
-    if item["dtype"] == "int64":
-        return torch.randint(int(item["options"].get("classes", 2)), item["shape"])
-    tensor = torch.randn(item["shape"])
+    dtype = getattr(torch, item["dtype"])
+    if not dtype.is_floating_point:
+        return torch.randint(int(item["options"].get("classes", 2)), item["shape"]).to(dtype)
+    tensor = torch.randn(item["shape"]).to(dtype)
     return (tensor,) if item["packed"] else tensor
 
 
 def close(results: Any, expected: Any) -> bool:
     pairs = zip(as_tuple(results), as_tuple(expected), strict=True)
-    return all(torch.allclose(result, right, **_CLOSE) for result, right in pairs)
+    return all(torch.allclose(result.double(), right.double(), **_CLOSE) for result, right in pairs)
 
 
 def as_tuple(results: Any) -> Sequence[Any]:

@@ -33,7 +33,7 @@ WHY_TEXTS = {  # each continues "the file is"
     Why.OTHER_SHAPE: "wrong on a shape that the script does not try",
     Why.OTHER_VALUES: "wrong on inputs of another range, or with other weights",
     Why.FRESH_INPUTS: "wrong on inputs or weights drawn anew, as a result kept from an earlier call is",
-    Why.PRECISION: "within the script's tolerance, but further off than float32 rounds (TF32, half precision)",
+    Why.PRECISION: "within the script's tolerance, but further off than the task's dtype rounds (as TF32 is)",
     Why.FAILS: "crashing, or over the limits of time or memory, under the judge",
     Why.RULES: "refused for what it does, such as a forbidden system call",
     Why.TIMING: "right, but the script's clock measured something else than the time of a call",

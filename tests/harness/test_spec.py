@@ -78,7 +78,7 @@ def test_the_roofline_counts_a_quarter_of_a_convolution_and_all_of_anything_else
     for name, part in (("unet_conv2d/forward", 4), ("unet_linear/forward", 1)):
         task = find_task(shipped, name)
         config = task.configs_for("cpu")[0]
-        assert task.least_flops(config) == config.flops // part > 0
+        assert task.least_flops(config, "cpu") == config.flops // part > 0
 
 
 def test_configurations_are_the_product_with_later_parts_overriding_and_duplicates_dropped(suites):

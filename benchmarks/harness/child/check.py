@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .widening import Widened
+
 
 @dataclass(frozen=True)
 class ResultComparison:
@@ -40,9 +42,10 @@ def compare(out: Tensor, ref64: Tensor, tolerance: float, rms_tolerance: float) 
     rms = float(_rms(ref64))
     if not math.isfinite(rms):
         raise ValueError("the reference is not finite")
-    difference = (out.double() - ref64).abs_()
+    wide = out.double()
+    difference = (wide - ref64).abs_()
     if not math.isfinite(float(difference.max())):  # the largest of values with a NaN among them is NaN
-        difference.masked_fill_(~torch.isfinite(out), math.inf)
+        difference.masked_fill_(~torch.isfinite(wide), math.inf)
     relative = _relative(difference, ref64, rms)
     worst = float(relative.max())
     bad = 0 if worst <= tolerance else out.numel() - int((relative <= tolerance).sum())
@@ -73,12 +76,15 @@ def load_module(path: Path, name: str) -> ModuleType:
 
 
 def reference(module: ModuleType, direction: str, args: Sequence[Any]) -> tuple[Tensor, ...]:
-    """The results of a call in float64, as a tuple even if there is one; so is what the reference makes on its way."""
+    """The results of a call in float64, as a tuple even if there is one.
+
+    The arguments keep their values; what the reference makes on its way, or casts to a smaller dtype, is float64, too.
+    """
     function: Callable[..., Tensor | tuple[Tensor, ...]] = getattr(module, direction)
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), Widened(torch.float64):
             return tuple(item.double() for item in as_tuple(function(*(as_double(item) for item in args))))
     finally:
         torch.set_default_dtype(default)

@@ -165,6 +165,8 @@ def varied(tensor: Tensor, variant: str, seed: bytes, number: int, *, is_input: 
     """
     if not tensor.is_floating_point() or variant == "published" or is_input is (variant == "stirred"):
         return tensor
+    if tensor.element_size() == 1:  # torch does not compute in float8
+        tensor = tensor.float()
     if variant == "scaled":
         return tensor * _SCALE
     if variant == "shifted":

@@ -178,9 +178,11 @@ def _draw_variance(options: Options, distribution: str, out: Tensor, generator: 
 def _draw_foreign(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:
     """Something of the right kind, for processes that hold a submission and never a reference: nobody compares it."""
     if out.is_floating_point():
-        out.uniform_(0.1, 1.0, generator=generator)
+        out.copy_(torch.empty(out.shape, device=out.device).uniform_(0.1, 1.0, generator=generator))
     else:
-        out.random_(int(options["low"]), int(options["high"]) + 1, generator=generator)
+        out.random_(
+            int(options["low"]), min(int(options["high"]) + 1, torch.iinfo(torch.int64).max), generator=generator
+        )
 
 
 def _draw_classes(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:

@@ -93,7 +93,7 @@ class Referee:
             values = [torch.empty_like(target) for target in targets]
             how = (data, bytes.fromhex(seed), values, distribution)
             self._drawn[config] = inputs.draw_for(self._module, *how)
-            drawn += [(target.numpy(), value.numpy()) for target, value in zip(targets, values, strict=True)]
+            drawn += [(_bytes(target), _bytes(value)) for target, value in zip(targets, values, strict=True)]
         return drawn
 
     def _reference(self, config: int, number: int) -> tuple[torch.Tensor, ...]:
@@ -102,3 +102,9 @@ class Referee:
             arguments = arguments_of(data, self._inputs, data["input_offsets"][number])
             self._references[config, number] = check.reference(self._module, self._direction, arguments)
         return self._references[config, number]
+
+
+def _bytes(tensor: torch.Tensor) -> NDArray[Any]:
+    """The memory of a contiguous tensor; numpy has not every dtype."""
+    values: NDArray[Any] = tensor.flatten().view(torch.uint8).numpy()
+    return values

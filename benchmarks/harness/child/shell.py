@@ -20,11 +20,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from ..dtypes import DTYPES
 from ..protocol import CONTROL_BYTES, Link, Status, Word
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_DTYPES = {"float32": torch.float32, "int64": torch.int64}
+TORCH_DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}
 Function = Callable[..., Any]
 MODULE = "kbench_submission"  # the name that every compiled file has for the interpreter
 _numbers = itertools.count()
@@ -62,7 +63,7 @@ def map_memory(fd: int, *, writable: bool) -> mmap.mmap:
 
 def view(memory: mmap.mmap, item: dict[str, Any], offset_bytes: int) -> torch.Tensor:
     """A tensor of the shape and dtype of `item` over shared memory."""
-    dtype = _DTYPES[item["dtype"]]
+    dtype = TORCH_DTYPES[item["dtype"]]
     count = 1
     for size in item["shape"]:
         count *= size
@@ -84,7 +85,7 @@ def open_calls(message: dict[str, Any]) -> tuple[Call, ...]:
     return tuple(
         Call(
             sets=tuple(arguments_of(config, inputs, offsets) for offsets in config["input_offsets"]),
-            outputs=tuple(torch.zeros(item["shape"], dtype=_DTYPES[item["dtype"]]) for item in config["results"]),
+            outputs=tuple(torch.zeros(item["shape"], dtype=TORCH_DTYPES[item["dtype"]]) for item in config["results"]),
         )
         for config in message["configs"]
     )

@@ -29,7 +29,8 @@ CPU_CALL_MAX_S = 0.2  # of eager: a judging makes hundreds of calls, and takes e
 CUDA_BYTES_MAX = 16 << 30
 EXAMINED_BYTES_MAX = 1 << 30  # of a configuration: the examination holds it many times, in float64 too
 GPU_TASK = "too large for a processor: a GPU task"
-TOLERANCE_MAX = 0.02  # what needs more is not computed by float32
+TOLERANCE_MAX = 0.02  # what needs more is not computed by float32, or by a larger or similar dtype
+_ROUNDINGS_MAX = 16  # of one value, for dtypes whose single rounding is coarse
 _ROOM_BYTES = 16 << 30
 _HARNESS = Path(__file__).parents[1]
 # Beside the children's own folder.
@@ -250,13 +251,15 @@ def _adjusted(task: TaskSpec, findings: Mapping[str, Any]) -> TaskSpec:
     """The task with its measured tolerances and without variants whose results are meaningless."""
     dropped = set(findings["dropped"])
     places = list(zip(task.result_names, findings["tolerances"], strict=True))
-    if any(tolerance > TOLERANCE_MAX for _, (tolerance, _rms) in places):
-        raise TaskError(f"float32 does not compute it: its error is over {TOLERANCE_MAX:g} of the result")
+    limit = max(TOLERANCE_MAX, _ROUNDINGS_MAX * task.precision.rounding)
+    if any(tolerance > limit for _, (tolerance, _rms) in places):
+        raise TaskError(f"{task.precision.name} does not compute it: its error is over {limit:.2g} of the result")
     configs = {
         device: tuple(_with_tolerances(item, findings["tolerances"]) for item in items if item.key not in dropped)
         for device, items in task.configs.items()
     }
-    exact = all(tolerance == 0 for _, (tolerance, _rms) in places)
+    # in float64 the truth is what eager computes
+    exact = task.precision.name == "float64" or all(tolerance == 0 for _, (tolerance, _rms) in places)
     return replace(task, configs=configs, exact=exact)
 
 

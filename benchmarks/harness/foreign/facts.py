@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..dtypes import DTYPES
 from ..errors import TaskError
-from ..tasks.spec import ITEM_BYTES, Argument, TensorArgument, ValueArgument
+from ..tasks.spec import Argument, TensorArgument, ValueArgument
 
 _NAME = re.compile(r"[A-Za-z]\w{0,99}")
 _ARGUMENTS_MAX = 64  # what children are told of all configurations must fit into one message
@@ -59,7 +60,7 @@ class Facts:
     def bytes_moved(self) -> int:
         """At least. Where indices choose what is read, results and indices are all that is certain."""
         tensors = [item for item in self.arguments if isinstance(item, TensorArgument)]
-        indices = [item for item in tensors if item.dtype == "int64" and item.shape]
+        indices = [item for item in tensors if item.dtype in ("int64", "int32") and item.shape]
         return sum(item.nbytes for item in indices or tensors) + sum(item.nbytes for item in self.results)
 
 
@@ -139,7 +140,7 @@ def _shape(sizes: Any) -> tuple[int, ...]:
 
 
 def _dtype(text: Any) -> str:
-    if text not in ITEM_BYTES:
+    if text not in DTYPES:
         raise ValueError("a dtype is unknown")
     return str(text)
 

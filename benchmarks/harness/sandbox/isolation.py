@@ -29,6 +29,7 @@ from .outbox import log_end
 _HARNESS = Path(__file__).parents[1]
 CHILD_FOLDER = _HARNESS / "child"
 _PROTOCOL = _HARNESS / "protocol.py"
+_DTYPES = _HARNESS / "dtypes.py"
 _ROOT_LINKS = ("bin", "sbin", "lib", "lib64")
 _SHARED_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/sys/devices/system/cpu")
 _DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "random", "urandom"))
@@ -102,10 +103,11 @@ def inside(path: Path, name: str) -> str:
 
 
 def child_code() -> dict[Path, str]:
-    """What a Python child needs of this package, for `Room.read_only`: `child/` and the protocol, nothing else."""
+    """What a Python child needs of this package, for `Room.read_only`: `child/`, protocol and dtypes, nothing else."""
     return {
         CHILD_FOLDER: "/kbench/benchmarks/harness/child",
         _PROTOCOL: "/kbench/benchmarks/harness/protocol.py",
+        _DTYPES: "/kbench/benchmarks/harness/dtypes.py",
     }
 
 

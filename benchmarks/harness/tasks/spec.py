@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..dtypes import DTYPES, Dtype, arithmetic_factor, precision_of
 from ..errors import TaskError
 from .expressions import Value, evaluate
 
 DIRECTIONS = ("forward", "backward")
 GROUPS = ("single", "multi", "hidden")
-ITEM_BYTES = {"float32": 4, "int64": 8}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TensorArgument:
 
     @property
     def nbytes(self) -> int:
-        return ITEM_BYTES[self.dtype] * math.prod(self.shape)
+        return DTYPES[self.dtype].nbytes * math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Result:
 
     @property
     def nbytes(self) -> int:
-        return ITEM_BYTES[self.dtype] * math.prod(self.shape)
+        return DTYPES[self.dtype].nbytes * math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,20 @@ class TaskSpec:
             payload.pop(words)
         return hashlib.sha256(json.dumps(payload, sort_keys=True, default=str).encode()).hexdigest()
 
-    def least_flops(self, config: Config) -> int:
-        """What the roofline counts: after Winograd, F(4×4, 3×3), a convolution needs a quarter of `flops`."""
-        return config.flops // 4 if self.family == "convolution" else config.flops
+    def least_flops(self, config: Config, device_class: str) -> int:
+        """What the roofline counts, as operations at the measured rate, which is that of float32.
+
+        After Winograd, F(4×4, 3×3), a convolution needs a quarter of `flops`. Matrix units compute
+        faster with small dtypes.
+        """
+        flops = config.flops // 4 if self.family == "convolution" else config.flops
+        return flops // arithmetic_factor((item.dtype for item in config.tensors), device_class)
+
+    @property
+    def precision(self) -> Dtype:
+        """Of its coarsest floating-point tensor. All configurations have the same dtypes."""
+        first = next(iter(self.configs.values()))[0]
+        return precision_of([*(item.dtype for item in first.tensors), *(item.dtype for item in first.results)])
 
     @property
     def is_module(self) -> bool:

@@ -7,9 +7,10 @@ import ast
 import re
 from collections.abc import Callable
 
+from ..dtypes import DTYPES
 from ..errors import UsageError
 from ..languages import LANGUAGES, device_class
-from .spec import Argument, Config, TaskSpec, TensorArgument, ValueArgument
+from .spec import Argument, Config, Result, TaskSpec, TensorArgument, ValueArgument
 
 _CPP = """\
 // {title}
@@ -80,6 +81,20 @@ def {direction}({arguments}):
     {answer}
 """
 
+_C_DTYPES = {  # by the names that every set of headers has
+    "float64": "torch::kFloat64",
+    "float32": "torch::kFloat32",
+    "float16": "torch::kFloat16",
+    "bfloat16": "torch::kBFloat16",
+    "float8_e4m3fn": "torch::kFloat8_e4m3fn",
+    "float8_e5m2": "torch::kFloat8_e5m2",
+    "int64": "torch::kInt64",
+    "int32": "torch::kInt32",
+    "int16": "torch::kInt16",
+    "int8": "torch::kInt8",
+    "uint8": "torch::kUInt8",
+    "bool": "torch::kBool",
+}
 TAIL_MARK = "\n# The author's file ends above."  # of an imported reference
 _OF_THE_TASK = ("get_inputs", "get_init_inputs")
 
@@ -113,12 +128,14 @@ def _cpp(task: TaskSpec, config: Config) -> str:
 def _cuda(task: TaskSpec, config: Config) -> str:
     optional = _sometimes_none(task)
     passed = [_passed_to_cuda(item, optional) for item in _kernel_arguments(config)]
-    results = [f"{name}.data_ptr<float>()" for name in task.result_names]
+    results = [f"{item.name}.data_ptr<{_element_type(item)}>()" for item in config.results]
     parameters = [_cuda_parameter(item) for item in _kernel_arguments(config)]
     return _CUDA.format(
         **_words(task),
         **_c_words(task, config),
-        parameters=", ".join([*parameters, *(f"float* __restrict__ {name}" for name in task.result_names)]),
+        parameters=", ".join(
+            [*parameters, *(f"{_element_type(item)}* __restrict__ {item.name}" for item in config.results)]
+        ),
         passed=", ".join([*passed, *results]),
     )
 
@@ -130,7 +147,7 @@ def _triton(task: TaskSpec, config: Config) -> str:
     return _TRITON.format(
         **_words(task),
         arguments=", ".join(task.argument_names),
-        results="\n".join(_python_result(name, config) for name in task.result_names),
+        results="\n".join(_python_result(item, config) for item in config.results),
         parameters=", ".join(pointers),
         passed=", ".join([*(_python_tensor(item) for item in tensors), *task.result_names]),
         answer=f"return {', '.join(task.result_names)}",
@@ -151,7 +168,7 @@ def _c_words(task: TaskSpec, config: Config) -> dict[str, str]:
     return {
         "signature": _signature(task, config),
         "checks": "\n".join(_check(item) for item in config.tensors if not item.packed),
-        "results": "\n".join(_result(name, config) for name in task.result_names),
+        "results": "\n".join(_result(item, config) for item in config.results),
         "answer": _answer(task),
     }
 
@@ -189,29 +206,33 @@ def _check(item: TensorArgument) -> str:
     return f'    TORCH_CHECK({item.name}.is_contiguous(), "{item.name} must be contiguous");'
 
 
-def _result(name: str, config: Config) -> str:
-    model, like, sizes = _made_from(name, config)
+def _result(item: Result, config: Config) -> str:
+    name = item.name
+    model, like, sizes = _made_from(item, config)
     source = f"std::get<0>({model.name})" if model.packed else model.name
     if like:
         return f"    auto {name} = torch::empty_like({source});"
     note = f"  // {sizes} in the first configuration: compute it from the arguments"
-    return f"    auto {name} = torch::empty({{{sizes}}}, {source}.options());{note if sizes else ''}"
+    options = f"{source}.options()" + ("" if model.dtype == item.dtype else f".dtype({_C_DTYPES[item.dtype]})")
+    return f"    auto {name} = torch::empty({{{sizes}}}, {options});{note if sizes else ''}"
 
 
-def _python_result(name: str, config: Config) -> str:
-    model, like, sizes = _made_from(name, config)
+def _python_result(item: Result, config: Config) -> str:
+    name = item.name
+    model, like, sizes = _made_from(item, config)
     if like:
         return f"    {name} = torch.empty_like({_python_tensor(model)})"
     note = f"  # {sizes} in the first configuration: compute it from the arguments"
-    return f"    {name} = torch.empty(({_tuple(sizes)}), device={_python_tensor(model)}.device){note if sizes else ''}"
+    dtype = "" if item.dtype == "float32" else f", dtype=torch.{item.dtype}"
+    made = f"torch.empty(({_tuple(sizes)}), device={_python_tensor(model)}.device{dtype})"
+    return f"    {name} = {made}{note if sizes else ''}"
 
 
-def _made_from(name: str, config: Config) -> tuple[TensorArgument, bool, str]:
+def _made_from(result: Result, config: Config) -> tuple[TensorArgument, bool, str]:
     """The argument that a result looks like in the first configuration, or the first one; whether it does; sizes."""
-    shape = next(item.shape for item in config.results if item.name == name)
-    floats = [item for item in config.tensors if item.dtype == "float32"]
-    like = next((item for item in floats if item.shape == shape), None)
-    return like or floats[0], like is not None, ", ".join(str(size) for size in shape)
+    alike = [item for item in config.tensors if item.dtype == result.dtype]
+    like = next((item for item in alike if item.shape == result.shape), None)
+    return like or (alike or config.tensors)[0], like is not None, ", ".join(map(str, result.shape))
 
 
 def _python_tensor(item: TensorArgument) -> str:
@@ -244,8 +265,8 @@ def _passed_to_cuda(item: Argument, optional: set[str]) -> str:
     return f"std::get<0>({item.name}).{pointer}" if item.packed else f"{item.name}.{pointer}"
 
 
-def _element_type(item: TensorArgument) -> str:
-    return {"float32": "float", "int64": "int64_t"}[item.dtype]
+def _element_type(item: TensorArgument | Result) -> str:
+    return DTYPES[item.dtype].c_type
 
 
 def _answer(task: TaskSpec) -> str:

@@ -22,10 +22,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.harness.dtypes import DTYPES, Dtype
 from benchmarks.harness.tasks.spec import Config, Result, TaskSpec, find_task, load_operation, load_suite
 
 from ..check import as_double, as_tuple, compare, load_reference, reference
 from ..inputs import DISTRIBUTIONS, call_arguments, draw_for
+from ..shell import TORCH_DTYPES
+from ..widening import Widened
 from .filters import filtered, tensors_of
 from .naive import NaiveSums
 
@@ -33,9 +36,12 @@ SAFETY = 6.0  # a tolerance is this many times the worst honest error
 ROOM = 0.5  # an honest error may use this share of the tolerance
 FLOOR = 2e-5  # no tolerance per element is tighter: libraries and compilers differ by more than one machine shows
 RMS_FLOOR = 5e-6
+SAFETY_LOW, RMS_SAFETY_LOW = 3.0, 2.0  # in less than float32, where the rounding of the results decides
+FLOOR_FLOAT64 = 1e-10  # per element and in all
+_FEW_VALUES = 256  # so few rounding errors do not average out
 AUTOGRAD_TOLERANCE = 1e-9
 HONEST = ("eager", "naive")
-LOWER_PRECISION = ("bfloat16", "10-bit mantissa")
+LOWER_PRECISION = ("bfloat16", "10-bit mantissa", "float32", "float8_e4m3fn", "float4_e2m1fn")
 
 Results = tuple[Tensor, ...]
 
@@ -134,33 +140,67 @@ def _drawn(task: TaskSpec, module: ModuleType, config: Config, distribution: str
 
 
 def measure(case: DrawnCase, findings: Findings) -> None:
-    """Errors of honest ways to compute in float32, and of ways in lower precision."""
-    for name, results in ways(case):
-        places = zip(case.config.results, results, case.expected, strict=True)
-        for item, out, expected in places:
-            findings.errors[name][item.name].add(out, expected)
-        if name not in HONEST:
-            _record(case, name, results, findings)
+    """Errors of honest ways to compute, and of ways in lower precision."""
+    for name, results in honest_ways(case):
+        _note(case, name, results, findings)
+    lower(case, findings)
 
 
-def ways(case: DrawnCase) -> Iterator[tuple[str, Results]]:
+def lower(case: DrawnCase, findings: Findings) -> None:
+    """Records which ways of computing in lower precision are refused."""
+    for name, results in _lower_ways(case):
+        _note(case, name, results, findings)
+        _record(case, name, results, findings)
+
+
+def _note(case: DrawnCase, name: str, results: Results, findings: Findings) -> None:
+    for item, out, expected in zip(case.config.results, results, case.expected, strict=True):
+        findings.errors[name][item.name].add(out, expected)
+
+
+def honest_ways(case: DrawnCase) -> Iterator[tuple[str, Results]]:
+    """Eager, and naive sums: in float32 with one rounding at the end where the task has less."""
     with torch.no_grad():
         yield "eager", as_tuple(case.call(*case.arguments))
+        yield "naive", naive_results(case)
+
+
+def naive_results(case: DrawnCase) -> Results:
+    if case.task.precision.nbytes >= 4:
         with NaiveSums():
-            naive = as_tuple(case.call(*case.arguments))
-        yield "naive", naive
-        yield LOWER_PRECISION[0], _cast_run(case, lambda x: x.bfloat16())
-        yield LOWER_PRECISION[1], _cast_run(case, _ten_bits)
+            return as_tuple(case.call(*case.arguments))
+    arguments = call_arguments(case.config, _cast(case.tensors, lambda x: x.float()))
+    with Widened(torch.float32), NaiveSums():
+        results = as_tuple(case.call(*arguments))
+    return tuple(out.to(TORCH_DTYPES[item.dtype]) for item, out in zip(case.config.results, results, strict=True))
 
 
-def _cast_run(case: DrawnCase, cast: Callable[[Tensor], Tensor]) -> Results:
-    tensors = [cast(item) if item.is_floating_point() else item for item in case.tensors]
-    return tuple(item.float() for item in as_tuple(case.call(*call_arguments(case.config, tensors))))
+def _lower_ways(case: DrawnCase) -> Iterator[tuple[str, Results]]:
+    """The next lower precision inside: all operands are rounded to it, whatever range it has."""
+    precision = case.task.precision
+    if not any(item.is_floating_point() for item in case.tensors):
+        return
+    if precision.name == "float32":
+        yield LOWER_PRECISION[0], _called(case, lambda x: x.bfloat16())
+        yield LOWER_PRECISION[1], _called(case, lambda x: _rounded(x, 11))
+    elif precision.lower is not None:
+        name, bits = precision.lower
+        yield name, _called(case, lambda x: _rounded(x, bits))
 
 
-def _ten_bits(x: Tensor) -> Tensor:
-    """Rounded as tensor cores round the operands of a float32 product."""
-    return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+def _called(case: DrawnCase, cast: Callable[[Tensor], Tensor]) -> Results:
+    with torch.no_grad():
+        return as_tuple(case.call(*call_arguments(case.config, _cast(case.tensors, cast))))
+
+
+def _cast(tensors: Sequence[Tensor], cast: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    return [cast(item) if item.is_floating_point() else item for item in tensors]
+
+
+def _rounded(x: Tensor, bits: int) -> Tensor:
+    """Each value with `bits` significant bits, as tensor cores round the operands of a product."""
+    part, exponent = torch.frexp(x.double())
+    return torch.ldexp(torch.round(part * 2.0**bits), (exponent - bits).double()).to(x.dtype)
 
 
 def attack(case: DrawnCase, findings: Findings) -> None:
@@ -253,6 +293,31 @@ def _result_row(item: Result, findings: Findings) -> dict[str, Any]:
         "proposed_tolerance": proposed([worst.element for worst in honest], FLOOR if item.shape else 0.0),
         "proposed_rms_tolerance": proposed([worst.rms for worst in honest], RMS_FLOOR if item.shape else 0.0),
     }
+
+
+def tolerances_of(item: Result, precision: Dtype, error: float, rms_error: float) -> tuple[float, float]:
+    """The two tolerances of a result, given the worst errors of honest ways to compute it in `precision`."""
+    dtype = DTYPES[item.dtype]
+    if dtype.name == "float64":  # eager is the reference itself, so its error says nothing
+        return max(proposed([error], FLOOR_FLOAT64), FLOOR_FLOAT64), max(
+            proposed([rms_error], FLOOR_FLOAT64), FLOOR_FLOAT64
+        )
+    if precision.nbytes >= 4:
+        return proposed([error], FLOOR if item.shape else 1e-6), proposed(
+            [rms_error], RMS_FLOOR if item.shape else 1e-6
+        )
+    if error == 0:
+        return 0.0, 0.0
+    floor, rms_floor = (FLOOR, RMS_FLOOR) if dtype.nbytes >= 4 else (2 * dtype.rounding, dtype.rounding / 2)
+    if math.prod(item.shape) < _FEW_VALUES:
+        rms_floor = floor
+    return _two_digits(max(floor, SAFETY_LOW * error)), _two_digits(max(rms_floor, RMS_SAFETY_LOW * rms_error))
+
+
+def _two_digits(value: float) -> float:
+    """The next larger number of two digits."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / step * (1 - 1e-9)) * step:.2g}")
 
 
 def proposed(errors: Sequence[float], floor: float) -> float:

@@ -1,9 +1,9 @@
 """Whether an imported task can be judged: its tolerances, what it trips, and which of its variants mean anything.
 
-Runs in a sandbox, as the reference is somebody else's code. Tolerances are some times the worst error of honest
-float32; then every cheap answer must be refused, and the numeric filters of the paper are applied. What fails becomes
-a label. Eager is held against torch.compile: a reference that is slow for no reason makes speedups that mean little.
-Not covered: reading the reference for redundant work, which needs a reader.
+Runs in a sandbox, as the reference is somebody else's code. Tolerances are some times the worst error of honest work in
+the task's precision; then every cheap answer must be refused, the next lower precision too, and the numeric filters of
+the paper are applied. What fails becomes a label. Eager is held against torch.compile: a reference that is slow for no
+reason makes speedups that mean little. Not covered: reading the reference for redundant work, which needs a reader.
 """
 
 import math
@@ -25,17 +25,16 @@ from ..shell import connect, set_threads, tried
 from .admission import (
     FLOOR,
     LOWER_PRECISION,
-    RMS_FLOOR,
     DrawnCase,
     Findings,
     attack,
     attack_problems,
     cases,
-    measure,
-    proposed,
+    lower,
+    naive_results,
+    tolerances_of,
 )
 from .filters import filtered, idle_operands
-from .naive import NaiveSums
 
 INEFFICIENT = 10.0  # eager takes this many times what torch.compile does
 _NAIVE_MAX_S = 0.05  # of an eager call: naive sums take a hundred times as long
@@ -82,7 +81,7 @@ def examined(folder: Path, *, compare_compiled: bool) -> dict[str, Any]:
 
 
 def _errors(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list[Errors], list[str]]:
-    """The errors of honest float32 on each case that stays, and the keys of variants that do not stay."""
+    """The errors of honest work on each case that stays, and the keys of variants that do not stay."""
     kept: list[Errors] = []
     dropped: list[str] = []
     for config in task.configs_for(device_class):
@@ -116,17 +115,17 @@ def _case_errors(case: DrawnCase) -> Errors:
 
 def _naive(case: DrawnCase) -> Errors | None:
     """None where the naive sums do not know an operator, in which case they compute something else."""
-    with NaiveSums():
-        errors = tried(lambda: _held(as_tuple(case.call(*case.arguments)), case.expected))
+    errors = tried(lambda: _held(naive_results(case), case.expected))
     if isinstance(errors, Exception):  # an operator in a form that the naive sums do not cover
         return None
-    return errors if all(worst < _NAIVE_ERROR_MAX for worst, _ in errors) else None
+    limit = max(_NAIVE_ERROR_MAX, 2 * case.task.precision.rounding)
+    return errors if all(worst < limit for worst, _ in errors) else None
 
 
 def _held(results: Sequence[Tensor], expected: Sequence[Tensor]) -> Errors:
     found = [compare(out, ref, 1.0, 1.0) for out, ref in zip(results, expected, strict=True)]
     if not all(math.isfinite(item.max_rel_error) for item in found):
-        raise ValueError("its float32 results are not finite")
+        raise ValueError("its results are not finite in its own precision")
     return [(item.max_rel_error, item.rms_error) for item in found]
 
 
@@ -136,10 +135,7 @@ def _worst(errors: Sequence[Errors]) -> Errors:
 
 def _tolerances(task: TaskSpec, errors: Sequence[Errors]) -> list[tuple[float, float]]:
     results = task.configs[next(iter(task.configs))][0].results
-    return [
-        (proposed([worst[0]], FLOOR if item.shape else 1e-6), proposed([worst[1]], RMS_FLOOR if item.shape else 1e-6))
-        for item, worst in zip(results, _worst(errors), strict=True)
-    ]
+    return [tolerances_of(item, task.precision, *worst) for item, worst in zip(results, _worst(errors), strict=True)]
 
 
 def _with(
@@ -159,9 +155,10 @@ def _admission(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[l
     findings = Findings()
     for case in cases(task, module, device_class, _PUBLISHED):
         attack(case, findings)
-        failed = tried(measure, case, findings)
-        if isinstance(failed, Exception):  # not every reference runs in half precision
-            findings.tried.pop(LOWER_PRECISION[0], None)
+        failed = tried(lower, case, findings)
+        if isinstance(failed, Exception):  # not every reference runs in another dtype
+            for name in LOWER_PRECISION:
+                findings.tried.pop(name, None)
             note = f"not tried in lower precision: {type(failed).__name__}"
             return _labels(attack_problems(findings), [note])
     return _labels(attack_problems(findings), [])

@@ -23,11 +23,11 @@ from .. import foreign, gradients
 from ..check import load_module
 from ..foreign import Names
 from ..python.slots import SlotWatch, StatefulCall, slots_of
-from ..shell import connect, set_threads, tried
+from ..shell import TORCH_DTYPES, connect, set_threads, tried
 from .sizes import declared_bytes
 
 _SEED = bytes(range(32))
-_DTYPES = {torch.float32: "float32", torch.int64: "int64"}
+_DTYPES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _RESERVED = frozenset(  # words of C++ that a Python argument may be called
     ("auto", "char", "const", "default", "delete", "double", "enum", "float", "int", "long", "new", "operator", "this")
 )
@@ -133,7 +133,7 @@ def _called(call: Callable[[], Any]) -> dict[str, Any]:
         started_s = time.perf_counter()
         second = _results(call())
         seconds = min(seconds, time.perf_counter() - started_s)
-    if any(not torch.isfinite(item).all() for item in first):
+    if any(not torch.isfinite(item.double()).all() for item in first):
         raise Unfit("its results are not finite (inf or NaN)")
     if not all(map(_alike, first, second)):
         raise Unfit("it is not deterministic: two calls on the same input differ")
@@ -179,7 +179,7 @@ def _argument(value: Any, name: str) -> dict[str, Any]:
 
 def _dtype(tensor: Tensor) -> str:
     if tensor.dtype not in _DTYPES or tensor.layout is not torch.strided:
-        raise Unfit(f"{str(tensor.dtype)[6:]} tensors are not judged here; float32 and int64 are")
+        raise Unfit(f"{str(tensor.dtype)[6:]} tensors are not judged here; judged are {', '.join(TORCH_DTYPES)}")
     if tensor.numel() == 0:
         raise Unfit("an argument has no elements")
     return _DTYPES[tensor.dtype]

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import torch
 
-_DTYPES = {"float32": torch.float32, "int64": torch.int64}
+from ...dtypes import DTYPES
+from ..shell import TORCH_DTYPES
 
 
 class Arena:
@@ -29,7 +30,7 @@ class Arena:
         return self.data[offset_bytes : offset_bytes + _size_bytes(item)]
 
     def view(self, item: dict[str, Any], offset_bytes: int) -> torch.Tensor:
-        return self.bytes_of(item, offset_bytes).view(_DTYPES[item["dtype"]]).view(item["shape"])
+        return self.bytes_of(item, offset_bytes).view(TORCH_DTYPES[item["dtype"]]).view(item["shape"])
 
     def holds(self, item: dict[str, Any], offset_bytes: int) -> bool:
         return bool(offset_bytes + _size_bytes(item) <= self.size_bytes)
@@ -92,7 +93,7 @@ class Accelerator(Protocol):
 
 
 def _size_bytes(item: dict[str, Any]) -> int:
-    return int(math.prod(item["shape"]) * _DTYPES[item["dtype"]].itemsize)
+    return int(math.prod(item["shape"]) * DTYPES[item["dtype"]].nbytes)
 
 
 def open_accelerator(name: str) -> Accelerator:

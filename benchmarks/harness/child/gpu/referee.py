@@ -26,7 +26,7 @@ from .accelerator import Accelerator, Arena, exact_arithmetic, tensors_of
 from .shell import start_device
 
 _POLLS_PER_LOOK = 2048
-_POISON = 0xFF  # float32: NaN; int64: -1
+_POISON = 0xFF  # floating-point: NaN; signed integers: -1
 _CANARY_BYTES = 1 << 30
 _CANARY_GEMM = 4096
 _CANARY_REPEATS = 25

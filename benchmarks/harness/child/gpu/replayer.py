@@ -18,17 +18,20 @@ from .driver import Driver, DriverError, pointer
 from .launches import Program, program
 from .shell import results_in_form
 
-_KINDS = {torch.float32: "<f4", torch.int64: "<i8"}
+_WORDS = {1: "|u1", 2: "<i2", 4: "<f4", 8: "<i8"}  # by size: the form has no name for bfloat16 and float8
 
 
 class _CapturedResult:
-    """Where a result of a captured call lies, in the form that torch takes over without a copy."""
+    """Where a result of a captured call lies, in the form that torch takes over without a copy.
+
+    Its dtype there is another one of the same size.
+    """
 
     def __init__(self, result: torch.Tensor) -> None:
         self.__cuda_array_interface__ = {
             "shape": tuple(result.shape),
             "strides": tuple(step * result.element_size() for step in result.stride()),
-            "typestr": _KINDS[result.dtype],
+            "typestr": _WORDS[result.element_size()],
             "data": (result.data_ptr(), False),
             "version": 3,
         }
@@ -87,7 +90,7 @@ class Replayer:
         times = self._clock.keep([item for item, _ in chosen], patience)
         if compared:
             for place, output in zip(chosen[0][1], self._calls[config].outputs, strict=True):
-                output.copy_(torch.as_tensor(place, device=output.device))
+                output.copy_(torch.as_tensor(place, device=output.device).view(output.dtype))
             torch.cuda.synchronize()
         return {
             "first_us": times.first_us,

@@ -15,7 +15,7 @@ import torch
 
 from .. import inputs
 from ..modules import load_functions
-from ..shell import Function, connect
+from ..shell import TORCH_DTYPES, Function, connect
 from .accelerator import Accelerator, exact_arithmetic
 from .candidate import wake_triton
 from .shell import start_device
@@ -56,7 +56,6 @@ def run_once(function: Function, config: dict[str, Any], device: Accelerator) ->
 def drawn_tensors(config: dict[str, Any], device: Accelerator) -> list[torch.Tensor]:
     """Tensor arguments of `config` in memory of this process, with random values."""
     items = [item for item in config["arguments"] if "value" not in item]
-    kinds = {"float32": torch.float32, "int64": torch.int64}
-    tensors = [torch.empty(item["shape"], dtype=kinds[item["dtype"]], device=device.device) for item in items]
+    tensors = [torch.empty(item["shape"], dtype=TORCH_DTYPES[item["dtype"]], device=device.device) for item in items]
     inputs.draw(config, os.urandom(inputs.SEED_BYTES), tensors)
     return tensors
