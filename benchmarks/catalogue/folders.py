@@ -147,7 +147,8 @@ def definition_of(spec: TaskSpec) -> dict[str, Any]:
         "argument_names": list(spec.argument_names),
         "result_names": list(spec.result_names),
         "exact": spec.exact,
-        "module": spec.is_module,
+        "module": spec.takes_python,
+        **({"entry": spec.entry} if spec.entry else {}),
         "devices": {
             device: {
                 "hidden": sum(config.hidden for config in configs),

@@ -41,6 +41,7 @@ from .selfcheck import self_test
 from .shelf import Shelf
 from .source import CancelCheck, Paths, Source, Step, Watcher, never_cancelled
 from .stages import audit, compile_source, is_prepared, judge, prepare_task, remove_scratch
+from .tasks.expressions import arithmetic
 from .tasks.spec import (
     Argument,
     Config,
@@ -59,8 +60,8 @@ from .tracks import CPU, Device, devices_here, host_build_lock, keep_ready, vers
 __all__ = [
     "CPU",
     "DEVICE_STUCK",
-    "FOREIGN_FORMS",
     "DTYPES",
+    "FOREIGN_FORMS",
     "GPU_TASK",
     "LANGUAGES",
     "LANGUAGE_OF_SUFFIX",
@@ -111,6 +112,7 @@ __all__ = [
     "VerdictText",
     "Watcher",
     "Workshop",
+    "arithmetic",
     "audit",
     "build_with",
     "builder_program",

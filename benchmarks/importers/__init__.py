@@ -7,23 +7,35 @@ JSON and parse Python without running a line of it. Does NOT examine tasks (`har
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import kernelbench, robust_kbench
+from . import definitions, gpu_mode, kernelbench, robust_kbench
 from .records import FILE_BYTES_MAX, Found, slug
 
 SuiteReader = Callable[[Path, str], Iterator[Found]]
-READERS: dict[str, SuiteReader] = {"kernelbench": kernelbench.read, "robust-kbench": robust_kbench.read}
-SUITES = {"kernelbench": "kernelbench", "robust-kbench": "robust-kbench-published"}  # where nobody names one
+READERS: dict[str, SuiteReader] = {
+    "kernelbench": kernelbench.read,
+    "robust-kbench": robust_kbench.read,
+    "flashinfer-trace": definitions.read_flashinfer,
+    "sol-execbench": definitions.read_sol,
+    "gpu-mode": gpu_mode.read,
+}
+SUITES = {name: name for name in READERS} | {"robust-kbench": "robust-kbench-published"}  # where nobody names one
 
 __all__ = ["FILE_BYTES_MAX", "READERS", "SUITES", "Found", "SuiteReader", "problem_at", "problems_in", "slug"]
 
 
 def problem_at(path: Path) -> Found | None:
-    """The problem of one path: a file as KernelBench has them, a folder of robust-kbench or one of its `func_*.py`.
+    """The problem of one path, in any of the formats.
+
+    A file as KernelBench has them, a folder of robust-kbench or one of its `func_*.py`, a definition of FlashInfer
+    Trace or SOL-ExecBench or the folder of one, a folder of GPU MODE.
 
     A folder with both directions means the forward one. None for any other path.
     """
     path = path.resolve()
     suite = SUITES["robust-kbench"]
+    found = definitions.problem(path, SUITES) or gpu_mode.problem(path, SUITES["gpu-mode"])
+    if found is not None:
+        return found
     if path.is_dir():
         return next((robust_kbench.problem(file, suite) for file in robust_kbench.files_in(path)), None)
     if path.suffix != ".py" or not path.is_file():

@@ -52,12 +52,12 @@ def words(text: str) -> str:
     return re.sub(r"[_\s]+", " ", re.sub(r"^\d+_", "", text)).strip() or text
 
 
-def read_text(path: Path, folder: Path) -> str:
+def read_text(path: Path, folder: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
     """A file below `folder`, which others have filled. Raises Unreadable for what is no text of a sensible size."""
     try:
-        return read_file(folder, str(path.relative_to(folder)), FILE_BYTES_MAX).decode("utf-8-sig")
+        return read_file(folder, str(path.relative_to(folder)), bytes_max).decode("utf-8-sig")
     except TooMuch as error:
-        raise Unreadable(f"{path.name} has more than {FILE_BYTES_MAX >> 10} KiB") from error
+        raise Unreadable(f"{path.name} has more than {bytes_max >> 10} KiB") from error
     except (NotTaken, UnicodeDecodeError) as error:
         why = str(error) if isinstance(error, NotTaken) else "it is no text"
         raise Unreadable(f"{path.name} cannot be read: {why}") from error

@@ -34,7 +34,10 @@ def task_at(path: Path, paths: Paths, *, timeout_s: float = TIMEOUT_S) -> Examin
     """The problem of one path, see `importers.problem_at`. Raises TaskError for a path that is no problem."""
     found = problem_at(path)
     if found is None:
-        forms = "a file with Model and get_inputs, or a folder with func_forward.py or func_backward.py"
+        forms = (
+            "a file with Model and get_inputs, a folder with func_forward.py or func_backward.py, a definition in JSON"
+            ", or a folder with task.yml"
+        )
         raise TaskError(f"{path} is no problem that can be read here: {forms}")
     return examined(found, paths, timeout_s=timeout_s)
 
@@ -59,9 +62,10 @@ def demand_device(task: TaskSpec, device_class: str) -> None:
 
 
 def language_for(file: str, text: str, task: TaskSpec) -> str:
-    """The language of a solution. A Python file is a module where the task is one and the file defines `ModelNew`."""
+    """The language of a solution. A Python file is a module where it defines what the task takes of one."""
     language = language_of_file(file) or "cpp"
-    is_module = file.lower().endswith(".py") and task.is_module and _MODULE.search(text) is not None
+    wanted = re.compile(rf"^def[ \t]+{task.entry}\b", re.MULTILINE) if task.entry else _MODULE
+    is_module = file.lower().endswith(".py") and task.takes_python and wanted.search(text) is not None
     return "python" if is_module else language
 
 

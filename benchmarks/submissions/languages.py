@@ -9,14 +9,14 @@ from ..harness import LANGUAGES, TaskSpec, UsageError, language_of_file, starter
 
 
 def languages_of(device_class: str, *, modules: bool = False) -> list[str]:
-    """What such a device runs: functions, and for a task that is a module PyTorch modules as well."""
+    """What such a device runs: functions, and for a task that takes Python that as well."""
     known = [item for item in LANGUAGES.values() if device_class in item.device_classes]
     return [item.name for item in known if modules or not item.is_module]
 
 
 def titles_for(task: TaskSpec) -> dict[str, str]:
     """The languages that `task` takes, with their titles."""
-    return {item.name: item.title for item in LANGUAGES.values() if task.is_module or not item.is_module}
+    return {item.name: item.title for item in LANGUAGES.values() if task.takes_python or not item.is_module}
 
 
 def language_of_upload(name: str, chosen: str) -> str:

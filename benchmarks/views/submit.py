@@ -62,7 +62,7 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
     }
     if origin is not None and not form.is_bound:
         context |= {"origin": origin, "compiler": _compiler_messages(origin)}
-    context |= {"choose_device": len(kinds) > (1 if task.is_module else 2)}
+    context |= {"choose_device": len(kinds) > (1 if task.takes_python else 2)}
     response = render(request, "tasks/submit.html", context, status=_status(form, outcome))
     if outcome.full is not None:
         response.headers["Retry-After"] = str(outcome.full.retry_after_s)

@@ -107,7 +107,7 @@ def task_starter(request: HttpRequest, suite: str, op: str, direction: str) -> H
 def starters(version: TaskVersion, device_class: str) -> list[Starter]:
     """In every language that such a device runs."""
     spec = _spec(version)
-    texts = [(name, starter_of(spec, name)) for name in languages.languages_of(device_class, modules=spec.is_module)]
+    texts = [(name, starter_of(spec, name)) for name in languages.languages_of(device_class, modules=spec.takes_python)]
     return [
         Starter(name, harness.LANGUAGES[name].title, languages.suffix_of(name), text) for name, text in texts if text
     ]

@@ -61,7 +61,7 @@ def eval_command(
     again: bool,
     as_json: bool,
 ) -> None:
-    """Judge every file in SOLUTIONS_DIR that is named after a problem in SUITE_DIR (KernelBench, robust-kbench).
+    """Judge every file in SOLUTIONS_DIR that is named after a problem in SUITE_DIR, a suite as its authors publish it.
 
     What is judged is kept: the same command continues where it stopped, and judges only what has changed.
     """

@@ -50,7 +50,8 @@ def judge_command(
 ) -> None:
     """Judge FILE on TASK: OP/DIRECTION, for example mnist_linear_relu/forward, or a problem of another suite.
 
-    Such a problem is a file of KernelBench, a folder of robust-kbench or one of its func_*.py, as published.
+    Such a problem is, as published, a file of KernelBench, a folder of robust-kbench or one of its func_*.py, a
+    definition of FlashInfer Trace or SOL-ExecBench in JSON, or a folder of GPU MODE.
     """
     with harness_errors():
         report = _judge(task, file, device, language, ruleset, quick=quick)

@@ -1,7 +1,7 @@
 """Loading the file of a submission as a Python module, compiled or not, and finding its function.
 
-A folder is a Python submission that defines `ModelNew`: its module and the extensions that were built for it. Such a
-module is made once for each configuration, and its parameters are the arguments of each call.
+A folder is a Python submission: its module and the extensions that were built for it. It defines the function that the
+task names, or `ModelNew`, which is made once for each configuration and whose parameters are arguments of each call.
 """
 
 import json
@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ..protocol import Link
+from .cases import adapted, stand_in_modules
 from .python.inline import prepared, stand_in
 from .python.models import model_function
 from .shell import Function, load_file, tried
@@ -25,7 +26,7 @@ def load_functions(path: str, message: Mapping[str, Any], link: Link, device: st
     if isinstance(module, Exception):
         link.send(load_error=f"{type(module).__name__}: {module}"[:4000])
         return None
-    name = CLASS if Path(path).is_dir() else message["direction"]
+    name = _wanted(path, message)
     found: Function | None = getattr(module, name, None)
     if found is None or not callable(found):
         exported = [name for name in dir(module) if not name.startswith("_")]
@@ -33,7 +34,7 @@ def load_functions(path: str, message: Mapping[str, Any], link: Link, device: st
         return None
     functions = tried(_for_each, path, found, message["configs"], device)  # and so does making a module
     if isinstance(functions, Exception):
-        link.send(load_error=f"{CLASS} cannot be made: {type(functions).__name__}: {functions}"[:4000])
+        link.send(load_error=f"{name} cannot be made: {type(functions).__name__}: {functions}"[:4000])
         return None
     link.send(loaded=True)
     return functions
@@ -41,14 +42,26 @@ def load_functions(path: str, message: Mapping[str, Any], link: Link, device: st
 
 def functions_of(path: str, message: Mapping[str, Any], device: str = "cpu") -> list[Function]:
     """As `load_functions`, for nobody who listens: it raises."""
-    name = CLASS if Path(path).is_dir() else message["direction"]
-    return _for_each(path, getattr(loaded_build(path), name), message["configs"], device)
+    return _for_each(path, getattr(loaded_build(path), _wanted(path, message)), message["configs"], device)
+
+
+def _wanted(path: str, message: Mapping[str, Any]) -> str:
+    """The name of the class or function that is called."""
+    entry = message["configs"][0]["values"].get("entry", CLASS)
+    return str(entry if Path(path).is_dir() else message["direction"])
 
 
 def _for_each(path: str, found: Any, configs: Sequence[Any], device: str) -> list[Function]:
     if not Path(path).is_dir():
         return [found] * len(configs)
-    return [model_function(found, config, device) for config in configs]
+    return [_function(found, config, device) for config in configs]
+
+
+def _function(found: Any, config: Mapping[str, Any], device: str) -> Function:
+    values = config["values"]
+    if "data" in values:
+        return adapted(found, values)
+    return found if "entry" in values else model_function(found, config, device)
 
 
 def loaded_build(path: str) -> ModuleType:
@@ -56,6 +69,7 @@ def loaded_build(path: str) -> ModuleType:
     folder = Path(path)
     if not folder.is_dir():
         return load_file(path)
+    stand_in_modules()
     files: dict[str, str] = json.loads((folder / EXTENSIONS).read_text())
     stand_in(prepared({key: load_file(str(folder / name)) for key, name in files.items()}))
     return load_file(str(folder / ENTRY))

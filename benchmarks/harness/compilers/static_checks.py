@@ -93,10 +93,11 @@ def _wrong_triton(text: str, code: str, task: TaskSpec) -> str | None:
 
 
 def _wrong_module(text: str, code: str, task: TaskSpec) -> str | None:
-    if not task.is_module:
+    if not task.takes_python:
         return f"this task has no module to replace; export {task.direction!r} in C++, CUDA or Triton"
-    if "ModelNew" in _CLASSES.findall(code):
+    if task.entry in _FUNCTIONS.findall(code) if task.entry else "ModelNew" in _CLASSES.findall(code):
         return None
     if _C.search(text) and not _PYTHON.search(code):
         return "this looks like C++ or CUDA; the language here is Python"
-    return "there is no class 'ModelNew' at the top level of the module, see the starter code"
+    wanted = f"function {task.entry!r}" if task.entry else "class 'ModelNew'"
+    return f"there is no {wanted} at the top level of the module, see the starter code"

@@ -22,7 +22,8 @@ from ..tasks.spec import Config, Result, TaskSpec
 from ..tasks.spec_json import write_folder
 from .facts import Facts, facts_of
 
-FORMS = ("model", "function", "gradients")
+FORMS = ("model", "function", "gradients", "definition", "case")
+_ENTRIES = {"definition": "run", "case": "custom_kernel"}  # of a submission in Python, by form
 ONE_SHAPE = "one-shape"
 CPU_BYTES_MAX = 256 << 20  # of a configuration for the CPU, arguments and results together
 CPU_CALL_MAX_S = 0.2  # of eager: a judging makes hundreds of calls, and takes each again in float64
@@ -125,6 +126,8 @@ class _Work:
                     problems.append(str(answer["problem"])[:800] if "problem" in answer else _too_large(answer))
                     if len(problems) == len(self.foreign.configs) or "file failed" in problems[-1]:
                         break
+        if found and self.foreign.form in _ENTRIES:
+            found[0] = (replace(found[0][0], group="single"), found[0][1])
         if not found or found[0][0].group != "single":
             raise TaskError(problems[0] if problems else "it has no configuration in the group single")
         if problems:
@@ -161,8 +164,10 @@ def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]]) ->
     facts = found[0][1]
     if any(item.argument_names != facts.argument_names for _, item in found):
         raise TaskError("its configurations differ in their arguments")
-    configs = tuple(_configs(found))
+    configs = tuple(_configs(found, foreign.form))
     devices = {"cpu": _for_cpu(configs, found), "cuda": tuple(c for c in configs if _nbytes(c) <= CUDA_BYTES_MAX)}
+    if foreign.form in _ENTRIES:
+        devices = {name: _headed(items) for name, items in devices.items()}
     devices = {name: items for name, items in devices.items() if any(item.group == "single" for item in items)}
     if not devices:
         raise TaskError("its arguments are too large for any device")
@@ -180,7 +185,7 @@ def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]]) ->
         result_names=facts.result_names,
         exact=False,
         configs=devices,
-        reference_source=foreign.source.rstrip() + "\n" + _tail(foreign.form, found),
+        reference_source=foreign.source.rstrip() + "\n" + _tail(foreign.form, foreign.direction, found),
         folder=Path(),
     )
 
@@ -189,20 +194,36 @@ def _has_one_shape(found: list[tuple[ForeignConfig, Facts]]) -> bool:
     return all(facts.shapes == found[0][1].shapes for _, facts in found)
 
 
-def _configs(found: list[tuple[ForeignConfig, Facts]]) -> Iterator[Config]:
+def _configs(found: list[tuple[ForeignConfig, Facts]], form: str) -> Iterator[Config]:
     """The author's configurations, then the same with other values: one shape does not test a kernel well."""
+    entry = _ENTRIES.get(form)
     for config, facts in found:
-        yield _config(config.group, config.values, "published", facts)
+        yield _config(config.group, config.values, "published", facts, entry)
     first, last = found[0], found[-1]
     if _has_one_shape(found):
-        yield _config("multi", first[0].values, "scaled", first[1])
-    yield _config("hidden", last[0].values, "shifted", last[1])
-    yield _config("hidden", first[0].values, "stirred", first[1])
+        yield _config("multi", first[0].values, "scaled", first[1], entry)
+    yield _config("hidden", last[0].values, "shifted", last[1], entry)
+    if entry is None:  # without a module there is no state
+        yield _config("hidden", first[0].values, "stirred", first[1], entry)
 
 
-def _config(group: str, values: Mapping[str, Any], variant: str, facts: Facts) -> Config:
-    shown = {**values, **({"init": facts.init} if facts.init is not None else {}), "variant": variant}
-    words = {name: value for name, value in shown.items() if name != "init"}
+def _headed(items: tuple[Config, ...]) -> tuple[Config, ...]:
+    """The first configuration that is shown becomes the single one where that is too large for a device."""
+    if any(item.group == "single" for item in items):
+        return items
+    shown = [item for item in items if not item.hidden]
+    hidden = tuple(item for item in items if item.hidden)
+    return (replace(shown[0], group="single"), *shown[1:], *hidden) if shown else ()
+
+
+def _config(group: str, values: Mapping[str, Any], variant: str, facts: Facts, entry: str | None) -> Config:
+    made = {"init": facts.init} if facts.init is not None else {}
+    if entry:
+        made["entry"] = entry
+    if entry and facts.plan:
+        made["data"] = repr(facts.plan[1])
+    shown = {**values, **made, "variant": variant}
+    words = {name: value for name, value in shown.items() if name not in made}
     results = tuple(
         Result(name, item.shape, item.dtype, 1.0, 1.0)
         for name, item in zip(facts.result_names, facts.results, strict=True)
@@ -237,13 +258,17 @@ from benchmarks.harness.child import {module} as _kbench
 """
 
 
-def _tail(form: str, found: list[tuple[ForeignConfig, Facts]]) -> str:
+def _tail(form: str, direction: str, found: list[tuple[ForeignConfig, Facts]]) -> str:
     if form == "model":
         call = f"model_task(globals(), changed={found[0][1].changed!r})"
         return _TAIL.format(module="foreign", direction="forward", call=call)
+    if form == "definition":
+        return _TAIL.format(module="definitions", direction=direction, call="definition_task(globals())")
     if form == "function":
         return _TAIL.format(module="foreign", direction="forward", call="function_task(globals())")
     plans = dict(facts.plan for _, facts in found if facts.plan is not None)
+    if form == "case":
+        return _TAIL.format(module="cases", direction=direction, call=f"case_task(globals(), {plans!r})")
     return _TAIL.format(module="gradients", direction="backward", call=f"backward_task(globals(), {plans!r})")
 
 

@@ -12,6 +12,9 @@ from typing import Any
 
 from ..errors import TaskError
 
+_TEXT_MAX = 200
+_EXPONENT_MAX = 8
+
 Value = int | float | bool | str | None | tuple[Any, ...]
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -31,7 +34,11 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.Not: operator.not_}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+}
 _CALLS: dict[str, Callable[..., Any]] = {"min": min, "max": max}
 
 
@@ -42,6 +49,28 @@ def evaluate(text: str, values: Mapping[str, Value]) -> Any:
     except SyntaxError as error:
         raise TaskError(f"cannot read the expression {text!r}: {error.msg}") from error
     return _Evaluator(text, values).visit(tree)
+
+
+def arithmetic(text: Any, values: Mapping[str, Value]) -> Any:
+    """As `evaluate`, of an expression that anybody may have written: numbers only, and of limited size."""
+    if not isinstance(text, str) or len(text) > _TEXT_MAX:
+        raise TaskError(f"an expression is a text of at most {_TEXT_MAX} characters")
+    try:
+        nodes = list(ast.walk(ast.parse(text, mode="eval")))
+        if any(isinstance(node, ast.Constant) and not isinstance(node.value, int | float) for node in nodes):
+            raise TaskError(f"only numbers are allowed in the expression {text!r}")
+        powers = [node for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)]
+        if len(powers) > 1 or not all(_is_small(node.right) for node in powers):
+            raise TaskError(f"one power, with an exponent up to {_EXPONENT_MAX}, is allowed in the expression {text!r}")
+        return evaluate(text, values)
+    except SyntaxError as error:
+        raise TaskError(f"cannot read the expression {text!r}: {error.msg}") from error
+    except (ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise TaskError(f"the expression {text!r} has no value: {error}") from error
+
+
+def _is_small(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value <= _EXPONENT_MAX
 
 
 class _Evaluator(ast.NodeVisitor):

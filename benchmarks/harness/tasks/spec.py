@@ -143,6 +143,16 @@ class TaskSpec:
         """The reference is a torch module, so that a submission may be one."""
         return all("init" in config.values for configs in self.configs.values() for config in configs)
 
+    @property
+    def entry(self) -> str | None:
+        """The function that a submission in Python defines where no module is replaced; None where there is none."""
+        first = next(iter(self.configs.values()), ())
+        return str(first[0].values["entry"]) if first and "entry" in first[0].values else None
+
+    @property
+    def takes_python(self) -> bool:
+        return self.is_module or self.entry is not None
+
     def configs_for(self, device_class: str) -> tuple[Config, ...]:
         if device_class not in self.configs:
             raise TaskError(f"{self.name} has no configurations for {device_class}")

@@ -96,6 +96,7 @@ _C_DTYPES = {  # by the names that every set of headers has
     "bool": "torch::kBool",
 }
 TAIL_MARK = "\n# The author's file ends above."  # of an imported reference
+DEFINITION_MARK = "\nKBENCH_DEFINITION ="  # after the author's reference of a definition
 _OF_THE_TASK = ("get_inputs", "get_init_inputs")
 
 
@@ -110,15 +111,26 @@ def starter_code(task: TaskSpec, language: str = "cpp") -> str:
 
 def _module(task: TaskSpec) -> str:
     """The author's own file with the class renamed, which is a correct submission already."""
-    if not task.is_module:
+    if not task.takes_python:
         raise UsageError("only tasks that are modules take a module")
     source = task.reference_source.partition(TAIL_MARK)[0]
+    if task.entry:
+        return _of_the_entry(task.entry, source)
     lines = source.splitlines()
     for item in reversed(ast.parse(source).body):
         if isinstance(item, ast.FunctionDef) and item.name in _OF_THE_TASK:
             del lines[item.lineno - 1 : item.end_lineno]
     text = re.sub(r"\bModel\b(?=[(:,])", "ModelNew", "\n".join(lines))
     return text.strip() + "\n"
+
+
+def _of_the_entry(entry: str, source: str) -> str:
+    """The author's reference of a definition, or what the author gives to start from."""
+    for item in ast.parse(source).body:
+        if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "KBENCH_FILES":
+            files: dict[str, str] = ast.literal_eval(item.value)
+            return files.get("submission.py", f"def {entry}(data):\n    raise NotImplementedError\n")
+    return source.partition(DEFINITION_MARK)[0].strip() + "\n"
 
 
 def _cpp(task: TaskSpec, config: Config) -> str:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from .. import foreign, gradients
+from .. import cases, definitions, foreign, gradients
 from ..check import load_module
 from ..foreign import Names
 from ..python.slots import SlotWatch, StatefulCall, slots_of
@@ -69,7 +69,11 @@ def answered(probe: Callable[[Names, Mapping[str, Any]], dict[str, Any]], names:
 
 def told(error: BaseException) -> str:
     """The last frame in the author's file, if any, and the error."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith("task.py")]
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename.endswith(("task.py", "reference.py", "utils.py"))
+    ]
     place = f" (line {lines[-1]})" if lines else ""
     return f"{type(error).__name__}: {error}"[:600] + place
 
@@ -121,7 +125,74 @@ def probe_gradients(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_PROBES = {"model": probe_model, "function": probe_function, "gradients": probe_gradients}
+def probe_definition(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A file with `run` and `KBENCH_DEFINITION`; its outputs must be what the definition says."""
+    outputs, known = names["KBENCH_DEFINITION"]["outputs"], {**names["KBENCH_DEFINITION"]["axes"], **values}
+    arguments = definitions.drawn_definition(names, _SEED, values)
+    call, _ = definitions.definition_task(names)
+    copies = [item.clone() if isinstance(item, Tensor) else item for item in arguments]
+    facts = _called(lambda: call(*arguments))
+    if any(
+        isinstance(item, Tensor) and not torch.equal(item, copy) for item, copy in zip(arguments, copies, strict=True)
+    ):
+        raise Unfit("it writes into its inputs")
+    found = [(item["dtype"], item["shape"]) for item in facts["results"]]
+    wanted = [(item["dtype"], [known[axis] for axis in item["shape"]]) for item in outputs.values()]
+    if found != wanted:
+        raise Unfit(f"run returns {_told_forms(found)}, the definition says {_told_forms(wanted)}")
+    known_names: set[str] = set()
+    return {
+        **facts,
+        "arguments": _arguments(arguments, list(names["KBENCH_DEFINITION"]["inputs"])),
+        "result_names": [_identifier(name, known_names) for name in outputs],
+    }
+
+
+def probe_case(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Files with `generate_input` and `ref_kernel`; what is only written is found by writing something else there."""
+    try:
+        leaves = cases.leaves_of(cases.drawn_case(names, _SEED, values))
+    except cases.Opaque as error:
+        raise Unfit(str(error)) from error
+    kernel = names["ref_kernel"]
+    used, other = (cases.drawn_case(names, _SEED, values) for _ in range(2))
+    expected = _results(kernel(used))
+    places = {item.data_ptr() for item in expected}
+    buffers = []
+    for number, (name, before) in enumerate(leaves):
+        if not isinstance(before, Tensor):
+            continue
+        after, changed = (cases.leaves_of(data)[number][1] for data in (used, other))
+        if after.data_ptr() in places:
+            buffers.append(number)
+            changed.copy_(torch.where(before.double() != 0, 0.0, 1.0))
+        elif not torch.equal(after, before):
+            raise Unfit(f"it writes into its input {name}")
+    if not all(map(_alike, expected, _results(kernel(other)))):
+        raise Unfit("it changes its input in place")
+    structure = cases.structure_of(other, buffers)
+    kept = [leaves[number] for number, kind in enumerate(cases.leaf_kinds(structure)) if kind == "argument"]
+    arguments = [leaf for _, leaf in kept]
+    form = cases.form_of(arguments)
+    forward, _ = cases.case_task(names, {form: structure})
+    return {
+        **_called(lambda: forward(*arguments)),
+        "arguments": _arguments(arguments, [name for name, _ in kept]),
+        "plan": repr((form, structure)),
+    }
+
+
+def _told_forms(forms: Sequence[tuple[str, Sequence[int]]]) -> str:
+    return ", ".join(f"{dtype} {list(shape)}" for dtype, shape in forms)
+
+
+_PROBES = {
+    "case": probe_case,
+    "definition": probe_definition,
+    "model": probe_model,
+    "function": probe_function,
+    "gradients": probe_gradients,
+}
 
 
 def _called(call: Callable[[], Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .. import foreign, gradients
+from .. import cases, definitions, foreign, gradients
 from ..check import as_tuple
 from ..foreign import Names
 from ..python.slots import StatefulCall, slots_of
@@ -57,4 +57,14 @@ def _gradients(names: Names, values: Mapping[str, Any]) -> tuple[Any, Sequence[A
     return (lambda *_: tuple(drawn.operands)), drawn.arguments
 
 
-_MAKERS = {"model": _model, "function": _function, "gradients": _gradients}
+def _definition(names: Names, values: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+    call, _ = definitions.definition_task(names)
+    return call, definitions.drawn_definition(names, _SEED, values)
+
+
+def _case(names: Names, values: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+    data = cases.drawn_case(names, _SEED, values)
+    return (lambda *_: names["ref_kernel"](data)), [leaf for _, leaf in cases.leaves_of(data)]
+
+
+_MAKERS = {"case": _case, "definition": _definition, "model": _model, "function": _function, "gradients": _gradients}

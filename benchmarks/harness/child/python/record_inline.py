@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..cases import stand_in_modules
 from ..check import load_module
 from .inline import Request, recording, stand_in
 
@@ -20,6 +21,7 @@ def main(arguments: Sequence[str]) -> None:
     module, answer = Path(arguments[0]), int(arguments[1])
     requests: list[Request] = []
     stand_in(recording(requests))
+    stand_in_modules()
     try:
         load_module(module, "kbench_submission")
     except Exception as error:

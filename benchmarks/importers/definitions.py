@@ -1,0 +1,291 @@
+"""FlashInfer Trace and SOL-ExecBench as their authors publish them: JSON definitions and workloads, one line each.
+
+Two dialects of one format. FlashInfer Trace: `definitions/**/NAME.json` and `workloads/**/NAME.jsonl` below one root,
+each line a trace whose workload is read. SOL-ExecBench: a folder with `definition.json` and `workload.jsonl`, each line
+a workload. Every workload is a configuration; a hidden one has other sizes. The author's tolerance decides nothing.
+Does NOT run a line of the reference, and reads no data files: a workload that needs one is left out.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..harness import DTYPES, ForeignConfig, ForeignTask, TaskError, arithmetic
+from .records import Found, Unreadable, demand, parsed, read_text, slug, words
+
+_WORKLOADS_MAX = 40
+_WORKLOAD_FILE_BYTES_MAX = 16 << 20
+_SIZE_MAX = 1 << 40
+_RESERVED = ("init", "variant", "entry", "data")
+_LFS = "version https://git-lfs"
+_DEFINITION, _WORKLOAD = "definition.json", "workload.jsonl"
+_KINDS = ("random", "custom", "scalar")
+Json = dict[str, Any]
+
+
+def read_flashinfer(folder: Path, suite: str) -> Iterator[Found]:
+    """One `Found` per definition below a folder called `definitions`."""
+    for path in sorted(folder.rglob("*.json")):
+        root = _root_of(path.relative_to(folder))
+        if root is not None:
+            yield _found(path, _workloads_of(path, folder / root), folder, suite)
+
+
+def read_sol(folder: Path, suite: str) -> Iterator[Found]:
+    """One `Found` per `definition.json`."""
+    for path in sorted(folder.rglob(_DEFINITION)):
+        if _root_of(path.relative_to(folder)) is None:
+            yield _found(path, path.parent / _WORKLOAD, folder, suite)
+
+
+def problem(path: Path, suites: Mapping[str, str]) -> Found | None:
+    """The definition at a path: a JSON file of either dialect, or a folder with `definition.json`."""
+    if path.is_dir():
+        path /= _DEFINITION
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    root = _root_of(path)
+    if root is not None:
+        return _found(path, _workloads_of(path, root), root, suites["flashinfer-trace"])
+    if path.name != _DEFINITION:
+        return None
+    return _found(path, path.parent / _WORKLOAD, path.parent, suites["sol-execbench"])
+
+
+def _root_of(path: Path) -> Path | None:
+    """The folder that holds `definitions/`, if the path lies below one."""
+    return next((parent.parent for parent in path.parents if parent.name == "definitions"), None)
+
+
+def _workloads_of(path: Path, root: Path) -> Path:
+    """Of a definition below `root/definitions`; sub-folders are called alike, but need not be."""
+    places = root / "workloads"
+    alike = (places / path.relative_to(root / "definitions")).with_suffix(".jsonl")
+    return alike if alike.is_file() else next(iter(sorted(places.rglob(f"{path.stem}.jsonl"))), alike)
+
+
+def _found(path: Path, workloads: Path, folder: Path, suite: str) -> Found:
+    named = path.parent if path.name == _DEFINITION else path
+    op, direction, file = slug(named.stem), "forward", str(path.relative_to(folder))
+    try:
+        data = _json(read_text(path, folder), path.name)
+        op = slug(str(data.get("name", ""))) or op
+        direction = "backward" if data.get("op_type") == "backward" else direction
+        definition = _Definition(data, path.name)
+        configs, left_out = definition.configs(_workload_lines(workloads, folder), workloads.name)
+        return Found(op, direction, file, definition.task(suite, op, direction, configs, left_out))
+    except Unreadable as error:
+        return Found(op, direction, file, problem=str(error))
+
+
+class _Definition:
+    """One definition whose fields have been checked. Raises Unreadable naming the field."""
+
+    def __init__(self, data: Json, file: str) -> None:
+        self.data, self.file = data, file
+        self.axes = self._mapping("axes")
+        for axis, item in self.axes.items():
+            self._check_axis(axis, item)
+        self.inputs, self.outputs = self._tensors("inputs"), self._tensors("outputs")
+        if twice := set(self.inputs) & set(self.outputs):
+            raise Unreadable(f"{file}: {sorted(twice)[0]} is both an input and an output")
+        if idle := sorted(set(self.var_axes) - {axis for item in self.inputs.values() for axis in item["shape"] or ()}):
+            raise Unreadable(f"{file}: no input has the axis {idle[0]}")
+        self.reference = data.get("reference")
+        if not isinstance(self.reference, str):
+            raise Unreadable(f"{file} lacks reference, a text with a function run")
+        entry = data.get("custom_inputs_entrypoint")
+        module = parsed(self.reference, f"{file}: reference")
+        demand(module, f"{file}: reference", "run", *([entry] if entry else []))
+
+    @property
+    def var_axes(self) -> list[str]:
+        return [axis for axis, item in self.axes.items() if item["type"] == "var"]
+
+    def configs(self, lines: Sequence[tuple[int, Json]], file: str) -> tuple[list[ForeignConfig], int]:
+        """One configuration per workload, each once, and one that is hidden; how many workloads were left out."""
+        found: list[Json] = []
+        left_out = 0
+        for number, line in lines:
+            workload = line.get("workload", line)
+            place = f"{file}:{number}"
+            if not isinstance(workload, dict) or not isinstance(workload.get("axes"), dict):
+                raise Unreadable(f"{place}: it has no axes")
+            kinds = self._kinds(workload, place)
+            if kinds is None:
+                left_out += 1
+                continue
+            values = {**self._sizes(workload["axes"], place), **kinds}
+            if values not in found and len(found) < _WORKLOADS_MAX:
+                found.append(values)
+        if not found:
+            why = f"all {left_out} workloads need data files, which are not read here" if left_out else "no workload"
+            raise Unreadable(f"{file}: {why}")
+        configs = [ForeignConfig("multi" if number else "single", item) for number, item in enumerate(found)]
+        hidden = self._hidden(found)
+        return [*configs, *([ForeignConfig("hidden", hidden)] if hidden else [])], left_out
+
+    def task(self, suite: str, op: str, direction: str, configs: Sequence[ForeignConfig], left_out: int) -> ForeignTask:
+        constants = {axis: item["value"] for axis, item in self.axes.items() if item["type"] == "const"}
+        described = {
+            "op_type": str(self.data.get("op_type", "")),
+            "custom": self.data.get("custom_inputs_entrypoint") if self._drawn("custom") else None,
+            "axes": constants,
+            "inputs": {name: {**item, "kind": self.kinds[name]} for name, item in self.inputs.items()},
+            "outputs": self.outputs,
+        }
+        text = " ".join(str(self.data.get("description") or "").split())[:400]
+        note = f" {left_out} workloads need data files and are left out." if left_out else ""
+        return ForeignTask(
+            suite=suite,
+            op=op,
+            direction=direction,
+            title=words(str(self.data.get("name", op)))[:200],
+            summary=text + note,
+            family=str(self.data.get("op_type") or "definition")[:40],
+            form="definition",
+            source=f"{self.reference}\n\nKBENCH_DEFINITION = {described!r}\n",
+            configs=tuple(configs),
+        )
+
+    def _drawn(self, kind: str) -> list[str]:
+        return [name for name, found in self.kinds.items() if found == kind]
+
+    def _kinds(self, workload: Json, place: str) -> Json | None:
+        """The scalars of a workload; None where it needs data, or draws in another way than the first one."""
+        described = workload.get("inputs")
+        if not isinstance(described, dict):
+            raise Unreadable(f"{place}: it has no inputs")
+        kinds, scalars = {}, {}
+        for name, item in self.inputs.items():
+            entry = described.get(name)
+            kind = entry.get("type") if isinstance(entry, dict) else None
+            if kind == "safetensors":
+                return None
+            if kind not in _KINDS or (kind == "scalar") is not (item["shape"] is None):
+                raise Unreadable(f"{place}: input {name} cannot be {kind!r}")
+            kinds[name] = kind
+            if kind == "scalar":
+                scalars[name] = self._scalar(entry, f"{place}: input {name}")
+        if "custom" in kinds.values() and not self.data.get("custom_inputs_entrypoint"):
+            raise Unreadable(f"{place}: it has custom inputs, and {self.file} names no custom_inputs_entrypoint")
+        if not hasattr(self, "kinds"):
+            self.kinds = kinds
+        return scalars if kinds == self.kinds else None
+
+    @staticmethod
+    def _scalar(entry: Any, place: str) -> int | float | bool:
+        value = entry.get("value")
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            raise Unreadable(f"{place} has no number as its value")
+        return value
+
+    def _sizes(self, given: Json, place: str) -> Json:
+        """The values of all axes that are not constant. Raises Unreadable for missing ones and broken constraints."""
+        sizes: Json = {}
+        for axis in self.var_axes:
+            if not _is_size(given.get(axis)):
+                raise Unreadable(f"{place}: the axis {axis} has no size")
+            sizes[axis] = given[axis]
+        known = {axis: item["value"] for axis, item in self.axes.items() if item["type"] == "const"} | sizes
+        for axis, item in self.axes.items():
+            if item["type"] == "expr":
+                known[axis] = sizes[axis] = self._computed(item["expression"], known, f"{place}: the axis {axis}")
+        for text in self.data.get("constraints") or ():
+            if not self._value(text, known, f"{place}: the constraint"):
+                raise Unreadable(f"{place}: it breaks the constraint {text}")
+        return sizes
+
+    def _computed(self, text: Any, known: Json, place: str) -> int:
+        value = self._value(text, known, place)
+        if not _is_size(value):
+            raise Unreadable(f"{place} is {value!r}, which is no size")
+        return int(value)
+
+    @staticmethod
+    def _value(text: Any, known: Json, place: str) -> Any:
+        try:
+            return arithmetic(text, known)
+        except TaskError as error:
+            raise Unreadable(f"{place}: {error}") from error
+
+    def _hidden(self, found: Sequence[Json]) -> Json | None:
+        """Other sizes of every variable axis: multiples of what the published ones have in common."""
+        smallest = min(found, key=lambda item: math.prod(item[axis] for axis in self.var_axes))
+        sizes = {axis: _between([item[axis] for item in found]) for axis in self.var_axes}
+        try:
+            return {**smallest, **self._sizes(sizes, "hidden")} if sizes else None
+        except Unreadable:
+            return None
+
+    def _mapping(self, field: str) -> Json:
+        found = self.data.get(field)
+        if not isinstance(found, dict) or not found:
+            raise Unreadable(f"{self.file} lacks {field}")
+        if bad := [name for name in found if not name.isidentifier() or not name.isascii() or name in _RESERVED]:
+            raise Unreadable(f"{self.file}: {field}: {bad[0][:80]!r} cannot be a name here")
+        return found
+
+    def _check_axis(self, axis: str, item: Any) -> None:
+        kind = item.get("type") if isinstance(item, dict) else None
+        is_const = kind == "const" and _is_size(item.get("value"))
+        if not is_const and kind != "var" and not (kind == "expr" and "expression" in item):
+            raise Unreadable(f"{self.file}: the axis {axis} is neither const with a size, nor var, nor expr")
+
+    def _tensors(self, field: str) -> Json:
+        return {name: self._tensor(f"{field}: {name}", item) for name, item in self._mapping(field).items()}
+
+    def _tensor(self, place: str, item: Any) -> Json:
+        dtype = item.get("dtype") if isinstance(item, dict) else None
+        if dtype not in DTYPES:
+            reason = "two of its values share a byte" if "float4" in str(dtype) else f"known are {', '.join(DTYPES)}"
+            raise Unreadable(f"{self.file}: {place}: the dtype {str(dtype)[:40]} is not judged here: {reason}")
+        shape = item.get("shape", ())
+        if shape is None:
+            if not place.startswith("inputs"):
+                raise Unreadable(f"{self.file}: {place}: an output has to be a tensor")
+            return {"shape": None, "dtype": dtype}
+        if not isinstance(shape, list):
+            raise Unreadable(f"{self.file}: {place}: its shape is no list")
+        for axis in shape:
+            if not isinstance(axis, str) or axis not in self.axes:
+                raise Unreadable(f"{self.file}: {place}: the axis {str(axis)[:80]} is not defined")
+        return {"shape": shape, "dtype": dtype}
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < _SIZE_MAX
+
+
+def _between(sizes: Sequence[int]) -> int:
+    """A size beside the published ones, as divisible as they are."""
+    step, known = math.gcd(*sizes), sorted(set(sizes))
+    middle = known[len(known) // 2]
+    below = next((size for size in range(middle - step, 0, -step)[:64] if size not in known), None)
+    return below or next(
+        size for size in range(middle + step, middle + step * (len(known) + 2), step) if size not in known
+    )
+
+
+def _workload_lines(path: Path, folder: Path) -> list[tuple[int, Json]]:
+    if not path.is_file():
+        raise Unreadable(f"there is no {path.name}")
+    lines = read_text(path, folder, _WORKLOAD_FILE_BYTES_MAX).splitlines()
+    return [(number, _json(line, f"{path.name}:{number}")) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _json(text: str, place: str) -> Json:
+    if text.startswith(_LFS):
+        raise Unreadable(f"{place} is a pointer of Git LFS, not the file: fetch it with git lfs pull")
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        line = f"{place}:{error.lineno}" if ":" not in place else place
+        raise Unreadable(f"{line}: it is no JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{place}: it is no JSON that can be read here") from error
+    if not isinstance(data, dict):
+        raise Unreadable(f"{place}: it is no JSON object")
+    return data
