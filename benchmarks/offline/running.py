@@ -1,4 +1,4 @@
-"""Judges many solutions one after the other, keeps every outcome, and goes on where it was stopped.
+"""Judges many solutions one after the other, compiles the next ones meanwhile, and goes on where it was stopped.
 
 What is kept is named by all that decides it: problem, source, device, rules. So an unchanged solution is judged once
 and a changed one anew, and nothing has to say where a run stopped. A file that cannot be judged costs itself alone.
@@ -7,6 +7,7 @@ problem (`solutions.py`) and the figures over all of them (`outcomes.py`).
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from ..harness import (
     Source,
     Step,
     SupervisorError,
+    TaskError,
     TaskSpec,
     UsageError,
     Verdict,
@@ -33,6 +35,7 @@ from ..harness import (
     machine_fingerprint,
 )
 from ..naive import NaiveResult, opinion
+from .ahead import BuildsAhead
 from .evaporation import evaporation
 from .outcomes import NOT_JUDGED, Outcome
 from .problems import TIMEOUT_S, demand_device, examined, source_for
@@ -67,20 +70,61 @@ def evaluate(
     solutions: tuple[Solution, ...], folder: Path, how: EvalSettings, watch: Callable[[Solution], Watcher]
 ) -> Iterator[Outcome]:
     """One outcome per solution, in their order. Raises IsolationError, which would meet every other solution too."""
-    problems: dict[str, Examined] = {}
-    for solution in solutions:
-        watcher, name = watch(solution), solution.problem.name
-        try:
-            if name not in problems:
-                watcher.on_step(Step("examine", "started", text="the problem"))
-                problems[name] = examined(solution.problem, how.paths, timeout_s=how.timeout_s, again=how.again)
-            yield _outcome(solution, problems[name], folder, how, watcher)
-        except IsolationError:
-            raise
-        except UsageError as error:
-            yield Outcome(name, solution.file, NOT_JUDGED, str(error))
-        except HarnessError as error:
-            yield Outcome(name, solution.file, Verdict.INTERNAL_ERROR.value, f"{type(error).__name__}: {error}")
+    problems: dict[str, Examined | HarnessError] = {}
+
+    def compiled(source: Source, task: TaskSpec, watcher: Watcher) -> None:
+        if check_source(source, task, how.rules).problem is None:
+            compile_source(source, task, how.rules, how.paths, device=how.device.name, watcher=watcher)
+
+    with BuildsAhead(compiled) as builds:
+        for number, solution in enumerate(solutions):
+            watcher = watch(solution)
+            for later in solutions[number : number + 1 + builds.places]:
+                if later.problem.name not in problems:
+                    watcher.on_step(Step("examine", "started", text="the problem"))
+                    problems[later.problem.name] = _examined(later, how)
+                if later is not solution:
+                    _start(builds, later, problems[later.problem.name], folder, how)
+            yield _told(solution, problems[solution.problem.name], folder, how, watcher)
+
+
+def _examined(solution: Solution, how: EvalSettings) -> Examined | HarnessError:
+    try:
+        return examined(solution.problem, how.paths, timeout_s=how.timeout_s, again=how.again)
+    except IsolationError:
+        raise
+    except HarnessError as error:
+        return error
+
+
+def _told(
+    solution: Solution, found: Examined | HarnessError, folder: Path, how: EvalSettings, watcher: Watcher
+) -> Outcome:
+    """The outcome, whatever goes wrong. Raises IsolationError alone."""
+    name = solution.problem.name
+    try:
+        if isinstance(found, HarnessError):
+            raise found
+        return _outcome(solution, found, folder, how, watcher)
+    except IsolationError:
+        raise
+    except UsageError as error:
+        return Outcome(name, solution.file, NOT_JUDGED, str(error))
+    except HarnessError as error:
+        return Outcome(name, solution.file, Verdict.INTERNAL_ERROR.value, f"{type(error).__name__}: {error}")
+
+
+def _start(
+    builds: BuildsAhead, solution: Solution, found: Examined | HarnessError, folder: Path, how: EvalSettings
+) -> None:
+    """Compiles a solution ahead, unless it cannot be judged or has been."""
+    task = None if isinstance(found, HarnessError) else found.task
+    if task is None or how.device.device_class not in task.configs:
+        return
+    with suppress(TaskError):  # a file that cannot be read
+        source = source_for(solution.file, text_of_solution(folder, solution.file), task)
+        if how.again or not _place(source, task, how).with_suffix(".report").is_file():
+            builds.start(source, task)
 
 
 def _outcome(solution: Solution, found: Examined, folder: Path, how: EvalSettings, watcher: Watcher) -> Outcome:
@@ -90,7 +134,7 @@ def _outcome(solution: Solution, found: Examined, folder: Path, how: EvalSetting
         )
     demand_device(found.task, how.device.device_class)
     source = source_for(solution.file, text_of_solution(folder, solution.file), found.task)
-    place = how.paths.data.resolve() / "evals" / _key(source, found.task, how)
+    place = _place(source, found.task, how)
     report = _report(source, found.task, how, watcher, place.with_suffix(".report"))
     outcome = _outcome_of(report, solution, found)
     if not how.naive:
@@ -159,6 +203,8 @@ def _asked(source: Source, task: TaskSpec, how: EvalSettings) -> NaiveResult:
     return NaiveResult("not built") if binary is None else opinion(task, binary, how.rules, how.paths)
 
 
-def _key(source: Source, task: TaskSpec, how: EvalSettings) -> str:
+def _place(source: Source, task: TaskSpec, how: EvalSettings) -> Path:
+    """Of what is kept, without the suffix."""
     of_the_file = (task.content_sha256, source.language, source.sha256)
-    return digest(_FORM, *of_the_file, how.rules.text, how.device.kind, machine_fingerprint(), str(how.quick))[:40]
+    key = digest(_FORM, *of_the_file, how.rules.text, how.device.kind, machine_fingerprint(), str(how.quick))
+    return how.paths.data.resolve() / "evals" / key[:40]

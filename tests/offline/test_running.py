@@ -1,17 +1,22 @@
 """Many solutions one after the other: what is kept, what is tried again, and what costs only itself. No sandbox."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier, Event
+from time import sleep
 from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.harness import (
+    Cancelled,
     Device,
     Examined,
     IsolationError,
     Paths,
     Rules,
+    Source,
     SupervisorError,
     TaskSpec,
     UsageError,
@@ -22,6 +27,7 @@ from benchmarks.importers import problems_in
 from benchmarks.naive import NaiveResult
 from benchmarks.offline import NOT_JUDGED, EvalSettings, Outcome, Why, evaluate, paired
 from benchmarks.offline import running as running_module
+from benchmarks.offline.ahead import BuildsAhead
 
 from .conftest import EVALUATED, report
 
@@ -54,6 +60,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, task: TaskSpec) -> Judge:
     stand_in = Judge()
     monkeypatch.setattr(running_module, "judge", stand_in)
     monkeypatch.setattr(running_module, "examined", examined)
+    monkeypatch.setattr(running_module, "compile_source", lambda *_, **__: SimpleNamespace(binary=None))
     return stand_in
 
 
@@ -84,6 +91,55 @@ def test_every_solution_has_an_outcome_in_the_order_of_the_problems(judge: Judge
     assert found[0].speedup == 2.0
     assert found[2].reason == "SupervisorError: still broken"
     assert found[-1].reason == "its problem cannot be judged: too large"
+
+
+def test_the_next_solutions_are_compiled_beside_the_one_that_is_judged(
+    judge: Judge, how: EvalSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two compile at once, and the second one begins while the first solution is judged."""
+    compiling, both = [], Barrier(2, timeout=60)
+    monkeypatch.setattr(running_module.BuildsAhead, "__init__", _with_places(2))
+
+    def compile_source(source, task, rules, paths, *, device, watcher):
+        compiling.append(source.text)
+        if len(compiling) <= 2:
+            both.wait()
+        raise SupervisorError("the compiler is gone")  # which costs nothing here
+
+    monkeypatch.setattr(running_module, "compile_source", compile_source)
+    assert len(run(how)) == 9
+    assert not both.broken
+    assert set(compiling) < {*judge.asked}
+    assert len(compiling) == len(set(compiling))
+    compiling.clear()
+    run(how)
+    assert not compiling  # nothing is left to judge
+
+
+def _with_places(count: int):
+    made = BuildsAhead.__init__
+
+    def init(self, compile_one) -> None:
+        made(self, compile_one)
+        self.places = count
+        self._pool = ThreadPoolExecutor(count)
+
+    return init
+
+
+def test_leaving_a_run_stops_what_compiles(task: TaskSpec) -> None:
+    begun = Event()
+
+    def compile_one(source, task, watcher):
+        begun.set()
+        while not watcher.cancelled():
+            sleep(0.001)
+        raise Cancelled("stopped")
+
+    with BuildsAhead(compile_one) as builds:
+        for number in range(100):
+            builds.start(Source(str(number), "cpp"), task)
+        assert begun.wait(60)
 
 
 def test_a_second_run_judges_only_what_was_our_fault(judge: Judge, how: EvalSettings) -> None:
