@@ -44,6 +44,12 @@ CHOICES = (
     Choice("anneal", "Templates, annealed", "The same templates under simulated annealing, to compare with."),
     Choice("random", "Templates at random", "The same templates with settings drawn at random, to compare with."),
     Choice("anthropic", "Language models", "Claude models propose whole kernels and edits.", paid=True),
+    Choice(
+        "anthropic-agent",
+        "Language model with tools",
+        "A Claude model compiles, checks and times what it writes before it proposes it.",
+        paid=True,
+    ),
     Choice("hybrid", "Language models and search", "A model writes templates; the search tunes them.", paid=True),
     Choice(EXTERNAL, "External", "An agent outside the site proposes kernels through the API.", outside=True),
 )

@@ -173,6 +173,7 @@ def engine_settings(device: str) -> dict[str, Any]:
         "prices": settings.KBENCH_MODEL_PRICES,
         "data": settings.DATA_DIR,
         "device": device or "cpu",
+        "elsewhere": not device,
     }
 
 

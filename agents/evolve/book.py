@@ -70,6 +70,12 @@ class LeaseMeter:
     def free(self) -> None:
         self._open = Cost()
 
+    def tool(self, said: Mapping[str, Any], source: str | None, cost: Cost) -> None:
+        self._open = Cost()
+        self._spent += cost
+        kept = self._book.log.put_source(source) if source is not None else None
+        self._book.commit(Draft("tool.called", self._candidate, {**said, "source_sha256": kept}))
+
     def usage(self, role: str, model: str, usage: Mapping[str, Any], cost: Cost) -> None:
         self._open = Cost()
         self._spent += cost

@@ -32,6 +32,7 @@ TYPES = (
     "budget.reserved",
     "budget.settled",
     "budget.denied",
+    "tool.called",
     "llm.attempt",
     "llm.usage",
     "task.note",

@@ -246,6 +246,10 @@ class Meter(Protocol):
         """Closes the open call: it failed and cost nothing."""
         ...
 
+    def tool(self, said: Mapping[str, Any], source: str | None, cost: Cost) -> None:
+        """Closes the open call of a tool, which cost `cost`, and commits a `tool.called` at once, with its source."""
+        ...
+
     def usage(self, role: str, model: str, usage: Mapping[str, Any], cost: Cost) -> None:
         """Closes the open call: it cost `cost`. The `llm.usage` is committed together with what the call gave."""
         ...

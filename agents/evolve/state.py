@@ -180,7 +180,7 @@ def _generalised(state: RunState, event: LogEvent) -> None:
     state.focus, state.focus_over, state.focused = None, True, len(state.generations)
 
 
-_NO_PROGRESS = ("run.resumed", "budget.reserved", "budget.settled", "note", "error")
+_NO_PROGRESS = ("run.resumed", "budget.reserved", "budget.settled", "llm.attempt", "tool.called", "note", "error")
 
 _HANDLERS: Mapping[str, Callable[[RunState, LogEvent], None]] = {
     "run.created": _created,

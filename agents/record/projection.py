@@ -89,9 +89,14 @@ def _requested(picture: Picture, event: LogEvent) -> None:
     row.probabilities = event.payload.get("probabilities") or {}
 
 
+def _tool(picture: Picture, event: LogEvent) -> None:
+    """The step of an agent that works on its proposal."""
+    picture.candidate(event).hint = f"turn {event.payload['turn']}: {event.payload['tool']}"[:300]
+
+
 def _received(picture: Picture, event: LogEvent) -> None:
     row, payload = picture.candidate(event), event.payload
-    row.state = CandidateState.VERIFYING
+    row.state, row.hint = CandidateState.VERIFYING, ""
     _place(row, payload)
     row.source_sha256, row.language = payload["source_sha256"], payload.get("language") or ""
     row.name, row.thought = (payload.get("name") or "")[:200], (payload.get("thought") or "")[:KEPT_TEXT]
@@ -207,6 +212,7 @@ HANDLERS: dict[str, Callable[[Picture, LogEvent], None]] = {
     "run.finished": _finished,
     "generation.opened": _generation,
     "proposal.requested": _requested,
+    "tool.called": _tool,
     "proposal.received": _received,
     "proposal.rejected": _rejected,
     "verdict": _verdict,

@@ -93,6 +93,10 @@ def _usage(payload: Payload) -> str:
     return f"{payload['model']}: ${payload.get('cost_usd') or 0:.4f} as {payload['role']}"
 
 
+def _tool(payload: Payload) -> str:
+    return f"{payload['turn']}. {payload['tool']} {payload.get('config') or ''}: {payload.get('text') or ''}"
+
+
 def _text(payload: Payload) -> str:
     return str(payload.get("text") or "")
 
@@ -115,6 +119,7 @@ WRITERS: dict[str, Callable[[Payload], str]] = {
     "budget.reserved": _money,
     "budget.settled": _money,
     "budget.denied": _text,
+    "tool.called": _tool,
     "llm.attempt": _attempt,
     "llm.usage": _usage,
     "note": _text,

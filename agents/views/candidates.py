@@ -71,6 +71,7 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
         "config_axis": Axis.over(bounds),
         "chances": sorted(row.probabilities.items(), key=lambda item: -item[1])[:12],
         "events": events,
+        "tools": [event for event in events if event.type == "tool.called"],
         "prompt": next((event.payload.get("prompt") for event in events if event.type == "proposal.received"), None),
     }
     return render(request, "runs/candidate.html", context)

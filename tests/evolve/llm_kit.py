@@ -32,7 +32,7 @@ class Ledger:
 
     def __init__(self, reserved):
         self.reserved, self.spent, self.open_bound = reserved, Cost(), None
-        self.attempts, self.usages, self.freed = [], [], 0
+        self.attempts, self.usages, self.freed, self.tools = [], [], 0, []
 
     @property
     def left(self):
@@ -50,6 +50,12 @@ class Ledger:
     def free(self):
         assert self.open_bound is not None
         self.open_bound, self.freed = None, self.freed + 1
+
+    def tool(self, said, source, cost):
+        assert self.open_bound is not None
+        self.open_bound = None
+        self.tools.append((dict(said), source))
+        self.spent += cost
 
     def usage(self, role, model, usage, cost):
         assert self.open_bound is not None

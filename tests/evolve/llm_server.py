@@ -25,6 +25,7 @@ class Reply:
     text: str = "hello"
     thinking: str = ""
     tool_json: str = ""
+    tool: str = "note"
     stop_reason: str | None = "end_turn"
     status: int = 200
     error: dict[str, Any] | None = None
@@ -268,7 +269,7 @@ def _blocks(reply: Reply) -> Iterable[tuple[str, dict[str, Any], int]]:
          {"type": "thinking", "thinking": "", "signature": ""}),
         ("text", "text_delta", "text", reply.text, {"type": "text", "text": ""}),
         ("tool", "input_json_delta", "partial_json", reply.tool_json,
-         {"type": "tool_use", "id": "t1", "name": "note", "input": {}}),
+         {"type": "tool_use", "id": "t1", "name": reply.tool, "input": {}}),
     ]  # fmt: skip
     for index, (_, kind, name, text, start) in enumerate(item for item in kinds if item[3] or item[0] == "text"):
         yield "content_block_start", {"index": index, "content_block": start}, 0

@@ -88,6 +88,7 @@ class Completion:
     tool_inputs: tuple[Mapping[str, Any], ...]
     usage: Usage
     request_id: str | None
+    content: tuple[Mapping[str, Any], ...] = ()  # the blocks, as a conversation repeats them
 
 
 def failure_of(error: Exception) -> Failure:

@@ -19,7 +19,7 @@ from .stream import StreamRequest
 
 SOURCES_BYTES_MAX = 96_000  # of all sources shown together; the base kernel is always whole or not there at all
 MEMORY_BYTES_MAX = 36_000  # of the kernels of related tasks together
-PromptForm = Literal["kernel", "template"]
+PromptForm = Literal["kernel", "template", "agent"]
 MODES = {"edit": 0.6, "rewrite": 0.3, "cross": 0.1}
 _WISHES = {
     "edit": "Prefer `EDITS:` of the base kernel over a new file.",
@@ -50,7 +50,7 @@ def proposal_request(request: ProposalRequest, arm: Arm, form: PromptForm = "ker
     parts += _remembered(request)
     parts += [
         refused_answers(request.view),
-        prompt("template") if form == "template" else _WISHES.get(operator, ""),
+        _WISHES.get(operator, "") if form == "kernel" else prompt(form),
         _example(request),
         f"Hint: {hints()[arm.hint]}",
         _budget(request),

@@ -36,6 +36,11 @@ class Purse:
     def free(self) -> None:
         self._open = Cost()
 
+    def tool(self, said: Mapping[str, Any], source: str | None, cost: Cost) -> None:
+        """Not written down."""
+        self._open = Cost()
+        self._spent += cost
+
     def usage(self, role: str, model: str, usage: Mapping[str, Any], cost: Cost) -> None:
         self._open = Cost()
         self._spent += cost

@@ -4,6 +4,7 @@ The vendor tells the tokens of the prompt when a stream starts and those of the 
 cut counts with the most that it can have cost. Not covered: trying again (`client.py`).
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -22,7 +23,7 @@ BYTES_PER_TOKEN_MAX = 64
 
 @dataclass(frozen=True)
 class StreamRequest:
-    """One stateless call. `system` are the blocks that stay the same from call to call; each ends a cached prefix."""
+    """One call. `system` are the blocks that stay the same from call to call; each ends a cached prefix."""
 
     role: str  # propose, verify
     model: str
@@ -31,12 +32,15 @@ class StreamRequest:
     max_tokens: int
     effort: str | None = None
     schema: Mapping[str, Any] | None = None  # of the JSON answer
+    tools: tuple[Mapping[str, Any], ...] = ()  # that the answer may call
+    turns: tuple[Mapping[str, Any], ...] = ()  # of the conversation so far, after the prompt
 
     @property
     def prompt_tokens_bound(self) -> int:
         """A token is at least a byte; the rest is for what the vendor adds around the blocks."""
-        texts = (*self.system, self.prompt, str(self.schema or ""))
-        return sum(len(text.encode(errors="replace")) for text in texts) + 1_000
+        texts = (*self.system, self.prompt, str(self.schema or ""), *(json.dumps(item) for item in self.turns))
+        tools = len(json.dumps(self.tools).encode()) + 1_000 if self.tools else 0
+        return sum(len(text.encode(errors="replace")) for text in texts) + tools + 1_000
 
     def body(self) -> dict[str, Any]:
         """Byte for byte the same for the same request: caches depend on it. JSON comes with the usual thinking."""
@@ -48,10 +52,11 @@ class StreamRequest:
             "model": self.model,
             "max_tokens": self.max_tokens,
             "system": blocks,
-            "messages": [{"role": "user", "content": _utf8(self.prompt)}],
+            "messages": [{"role": "user", "content": _utf8(self.prompt)}, *self.turns],
             "service_tier": "standard_only",
             **({"thinking": {"type": "adaptive", "display": "summarized"}} if self.schema is None else {}),
             **({"output_config": config} if config else {}),
+            **({"tools": list(self.tools)} if self.tools else {}),
         }
 
 
@@ -146,6 +151,9 @@ async def _listen(
                 heard_bytes += len(added.encode(errors="replace"))
                 _guard(heard_bytes, request.max_tokens)
                 say(event.type, added)
+            case "input_json":
+                heard_bytes += len(event.partial_json.encode(errors="replace"))
+                _guard(heard_bytes, request.max_tokens)
             case "message_delta":
                 stop_reason = event.delta.stop_reason or stop_reason
                 account.go_on(event.usage, bool(stop_reason))
@@ -174,7 +182,22 @@ def _completion(message: Any, usage: Usage, request_id: str | None) -> Completio
         tool_inputs=tuple(cast(Mapping[str, Any], block.input) for block in blocks if block.type == "tool_use"),
         usage=usage,
         request_id=request_id,
+        content=tuple(kept for block in blocks if (kept := _kept(block)) is not None),
     )
+
+
+def _kept(block: Any) -> dict[str, Any] | None:
+    """A block as the next request of a conversation has to repeat it."""
+    match block.type:
+        case "text":
+            return {"type": "text", "text": block.text} if block.text.strip() else None
+        case "thinking":
+            return {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+        case "redacted_thinking":
+            return {"type": "redacted_thinking", "data": block.data}
+        case "tool_use":
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
+    return None
 
 
 def _count(usage: Any, name: str) -> int:

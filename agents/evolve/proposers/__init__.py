@@ -15,6 +15,7 @@ _PLACES = {
     "random": ("template_evo", "TemplateRandom"),
     "anneal": ("template_evo", "TemplateAnneal"),
     "anthropic": ("anthropic", "Anthropic"),
+    "anthropic-agent": ("anthropic_agent", "AnthropicAgent"),
     "hybrid": ("hybrid", "Hybrid"),
 }
 NAMES = tuple(_PLACES)

@@ -51,7 +51,7 @@ class ScreenVerifier:
     def from_config(cls, _config: RunConfig, settings: Mapping[str, Any]) -> Self:
         """`settings` holds `data`, the folder of builds, and `device`."""
         paths, device = Paths(Path(settings["data"])), str(settings["device"])
-        return cls(lambda source, task, given_up: _quick(source, task, paths, device, given_up))
+        return cls(lambda source, task, given_up: quick(source, task, paths, device, given_up))
 
     async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         return VerifierOpinion("abstain", (Reason("there is no kernel to compare with yet"),))
@@ -128,7 +128,7 @@ def _times(result: JudgeResult) -> dict[str, tuple[float, float, float]]:
     return {row["key"]: (float(row["ci95"][0]), float(row["speedup"]), float(row["ci95"][1])) for row in rows}
 
 
-def _quick(source: Source, task: TaskSpec, paths: Paths, device: str, given_up: threading.Event) -> JudgeResult:
+def quick(source: Source, task: TaskSpec, paths: Paths, device: str, given_up: threading.Event) -> JudgeResult:
     """By the judge itself, in its sandbox and under its locks."""
     try:
         watcher = Watcher(cancelled=given_up.is_set)

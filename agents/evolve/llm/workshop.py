@@ -1,0 +1,101 @@
+"""What an agent with tools can do with a kernel before it proposes it: compile, check, time, on this machine.
+
+Everything runs in the judge's own sandbox and quick mode; nothing measured here is a score. Where there is no device of
+the run's kind, only reading is left. Not covered: who may call what how often (`proposers/anthropic_agent.py`).
+"""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.harness import Paths, Source, TaskSpec, device_class
+
+from ..curriculum import narrowed
+from ..model import JudgeResult
+from ..verifiers.compile import CompileVerifier
+from ..verifiers.screen import quick, two_configs
+from .feedback import LOG_CHARS, times
+from .fences import fenced, one_line
+
+ABSENT = "There is no device of this kind here: nothing can be compiled or measured before it is judged."
+
+
+class AgentWorkshop(Protocol):
+    """The tools that need a machine. Each answers with a text for the model; being cancelled ends the work."""
+
+    async def compile(self, source: str, language: str, task: TaskSpec) -> str: ...
+
+    async def check(self, source: str, language: str, task: TaskSpec) -> tuple[bool, str]: ...
+
+    async def time(self, source: str, language: str, task: TaskSpec, config: str) -> str: ...
+
+
+class DeviceWorkshop:
+    """The workshop of one device."""
+
+    def __init__(self, paths: Paths, device: str) -> None:
+        self._paths, self._device = paths, device
+        self._turn = asyncio.Lock()
+
+    async def compile(self, source: str, language: str, task: TaskSpec) -> str:
+        opinion = await CompileVerifier(self._paths, device=self._device).judge(source, language, task)
+        reasons = [
+            f"line {item.line}: {one_line(item.text, 400)}" if item.line else one_line(item.text, 400)
+            for item in opinion.reasons
+        ]
+        said = {"accept": "It compiles.", "reject": "It does not compile.", "abstain": "Nobody knows."}
+        used = {name: value for name, value in (opinion.resources or {}).items() if name != "binary_sha256"}
+        more = [", ".join(f"{name} {value}" for name, value in used.items())] if used else []
+        return "\n".join([said[opinion.decision], *reasons, *more])
+
+    async def check(self, source: str, language: str, task: TaskSpec) -> tuple[bool, str]:
+        result = await self._quick(source, language, two_configs(task, language))
+        return result.correct, text_of(result)
+
+    async def time(self, source: str, language: str, task: TaskSpec, config: str) -> str:
+        alone = narrowed(task, device_class(language), config)
+        return text_of(await self._quick(source, language, alone))
+
+    async def _quick(self, source: str, language: str, task: TaskSpec) -> JudgeResult:
+        given_up = threading.Event()
+        async with self._turn:
+            try:
+                return await asyncio.to_thread(
+                    quick, Source(source, language), task, self._paths, self._device, given_up
+                )
+            finally:
+                given_up.set()
+
+
+class AbsentWorkshop:
+    """The workshop of a machine without the device."""
+
+    async def compile(self, source: str, language: str, task: TaskSpec) -> str:
+        return ABSENT
+
+    async def check(self, source: str, language: str, task: TaskSpec) -> tuple[bool, str]:
+        return False, ABSENT
+
+    async def time(self, source: str, language: str, task: TaskSpec, config: str) -> str:
+        return ABSENT
+
+
+def workshop_of(settings: Mapping[str, Any]) -> AgentWorkshop:
+    """`settings` holds `data` and `device`, and `elsewhere` if the device of the run is on another machine."""
+    if settings.get("elsewhere") or not settings.get("data"):
+        return AbsentWorkshop()
+    return DeviceWorkshop(Paths(Path(settings["data"])), str(settings.get("device") or "cpu"))
+
+
+def text_of(result: JudgeResult) -> str:
+    """What a quick judging says to the author."""
+    if result.ours:
+        return f"It could not be measured: {one_line(result.reason, 400)}"
+    if result.correct:
+        return f"Correct as far as it was looked at.\n{times(result)}"
+    parts = [f"{result.verdict}: {one_line(result.reason, 600)}"]
+    if result.log_tail.strip():
+        parts.append(fenced(result.log_tail[-LOG_CHARS:], "end of the log"))
+    return "\n".join(parts)
