@@ -60,6 +60,33 @@ def test_files_of_the_machine_cannot_be_read_by_the_compiler(compile_text: Compi
     assert "root:" not in result.log
 
 
+class Disturbed:
+    """A toolchain that the machine disturbs a number of times, then refuses the source."""
+
+    binary = "made"
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.runs = 0
+
+    def fingerprint(self, _rules: object) -> tuple[str, ...]:
+        return (str(id(self)),)
+
+    def compile(self, _source: Source, _shop: Workshop) -> Compilation:
+        self.left, self.runs = self.left - 1, self.runs + 1
+        killed = Compilation(1, "g++: fatal error: Killed signal terminated program cc1plus")
+        return killed if self.left >= 0 else Compilation(1, "kernel.cpp:1: error: expected a type")
+
+
+@pytest.mark.parametrize(("times", "runs", "cached"), [(0, 1, True), (1, 2, True), (2, 3, True), (4, 4, False)])
+def test_what_the_machine_did_to_a_compiler_is_not_kept(paths: Paths, times: int, runs: int, cached: bool) -> None:
+    toolchain, source = Disturbed(times), Source("x", "cpp")
+    builds.build_with(toolchain, source, RULES, paths)
+    builds.build_with(toolchain, source, RULES, paths)
+    assert toolchain.runs == runs
+    assert builds.build_with(toolchain, source, RULES, paths).cached is cached
+
+
 def test_a_compiler_bomb_runs_out_of_time(paths: Paths) -> None:
     text = "template <int N> struct T { static constexpr int v = T<N-1>::v + T<N-2>::v; };\n"
     bomb = text + "constexpr int f(int n) { return n < 2 ? n : f(n-1) + f(n-2); }\nstatic_assert(f(60) > 0);"

@@ -165,6 +165,27 @@ def test_where_a_gpu_is_a_process_may_write_about_itself_alone(run: Run) -> None
     assert [line for line in files if not re.match(r"/proc/[0-9]+(/| )", line)] == []
 
 
+WITHOUT_A_FILTER = """
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    for name in ("mem", "syscall", "environ", "status"):
+        try:
+            text = open(f"/proc/{pid}/{name}", "rb").read(4096) if name != "mem" else open(f"/proc/{pid}/mem", "r+b")
+        except OSError:
+            continue
+        if int(pid) != os.getpid():
+            print(pid, name)
+print("looked")
+"""
+
+
+@pytest.mark.parametrize("devices", [(), (Path("/dev/null"),)])
+def test_a_candidate_reaches_no_process_that_has_no_filter(run: Run, devices: tuple[Path, ...]) -> None:
+    """Code written into the first process of the sandbox would run there when the candidate ends."""
+    room = replace(candidate_room(), devices=devices)
+    assert run(install(WITHOUT_A_FILTER), room) == (0, "looked\n")
+
+
 def test_scratch_space_is_bounded(run: Run) -> None:
     code, text = run("for i in range(64): open(f'/tmp/{i}', 'wb').write(bytes(1 << 20))")
     assert code != 0
@@ -236,6 +257,10 @@ SYSCALLS = "import ctypes; c = ctypes.CDLL(None, use_errno=True); call = c.sysca
         "16, 0, 0x5452, ctypes.byref(ctypes.c_int(1))",  # ioctl FIOASYNC
         "157, 1, 18",  # prctl PR_SET_PDEATHSIG
         "157, 4, 0",  # prctl PR_SET_DUMPABLE
+        "157, 22, 2, None",  # prctl PR_SET_SECCOMP
+        "317, 1, 0, None",  # seccomp
+        "46, 0, None, 0",  # sendmsg
+        "72, 1, 1031, 4096",  # fcntl F_SETPIPE_SZ
         "62, 0, 18",  # kill SIGCONT
         "234, c.getpid(), c.gettid(), 18 + (1 << 32)",  # tgkill, 64 bits of which 32 count
     ],

@@ -1,12 +1,14 @@
 """Builds a source in a sandbox and caches the result under the hash of everything that it depends on.
 
-Compilation is deterministic, so failures are cached as well, except time-outs. Not covered: how each language is
-compiled (`gxx.py`, `nvcc.py`, `triton_source.py`) and loading the result, which only a candidate process does.
+Compilation is deterministic, so failures are cached as well, except time-outs and what the machine did to a compiler,
+which runs once more then. Not covered: how each language is compiled (`gxx.py`, `nvcc.py`, `triton_source.py`) and
+loading the result, which only a candidate process does.
 """
 
 import json
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +29,8 @@ from .python_module import PythonModule
 from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest
 from .triton_source import TritonSource
 
+# what a compiler, a shell or the sandbox says of a machine that had no memory or no process left for it
+_OF_THE_MACHINE = ("Killed signal terminated", "Resource temporarily unavailable", "bwrap: ", "No space left on device")
 _RECORD = "build.json"  # written last: a folder without one is no build
 
 
@@ -72,7 +76,10 @@ def build_with(
         return found
     with workshop(rules, paths, cancelled) as shop:
         result = _compile(source, shop, toolchain, folder)
-    if result.exit_code is None:
+    if _is_of_the_machine(result):
+        with workshop(rules, paths, cancelled) as shop:
+            result = _compile(source, shop, toolchain, folder)
+    if result.exit_code is None or _is_of_the_machine(result):
         return result
     _keep(result, folder)
     if paths.shelf is not None:
@@ -114,6 +121,13 @@ def _compile(source: Source, shop: Workshop, toolchain: Toolchain, folder: Path)
         return Build(None, outcome.log, seconds, cached=False, exit_code=1, problem=TOO_LARGE)
     _move(made, folder)
     return Build(folder / made.name, outcome.log, seconds, False, 0, resources=outcome.resources)
+
+
+def _is_of_the_machine(result: Build) -> bool:
+    """Whether the compiler failed for a reason that may be gone next time. A source can print these words, too."""
+    if result.binary is not None or result.exit_code is None:
+        return False
+    return result.exit_code == -signal.SIGKILL or any(words in result.log for words in _OF_THE_MACHINE)
 
 
 def _size_bytes(made: Path) -> int:

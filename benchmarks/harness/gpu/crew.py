@@ -143,7 +143,8 @@ class Crew:
         return self._on_gpu(Room(read_only={**child_code(), self.folder / "code": "/kbench/code"}))
 
     def _referee_room(self) -> Room:
-        return self._on_gpu(Room(read_only={**child_code(), self.folder / "task": "/kbench/task"}))
+        """It sends memory as descriptors, more of which may be under way than any candidate can fill up."""
+        return self._on_gpu(Room(read_only={**child_code(), self.folder / "task": "/kbench/task"}, open_files=1024))
 
     def _on_gpu(self, room: Room) -> Room:
         return on_gpu(room, self.order.gpu, self.order.bytecode)

@@ -72,6 +72,7 @@ class Room:
     )  # of address space; None: no limit, as a GPU's driver reserves far more than it uses
     file_bytes: int = 64 << 20
     scratch_bytes: int = 256 << 20
+    open_files: int = 256  # descriptors under way to other processes count for all of a user together
     cpu_s: int = 600
     cores: tuple[int, ...] = ()
     python: bool = True  # the interpreter and torch are there
@@ -260,14 +261,16 @@ def _limits(room: Room) -> dict[str, int]:
         "RLIMIT_FSIZE": room.file_bytes,
         "RLIMIT_CPU": room.cpu_s,
         "RLIMIT_CORE": 0,
-        "RLIMIT_NOFILE": 256,
+        "RLIMIT_NOFILE": room.open_files,
     }
 
 
 def _bubblewrap(room: Room) -> list[str]:
     command = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL", "--hostname", "kbench", "--uid", "65534", "--gid", "65534"]
-    command += ["--proc", "/proc", "--tmpfs", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
+    # the first process is bubblewrap's own, without a candidate's filter: whoever wrote its memory would run in it
+    command += ["--proc", "/proc", "--size", "4096", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
+    command += ["--tmpfs", "/dev", "--size", str(room.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
     # not --dev, which adds terminals: the system's kernel keeps what is written to them and works on it by itself
     for name, target in _DEVICE_LINKS.items():
         command += ["--symlink", target, f"/dev/{name}"]

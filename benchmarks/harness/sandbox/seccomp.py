@@ -64,6 +64,7 @@ _NEVER = [
 _NO_NETWORK = ["socket", "connect", "bind", "listen"]
 _NO_PROCESSES = ["fork", "vfork", "execve", "execveat"]
 _ASKED_BY_LIBRARIES = [
+    "seccomp",
     "personality",
     "memfd_create",
     "sched_setaffinity",
@@ -79,12 +80,13 @@ _RIGHTS = [name for name in NUMBERS if "chmod" in name or "chown" in name or "xa
 _WAKE_UPS = ["timer_create", "timer_settime", "setitimer", "alarm", "mq_open", "mq_notify", "io_setup", "io_submit"]
 # The same where an argument decides: name: (which argument, the values that are refused).
 _WAKE_UP_ARGUMENTS: dict[str, tuple[int, tuple[int, ...]]] = {
-    # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY
-    "fcntl": (1, (8, 10, 15, 1024, 1026)),
+    # F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ (of which a user has so much in all)
+    "fcntl": (1, (8, 10, 15, 1024, 1026, 1031)),
     # FIOASYNC, FIOSETOWN, SIOCSPGRP, TIOCSCTTY, TIOCSPGRP, TIOCSTI
     "ioctl": (1, (0x5452, 0x8901, 0x8902, 0x540E, 0x5410, 0x5412)),
-    # PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_MM, PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE, PR_SET_MEMORY_MERGE
-    "prctl": (0, (1, 4, 35, 59, 62, 67)),
+    # PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP (which can write to the machine's audit log), PR_SET_MM,
+    # PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE, PR_SET_MEMORY_MERGE
+    "prctl": (0, (1, 4, 22, 35, 59, 62, 67)),
     "madvise": (2, (12,)),  # MADV_MERGEABLE
     "kill": (1, (_SIGCONT,)),
     "tkill": (1, (_SIGCONT,)),

@@ -88,7 +88,6 @@ ALLOWED: dict[str, tuple[int, int | None]] = {
     "dup2": (33, None),
     "dup3": (292, 24),
     "recvmsg": (47, 212),
-    "sendmsg": (46, 211),
     "recvfrom": (45, 207),
     "sendto": (44, 206),
     "getsockopt": (55, 209),
@@ -143,6 +142,7 @@ ALLOWED: dict[str, tuple[int, int | None]] = {
 }
 # Decided by their arguments, refused, or ending the process.
 OTHERS: dict[str, tuple[int, int | None]] = {
+    "seccomp": (317, 277),
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),

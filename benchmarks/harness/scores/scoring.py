@@ -76,7 +76,8 @@ def settled(value: Score, times: Mapping[str, PairedTimes], rules: Rules) -> Sco
     """`value` if its interval is narrow enough; None if the machine was too noisy.
 
     Where the interval of the baselines, timed in the same steps, is narrow enough and at most half as wide as the
-    score's, the kernel's own time varies. Measuring again would not help, so the lower end of the interval counts.
+    score's, the kernel's own time varies. Measuring again would not help, so the lower end of the interval counts, and
+    no more of the interval than is allowed of others.
     """
     width, limit = half_width(value), rules.score.max_half_width
     if width <= limit:
@@ -85,7 +86,10 @@ def settled(value: Score, times: Mapping[str, PairedTimes], rules: Rules) -> Sco
     logs = stats.bootstrap_log_speedups(alone, rules.score.bootstrap_samples, _seed(*times))
     low, high = stats.interval(np.mean(logs, axis=0))
     baselines_width = (high - low) / 2 / math.sqrt(low * high)
-    return replace(value, speedup=value.ci95[0]) if baselines_width <= min(limit, width / 2) else None
+    if baselines_width > min(limit, width / 2):
+        return None
+    low, high = value.ci95
+    return replace(value, speedup=low, ci95=(low, min(high, low * (1 + 2 * limit))))
 
 
 def gates(value: Score, results: Sequence[ConfigReport], rules: Rules, *, exact: bool) -> tuple[Flag, ...]:
