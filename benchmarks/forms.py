@@ -119,6 +119,13 @@ class SubmissionForm(forms.Form):
             self.add_error("language", str(error))
         return self.device_kind is not None
 
+    def is_cuda(self) -> bool:
+        """False, with an error on the form, for what cannot be checked without a GPU."""
+        assert self.source is not None  # noqa: S101 - of a valid form alone
+        if self.source.language != "cuda":
+            self.add_error("language", "Only CUDA C++ can be checked without a GPU. Quick check takes every language.")
+        return self.source.language == "cuda"
+
     def token(self) -> str:
         """The same form with the same source is one submission; edited after a step back in the browser, another."""
         given = self.cleaned_data["client_token"]

@@ -26,8 +26,21 @@ from . import events
 from .accounts import limits
 from .catalogue.folders import rules_of, spec_of
 from .contests import running
-from .harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Source, Step, Watcher, clean_text, object_key
-from .judgings import queue
+from .harness import (
+    CPU,
+    DEVICE_STUCK,
+    Cancelled,
+    Flag,
+    HarnessError,
+    Report,
+    Source,
+    Step,
+    Watcher,
+    clean_text,
+    default_rules,
+    object_key,
+)
+from .judgings import checks, queue
 from .judgings.judge import Assignment, site_judge
 from .models import DeviceKind, Evaluation, Worker
 from .moderation import rejudging
@@ -35,6 +48,7 @@ from .notifications import courier, telling
 from .operations.load import forget_old_samples, take_sample
 from .operations.logs import log_fields
 from .operations.worker import asked_to_stop_kindly, set_state, stopping
+from .selectors import find_device_kind
 from .states import EvaluationReason, Priority, WorkerRole, WorkerState
 
 logger = logging.getLogger(__name__)
@@ -57,16 +71,78 @@ def judge_next(self: Any, device_kind: str) -> None:
     _take(self.request.hostname, device_kind, WorkerRole.JUDGE, _judge)
 
 
+@shared_task(name=queue.CHECK_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860)
+def check_next(self: Any, device_kind: str) -> None:
+    """Run the next CUDA source that is to be checked without a GPU, and wake a worker for the one after it."""
+    if Worker.objects.get(name=self.request.hostname).state == WorkerState.QUARANTINED:
+        return
+    holding = checks.check_claim()
+    if holding is None:
+        return
+    with log_fields(check=str(holding.check.code), user_id=holding.check.owner_id):
+        _run_check(holding)
+    if checks.waiting_checks():
+        queue.resend_checks(device_kind, 1)
+
+
+def _run_check(holding: checks.CheckHolding) -> None:
+    version = holding.check.task_version
+    rules = default_rules(settings.KBENCH_RULESET)
+    assignment = Assignment(Source(holding.check.text, "cuda"), spec_of(version), rules, CPU)
+    try:
+        with asked_to_stop_kindly(), _kept_alive(holding) as over:
+            report = site_judge().emulate(assignment, Watcher(cancelled=over))
+            if not over():  # a stop also reaches the sandbox's processes
+                holding.record(report)
+                return
+    except Cancelled:
+        pass
+    except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a word
+        logger.exception("the check %s failed", holding.check.code)
+        holding.fail(str(error) if isinstance(error, HarnessError) else type(error).__name__)
+        return
+    holding.release()
+
+
+@contextmanager
+def _kept_alive(holding: checks.CheckHolding) -> Iterator[Callable[[], bool]]:
+    """Says from a thread that the worker lives; gives what is asked whether to stop."""
+    lost, over = threading.Event(), threading.Event()
+
+    def beat() -> None:
+        try:
+            while not over.wait(settings.KBENCH_HEARTBEAT_S):
+                try:
+                    close_old_connections()
+                    if not holding.alive():
+                        lost.set()
+                except Exception:  # the edge of a thread: one missed beat is no reason to give up a check
+                    logger.exception("no heartbeat for the check %s", holding.check.code)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=beat, daemon=True, name="heartbeat of a check")
+    thread.start()
+    try:
+        yield lambda: lost.is_set() or stopping.is_set()
+    finally:
+        over.set()
+        thread.join()
+
+
 @shared_task(name=queue.REAP_JOB, ignore_result=True, time_limit=60)
 def reap() -> None:
     """Requeue evaluations whose worker was lost; end those that can never run."""
     moves.requeue_lost()
+    checks.requeue_lost_checks()
     moves.expire_hopeless()
 
 
 @shared_task(name=queue.DISPATCH_JOB, ignore_result=True, time_limit=30)
 def dispatch() -> None:
     """Wake workers for rows whose message was lost."""
+    if (waiting := checks.waiting_checks()) and (processor := find_device_kind(CPU)):
+        queue.resend_checks(processor.slug, waiting)
     queue.resend(to_compile=_rows_by_kind(built__isnull=True), to_judge=_rows_by_kind(built__isnull=False))
 
 
@@ -85,6 +161,7 @@ def rejudge() -> None:
 def prune_events() -> None:
     events.prune()
     telling.forget()
+    checks.forget_checks()
     limits.forget()
     forget_old_samples()
 

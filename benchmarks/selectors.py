@@ -23,6 +23,7 @@ from .models import (
     ApiToken,
     BaselineResult,
     DeviceKind,
+    EmulatorCheck,
     Evaluation,
     RuleSet,
     Standing,
@@ -259,6 +260,16 @@ def evaluation_for(user: User, code: uuid.UUID) -> Evaluation:
     if evaluation is None:
         raise Http404("There is no such evaluation, or it is private.")
     return evaluation
+
+
+def check_for(user: User, code: uuid.UUID) -> EmulatorCheck:
+    """The only access to one check without a GPU: its owner's, or, without an account, that of who has the link."""
+    readers = Q(owner=None) | Q(owner=user) if user.is_authenticated else Q(owner=None)
+    rows = EmulatorCheck.objects.filter(readers).select_related("task_version__task__suite")
+    check: EmulatorCheck | None = rows.filter(code=code).first()
+    if check is None:
+        raise Http404("There is no such check, or it is private.")
+    return check
 
 
 def submission_for(user: User, code: uuid.UUID) -> tuple[Submission, list[Evaluation]]:

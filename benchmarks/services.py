@@ -14,10 +14,11 @@ from . import quotas
 from .boards.reviews import AUDITS, BOUNDED
 from .harness import CPU, Source, Verdict, source_key
 from .judgings.moves import tell
-from .judgings.queue import wake_compile, wake_judge
+from .judgings.queue import wake_check, wake_compile, wake_judge
 from .models import (
     CodeBlob,
     DeviceKind,
+    EmulatorCheck,
     Evaluation,
     Method,
     Payer,
@@ -141,6 +142,30 @@ def evaluation_create(
         tell(evaluation, queue_changed=True)
         (wake_judge if compiled else wake_compile)(evaluation.device_kind.slug)
     return evaluation
+
+
+def check_create(
+    *, version: TaskVersion, text: str, owner: User | None, payer: Payer | None, client_token: str = ""
+) -> EmulatorCheck:
+    """A queued check of a CUDA source without a GPU; the earlier one of the same owner and `client_token`.
+
+    Raises Refused where nothing is accepted now, and OverQuota.
+    """
+    _refuse_if_closed(version)
+    kind = _processor_kind()
+    try:
+        with transaction.atomic():
+            if payer is not None:
+                quotas.take_place(payer, public=False)
+            columns = {"text": text, "owner": owner, "payer": payer, "client_token": client_token}
+            check = EmulatorCheck.objects.create(task_version=version, **columns)
+            wake_check(kind.slug)
+    except (IntegrityError, quotas.OverQuota):
+        earlier = EmulatorCheck.objects.filter(owner=owner, client_token=client_token).first() if client_token else None
+        if earlier is None:
+            raise
+        return earlier
+    return check
 
 
 def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:

@@ -84,6 +84,18 @@ class EvaluationReason(models.TextChoices):
     CONTEST = "contest", "Final of a contest"
 
 
+class CheckState(models.TextChoices):
+    """Where a check without a GPU is. What came out of it is its verdict."""
+
+    QUEUED = "queued", "Queued"
+    RUNNING = "running", "Running"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+
+
+CHECK_OPEN = (CheckState.QUEUED, CheckState.RUNNING)
+
+
 class MethodKind(models.TextChoices):
     HUMAN = "human", "People"
     AGENT = "agent", "Agent"

@@ -10,6 +10,7 @@ from .views import (
     attacks,
     badges,
     changes,
+    checks,
     compare,
     contests,
     evaluations,
@@ -50,6 +51,11 @@ evaluation_urls = [
     path("<uuid:code>/source/", evaluations.evaluation_source, name="evaluation-source"),
     path("<uuid:code>/badge.svg", badges.evaluation_badge, name="evaluation-badge"),
     path("<uuid:code>/preview.png", previews.evaluation_picture, name="evaluation-picture"),
+]
+
+check_urls = [
+    path("<uuid:code>/", checks.check_detail, name="emulator-check"),
+    path("<uuid:code>/live/", checks.check_live, name="emulator-check-live"),
 ]
 
 submission_urls = [
@@ -147,6 +153,7 @@ urlpatterns = [
     path("", home.home, name="home"),
     path("live/", home.home_live, name="home-live"),
     path("tasks/", include(task_urls)),
+    path("checks/", include(check_urls)),
     path("evaluations/", include(evaluation_urls)),
     path("submissions/", include(submission_urls)),
     path("leaderboards/", include(leaderboard_urls)),

@@ -19,7 +19,7 @@ from django.core.management.base import CommandError, CommandParser
 from agents.queue import QUEUE as RUNS_QUEUE
 from benchmarks.harness import CPU, Device
 from benchmarks.judgings.judge import site_judge
-from benchmarks.judgings.queue import MAINT_QUEUE, compile_queue, judge_queue
+from benchmarks.judgings.queue import MAINT_QUEUE, check_queue, compile_queue, judge_queue
 
 from .processes import SiteProcess
 
@@ -81,9 +81,10 @@ def _judge_child(device: Device) -> SiteProcess:
 
 
 def _compile_child(device: Device, compilers: int | None) -> SiteProcess:
-    """On a CPU builds and timings take turns, so one at a time is all that can run."""
+    """On a CPU builds and timings take turns, so one at a time is all that can run; checks without a GPU go there."""
     if device.name == CPU:
-        return _celery("compile", "compile@%h", compile_queue(device.kind), "-c", "1", "-l", "INFO")
+        queues = f"{compile_queue(device.kind)},{check_queue(device.kind)}"
+        return _celery("compile", "compile@%h", queues, "-c", "1", "-l", "INFO")
     count = compilers or max(1, len(os.sched_getaffinity(0)) // CORES_PER_COMPILER)
     name = f"compile.{device.name}"
     return _celery(name, f"{name}@%h", compile_queue(device.kind), "-c", str(count), "-l", "INFO")

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
 from benchmarks.harness import (
     Build,
     Cancelled,
@@ -113,6 +114,20 @@ class FakeJudge:
         wishes = {"verdict": verdict, "speedup": speedup, "gate": wish(text, "gate")}
         report = report_for(source, task, device=self._named(device), **wishes)
         return replace(report, flags=(Flag(wish(text, "flag"), "asked for"),)) if wish(text, "flag") else report
+
+    def emulate(self, assignment, watcher):
+        text = assignment.source.text
+        self._work(float(wish(text, "seconds", "0")), watcher.cancelled)
+        if re.search("^// raises", text, re.MULTILINE):
+            raise SupervisorError("the fake emulator was asked to fail")
+        verdict = EmulatorVerdict(wish(text, "emulator", "CORRECT_HERE"))
+        where = {"kernel": "linear", "launch_line": 9, "line": 3, "block": (0, 0, 0), "thread": (1, 0, 0)}
+        other = {"place": "byte 0 of sums", "other_line": 2, "other_block": 0, "other_thread": 5}
+        race = EmulatorFinding("race", wish(text, "finding", "two threads write"), **where, **other)
+        findings = (race,) if verdict is EmulatorVerdict.WRONG else ()
+        reason = wish(text, "reason", f"A fake emulator was asked for {verdict}.")
+        line = 3 if verdict is not EmulatorVerdict.CORRECT_HERE else None
+        return EmulatorReport(verdict, reason, line, findings, configs=("a=1",), runs=3, compile_s=1.0, seconds=2.5)
 
     def isolation(self):
         return Isolation("fake", True, "no sandbox at all: this is a fake judge")

@@ -18,7 +18,7 @@ from django.db.models import Prefetch
 from django.utils import timezone
 
 from ..extensions import extensions
-from ..models import ApiToken, ContestParticipant, Evaluation, LedgerEntry, Notification, Submission
+from ..models import ApiToken, ContestParticipant, EmulatorCheck, Evaluation, LedgerEntry, Notification, Submission
 from ..submissions.languages import suffix_of
 
 ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
@@ -31,12 +31,14 @@ tokens.json             its API tokens; their text is kept nowhere
 contests.json           the contests that it takes part in
 notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
+checks/CODE/            check.json and the source of a check without a GPU
 submissions/CODE/       submission.json, the source, and one report per evaluation
 """
 _TOKEN = ("name", "scope", "hint", "created", "expires", "last_used", "revoked")
 _NOTIFICATION = ("kind", "text", "path", "created", "read")
 _SUBMISSION = ("title", "language", "visibility", "origin", "created")
 _EVALUATION = ("state", "reason", "verdict", "reason_text", "score", "score_lo", "score_hi", "queued", "finished")
+_CHECK = ("state", "verdict", "problem", "report", "created", "finished")
 _ACCOUNT = ("username", "date_joined", "last_login", "is_staff")
 
 AT_ONCE = 20  # submissions
@@ -66,6 +68,9 @@ def files_of(user: User) -> Iterator[File]:
     yield "contests.json", as_json([{"contest": row.contest.slug, **picked(row, ("joined",))} for row in joined])
     told = Notification.objects.filter(owner=user).order_by("pk")
     yield "notifications.json", as_json([picked(row, _NOTIFICATION) for row in told])
+    for check in EmulatorCheck.objects.filter(owner=user).iterator(AT_ONCE):
+        yield f"checks/{check.code}/check.json", as_json(picked(check, _CHECK))
+        yield f"checks/{check.code}/kernel.{suffix_of('cuda')}", check.text.encode()
     for submission in _submissions(user):
         yield from _submission(submission)
     for extension in extensions():

@@ -24,7 +24,19 @@ from benchmarks.selectors import TaskFilter
 from benchmarks.submissions.languages import starter_of
 from benchmarks.views.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
 
-from . import boards, comparison, contests, export, notifications, recorded, schemas, status, submissions, whoami
+from . import (
+    boards,
+    checks,
+    comparison,
+    contests,
+    export,
+    notifications,
+    recorded,
+    schemas,
+    status,
+    submissions,
+    whoami,
+)
 from .auth import MAY_SEND_TOKEN, Token, owner_of
 from .bodies import JsonParser
 from .description import KbenchApi
@@ -66,6 +78,7 @@ def task(request: HttpRequest, suite: str, op: str, direction: str) -> Any:
 
 api.add_router("/submissions", submissions.router)
 api.add_router("/quota", submissions.quota_router)
+api.add_router("/checks", checks.router)
 api.add_router("/leaderboards", boards.router)
 api.add_router("", comparison.router)
 api.add_router("/recorded", recorded.router)

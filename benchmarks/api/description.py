@@ -66,6 +66,16 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
         "submissions-closed",
         "busy",
     ),
+    ("post", "/checks"): (
+        "bad-idempotency-key",
+        "unknown-task",
+        "idempotency-key-reused",
+        "source-too-large",
+        "source-refused",
+        "too-many-submissions",
+        "submissions-closed",
+        "busy",
+    ),
     ("patch", "/submissions/{id}"): ("not-yours", "cannot-be-changed", "too-many-submissions"),
     ("delete", "/submissions/{id}"): ("not-yours", "made-by-a-run"),
     ("post", "/evaluations/{id}/cancel"): ("not-yours", "already-ended"),
@@ -103,7 +113,7 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "in": "header",
     "name": "Idempotency-Key",
     "required": False,
-    "description": "two identical requests with the same key make one submission",
+    "description": "two identical requests with the same key make one submission or check",
     "schema": {"type": "string", "maxLength": 80},
 }
 LOCATION = {"Location": {"description": "of the created object", "schema": {"type": "string"}}}
@@ -156,8 +166,9 @@ class KbenchApi(NinjaAPI):
                 _describe(operation, _codes(method, name, operation))
                 _describe_csv(operation)
                 _describe_made(operation)
-        submitting = schema["paths"][f"{root}submissions"]["post"]
-        submitting["parameters"] = [*submitting.get("parameters", []), IDEMPOTENCY_KEY]
+        for made in ("submissions", "checks"):
+            posting = schema["paths"][f"{root}{made}"]["post"]
+            posting["parameters"] = [*posting.get("parameters", []), IDEMPOTENCY_KEY]
         return schema
 
 

@@ -148,8 +148,8 @@ def submit(request: HttpRequest, wanted: SubmissionIn) -> tuple[Evaluation, list
     owner = owner_of(request)
     version = version_of(wanted.task)
     kind = _kind(wanted)
-    remarks = _checked(wanted, version)
-    key = _key(request)
+    remarks = checked_source(wanted.source, wanted.language, version)
+    key = idempotency_key(request)
     try:
         with quota_as_problem():
             evaluation = services.submission_create(
@@ -190,15 +190,16 @@ def _kind(wanted: SubmissionIn) -> DeviceKind:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "no-such-device", str(error)) from error
 
 
-def _checked(wanted: SubmissionIn, version: TaskVersion) -> list[Remark]:
+def checked_source(source: str, language: str, version: TaskVersion) -> list[Remark]:
+    """What a look at the text has noted. Raises Problem."""
     rules = harness.default_rules(settings.KBENCH_RULESET)
-    size_bytes = len(wanted.source.encode(errors="surrogatepass"))
+    size_bytes = len(source.encode(errors="surrogatepass"))
     if size_bytes > rules.source.max_bytes:
         detail = f"The source has {size(size_bytes)}; the rules take at most {size(rules.source.max_bytes)}."
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "source-too-large", detail)
     task = folders.shown_spec(version)
     try:
-        found = checking.checked(Source(wanted.source, wanted.language), task, rules)
+        found = checking.checked(Source(source, language), task, rules)
     except checking.Busy as error:
         busy = {"retry_after_s": checking.RETRY_S}
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "busy", str(error), **busy) from error
@@ -207,7 +208,7 @@ def _checked(wanted: SubmissionIn, version: TaskVersion) -> list[Remark]:
     return [Remark(code=flag.code, text=flag.text, line=flag.line) for flag in found.flags]
 
 
-def _key(request: HttpRequest) -> str:
+def idempotency_key(request: HttpRequest) -> str:
     key = request.headers.get("Idempotency-Key", "")
     if len(key) > KEY_MAX_CHARS:
         detail = f"An Idempotency-Key has at most {KEY_MAX_CHARS} characters."

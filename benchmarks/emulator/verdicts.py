@@ -1,8 +1,9 @@
 """The words and records of a check without a GPU, and their JSON form. Everything in a finding is hostile text."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class EmulatorVerdict(StrEnum):
@@ -82,3 +83,15 @@ class EmulatorReport:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values. Absent is null."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """A report as `to_json` has written it."""
+        findings = tuple(_finding(item) for item in data["findings"])
+        lists = {"notes": tuple(data["notes"]), "configs": tuple(data["configs"])}
+        return cls(**{**data, **lists, "verdict": EmulatorVerdict(data["verdict"]), "findings": findings})
+
+
+def _finding(data: Mapping[str, Any]) -> EmulatorFinding:
+    indices = {name: tuple(data[name]) if data[name] is not None else None for name in ("block", "thread")}
+    return EmulatorFinding(**{**data, **indices})

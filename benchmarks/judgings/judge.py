@@ -10,7 +10,8 @@ from typing import Protocol
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from .. import harness
+from .. import emulator, harness
+from ..emulator import EmulatorReport
 from ..harness import Build, Device, Isolation, Paths, Report, Rules, Source, TaskSpec, Watcher
 from .artefacts import site_shelf
 
@@ -43,6 +44,9 @@ class Judge(Protocol):
 
     def audit(self, assignment: Assignment, report: Report, watcher: Watcher) -> Report:
         """The report of an accepted kernel with what a profiler and a sanitizer say, or with another verdict."""
+
+    def emulate(self, assignment: Assignment, watcher: Watcher) -> EmulatorReport:
+        """Runs a CUDA source without a GPU."""
 
     def isolation(self) -> Isolation: ...
 
@@ -97,6 +101,11 @@ class HarnessJudge:
         return harness.audit(
             given.source, given.task, given.rules, self.paths, report=report, device=given.device, watcher=watcher
         )
+
+    def emulate(self, assignment: Assignment, watcher: Watcher) -> EmulatorReport:
+        harness.demand_isolation(public=settings.KBENCH_PUBLIC)
+        given = assignment
+        return emulator.check(given.source, given.task, given.rules, self.paths, cancelled=watcher.cancelled)
 
     def isolation(self) -> Isolation:
         return harness.isolation_in_force()

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 COMPILE_JOB = "benchmarks.compile_next"
 JUDGE_JOB = "benchmarks.judge_next"
+CHECK_JOB = "benchmarks.check_next"
 DISPATCH_JOB = "benchmarks.dispatch"
 REAP_JOB = "benchmarks.reap"
 PRUNE_JOB = "benchmarks.prune_events"
@@ -35,6 +36,11 @@ def compile_queue(device_kind: str) -> str:
     return f"compile.{device_kind}"
 
 
+def check_queue(device_kind: str) -> str:
+    """Checks without a GPU, for the workers that compile for a CPU."""
+    return f"check.{device_kind}"
+
+
 def judge_queue(device_kind: str) -> str:
     return f"judge.{device_kind}"
 
@@ -47,6 +53,16 @@ def wake_compile(device_kind: str) -> None:
 def wake_judge(device_kind: str) -> None:
     """Once the transaction commits, some judging worker of that device kind looks at the table."""
     transaction.on_commit(partial(_send, JUDGE_JOB, judge_queue(device_kind), device_kind))
+
+
+def wake_check(device_kind: str) -> None:
+    """Once the transaction commits, some compile worker of the CPU looks at the table of checks."""
+    transaction.on_commit(partial(_send, CHECK_JOB, check_queue(device_kind), device_kind))
+
+
+def resend_checks(device_kind: str, rows: int) -> None:
+    """As `resend`, for checks that wait."""
+    _fill(CHECK_JOB, check_queue(device_kind), device_kind, rows)
 
 
 def resend(to_compile: Mapping[str, int], to_judge: Mapping[str, int]) -> None:

@@ -18,7 +18,7 @@ from benchmarks.accounts import limits
 from benchmarks.catalogue import folders
 from benchmarks.forms import SubmissionForm
 from benchmarks.judgings.waiting import nobody_there, outlook
-from benchmarks.models import DeviceKind, Evaluation, TaskVersion
+from benchmarks.models import DeviceKind, EmulatorCheck, Evaluation, TaskVersion
 from benchmarks.states import Switch
 from benchmarks.submissions.languages import languages_of, starter_of, titles_for
 from benchmarks.switches import paused
@@ -45,8 +45,8 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
     )
     ready = request.method == "POST" and form.is_valid() and "check" not in request.POST
     outcome = _submitted(request, form, version) if ready else SubmitOutcome()
-    if outcome.evaluation is not None:
-        return redirect(outcome.evaluation)
+    if outcome.made is not None:
+        return redirect(outcome.made)
     meters = limits.meters(request)
     context = {"form": form, "version": version, "task": version.task, "identical": outcome.identical}
     context |= {"meters": meters, "refusal": _refusal(request, meters), "paused": paused(Switch.SUBMISSIONS)}
@@ -71,9 +71,9 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
 
 @dataclass(frozen=True)
 class SubmitOutcome:
-    """What became of a form that was ready: queued, or judged before, or not now."""
+    """What became of a form that was ready: made and queued, or judged before, or not now."""
 
-    evaluation: Evaluation | None = None
+    made: Evaluation | EmulatorCheck | None = None
     identical: Evaluation | None = None
     full: quotas.QuotaUse | None = None
 
@@ -106,10 +106,12 @@ def _languages_of(kind: DeviceKind, version: TaskVersion) -> list[str]:
 
 def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> SubmitOutcome:
     """Where nothing was queued, the form has an error or the outcome names the same source, judged before."""
-    if not form.choose_device():
+    emulated = "emulate" in request.POST
+    if not (form.is_cuda() if emulated else form.choose_device()):
         return SubmitOutcome()
+    made: Evaluation | EmulatorCheck
     try:
-        evaluation = _queued(request, form, version)
+        made = _check_queued(request, form, version) if emulated else _queued(request, form, version)
     except services.Refused as error:
         form.add_error(None, str(error))
         return SubmitOutcome()
@@ -118,8 +120,20 @@ def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion)
         return SubmitOutcome(full=error.meter)
     except services.Identical as error:
         return SubmitOutcome(identical=error.evaluation)
-    remember(request, evaluation)
-    return SubmitOutcome(evaluation)
+    if isinstance(made, Evaluation):
+        remember(request, made)
+    return SubmitOutcome(made)
+
+
+def _check_queued(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> EmulatorCheck:
+    assert form.source is not None  # noqa: S101 - a valid form has one
+    return services.check_create(
+        version=version,
+        text=form.source.text,
+        owner=request.user if isinstance(request.user, AbstractBaseUser) else None,
+        payer=limits.payer(request),
+        client_token=form.token(),
+    )
 
 
 def _queued(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Evaluation:

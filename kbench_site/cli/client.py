@@ -45,6 +45,13 @@ class Client:
         """One key for all tries, so that a lost answer does not submit twice."""
         return self.post("submissions", submission, {"Idempotency-Key": uuid.uuid4().hex})
 
+    def start_check(self, task: str, source: str) -> Any:
+        """A check without a GPU; one key for all tries, so that a lost answer does not start two."""
+        return self.post("checks", {"task": task, "source": source}, {"Idempotency-Key": uuid.uuid4().hex})
+
+    def check(self, code: str) -> Any:
+        return self.get(f"checks/{_part(code)}")
+
     def run(self, code: str) -> Any:
         return self.get(f"runs/{_part(code)}")
 

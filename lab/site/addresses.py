@@ -46,6 +46,8 @@ PAGES: dict[str, Sequence[str]] = {
     ),
     "changes/": ("/changes/",),
     "changes/<uuid:code>/": ("/changes/{change}/", "/changes/{change}/?page=4"),
+    "checks/<uuid:code>/": ("reader /checks/{check}/",),
+    "checks/<uuid:code>/live/": ("reader /checks/{check}/live/",),
     "compare/": ("/compare/?methods=", "/compare/?methods={six_methods}&p=1.5"),
     "compare/figure.json": ("/compare/figure.json?methods={six_methods}&device={device}",),
     "contests/": ("/contests/",),
@@ -133,6 +135,7 @@ PAGES: dict[str, Sequence[str]] = {
 API: dict[str, Sequence[str]] = {
     "/api/v1/tasks": ("/api/v1/tasks",),
     "/api/v1/tasks/{suite}/{op}/{direction}": ("/api/v1/tasks/{suite}/{op}/{direction}",),
+    "/api/v1/checks/{id}": ("token /api/v1/checks/{check}",),
     "/api/v1/evaluations/{id}": ("/api/v1/evaluations/{evaluation}", "/api/v1/evaluations/{queued}"),
     "/api/v1/evaluations/{id}/source": ("/api/v1/evaluations/{evaluation}/source",),
     "/api/v1/submissions": ("/api/v1/submissions", "token /api/v1/submissions?mine=1&page=20"),

@@ -29,7 +29,10 @@ from django.utils import timezone
 from agents.models import Candidate, Opinion, Run, RunEvent
 from benchmarks.accounts import tokens
 from benchmarks.catalogue import devices
+from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
+from benchmarks.judgings.checks import FINDINGS_MAX
 from benchmarks.models import (
+    EmulatorCheck,
     ImportReport,
     Method,
     ModerationAction,
@@ -44,7 +47,7 @@ from benchmarks.models import (
     Worker,
 )
 from benchmarks.recorded import loading
-from benchmarks.states import BatchState, ImportOutcome, MethodKind, Moderation, WorkerRole, WorkerState
+from benchmarks.states import BatchState, CheckState, ImportOutcome, MethodKind, Moderation, WorkerRole, WorkerState
 from lab.site import boards, judgings
 from tests.agents import factories as runs
 from tests.fakes import CPU, GPU
@@ -105,6 +108,7 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     batch = _decisions(targets, size.decisions, accounts[1])
     run = _runs(size.runs, targets, random)
     contest = _contest(targets)
+    run["check"] = _check(targets)
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
         loading.load_bundle(path)
     return judgings.names(targets) | {"change": str(batch.code), "contest": contest, **run, **_people(accounts)}
@@ -137,6 +141,16 @@ def _accounts(count: int) -> list[Any]:
     """The first is the one that pages are read as, the second is of staff."""
     users = get_user_model()
     return write(users, [users(username=f"person-{number:04}", is_staff=number == 1) for number in range(count)])
+
+
+def _check(targets: judgings.Targets) -> str:
+    """A check without a GPU with as many findings as are stored."""
+    finding = EmulatorFinding("race", "two threads write", kernel="linear", line=12, block=(0, 0, 0), thread=(1, 0, 0))
+    report = EmulatorReport(EmulatorVerdict.WRONG, "race: two threads write", 12, (finding,) * FINDINGS_MAX)
+    stored = {"verdict": report.verdict.value, "report": report.to_json(), "finished": targets.now}
+    text = "__global__ void linear() {}\n" * 200
+    owned = {"task_version": targets.versions[0], "owner": targets.accounts[0], "text": text}
+    return str(EmulatorCheck.objects.create(state=CheckState.DONE, **owned, **stored).code)
 
 
 def _people(accounts: list[Any]) -> dict[str, Any]:

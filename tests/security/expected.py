@@ -71,6 +71,8 @@ PAGES: dict[str, Page] = {
     "badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg": OPEN,
     "changes/": OPEN,
     "changes/<uuid:code>/": OPEN,
+    "checks/<uuid:code>/": OWN,
+    "checks/<uuid:code>/live/": OWN,
     "compare/": OPEN,
     "compare/figure.json": NOTHING_DRAWN,
     "contests/": OPEN,
@@ -153,6 +155,7 @@ PAGES: dict[str, Page] = {
 # no token, a stranger's, the owner's for reading only, the owner's, one of staff
 OPERATIONS: dict[str, str] = {
     "DELETE /api/v1/submissions/{id}": "401 404 403 204 404",
+    "GET /api/v1/checks/{id}": "404 404 200 200 404",
     "GET /api/v1/compare": "422 422 422 422 422",
     "GET /api/v1/contests": "200 200 200 200 200",
     "GET /api/v1/contests/{slug}": "404 404 404 404 200",
@@ -181,6 +184,7 @@ OPERATIONS: dict[str, str] = {
     "GET /api/v1/whoami": "401 200 200 200 200",
     "PATCH /api/v1/submissions/{id}": "401 422 422 422 422",
     "POST /api/v1/contests/{slug}/join": "401 404 403 404 409",
+    "POST /api/v1/checks": "401 422 422 422 422",
     "POST /api/v1/evaluations/{id}/cancel": "401 404 403 200 404",
     "POST /api/v1/notifications/read": "401 200 403 200 200",
     "POST /api/v1/runs": "401 422 422 422 422",

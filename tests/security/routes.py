@@ -51,6 +51,7 @@ def _words(route: str, world: World) -> dict[str, Any]:
     words |= {"slug": "human", "name": "rk-2", "ruleset": "rk-2", "pk": 1, "wish": "stop"}
     named = {
         "contests/": {"slug": world.contest.slug},
+        "checks/": {"code": world.check.code},
         "runs/": {"code": world.run.code, "key": world.candidate.key},
         "accounts/tokens/": {"pk": world.token.pk},
         "accounts/": {"key": "no-such-key", "uidb36": "1", "provider_id": "openid"},

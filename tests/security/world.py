@@ -13,12 +13,15 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from agents.models import Candidate, Opinion, Run, RunEvent
-from benchmarks import switches
+from benchmarks import services, switches
 from benchmarks.accounts import tokens
+from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
 from benchmarks.harness import Flag, StageReport, Verdict
+from benchmarks.judgings import checks
 from benchmarks.models import (
     ApiToken,
     Contest,
+    EmulatorCheck,
     Evaluation,
     Method,
     Notification,
@@ -57,6 +60,7 @@ class World:
     run: Run
     token: Any
     contest: Contest
+    check: EmulatorCheck
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -72,6 +76,7 @@ class World:
             "runs": Run.objects.filter(owner=self.owner),
             "notifications": Notification.objects.filter(owner=self.owner),
             "choices": NotificationChoice.objects.filter(owner=self.owner),
+            "checks": EmulatorCheck.objects.filter(owner=self.owner),
         }
         return {name: list(rows.order_by("pk").values()) for name, rows in mine.items()}
 
@@ -99,6 +104,7 @@ def build() -> World:
         run=runs.driven(runs.started(owner)),
         token=tokens.token_create(owner, TITLE[:80]).row,
         contest=contests.draft("draft", title=TITLE[:80], rules_text=TITLE),
+        check=_check(owner),
     )
     contests.running_with(owner, slug="running", title=TITLE[:80], rules_text=TITLE)
     _spoil_texts_of(world.run)
@@ -106,6 +112,17 @@ def build() -> World:
     factories.worker("compile", state="quarantined", state_text=TITLE, isolation_strong=False, isolation_text=TITLE)
     switches.switch_set(Switch.BANNER, on=True, message=TITLE)
     return world
+
+
+def _check(owner: Any) -> EmulatorCheck:
+    """Every text of its report is as hostile as a source can make it."""
+    finding = EmulatorFinding(MARK, MARK, MARK, MARK, 1, 2, (0, 0, 0), (1, 0, 0), MARK, 3, 0, 1)
+    report = EmulatorReport(EmulatorVerdict.WRONG, MARK, 3, (finding,), (MARK,), (MARK,))
+    services.check_create(version=factories.version(), text=_source("check"), owner=owner, payer=None)
+    holding = checks.check_claim()
+    assert holding is not None
+    assert holding.record(report)
+    return EmulatorCheck.objects.get()
 
 
 def _hidden(owner: Any, staff: Any) -> Evaluation:

@@ -142,6 +142,13 @@ def test_a_quick_check_has_a_verdict_and_no_score(kbench, kernel):
     assert (result.exit_code, found["verdict"], found["score"]) == (0, "PASS", None)
 
 
+@pytest.mark.parametrize(("word", "code"), [("CORRECT_HERE", 0), ("WRONG", 1), ("ABSTAINED", 4)])
+def test_a_site_checks_a_cuda_file_without_a_gpu(kbench, kernel, word, code):
+    result = kbench("check", TASK, kernel(f"emulator: {word}", suffix="cu"), "--site", "--json")
+    assert (result.exit_code, last_json(result)["verdict"]) == (code, word), result.output
+    assert "started: http" in result.stderr
+
+
 def test_without_a_token_nothing_is_submitted(kbench, kernel):
     result = kbench("submit", TASK, kernel(), KBENCH_TOKEN="")
     assert (result.exit_code, "KBENCH_TOKEN" in result.stderr) == (2, True)

@@ -1,0 +1,109 @@
+"""Checks without a GPU, from the queue to their word: claim, sign of life, report, charge.
+
+The table is the queue, as for evaluations, and each move is one conditional update by who holds the claim. A check is
+charged for the seconds that it ran. Does NOT run anything (`jobs.py`) and does NOT accept checks (`services.py`).
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from ..emulator import EmulatorReport
+from ..harness import clean_text
+from ..models import EmulatorCheck, LedgerEntry
+from ..states import CHECK_OPEN, CheckState, LedgerKind, Switch
+from ..switches import switch_is_on
+
+ATTEMPTS_MAX = 2
+KEPT = timedelta(days=30)
+FINDINGS_MAX = 20
+_TEXT_CHARS_MAX = 2000
+_LEAST_S = 0.001  # a line of the ledger is about something
+LOST = "The worker was lost twice while it ran this source."
+
+
+@dataclass(frozen=True)
+class CheckHolding:
+    """A claimed check and the secret that allows to move it."""
+
+    check: EmulatorCheck
+    claim: uuid.UUID
+
+    def alive(self) -> bool:
+        """Says that the worker lives. False: stop, the check is deleted or somebody else's."""
+        return bool(self._held().update(heartbeat=timezone.now()))
+
+    def release(self) -> None:
+        """The worker lets go in good order: back into the queue, without counting as an attempt."""
+        self._held().update(state=CheckState.QUEUED, claim=None, heartbeat=None)
+
+    def fail(self, problem: str) -> None:
+        """It ends by our own fault; nothing is charged."""
+        columns = {"state": CheckState.FAILED, "problem": clean_text(problem)[:500], "finished": timezone.now()}
+        self._held().update(**columns, claim=None)
+
+    def record(self, report: EmulatorReport) -> bool:
+        """The end: the word, its reasons and the charge, all or nothing. False: it is no longer ours."""
+        stored = _storable(report.to_json())
+        with transaction.atomic():
+            columns = {"state": CheckState.DONE, "verdict": report.verdict.value, "report": stored, "claim": None}
+            if not self._held().update(**columns, finished=timezone.now()):
+                return False
+            if self.check.payer_id is not None:
+                LedgerEntry.objects.create(
+                    payer_id=self.check.payer_id,
+                    kind=LedgerKind.CHARGE,
+                    judging_s=max(report.seconds, _LEAST_S),
+                    text=f"{self.check.task_version.task.name} checked without a GPU: {report.verdict.value}",
+                )
+        return True
+
+    def _held(self) -> Any:
+        return EmulatorCheck.objects.filter(pk=self.check.pk, claim=self.claim, state=CheckState.RUNNING)
+
+
+def check_claim() -> CheckHolding | None:
+    """The check that waits longest, for this worker alone. None: there is nothing to do."""
+    if not switch_is_on(Switch.JUDGING):
+        return None
+    waiting = EmulatorCheck.objects.filter(state=CheckState.QUEUED)
+    while (pk := waiting.order_by("created", "pk").values_list("pk", flat=True).first()) is not None:
+        claim = uuid.uuid4()
+        if waiting.filter(pk=pk).update(state=CheckState.RUNNING, claim=claim, heartbeat=timezone.now()):
+            rows = EmulatorCheck.objects.select_related("task_version__task__suite")
+            return CheckHolding(rows.get(pk=pk), claim)
+    return None
+
+
+def requeue_lost_checks() -> None:
+    """What has not been heard of is tried once more, and then ends."""
+    limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
+    lost = EmulatorCheck.objects.filter(state=CheckState.RUNNING, heartbeat__lt=limit)
+    ended = {"state": CheckState.FAILED, "problem": LOST, "finished": timezone.now(), "claim": None}
+    lost.filter(attempt__gte=ATTEMPTS_MAX).update(**ended)
+    lost.update(state=CheckState.QUEUED, claim=None, heartbeat=None, attempt=F("attempt") + 1)
+
+
+def forget_checks() -> int:
+    """Deletes checks that are older than KEPT. How many that were."""
+    old = EmulatorCheck.objects.filter(created__lt=timezone.now() - KEPT).exclude(state__in=CHECK_OPEN)
+    return old.delete()[0]
+
+
+def waiting_checks() -> int:
+    return EmulatorCheck.objects.filter(state=CheckState.QUEUED).count()
+
+
+def _storable(value: Any) -> Any:
+    """JSON that every database takes and every page can show."""
+    if isinstance(value, dict):
+        return {key: _storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(item) for item in value[:FINDINGS_MAX]]
+    return clean_text(value[:_TEXT_CHARS_MAX]) if isinstance(value, str) else value
