@@ -18,7 +18,7 @@ from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
-from .harness import CPU
+from .harness import CPU, Verdict
 from .models import (
     ApiToken,
     BaselineResult,
@@ -263,13 +263,26 @@ def evaluation_for(user: User, code: uuid.UUID) -> Evaluation:
 
 
 def check_for(user: User, code: uuid.UUID) -> EmulatorCheck:
-    """The only access to one check without a GPU: its owner's, or, without an account, that of who has the link."""
-    readers = Q(owner=None) | Q(owner=user) if user.is_authenticated else Q(owner=None)
-    rows = EmulatorCheck.objects.filter(readers).select_related("task_version__task__suite")
+    """The only access to one check without a GPU: its owner's, or, without an account, that of who has the link.
+
+    One that explains an evaluation is read by whoever reads the evaluation.
+    """
+    asked = Q(owner=None) | Q(owner=user) if user.is_authenticated else Q(owner=None)
+    explaining = Q(explains__in=Evaluation.objects.readable_by(user))
+    rows = EmulatorCheck.objects.filter(Q(explains=None) & asked | explaining)
+    rows = rows.select_related("task_version__task__suite", "explains")
     check: EmulatorCheck | None = rows.filter(code=code).first()
     if check is None:
         raise Http404("There is no such check, or it is private.")
     return check
+
+
+def explanation_of(evaluation: Evaluation) -> EmulatorCheck | None:
+    """The check that explains its illegal access, asked for only where there can be one."""
+    if evaluation.verdict != Verdict.RUNTIME_ERROR:
+        return None
+    found: EmulatorCheck | None = EmulatorCheck.objects.filter(explains=evaluation).first()
+    return found
 
 
 def submission_for(user: User, code: uuid.UUID) -> tuple[Submission, list[Evaluation]]:

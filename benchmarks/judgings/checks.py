@@ -4,6 +4,7 @@ The table is the queue, as for evaluations, and each move is one conditional upd
 charged for the seconds that it ran. Does NOT run anything (`jobs.py`) and does NOT accept checks (`services.py`).
 """
 
+import re
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,16 +16,19 @@ from django.db.models import F
 from django.utils import timezone
 
 from ..emulator import EmulatorReport
-from ..harness import clean_text
-from ..models import EmulatorCheck, LedgerEntry
+from ..harness import CPU, Verdict, clean_text
+from ..models import EmulatorCheck, Evaluation, LedgerEntry
+from ..selectors import find_device_kind
 from ..states import CHECK_OPEN, CheckState, LedgerKind, Switch
 from ..switches import switch_is_on
+from .queue import wake_check
 
 ATTEMPTS_MAX = 2
 KEPT = timedelta(days=30)
 FINDINGS_MAX = 20
 _TEXT_CHARS_MAX = 2000
 _LEAST_S = 0.001  # a line of the ledger is about something
+_ILLEGAL = re.compile(r"illegal memory access|illegal address|misaligned address", re.IGNORECASE)
 LOST = "The worker was lost twice while it ran this source."
 
 
@@ -60,20 +64,44 @@ class CheckHolding:
                     payer_id=self.check.payer_id,
                     kind=LedgerKind.CHARGE,
                     judging_s=max(report.seconds, _LEAST_S),
-                    text=f"{self.check.task_version.task.name} checked without a GPU: {report.verdict.value}",
+                    text=f"{self.check.task_version.task.name} {self._what}: {report.verdict.value}",
                 )
         return True
+
+    @property
+    def _what(self) -> str:
+        return "explained without a GPU" if self.check.explains_id else "checked without a GPU"
 
     def _held(self) -> Any:
         return EmulatorCheck.objects.filter(pk=self.check.pk, claim=self.claim, state=CheckState.RUNNING)
 
 
+def explain(evaluation: Evaluation) -> EmulatorCheck | None:
+    """Queue a check of what has ended with an access that a GPU calls illegal, without saying where it was.
+
+    None for anything else, for another language, and for what nobody pays for, such as candidates of the site's runs.
+    """
+    submission = evaluation.submission
+    faulty = evaluation.verdict == Verdict.RUNTIME_ERROR and _ILLEGAL.search(evaluation.reason_text)
+    kind = find_device_kind(CPU)
+    if not faulty or submission.language != "cuda" or submission.payer_id is None or kind is None:
+        return None
+    asked = {"task_version": evaluation.task_version, "payer_id": submission.payer_id, "text": submission.blob.text}
+    check, _ = EmulatorCheck.objects.get_or_create(explains=evaluation, defaults=asked)
+    wake_check(kind.slug)
+    return check
+
+
 def check_claim() -> CheckHolding | None:
-    """The check that waits longest, for this worker alone. None: there is nothing to do."""
+    """The check that waits longest, those that a person asked for first. None: there is nothing to do."""
     if not switch_is_on(Switch.JUDGING):
         return None
     waiting = EmulatorCheck.objects.filter(state=CheckState.QUEUED)
-    while (pk := waiting.order_by("created", "pk").values_list("pk", flat=True).first()) is not None:
+    while (
+        pk := waiting.order_by(F("explains").asc(nulls_first=True), "created", "pk")
+        .values_list("pk", flat=True)
+        .first()
+    ) is not None:
         claim = uuid.uuid4()
         if waiting.filter(pk=pk).update(state=CheckState.RUNNING, claim=claim, heartbeat=timezone.now()):
             rows = EmulatorCheck.objects.select_related("task_version__task__suite")

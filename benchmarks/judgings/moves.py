@@ -36,7 +36,7 @@ from ..states import (
     sources,
 )
 from ..switches import switch_is_on
-from . import recording
+from . import checks, recording
 from .queue import wake_compile, wake_judge
 from .sittings import next_final
 
@@ -192,6 +192,7 @@ def record_report(holding: Holding, report: Report) -> None:
         )
         evaluation.refresh_from_db()
         recording.write(evaluation, report)
+        checks.explain(evaluation)
         if standings_update(evaluation):
             emit(f"board:{evaluation.device_kind.slug}", "changed")
 

@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from ..states import CheckState
+from .evaluations import Evaluation
 from .ledger import Payer
 from .tasks import TaskVersion
 
@@ -25,6 +26,9 @@ class EmulatorCheck(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="emulator_checks"
     )
     payer = models.ForeignKey(Payer, null=True, blank=True, on_delete=models.SET_NULL, related_name="emulator_checks")
+    explains = models.OneToOneField(  # the evaluation whose illegal access on a GPU it is to explain
+        Evaluation, null=True, blank=True, on_delete=models.CASCADE, related_name="explanation"
+    )
     text = models.TextField()
     client_token = models.CharField(max_length=100, blank=True)  # the same post twice is one row
     state = models.CharField(max_length=10, choices=CheckState, default=CheckState.QUEUED)

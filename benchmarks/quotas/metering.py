@@ -161,7 +161,7 @@ def _refuse_full(payer: Payer, kinds: Iterable[MeterKind]) -> None:
 
 def _in_flight(payer: Payer) -> QuotaUse:
     open_rows = _evaluations(payer).filter(state__in=(State.QUEUED, *RUNNING))
-    checks = EmulatorCheck.objects.filter(payer=payer.pk or 0, state__in=CHECK_OPEN)
+    checks = EmulatorCheck.objects.filter(payer=payer.pk or 0, explains=None, state__in=CHECK_OPEN)
     soon = timezone.now() + timedelta(seconds=IN_FLIGHT_RETRY_S)
     return _meter(payer, IN_FLIGHT, open_rows.count() + checks.count(), lambda _: soon)
 

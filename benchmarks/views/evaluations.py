@@ -122,6 +122,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "report": report,
         "next_steps": next_steps(evaluation, configs),
         "record": record(report.get("environment", {})),
+        "explanation": selectors.explanation_of(evaluation),
         "audit": report.get("audit"),
         "auditable": services.is_auditable(evaluation) and _may_ask_for_audit(request, evaluation),
         "can_be_judged": evaluation.is_quick and evaluation.verdict == "PASS" and is_by(request, evaluation),

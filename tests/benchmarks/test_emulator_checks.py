@@ -1,6 +1,7 @@
 """Checks without a GPU through the jobs, with a fake judge: told, charged, never ranked, and never lost."""
 
 import socket
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -8,9 +9,11 @@ from django.db import IntegrityError
 from django.utils import timezone
 
 from benchmarks import jobs, quotas, services, switches
+from benchmarks.catalogue import devices
 from benchmarks.judgings import checks
 from benchmarks.models import EmulatorCheck, Evaluation, LedgerEntry, Payer, Standing
 from benchmarks.states import CheckState, Switch, WorkerRole, WorkerState
+from tests.fakes import GPU, GpuJudge
 
 from .conftest import make_worker
 
@@ -168,6 +171,56 @@ def test_a_word_without_a_report_cannot_be_stored(asked):
     check = asked()
     with pytest.raises(IntegrityError):
         EmulatorCheck.objects.filter(pk=check.pk).update(verdict="CORRECT_HERE")
+
+
+@pytest.fixture
+def failed(submit, payer, monkeypatch):
+    """A CUDA source that the fake GPU ends with the words of a CUDA error."""
+    kind = devices.register(GPU)
+    make_worker(name=socket.gethostname(), device_kind=kind, device=GPU.name)
+    monkeypatch.setattr(jobs, "site_judge", GpuJudge)
+
+    def judged(reason="the first call failed: CUDA error: an illegal memory access was encountered", **options):
+        fields = {"language": "cuda", "device_kind": kind, "payer": payer, "text": "// verdict: RUNTIME_ERROR\n"}
+        told = GpuJudge().judge
+        monkeypatch.setattr(GpuJudge, "judge", lambda _, *given: replace(told(*given), reason=reason))
+        evaluation = submit(**{**fields, **options})
+        jobs.compile_next.apply(args=[kind.slug]).get()
+        jobs.judge_next.apply(args=[kind.slug]).get()
+        evaluation.refresh_from_db()
+        assert evaluation.verdict
+        return evaluation
+
+    return judged
+
+
+def test_an_illegal_access_on_a_gpu_is_explained(failed, cpu, payer):
+    evaluation = failed()
+    check = EmulatorCheck.objects.get()
+    assert (check.explains, check.text, check.owner) == (evaluation, "// verdict: RUNTIME_ERROR\n", None)
+    assert quotas.meters(payer)[0].used == 0  # nobody has asked for it, so it is in nobody's way
+    jobs.check_next.apply(args=["cpu-avx2"]).get()
+    assert ended(check).verdict == "CORRECT_HERE"
+    assert LedgerEntry.objects.filter(text__contains="explained without a GPU: CORRECT_HERE").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"payer": None},
+        {"reason": "the kernel raised: too many features for shared memory"},
+        {"text": "// verdict: INCORRECT_VALUE\n"},
+    ],
+)
+def test_what_a_check_cannot_explain_starts_none(failed, cpu, options):
+    failed(**options)
+    assert not EmulatorCheck.objects.exists()
+
+
+def test_what_people_ask_for_goes_before_explanations(failed, asked, cpu):
+    failed()
+    check = asked()
+    assert checks.check_claim().check == check
 
 
 def test_it_goes_with_its_account(asked, payer):

@@ -10,8 +10,9 @@ from django.urls import reverse
 from benchmarks import services
 from benchmarks.accounts.exports import files_of
 from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
+from benchmarks.harness import Verdict
 from benchmarks.judgings import checks
-from benchmarks.models import EmulatorCheck, Evaluation
+from benchmarks.models import EmulatorCheck, Evaluation, Payer
 from benchmarks.states import Switch
 from benchmarks.switches import switch_set
 
@@ -164,6 +165,26 @@ def test_only_its_owner_reads_it(visitor: Client, as_stranger: Client, as_staff:
     for client in (visitor, as_stranger, as_staff):
         for part in ("", "live/"):
             assert client.get(f"{check.get_absolute_url()}{part}").status_code == 404
+
+
+def test_an_explanation_is_read_by_whoever_reads_the_evaluation(
+    as_owner: Client, as_stranger: Client, owner: Any, visitor: Client
+) -> None:
+    reason = "CUDA error: an illegal memory access was encountered"
+    failing = factories.report(Verdict.RUNTIME_ERROR, reason)
+    payer = Payer.objects.create(account=owner)
+    options = {"owner": owner, "payer": payer, "visibility": "private", "language": "cuda"}
+    evaluation = factories.judged_on_gpu(failing, text=CUDA, **options)
+    check = EmulatorCheck.objects.get(explains=evaluation)
+    shown = as_owner.get(evaluation.get_absolute_url()).content.decode()
+    assert "A check without a GPU is looking for it" in shown
+    holding = checks.check_claim()
+    assert holding is not None
+    holding.record(WRONG)
+    assert "Run without a GPU: race: a thread reads" in as_owner.get(evaluation.get_absolute_url()).content.decode()
+    assert evaluation.get_absolute_url() in page(as_owner, check)
+    for client in (as_stranger, visitor):
+        assert client.get(check.get_absolute_url()).status_code == 404
 
 
 def test_hostile_texts_stay_text(visitor: Client) -> None:
