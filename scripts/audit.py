@@ -25,6 +25,7 @@ EXCEPTIONS = {
     "axe-playwright-python": "MIT, which only its licence file says; tests only",
     "psycopg": "LGPL-3.0, used as the library it is, unchanged",
     "psycopg-binary": "LGPL-3.0, used as the library it is, unchanged",
+    "qrcode": "BSD-3-Clause, and MIT for the code it came from; its third classifier says no more",
 }
 SKIPPED = ("nvidia-", "cuda-", "triton")  # what torch for CUDA brings along
 EXTRAS = ("dev",)
