@@ -76,7 +76,7 @@ def post(url: str, body: bytes, secret: str) -> None:
         connection.request("POST", path, body, {"Content-Type": "application/json", **signature(body, secret)})
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException, ValueError) as error:
-        took_long = "it took too long" if not cut.is_alive() else str(error) or type(error).__name__
+        took_long = "it took too long" if connection.is_cut else str(error) or type(error).__name__
         raise NotDelivered(f"The address could not be reached: {took_long}.") from error
     finally:
         cut.cancel()
@@ -107,6 +107,7 @@ class _Pinned(http.client.HTTPSConnection):
 
     def __init__(self, host: str, port: int, address: str) -> None:
         super().__init__(host, port, timeout=TIMEOUT_S)
+        self.is_cut = False
         self._address = address
         self._context = tls_context()
 
@@ -117,6 +118,7 @@ class _Pinned(http.client.HTTPSConnection):
 
     def cut(self) -> None:
         """End whatever it is doing, from another thread."""
+        self.is_cut = True
         try:
             if self.sock is not None:
                 self.sock.shutdown(socket.SHUT_RDWR)

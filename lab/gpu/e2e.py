@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from http.client import HTTPException
 from itertools import cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,7 @@ class Stream(threading.Thread):
         while not self.over:
             try:
                 self._read()
-            except (SiteFailed, OSError):
+            except (SiteFailed, OSError, HTTPException):
                 time.sleep(0.5)
 
     def _read(self) -> None:

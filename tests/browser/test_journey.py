@@ -1,5 +1,6 @@
 """What a person does on the site, in a real browser: find, submit, watch, come back, compare."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +211,7 @@ def test_the_keyboard_skips_to_the_content(visitor: Any) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
-    assert page.url.endswith("#main")
+    expect(page).to_have_url(re.compile("#main$"))
 
 
 def test_a_waiting_page_follows_its_place_in_the_queue(visitor: Any, kernel: Any) -> None:

@@ -271,7 +271,8 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
         "/leaderboards/record", "/methods", "/methods/{slug}", "/overall", "/compare", "/export",
         "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/fork", "/runs/{id}/{wish}",
         "/runs/{id}/candidates", "/runs/{id}/candidates/{key}", "/runs/{id}/close",
-        "/recorded", "/recorded/{bundle}", "/recorded/{bundle}/entries/{id}",
+        "/checks", "/checks/{id}", "/contests", "/contests/{slug}", "/contests/{slug}/join", "/notifications",
+        "/notifications/read", "/recorded", "/recorded/{bundle}", "/recorded/{bundle}/entries/{id}",
     }  # fmt: skip
 
 
