@@ -53,6 +53,7 @@ class Run(models.Model):
     best_key = models.CharField(max_length=80, blank=True)
     spent = models.JSONField(default=dict, blank=True)  # by currency, as the log has it
     leases = models.JSONField(default=dict, blank=True)  # open reservations: lease -> cost
+    hidden = models.BooleanField(default=False)  # by staff (`moderation.py`)
 
     class Meta:
         ordering: ClassVar = ["-created", "-pk"]
@@ -159,13 +160,18 @@ class Candidate(models.Model):
     judged_at_usd = models.FloatField(null=True, blank=True)  # what the run had spent by then
     improved = models.BooleanField(default=False)  # the best of the run when it was judged
     archived = models.BooleanField(default=False)
+    withheld = models.BooleanField(default=False)  # by staff (`moderation.py`): the log does not know of it
 
     first_seq = models.PositiveIntegerField()
     last_seq = models.PositiveIntegerField()
 
     class Meta:
         ordering: ClassVar = ["run", "position"]
-        indexes: ClassVar = [models.Index(fields=["run", "state"]), models.Index(fields=["run", "-position"])]
+        indexes: ClassVar = [
+            models.Index(fields=["run", "state"]),
+            models.Index(fields=["run", "-position"]),
+            models.Index(fields=["source_sha256"], condition=Q(withheld=True), name="candidate_withheld"),
+        ]
         constraints: ClassVar = [models.UniqueConstraint(fields=["run", "key"], name="candidate_unique_key")]
 
     def __str__(self) -> str:

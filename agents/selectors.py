@@ -1,6 +1,7 @@
 """What the pages of runs read: lists, one run, candidates in pages, budgets, opinions for the matrix.
 
-Runs are public: whoever has the address may read one. Does NOT write and does NOT draw.
+Runs are public: whoever has the address may read one. One that staff have hidden is for staff and its owner alone, and
+stands in no list. Does NOT write and does NOT draw.
 """
 
 import uuid
@@ -13,11 +14,10 @@ from django.conf import settings
 from django.core.paginator import Page, Paginator
 from django.db.models import Avg, F, Q, QuerySet
 from django.http import Http404
-from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from benchmarks.models import DeviceKind, Evaluation, Worker
-from benchmarks.querysets import EXAMPLES_WAIT_S
+from benchmarks.querysets import EXAMPLES_WAIT_S, User
 from benchmarks.states import WorkerRole
 
 from .evolve.budget import CURRENCIES
@@ -46,6 +46,11 @@ class RunFilter:
 
 
 def runs() -> QuerySet[Run]:
+    """For lists: without those that are hidden."""
+    return _all_runs().filter(hidden=False)
+
+
+def _all_runs() -> QuerySet[Run]:
     return Run.objects.select_related(
         "task_version__task__suite", "device_kind", "method", "owner", "forked_from"
     ).defer("task_version__definition", "task_version__reference_source")
@@ -80,11 +85,19 @@ def newest_runs_of(person: Any, limit: int = 10) -> list[Run]:
 
 def has_runs(person: Any) -> bool:
     """Runs are public, with the name of who started them."""
-    return Run.objects.filter(owner=person).exists()
+    return Run.objects.filter(owner=person, hidden=False).exists()
 
 
-def run_of(code: uuid.UUID) -> Run:
-    return get_object_or_404(runs(), code=code)
+def run_of(user: User, code: uuid.UUID) -> Run:
+    """The only access to one run."""
+    found = _all_runs().filter(code=code).first()
+    if found is None or not may_read(user, found):
+        raise Http404("There is no such run, or staff have hidden it. The moderation log gives their reasons.")
+    return found
+
+
+def may_read(user: User, run: Run) -> bool:
+    return not run.hidden or getattr(user, "is_staff", False) or (user.is_authenticated and run.owner_id == user.pk)
 
 
 def find_run(code: str) -> Run | None:
@@ -268,6 +281,10 @@ def matrix_rows(run: Run | None = None) -> list[MatrixRow]:
     What was not judged would have taken as long as the mean of its run.
     """
     opinions = Opinion.objects.all() if run is None else Opinion.objects.filter(run=run)
+    withheld = Candidate.objects.filter(withheld=True)
+    texts = withheld.exclude(source_sha256="").values("source_sha256")
+    opinions = opinions.exclude(run__hidden=True).exclude(candidate__in=withheld)
+    opinions = opinions.exclude(candidate__source_sha256__in=texts)
     opinions = opinions.exclude(fault=SLOW)  # says that it is slower, not that it is wrong
     means = dict(
         Candidate.objects.exclude(judging_s=None).order_by().values_list("run").annotate(mean=Avg("judging_s"))

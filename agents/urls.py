@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from .views import candidates, comparisons, logs, runs
+from .views import candidates, comparisons, logs, moderation, runs
 
 urlpatterns = [
     path("", runs.run_list, name="runs"),
@@ -19,6 +19,7 @@ urlpatterns = [
     path("<uuid:code>/fork/", runs.run_fork, name="run-fork"),
     path("<uuid:code>/candidates/", candidates.candidate_list, name="run-candidates"),
     path("<uuid:code>/candidates/<slug:key>/", candidates.candidate_detail, name="run-candidate"),
+    path("<uuid:code>/moderate/", moderation.moderate, name="run-moderate"),
     path("<uuid:code>/log/", logs.log, name="run-log"),
     path("<uuid:code>/log.jsonl", logs.log_file, name="run-log-file"),
 ]

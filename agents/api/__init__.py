@@ -82,7 +82,7 @@ def _of_agent(config: RunConfig, wanted: schemas.RunIn) -> RunConfig:
 
 @router.get("/{id}", response=schemas.RunOut, summary="The current state of a run")
 def run(request: HttpRequest, id: uuid.UUID) -> Any:
-    return schemas.run_out(selectors.run_of(id))
+    return schemas.run_out(selectors.run_of(request.user, id))
 
 
 @router.get("/{id}/events", response=schemas.EventPage, summary="The log of a run, starting at an event")
@@ -93,7 +93,7 @@ async def run_events(
     limit: Annotated[int, Field(ge=1, le=EVENTS_MAX)] = 200,
     wait: Annotated[float, Field(ge=0, le=WAIT_MAX_S, description="seconds to wait for an event")] = 0.0,
 ) -> Any:
-    found = await sync_to_async(selectors.run_of)(id)
+    found = await sync_to_async(selectors.run_of)(request.user, id)
     if wait:
         await wait_until(request, found.topic, partial(_has_news, found, after), wait)
     return await sync_to_async(_events)(request.user, id, after, limit)
@@ -105,7 +105,7 @@ def _has_news(run: Run, after: int) -> bool:
 
 
 def _events(user: AnonymousUser | User, id: uuid.UUID, after: int, limit: int) -> schemas.EventPage:
-    found = selectors.run_of(id)
+    found = selectors.run_of(user, id)
     rows = withheld.readable_events(user, found.events.filter(seq__gt=after).order_by("seq")[:limit])
     last = rows[-1].seq if rows else after
     shown = [schemas.event_out(row) for row in rows]
@@ -114,7 +114,8 @@ def _events(user: AnonymousUser | User, id: uuid.UUID, after: int, limit: int) -
 
 @router.post("/{id}/fork", response={202: schemas.RunOut}, summary="Fork a run", auth=Token())
 def run_fork(request: HttpRequest, id: uuid.UUID, more: schemas.ForkIn, response: HttpResponse) -> Any:
-    owner, parent = owner_of(request), selectors.run_of(id)
+    owner = owner_of(request)
+    parent = selectors.run_of(owner, id)
     if parent.proposer != EXTERNAL:
         _demand_proposer(parent.proposer, owner)
     form = BudgetForm(more.dict())
@@ -125,19 +126,20 @@ def run_fork(request: HttpRequest, id: uuid.UUID, more: schemas.ForkIn, response
 
 @router.post("/{id}/{wish}", response=schemas.RunOut, summary="Pause, resume or stop a run", auth=Token())
 def run_steer(request: HttpRequest, id: uuid.UUID, wish: Literal["pause", "resume", "stop"]) -> Any:
-    owner, found = owner_of(request), selectors.run_of(id)
+    owner = owner_of(request)
+    found = selectors.run_of(owner, id)
     if found.owner_id != owner.pk and not owner.is_staff:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the owner can pause, resume or stop a run.")
     try:
         external.steer(found, WISHES[wish], owner.get_username())
     except services.Refused as error:
         raise Problem(HTTPStatus.CONFLICT, "run-ended", str(error)) from error
-    return schemas.run_out(selectors.run_of(id))
+    return schemas.run_out(selectors.run_of(owner, id))
 
 
 def _accepted(run: Run, response: HttpResponse) -> Status[schemas.RunOut]:
     response.headers["Location"] = f"/api/v1/runs/{run.code}"
-    return Status(HTTPStatus.ACCEPTED, schemas.run_out(selectors.run_of(run.code)))
+    return Status(HTTPStatus.ACCEPTED, schemas.run_out(selectors.run_of(withheld.EVERYBODY, run.code)))
 
 
 def _made(make: "partial[Run]") -> Run:

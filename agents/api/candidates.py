@@ -74,7 +74,7 @@ async def candidate(
     wait: Annotated[float, Field(ge=0, le=WAIT_MAX_S, description="seconds to wait for its verdict")] = 0.0,
 ) -> Any:
     """Of any run, external or not."""
-    row = await sync_to_async(_row)(id, key)
+    row = await sync_to_async(_row)(request.user, id, key)
     if wait and row.ticket and row.state in IN_FLIGHT:
         await wait_until(request, f"evaluation:{row.ticket}", partial(_has_ended, row.ticket), wait)
     return await sync_to_async(_shown)(request.user, id, key)
@@ -90,12 +90,13 @@ def run_close(request: HttpRequest, id: uuid.UUID, said: schemas.CloseIn) -> Any
         raise _busy(error) from error
     except external.SendRefused as error:
         raise _problem(error) from error
-    return schemas.run_out(selectors.run_of(id))
+    return schemas.run_out(selectors.run_of(owner_of(request), id))
 
 
 def _own(request: HttpRequest, id: uuid.UUID) -> Run:
     """An external run of the owner of the token. Raises Problem."""
-    owner, run = owner_of(request), selectors.run_of(id)
+    owner = owner_of(request)
+    run = selectors.run_of(owner, id)
     if run.owner_id != owner.pk:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the owner of a run can send candidates or close it.")
     if run.proposer != EXTERNAL:
@@ -137,8 +138,8 @@ def _busy(error: checking.Busy | services.RunBusy) -> Problem:
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, "busy", str(error), retry_after_s=checking.RETRY_S)
 
 
-def _row(id: uuid.UUID, key: str) -> Candidate:
-    return selectors.candidate_of(selectors.run_of(id), key)
+def _row(user: AnonymousUser | User, id: uuid.UUID, key: str) -> Candidate:
+    return selectors.candidate_of(selectors.run_of(user, id), key)
 
 
 def _has_ended(ticket: str) -> bool:
@@ -147,14 +148,14 @@ def _has_ended(ticket: str) -> bool:
 
 def _shown(user: AnonymousUser | User, id: uuid.UUID, key: str) -> schemas.CandidateOut:
     """As this reader may see it, after what has happened is written down."""
-    run = selectors.run_of(id)
+    run = selectors.run_of(user, id)
     if run.proposer == EXTERNAL:
         with suppress(services.Refused):  # somebody else is writing its log: shown as the rows are
             external.look(run)
-        run = selectors.run_of(id)
+        run = selectors.run_of(user, id)
     row = selectors.candidate_of(run, key)
     row.run = run
-    hidden = bool(withheld.hidden_tickets(user, [row]))
+    hidden = bool(withheld.hidden_keys(user, [row]))
     withheld.readable_candidates(user, [row])
     return schemas.candidate_out(row, None if hidden else _feedback(row))
 

@@ -35,7 +35,7 @@ class RunLog:
 
 
 def _rows(topic: str) -> Any:
-    return RunEvent.objects.filter(run__code=_code(topic))
+    return RunEvent.objects.filter(run__code=_code(topic), run__hidden=False)
 
 
 def _code(topic: str) -> str:
@@ -53,8 +53,8 @@ def _numbered(row: RunEvent) -> tuple[int, bytes]:
 
 
 def may_follow(_user: AbstractBaseUser | AnonymousUser, name: str) -> bool:
-    """Everyone may follow a run that exists."""
+    """Everyone may follow a run that exists and is not hidden."""
     try:
-        return Run.objects.filter(code=UUID(name)).exists()
+        return Run.objects.filter(code=UUID(name), hidden=False).exists()
     except ValueError:
         return False

@@ -23,9 +23,8 @@ RUN_FIELDS = [
     *("config", "state", "started", "finished", "reason", "reason_text", "claim", "last_seq", "generation"),
     *("candidate_count", "judged_count", "best_score", "best_key", "spent", "leases"),
 ]
-CANDIDATE_FIELDS = [
-    field.name for field in Candidate._meta.concrete_fields if field.name not in ("id", "run", "key", "position")
-]
+_NOT_OF_THE_LOG = ("id", "run", "key", "position", "withheld")
+CANDIDATE_FIELDS = [field.name for field in Candidate._meta.concrete_fields if field.name not in _NOT_OF_THE_LOG]
 
 
 class RunClaimLost(Exception):

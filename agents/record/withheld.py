@@ -1,14 +1,16 @@
-"""What a reader is not told of a run: the words of candidates whose submissions they may not open.
+"""What a reader is told of a candidate whose words they may not read: the fields named here, and nothing else.
 
-Such a candidate keeps its place, its outcome and its times; what its maker wrote is gone, and so is what may quote it:
-reasons and logs of compiler, verifiers and judge. What is made once for all readers says what EVERYBODY may read.
-Does NOT cover sources: the page of a candidate leaves them out itself.
+A candidate is withheld while its submission is private or hidden, and where staff have withheld it (`moderation.py`):
+then its text is withheld in every run, forks included. Lists name what stays, so a new column or field is withheld
+until somebody adds it. What is made once for all readers says what EVERYBODY may read.
+Does NOT cover sources and opinions: the page of a candidate leaves them out itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
+from django.db.models import Q, QuerySet
 
 from benchmarks.models import Evaluation
 from benchmarks.querysets import User
@@ -16,70 +18,106 @@ from benchmarks.querysets import User
 from ..models import Candidate, RunEvent
 
 EVERYBODY = AnonymousUser()
-_OF_PAYLOAD: dict[str, Any] = {
-    "name": None,
-    "thought": None,
-    "prompt": None,
-    "text": None,
-    "params": None,
-    "template": None,
-    "reasons": [],
-}
-_OF_RESULT = {"reason": "", "log_tail": ""}
-_OF_ROW: dict[str, Any] = {
-    "name": "",
-    "thought": "",
-    "params": None,
-    "template": "",
-    "verdict_text": "",
-    "drop_text": "",
-}
+KEPT_COLUMNS = frozenset(
+    (
+        *("id", "run", "key", "position", "generation", "slot", "island", "state", "language", "parents"),
+        *("source_sha256", "drop_reason", "audited", "ticket", "reused_from", "verdict", "score", "score_lo"),
+        *("score_hi", "vs_eager", "vs_compile", "timing_trust", "configs", "judging_s", "judged_as", "judged_at_s"),
+        *("judged_at_usd", "improved", "archived", "first_seq", "last_seq", "withheld"),
+    )
+)
+_KEPT_OF_PAYLOAD = frozenset(
+    (
+        *("generation", "slot", "island", "number", "parents", "language", "source_sha256", "key", "ticket"),
+        *("reused_from", "result", "reason", "verifier", "version", "decision", "audit", "probability", "seconds"),
+        *("cost", "cost_usd", "usd", "lease", "currency", "role", "status", "retry_after_s", "from_island"),
+        *("to_island", "by", "configs", "gain"),
+    )
+)
+_KEPT_OF_RESULT = frozenset(
+    ("verdict", "score", "ci95", "vs_eager", "vs_compile", "timing_trust", "seconds", "configs")
+)
+_KEPT_OF_CONFIG = frozenset(
+    (
+        *("key", "group", "hidden", "correct", "speedup", "ci95", "kernel_us", "eager_us", "compile_us"),
+        "roofline_fraction",
+    )
+)
 
 
-def hidden_tickets(user: User, rows: Sequence[Candidate]) -> set[str]:
-    """Of candidates whose submissions this reader may not open: made private, or hidden by staff."""
+def hidden_keys(user: User, rows: Sequence[Candidate]) -> set[str]:
+    """Of stored candidates of one run: the keys of those whose words this reader may not read."""
     judged = Evaluation.objects.filter(code__in=[row.ticket for row in rows if row.ticket])
-    hidden = judged.exclude(pk__in=judged.readable_by(user))
-    return {str(code) for code in hidden.values_list("code", flat=True)}
+    tickets = {str(code) for code in judged.exclude(pk__in=judged.readable_by(user)).values_list("code", flat=True)}
+    sources = {row.source_sha256 for row in rows} - {""}
+    same = Q(pk__in=[row.pk for row in rows]) | Q(source_sha256__in=sources)
+    marked = list(withheld_for(user).filter(same).values_list("pk", "source_sha256"))
+    keys, texts = {pk for pk, _ in marked}, {text for _, text in marked} - {""}
+    return {row.key for row in rows if row.ticket in tickets or row.pk in keys or row.source_sha256 in texts}
+
+
+def withheld_for(user: User) -> QuerySet[Candidate]:
+    """What staff have withheld: from everybody but staff and the owner of its run."""
+    marked = Candidate.objects.filter(withheld=True)
+    if getattr(user, "is_staff", False):
+        return marked.none()
+    return marked.exclude(run__owner=user.pk) if user.is_authenticated else marked
 
 
 def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
-    """The same events of one run, without the words that this reader is not told."""
+    """The same events of one run, without the words that this reader is not told.
+
+    The prompts of other candidates can quote a withheld one, so they go with those of their parents, and all prompts
+    of a run in which staff have withheld something.
+    """
     events = list(rows)
-    withheld = _withheld(user, events[0].run_id, {row.candidate for row in events if _speaks(row)}) if events else set()
+    if not events:
+        return events
+    run = events[0].run_id
+    parents = {key for row in events if row.payload.get("prompt") for key in row.payload.get("parents") or ()}
+    withheld = _withheld(user, run, parents | {row.candidate for row in events if row.candidate})
+    any_marked = withheld_for(user).filter(run=run).exists()
     for row in events:
         if row.candidate in withheld:
             row.payload = _silent(row.payload)
+        elif row.payload.get("prompt") and (any_marked or withheld.intersection(row.payload.get("parents") or ())):
+            row.payload = {**row.payload, "prompt": None}
     return events
 
 
 def readable_candidates(user: User, rows: Sequence[Candidate]) -> list[Candidate]:
     """The same candidates of one run, as it is or as it was, without the words that this reader is not told."""
     withheld = _withheld(user, rows[0].run_id, {row.key for row in rows}) if rows else set()
+    lost = [field for field in Candidate._meta.concrete_fields if field.name not in KEPT_COLUMNS]
     for row in rows:
         if row.key in withheld:
-            vars(row).update(_OF_ROW, configs=_without_failures(row.configs))
+            vars(row).update({field.attname: field.get_default() for field in lost})
+            row.configs = _silent_configs(row.configs)
     return list(rows)
 
 
 def _withheld(user: User, run: int, keys: set[str]) -> set[str]:
     """By what the table knows now: in the past of a run a candidate had no submission yet."""
-    judged = list(Candidate.objects.filter(run=run, key__in=keys).exclude(ticket="").only("key", "ticket"))
-    hidden = hidden_tickets(user, judged)
-    return {row.key for row in judged if row.ticket in hidden}
-
-
-def _speaks(row: RunEvent) -> bool:
-    return bool(row.candidate) and not row.payload.keys().isdisjoint({*_OF_PAYLOAD, "result"})
+    columns = ("key", "ticket", "source_sha256")
+    return hidden_keys(user, list(Candidate.objects.filter(run=run, key__in=keys).only(*columns)))
 
 
 def _silent(payload: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: _OF_PAYLOAD.get(name, value) for name, value in payload.items()}
-    if "result" in kept:
-        result = kept["result"]
-        kept["result"] = {**result, **_OF_RESULT, "configs": _without_failures(result.get("configs", ()))}
+    kept = _only(payload, _KEPT_OF_PAYLOAD)
+    if isinstance(kept.get("result"), Mapping):
+        result = _only(kept["result"], _KEPT_OF_RESULT)
+        kept["result"] = {**result, "configs": _silent_configs(result.get("configs") or ())}
     return kept
 
 
-def _without_failures(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{**item, "failure": ""} if "failure" in item else dict(item) for item in configs]
+def _silent_configs(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [_only(item, _KEPT_OF_CONFIG) for item in configs]
+
+
+def _only(data: Mapping[str, Any], kept: frozenset[str]) -> dict[str, Any]:
+    """Every name with its value, or with an empty one of the same kind."""
+    return {name: value if name in kept else _empty(value) for name, value in data.items()}
+
+
+def _empty(value: Any) -> Any:
+    return "" if isinstance(value, str) else [] if isinstance(value, list) else None

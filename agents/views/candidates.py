@@ -23,7 +23,7 @@ DIFF_LINES = 1_000
 
 
 def candidate_list(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    run = selectors.run_of(code)
+    run = selectors.run_of(request.user, code)
     show = request.GET.get("show", "all")
     show = show if show in selectors.SHOWS else "all"
     reason = request.GET.get("reason", "")
@@ -47,13 +47,13 @@ class ParentComparison:
 
 
 def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpResponse:
-    run = selectors.run_of(code)
+    run = selectors.run_of(request.user, code)
     row = selectors.candidate_of(run, key)
     parents = list(Candidate.objects.filter(run=run, key__in=row.parents))
-    hidden = withheld.hidden_tickets(request.user, [row, *parents])
+    hidden = withheld.hidden_keys(request.user, [row, *parents])
     withheld.readable_candidates(request.user, [row, *parents])
     events = withheld.readable_events(request.user, selectors.log_rows(run, candidate=key).order_by("seq"))
-    source = "" if row.ticket in hidden else _source(row)
+    source = "" if row.key in hidden else _source(row)
     wanted = request.GET.get("parent", "")
     chosen = wanted if wanted in row.parents else next(iter(row.parents), "")
     bounds = [value for item in row.configs for value in item.get("ci95") or ()]
@@ -62,11 +62,11 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
         "task": run.task_version.task,
         "row": row,
         "source": source,
-        "hidden": row.ticket in hidden,
+        "hidden": row.key in hidden,
         "comparisons": [
-            _comparison(row, source, parent, parent.ticket in hidden, chosen == parent.key) for parent in parents
+            _comparison(row, source, parent, parent.key in hidden, chosen == parent.key) for parent in parents
         ],
-        "opinions": opinions_of(row),
+        "opinions": [] if row.key in hidden else opinions_of(row),
         "evaluation": selectors.evaluations_by_ticket([row]).get(row.ticket),
         "config_axis": Axis.over(bounds),
         "chances": sorted(row.probabilities.items(), key=lambda item: -item[1])[:12],

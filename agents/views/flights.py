@@ -10,7 +10,7 @@ from agents import selectors
 from agents.driving.evaluator import progress_of
 from agents.models import Candidate
 from agents.record.snapshots import Scene
-from agents.record.withheld import EVERYBODY, hidden_tickets
+from agents.record.withheld import EVERYBODY, hidden_keys, readable_candidates
 from agents.states import CandidateState
 from benchmarks.models import Evaluation
 from benchmarks.states import State
@@ -39,8 +39,10 @@ class Flight:
 def flights(scene: Scene) -> list[Flight]:
     rows = scene.in_flight
     evaluations = selectors.evaluations_by_ticket(rows) if scene.at is None else {}
-    for ticket in hidden_tickets(EVERYBODY, rows):
-        evaluations.pop(ticket, None)
+    hidden = hidden_keys(EVERYBODY, rows) if scene.at is None else set()
+    for row in readable_candidates(EVERYBODY, rows):
+        if row.key in hidden:
+            evaluations.pop(row.ticket, None)
     return [_flight(row, evaluations.get(row.ticket)) for row in rows]
 
 

@@ -66,7 +66,7 @@ def _context(scene: Scene, axis: str) -> dict[str, Any]:
 
 def best_of(scene: Scene) -> Candidate | None:
     """With its long columns."""
-    return whole([scene.best])[0] if scene.best else None
+    return readable_candidates(EVERYBODY, whole([scene.best]))[0] if scene.best else None
 
 
 def roofline_of(best: Candidate | None) -> float | None:

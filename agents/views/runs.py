@@ -94,18 +94,18 @@ def _owner(request: HttpRequest) -> User | None:
 
 
 def run_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    run = selectors.run_of(code)
+    run = selectors.run_of(request.user, code)
     more = {"others": selectors.runs_of_task(run), "fork": BudgetForm(initial={"judgings": 40})}
     return render(request, "runs/detail.html", _page(request, run) | more)
 
 
 def run_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    return render(request, "runs/_live.html", _page(request, selectors.run_of(code)))
+    return render(request, "runs/_live.html", _page(request, selectors.run_of(request.user, code)))
 
 
 def run_figure(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     """The chart of the page, `?x=` and `?at=` as there."""
-    run = selectors.run_of(code)
+    run = selectors.run_of(request.user, code)
     at = _at(request, run)
     drawn = best_figure([present(run) if at is None else past(run, at)], request.GET.get("x", ""))
     if drawn is None:
@@ -135,7 +135,7 @@ def _at(request: HttpRequest, run: Run) -> int | None:
 
 @require_POST
 def run_steer(request: HttpRequest, code: uuid.UUID, wish: str) -> HttpResponse:
-    run = selectors.run_of(code)
+    run = selectors.run_of(request.user, code)
     if not may_steer(request, run):
         messages.error(request, "Only the owner or staff can pause, resume or stop a run.")
         return redirect(run)
@@ -149,7 +149,7 @@ def run_steer(request: HttpRequest, code: uuid.UUID, wish: str) -> HttpResponse:
 @require_POST
 def run_fork(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     """Anybody may go on from what a public run has found, at their own expense."""
-    parent, form = selectors.run_of(code), BudgetForm(request.POST)
+    parent, form = selectors.run_of(request.user, code), BudgetForm(request.POST)
     refusal = _refusal(request) or problem_with(parent.proposer, request.user)
     if refusal or not form.is_valid():
         texts = [str(error) for errors in form.errors.values() for error in errors]

@@ -70,7 +70,7 @@ def report(submission: Submission, *, by: User, text: str) -> None:
         recent = mine.filter(kind=ActionKind.FLAG, created__gte=timezone.now() - timedelta(days=1))
         if recent.count() >= REPORTS_PER_DAY:
             raise Refused(f"That is {REPORTS_PER_DAY} reports within a day, which is the limit.")
-        _log(ActionKind.FLAG, by, _subject(submission), submission=submission, private_note=text)
+        log_action(ActionKind.FLAG, by, _subject(submission), submission=submission, private_note=text)
 
 
 def decide(
@@ -86,7 +86,7 @@ def decide(
         reporters = [line.actor for line in reports.select_related("actor")]
         _move(submission, kind, seen)
         telling.report_decided(reporters, submission, kind, reason)
-        _log(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
+        log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
         if kind in MOVES:
             _standings_follow(submission)
 
@@ -125,7 +125,7 @@ def ban(account: User, *, by: User, reason: str, note: str = "") -> None:
     with transaction.atomic():
         if User.objects.filter(pk=account.pk, is_active=True).update(is_active=False) != 1:
             raise Refused("The account is already suspended.")
-        _log(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
+        log_action(ActionKind.BAN, by, "an account", account=account, public_reason=reason, private_note=note)
         for evaluation in Evaluation.objects.filter(submission__owner=account).exclude(state__in=FINISHED):
             evaluation_cancel(evaluation, SUSPENDED)
         for extension in extensions():
@@ -137,7 +137,7 @@ def unban(account: User, *, by: User, reason: str, note: str = "") -> None:
     with transaction.atomic():
         if User.objects.filter(pk=account.pk, is_active=False).update(is_active=True) != 1:
             raise Refused("The account is not suspended.")
-        _log(ActionKind.UNBAN, by, "an account", account=account, public_reason=reason, private_note=note)
+        log_action(ActionKind.UNBAN, by, "an account", account=account, public_reason=reason, private_note=note)
 
 
 def switch_turn(key: Switch, *, on: bool, message: str, by: User) -> None:
@@ -149,13 +149,13 @@ def switch_turn(key: Switch, *, on: bool, message: str, by: User) -> None:
         switch_set(key, on=on, message=message)
         turned = f"Turned {'on' if on else 'off'}"
         text = f"{turned}: {message}" if message else f"{turned}."
-        _log(ActionKind.SWITCH, by, f"the switch {key}: {key.label.lower()}", public_reason=text)
+        log_action(ActionKind.SWITCH, by, f"the switch {key}: {key.label.lower()}", public_reason=text)
 
 
 def rejudge_logged(batch: RejudgeBatch, text: str, *, by: User) -> None:
     """A line about a batch that is judged again; in the transaction of what it tells."""
     subject = f"{batch.items.count()} entries, batch {str(batch.code)[:8]}"
-    _log(ActionKind.REJUDGE, by, subject, batch=batch, public_reason=text)
+    log_action(ActionKind.REJUDGE, by, subject, batch=batch, public_reason=text)
 
 
 def _subject(submission: Submission) -> str:
@@ -163,5 +163,6 @@ def _subject(submission: Submission) -> str:
     return f"submission {str(submission.code)[:8]} to {submission.task_version.task.path}"
 
 
-def _log(kind: ActionKind, by: User, subject: str, **columns: object) -> None:
+def log_action(kind: ActionKind, by: User, subject: str, **columns: object) -> None:
+    """A line of the log; in the transaction of the move that it tells."""
     ModerationAction.objects.create(kind=kind, actor=by, subject=subject, **columns)

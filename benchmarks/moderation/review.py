@@ -185,3 +185,8 @@ def account_named(name: str) -> User:
 
 def actions_about_account(account: User) -> QuerySet[ModerationAction]:
     return ModerationAction.objects.filter(account=account).select_related("actor")
+
+
+def actions_about(subject: str) -> QuerySet[ModerationAction]:
+    """Of what the log knows by its words alone, such as a run."""
+    return ModerationAction.objects.filter(subject=subject).select_related("actor")

@@ -134,6 +134,7 @@ PAGES: dict[str, Page] = {
     "runs/<uuid:code>/live/": OPEN,
     "runs/<uuid:code>/log.jsonl": OPEN,
     "runs/<uuid:code>/log/": OPEN,
+    "runs/<uuid:code>/moderate/": STAFF,
     "runs/<uuid:code>/pause/": SAID,
     "runs/<uuid:code>/resume/": SAID,
     "runs/<uuid:code>/stop/": SAID,

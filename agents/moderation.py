@@ -1,0 +1,68 @@
+"""What staff decide about runs: a candidate is withheld, a run is hidden, each with a public reason, and back again.
+
+Each decision is one move and one line of the public moderation log, in one transaction. What a reader is then told is
+in `record/withheld.py` and `selectors.py`. Does NOT stop a run, and deletes nothing.
+"""
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import QuerySet
+
+from benchmarks.models import Submission
+from benchmarks.moderation import decisions
+from benchmarks.services import Refused
+from benchmarks.states import ActionKind, Moderation
+
+from .models import Candidate, Run
+
+
+def withhold(row: Candidate, *, by: User, reason: str, note: str = "") -> None:
+    """Hides the submission of the candidate, too. Raises Refused where it is withheld already."""
+    with transaction.atomic():
+        _turn(row, on=True, refusal="The candidate is already withheld.")
+        decisions.log_action(ActionKind.HIDE, by, subject(row.run, row), public_reason=reason, private_note=note)
+        for submission in _submissions(row).exclude(moderation=Moderation.HIDDEN):
+            decisions.decide(submission, ActionKind.HIDE, by=by, reason=reason, note=note)
+
+
+def show(row: Candidate, *, by: User, reason: str, note: str = "") -> None:
+    """Restores the submission of the candidate, too, if it is hidden. Raises Refused where it is not withheld."""
+    with transaction.atomic():
+        _turn(row, on=False, refusal="The candidate is not withheld.")
+        decisions.log_action(ActionKind.RESTORE, by, subject(row.run, row), public_reason=reason, private_note=note)
+        for submission in _submissions(row).filter(moderation=Moderation.HIDDEN):
+            decisions.decide(submission, ActionKind.RESTORE, by=by, reason=reason, note=note)
+
+
+def hide_run(run: Run, *, by: User, reason: str, note: str = "") -> None:
+    """Raises Refused where it is hidden already."""
+    _turn_run(run, ActionKind.HIDE, by, reason, note)
+
+
+def show_run(run: Run, *, by: User, reason: str, note: str = "") -> None:
+    """Raises Refused where it is not hidden."""
+    _turn_run(run, ActionKind.RESTORE, by, reason, note)
+
+
+def subject(run: Run, row: Candidate | None = None) -> str:
+    """What the log calls a run or a candidate: numbers and the task, no word of its owner."""
+    named = f"run {run.code} on {run.task_version.task.path}"
+    return f"candidate {row.position} of {named}" if row else named
+
+
+def _turn(row: Candidate, *, on: bool, refusal: str) -> None:
+    if Candidate.objects.filter(pk=row.pk, withheld=not on).update(withheld=on) != 1:
+        raise Refused(refusal)
+
+
+def _turn_run(run: Run, kind: ActionKind, by: User, reason: str, note: str) -> None:
+    on = kind == ActionKind.HIDE
+    with transaction.atomic():
+        if Run.objects.filter(pk=run.pk, hidden=not on).update(hidden=on) != 1:
+            raise Refused("The run is already hidden." if on else "The run is not hidden.")
+        decisions.log_action(kind, by, subject(run), public_reason=reason, private_note=note)
+
+
+def _submissions(row: Candidate) -> QuerySet[Submission]:
+    tickets = [row.ticket] if row.ticket else []
+    return Submission.objects.filter(evaluations__code__in=tickets).distinct()

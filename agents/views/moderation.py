@@ -1,0 +1,41 @@
+"""The page on which staff withhold a candidate of a run, or hide a run, and undo it.
+
+Does NOT decide: `agents/moderation.py` does.
+"""
+
+import uuid
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+
+from agents import moderation, selectors
+from benchmarks.moderation.forms import ReasonForm
+from benchmarks.moderation.review import actions_about
+from benchmarks.services import Refused
+from benchmarks.views.parts.staff import person, staff_only
+
+
+@staff_only
+def moderate(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    """Of the candidate in the query, or else of the run."""
+    run = selectors.run_of(request.user, code)
+    key = request.GET.get("candidate", "")
+    row = selectors.candidate_of(run, key) if key else None
+    form = ReasonForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            if row:
+                (moderation.show if row.withheld else moderation.withhold)(row, by=person(request), **form.cleaned_data)
+            else:
+                (moderation.show_run if run.hidden else moderation.hide_run)(
+                    run, by=person(request), **form.cleaned_data
+                )
+        except Refused as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, "Done and recorded in the public log.")
+            return redirect(request.get_full_path())
+    context = {"form": form, "run": run, "row": row, "task": run.task_version.task}
+    context["history"] = actions_about(moderation.subject(run, row))
+    return render(request, "runs/moderate.html", context)

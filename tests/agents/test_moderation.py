@@ -1,0 +1,218 @@
+"""Staff withhold a candidate or hide a run: no address tells its words to others, until it is undone."""
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from agents import moderation, services
+from agents.evolve.budget import Caps
+from agents.extension.exports import files_of
+from agents.models import Candidate, Run, RunSource
+from agents.record.feed import RunLog, may_follow
+from agents.record.withheld import KEPT_COLUMNS
+from benchmarks.models import Evaluation, ModerationAction
+from benchmarks.services import Refused
+from benchmarks.states import Moderation
+from tests.security.expected import OPERATIONS
+from tests.security.routes import PLACEHOLDER, routes
+from tests.web import factories as judgings
+
+from . import factories
+
+pytestmark = pytest.mark.django_db
+CANARY = "yellow-bird-7f3a9c"
+SOURCE = f"// {CANARY}\n{judgings.SOURCE}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(tasks: None) -> Iterator[None]:
+    cache.clear()
+    yield
+    cache.clear()
+
+
+class Scenery:
+    """A run whose best candidate says CANARY wherever it can, a child that quotes it, and the fork of a stranger."""
+
+    def __init__(self) -> None:
+        self.owner, self.stranger = judgings.user("olga"), judgings.user("stefan")
+        self.staff = judgings.user("sam")
+        self.staff.is_staff = True
+        self.staff.save()
+        self.evaluation = judgings.judged(owner=self.owner, title=CANARY, text=SOURCE)
+        self.run = factories.driven(factories.started(self.owner))
+        self.row = self.run.candidates.get(key=self.run.best_key)
+        self._spoil()
+        parent = Run.objects.get(pk=self.run.pk)
+        self.fork = services.run_fork(parent, owner=self.stranger, seed=3, more=Caps(judgings=6))
+
+    def _spoil(self) -> None:
+        sha256 = hashlib.sha256(SOURCE.encode()).hexdigest()
+        RunSource.objects.create(sha256=sha256, text=SOURCE)
+        configs = [{**item, "failure": CANARY, "note": CANARY} for item in self.row.configs]
+        words = dict.fromkeys(("name", "thought", "prompt", "text", "hint", "operator", "arm", "template"), CANARY)
+        words |= {"params": {"GENE": CANARY}, "probabilities": {CANARY: 1.0}, "source_sha256": sha256, "odd": CANARY}
+        result = {"reason": CANARY, "log_tail": CANARY, "configs": configs, "resources": {CANARY: 1}}
+        for event in self.run.events.filter(candidate=self.row.key):
+            event.payload |= words if event.type.startswith("proposal.") else {}
+            if event.type == "verdict":
+                event.payload |= {"fault": CANARY, "reasons": [{"text": CANARY, "line": 1}]}
+            if event.type == "evaluation.submitted":
+                event.payload["ticket"] = str(self.evaluation.code)
+            if event.type == "evaluation.finished":
+                event.payload["result"] |= result
+            event.save()
+        for field in Candidate._meta.concrete_fields:
+            if field.name not in KEPT_COLUMNS:
+                empty = field.get_default()
+                setattr(self.row, field.attname, CANARY if isinstance(empty, str) else {CANARY: CANARY})
+        self.row.source_sha256, self.row.ticket, self.row.configs = sha256, str(self.evaluation.code), configs
+        self.row.probabilities = {CANARY: 1.0}
+        self.row.save()
+        self.row.opinions.update(fault=CANARY, reasons=[{"text": CANARY, "line": 1}])
+        self.child = self.run.candidates.exclude(pk=self.row.pk).exclude(source_sha256="").order_by("-position")[0]
+        self.run.candidates.filter(pk=self.child.pk).update(parents=[self.row.key])
+        said = self.run.events.get(candidate=self.child.key, type="proposal.received")
+        said.payload |= {"prompt": f"Make this faster: {SOURCE}", "parents": [self.row.key]}
+        said.save()
+
+    def addresses(self) -> list[str]:
+        """Every address of site and API that is read, with everything of this scenery that it can name."""
+        operations = [name.partition(" ")[2] for name in OPERATIONS if name.startswith("GET ")]
+        api = [name.replace("{", "<").replace("}", ">") for name in operations]
+        found = [path for route in [*(f"/{route}" for route in routes()), *api] for path in self._filled(route)]
+        runs = [item.get_absolute_url() for item in (self.run, self.fork)]
+        past = [f"{base}?at={seq}" for base in runs for seq in (self.run.last_seq - 1, self.fork.last_seq - 1)]
+        logs = [f"{base}log/?candidate={self.row.key}" for base in runs]
+        more = [f"{runs[0]}candidates/{self.child.key}/?parent={self.row.key}", f"/runs/compare/?a={self.run.code}"]
+        return [*found, *past, *logs, *more, f"/runs/verifiers/?run={self.run.code}"]
+
+    def _filled(self, route: str) -> list[str]:
+        words = {"suite": ["robust-kbench"], "op": ["mnist_linear_relu"], "direction": ["forward"]}
+        words |= {"device": [self.evaluation.device_kind.slug], "name": ["olga"], "key": [self.row.key, self.child.key]}
+        codes = [self.run.code, self.fork.code]
+        if "runs/" not in route:
+            codes = [self.evaluation.submission.code if "submissions/" in route else self.evaluation.code]
+        words |= {"code": codes, "id": codes}
+        names = [found[1] for found in PLACEHOLDER.finditer(route)]
+        if not set(names) <= set(words):
+            return []
+        choices = itertools.product(*(words[name] for name in names))
+        return [self._with(route, [str(item) for item in choice]) for choice in choices]
+
+    @staticmethod
+    def _with(route: str, values: list[str]) -> str:
+        rest = iter(values)
+        return PLACEHOLDER.sub(lambda _: next(rest), route)
+
+    def telling(self, reader: Any) -> set[str]:
+        """What tells CANARY to this reader: addresses, streams, the archive of their account."""
+        cache.clear()
+        client = Client(raise_request_exception=False)
+        if reader is not None:
+            client.force_login(reader)
+        found = {path for path in self.addresses() if self._tells(client, path)}
+        for run in (self.run, self.fork):
+            found |= {f"stream {run}" for _, data in RunLog().read([run.topic], 0).events if CANARY.encode() in data}
+        if reader is not None:
+            found |= {name for name, data in files_of(reader) if CANARY.encode() in data}
+        return found
+
+    @staticmethod
+    def _tells(client: Client, path: str) -> bool:
+        response = client.get(path)
+        assert response.status_code != 500, path
+        return not getattr(response, "is_async", False) and CANARY.encode() in response.getvalue()
+
+
+@pytest.fixture
+def scenery() -> Scenery:
+    return Scenery()
+
+
+def test_the_words_of_a_withheld_candidate_are_told_nowhere(scenery: Scenery) -> None:
+    before = scenery.telling(None)
+    run, key = scenery.run.get_absolute_url(), scenery.row.key
+    expected = {
+        f"{run}log.jsonl",
+        f"{run}candidates/{key}/",
+        f"{run}candidates/{scenery.child.key}/",
+        f"{run}log/?candidate={key}",
+    }
+    expected |= {f"/api/v1/runs/{scenery.run.code}/events", f"/api/v1/runs/{scenery.fork.code}/candidates/{key}"}
+    expected |= {f"/evaluations/{scenery.evaluation.code}/", f"stream {scenery.run}", "/api/v1/export"}
+    assert expected <= before
+    moderation.withhold(scenery.row, by=scenery.staff, reason="Somebody's secret.")
+    assert scenery.telling(None) == set()
+    assert scenery.telling(scenery.stranger) == set(), "the fork is the stranger's, its words are not"
+    assert {f"{run}log.jsonl", f"{run}candidates/{key}/"} <= scenery.telling(scenery.owner)
+    assert {f"{run}log.jsonl", f"{run}candidates/{key}/"} <= scenery.telling(scenery.staff)
+    moderation.show(Candidate.objects.get(pk=scenery.row.pk), by=scenery.staff, reason="It was not.")
+    assert scenery.telling(None) == before
+
+
+def test_a_withheld_candidate_keeps_its_place_outcome_and_cost(scenery: Scenery, client: Client) -> None:
+    moderation.withhold(scenery.row, by=scenery.staff, reason="Somebody's secret.")
+    code, row = scenery.run.code, scenery.row
+    told = client.get(f"/api/v1/runs/{code}/candidates/{row.key}").json()
+    assert (told["id"], told["parents"], told["verdict"], told["score"]) == (
+        row.key,
+        row.parents,
+        row.verdict,
+        row.score,
+    )
+    assert (told["name"], told["reason"], told["feedback"]) == ("", None, None)
+    assert [item["speedup"] for item in told["configs"]] == [item["speedup"] for item in row.configs] != []
+    assert {item["failure"] + item["note"] for item in told["configs"]} == {""}
+    events = client.get(f"/api/v1/runs/{code}/events?limit=500").json()["events"]
+    costs = [item["payload"]["cost"] for item in events if item["type"] == "budget.settled"]
+    assert costs == [item.payload["cost"] for item in scenery.run.events.filter(type="budget.settled")]
+    scenery.row.refresh_from_db()
+    assert scenery.row.withheld
+    assert Evaluation.objects.get(code=row.ticket).submission.moderation == Moderation.HIDDEN
+
+
+def test_a_hidden_run_is_for_its_owner_and_staff(scenery: Scenery) -> None:
+    base = f"/runs/{scenery.run.code}/"
+    Run.objects.filter(pk=scenery.fork.pk).update(forked_from=None)  # it names where it comes from
+    paths = [path for path in scenery.addresses() if str(scenery.run.code) in path and "moderate" not in path]
+    shown = {path for path in paths if Client().get(path).status_code == 200}
+    assert {base, f"{base}log.jsonl", f"{base}live/", f"/api/v1/runs/{scenery.run.code}/events"} <= shown
+    moderation.hide_run(scenery.run, by=scenery.staff, reason="Advertising.")
+    for reader, opens in ((None, False), (scenery.stranger, False), (scenery.owner, True), (scenery.staff, True)):
+        client = Client()
+        if reader is not None:
+            client.force_login(reader)
+        pages = {path for path in shown if path.startswith(base)}
+        assert {path for path in pages if client.get(path).status_code == 200} == (pages if opens else set())
+        assert str(scenery.run.code) not in client.get("/runs/").content.decode()
+    assert not may_follow(scenery.stranger, str(scenery.run.code))
+    assert RunLog().read([scenery.run.topic], 0).events == []
+    assert str(scenery.run.code) not in Client().get("/api/v1/runs").content.decode()
+    assert Client().get(f"/api/v1/runs/{scenery.run.code}").status_code == 404
+    moderation.show_run(scenery.run, by=scenery.staff, reason="A mistake.")
+    assert {path for path in paths if Client().get(path).status_code == 200} == shown
+
+
+def test_decisions_are_public_have_a_reason_and_are_made_once(scenery: Scenery) -> None:
+    client = Client()
+    client.force_login(scenery.staff)
+    page = f"/runs/{scenery.run.code}/moderate/"
+    assert client.post(page, {"reason": ""}).status_code == 200
+    assert not Run.objects.get(pk=scenery.run.pk).hidden
+    assert client.post(page, {"reason": "Advertising.", "note": "told by mail"}).status_code == 302
+    assert client.post(f"{page}?candidate={scenery.row.key}", {"reason": "A secret."}).status_code == 302
+    with pytest.raises(Refused, match="already withheld"):
+        moderation.withhold(scenery.row, by=scenery.staff, reason="A secret.")
+    with pytest.raises(Refused, match="already hidden"):
+        moderation.hide_run(scenery.run, by=scenery.staff, reason="Advertising.")
+    log = Client().get("/moderation/log/").content.decode()
+    assert all(words in log for words in ("Advertising.", "A secret.", f"run {scenery.run.code}"))
+    assert "told by mail" not in log
+    assert CANARY not in log
+    assert ModerationAction.objects.filter(public_reason="A secret.").count() == 2, "the candidate, its submission"
