@@ -20,7 +20,7 @@ from .evolve.events import EventLog
 from .evolve.memory import KERNELS_MAX, SETTINGS_MAX, PastKernel, PastSetting, RunMemory, likeness
 from .evolve.model import Proposal
 from .models import Candidate, RunEvent
-from .record.withheld import EVERYBODY, hidden_tickets
+from .record.withheld import EVERYBODY, hidden_keys
 from .states import RunStatus
 
 PLACES = 3  # of each leaderboard
@@ -107,13 +107,13 @@ def _kernel(row: Standing, log: EventLog) -> PastKernel:
 def _note(language: str, version: TaskVersion, kind: DeviceKind) -> tuple[str, str]:
     """Of the newest finished run of which everybody may read all, and the code of that run."""
     for event in _notes(language, version, kind)[:NOTES_MAX]:
-        if not hidden_tickets(EVERYBODY, list(event.run.candidates.only("ticket"))):
+        if not hidden_keys(EVERYBODY, list(event.run.candidates.only("key", "ticket", "source_sha256"))):
             payload: Mapping[str, Any] = event.payload
             return str(payload["text"]), str(event.run.code)
     return "", ""
 
 
 def _notes(language: str, version: TaskVersion, kind: DeviceKind) -> QuerySet[RunEvent]:
-    rows = RunEvent.objects.filter(type="task.note", run__state=RunStatus.FINISHED, run__language=language)
-    same = rows.filter(run__task_version=version, run__device_kind=kind)
+    rows = RunEvent.objects.filter(type="task.note", run__state=RunStatus.FINISHED, run__hidden=False)
+    same = rows.filter(run__language=language, run__task_version=version, run__device_kind=kind)
     return same.select_related("run").order_by("-run__finished", "-pk")
