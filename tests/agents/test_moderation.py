@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.cache import cache
+from django.core.cache import caches
 from django.test import Client
 
 from agents import moderation, services
@@ -31,9 +31,9 @@ SOURCE = f"// {CANARY}\n{judgings.SOURCE}"
 
 @pytest.fixture(autouse=True)
 def nothing_kept(tasks: None) -> Iterator[None]:
-    cache.clear()
+    caches["pages"].clear()
     yield
-    cache.clear()
+    caches["pages"].clear()
 
 
 class Scenery:
@@ -112,7 +112,7 @@ class Scenery:
 
     def telling(self, reader: Any) -> set[str]:
         """What tells CANARY to this reader: addresses, streams, the archive of their account."""
-        cache.clear()
+        caches["pages"].clear()
         client = Client(raise_request_exception=False)
         if reader is not None:
             client.force_login(reader)
