@@ -251,7 +251,9 @@ def bytecode_missing() -> bool:
 
 
 def _environment(room: Room) -> dict[str, str]:
-    return {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "LC_ALL": "C.UTF-8", **room.environment}  # noqa: S108 - its own tmpfs
+    # torch asks for the name of its user, which a machine without an entry for this one cannot tell
+    fixed = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "USER": "nobody", "LC_ALL": "C.UTF-8"}  # noqa: S108 - its own tmpfs
+    return {**fixed, **room.environment}
 
 
 def _limits(room: Room) -> dict[str, int]:
