@@ -1,4 +1,4 @@
-"""What staff may look at: runs, candidates, events. They steer a run on its page.
+"""The admin pages of agent runs: staff can read runs, candidates and events. They control a run on its own page.
 
 Does NOT offer any change: the log is the record.
 """

@@ -1,4 +1,4 @@
-"""The Django app of agent runs: what is searched, what came of it, who watches.
+"""The Django app of agent runs: searches for faster kernels, their results, and their live pages.
 
 Does NOT cover the search itself: that is `agents.evolve`, which works without Django.
 """

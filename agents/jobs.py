@@ -1,4 +1,4 @@
-"""The Celery jobs of runs: one drives the run that is next, one looks after what was lost.
+"""The Celery jobs of runs: one drives the next run, one recovers runs whose worker was lost.
 
 A message names no run. Does NOT write rows itself (`services.py`).
 """

@@ -1,7 +1,7 @@
-"""The library of verified kernels: what a new run is told of related tasks and of earlier runs on its own.
+"""The library of verified kernels: finds what a new run is told of related tasks and of earlier runs on its own task.
 
-Only ranked entries of leaderboards are in it, so nothing private, hidden, invalidated or under review is; notes come
-from runs of which everything may be read. Does NOT decide how a run uses it (`evolve/memory.py`).
+It contains only ranked entries of leaderboards, so nothing private, hidden, invalidated or under review; notes come
+only from runs that are fully public. Does NOT decide how a run uses it (`evolve/memory.py`).
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
-"""The tables of agent runs: the run, its event log, its sources, and what pages read: candidates and opinions.
+"""The tables of agent runs: the run, its event log, its sources, and the candidates and opinions that pages read.
 
-The log is the truth. Candidates, opinions and the figures on a run are written in the transaction that appends to
-the log (`record/log.py`) and could be folded from it again. Does NOT hold judgings: a candidate points at an ordinary
-evaluation of `benchmarks`.
+The log is the source of truth. Candidates, opinions and the figures on a run are written in the transaction that
+appends to the log (`record/log.py`) and could be folded from it again. Does NOT hold judgings: a candidate points at
+an ordinary evaluation of `benchmarks`.
 """
 
 import uuid

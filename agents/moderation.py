@@ -1,7 +1,7 @@
-"""What staff decide about runs: a candidate is withheld, a run is hidden, each with a public reason, and back again.
+"""Decisions of staff about runs: to withhold a candidate or hide a run, each with a public reason, and to undo it.
 
-Each decision is one move and one line of the public moderation log, in one transaction. What a reader is then told is
-in `record/withheld.py` and `selectors.py`. Does NOT stop a run, and deletes nothing.
+Each decision changes one state and adds one line to the public moderation log, in one transaction. What readers still
+see is in `record/withheld.py` and `selectors.py`. Does NOT stop a run, and deletes nothing.
 """
 
 from django.contrib.auth.models import User

@@ -1,4 +1,4 @@
-"""Which proposers a person can choose on this site now, and why not the others.
+"""The proposers that can be chosen on this site now, and the reasons why others cannot.
 
 Does NOT make proposers: the engine does, by the same names.
 """

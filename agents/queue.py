@@ -1,6 +1,7 @@
-"""Waking the workers that drive runs. A message wakes a worker; the table of runs is the queue.
+"""Wakes the workers that drive runs.
 
-Does NOT decide which run is next: `services.run_claim` does.
+The table of runs is the queue; a message only wakes a worker. Does NOT decide which run is next: `services.run_claim`
+does.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""What the pages of runs read: lists, one run, candidates in pages, budgets, opinions for the matrix.
+"""The queries of the pages of runs: lists, one run, candidates by page, budgets, opinions for the matrix.
 
-Runs are public: whoever has the address may read one. One that staff have hidden is for staff and its owner alone, and
-stands in no list. Does NOT write and does NOT draw.
+Runs are public. A run that staff have hidden can be read by staff and its owner only and is in no list. Does NOT write
+and does NOT draw.
 """
 
 import uuid

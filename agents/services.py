@@ -1,6 +1,6 @@
-"""Everything that writes a run from outside its log: start, claims, wishes, forks.
+"""Writes to a run that do not come from the search: start, claims, wishes of the owner, forks.
 
-A worker claims a run and gets a secret; only who holds it may append to the log. Moves that the search itself makes
+A worker claims a run and gets a secret, without which nothing can be appended to the log. Changes made by the search
 are events and reach the table through `record/log.py`. Does NOT drive a run (`driving/` does).
 """
 

@@ -1,4 +1,4 @@
-"""The words that the tables of runs store, and which state may follow which.
+"""The states of runs as stored in the tables, and the allowed transitions between them.
 
 Does NOT cover the types of events, which belong to the engine.
 """

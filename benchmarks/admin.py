@@ -1,7 +1,7 @@
-"""What staff may see of the tables; methods can be changed, evaluations judged again. Scores cannot be edited anywhere.
+"""The admin pages: staff can read the tables, change methods and have evaluations judged again, but not edit scores.
 
-Does NOT offer deletion of submissions or evaluations: a board must stay explainable. Does NOT turn switches or suspend
-accounts: the pages of moderation do, and log it.
+Does NOT offer deletion of submissions or evaluations, because a leaderboard must stay explainable. Does NOT change
+switches or suspend accounts: the pages of moderation do, and log it.
 """
 
 from django.contrib import admin, messages

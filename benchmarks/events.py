@@ -1,4 +1,4 @@
-"""Events say "look again": a row in the database and, after commit, a wake-up through Redis.
+"""Events for open pages: a row in the database and, after the commit, a wake-up through Redis.
 
 What a page author needs. One stream per page: `/events/?topics=evaluation:CODE,queue:cpu-avx2`. The name of an event is
 the topic's first word and the kind, so that htmx can use it as `hx-trigger="sse:evaluation-progress"`:

@@ -1,7 +1,7 @@
-"""What an app above the benchmark adds to it: one record, registered under the app's name when the app starts.
+"""Extensions of the benchmark by apps above it: one record per app, registered when the app starts.
 
-The benchmark asks all extensions at fixed points, so it need not know its agents. It stands below the models because
-the queue asks too. Does NOT hold anything that an extension told: every question is asked anew.
+The benchmark calls all extensions at fixed points and so does not depend on `agents`. The module is below the models,
+because the queue uses it, too. Does NOT cache what an extension returns.
 """
 
 from collections.abc import Callable, Iterable, Mapping

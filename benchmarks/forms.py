@@ -1,7 +1,7 @@
 """The forms of the pages: a submission, the filter of the task list, a new account.
 
-Reading an upload is here: size before content, then the encoding, then the static check of the harness. What a form
-refuses it explains, and it keeps the text that was typed. Does NOT write: that is `services.submission_create`.
+Uploads are read here: first the size, then the encoding, then the static check of the harness. A form explains what it
+refuses and keeps the typed text. Does NOT write: that is `services.submission_create`.
 """
 
 import uuid

@@ -1,8 +1,9 @@
-"""The Celery jobs: thin, repeatable, and never sure to run. Whatever they do is decided by a claim on a row.
+"""The Celery jobs.
 
-A message names no evaluation: a worker that is woken takes what is next. Limits stand on the decorators and leave room
-for waiting for the machine; a job that hits one is killed, and its evaluation comes back through `reap`.
-Does NOT write rows itself (`judgings/moves.py`).
+Each can be repeated or lost without harm, because a claim on a row decides what it does. A message names no
+evaluation: a worker that is woken takes the next one. Time limits are set on the decorators and include waiting for
+the machine; a job that exceeds its limit is killed, and `reap` returns its evaluation to the queue. Does NOT write
+rows itself (`judgings/moves.py`).
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""Sets of rows with a name: the queue in its order, what a visitor may see, what has lost its worker.
+"""Named sets of rows: the queue in its order, the rows that a visitor may see, the evaluations whose worker was lost.
 
-Below the models, so it names no model. Does NOT write and does NOT know pages.
+The models import this module, so it imports none of them. Does NOT write.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What the pages read: each function answers one page or one part of it, with a fixed number of queries.
+"""The queries of the pages: each function serves one page or a part of it, with a fixed number of queries.
 
-`evaluation_for` is the only door to a single evaluation; lists show only what their reader may see in a list.
-Does NOT write anything and does NOT format: units and words are the templates' and their tags'.
+Single evaluations are read through `evaluation_for` only, which checks access; lists contain only what their reader
+may see in a list. Does NOT write anything and does NOT format: templates and their tags add units and words.
 """
 
 import uuid

@@ -1,6 +1,7 @@
-"""What can be asked for: a submission, a judging of it again, in full or with an audit. Each writes rows and queues.
+"""The requests of people and programs: a submission, a full judging after a quick check, a repeated judging, an audit.
 
-Raises Refused for what cannot be granted now. Does NOT move an evaluation on (`judgings/moves.py`).
+Each writes rows and wakes a worker. Raises Refused for requests that cannot be granted now. Does NOT move an
+evaluation on (`judgings/moves.py`).
 """
 
 from typing import cast

@@ -1,4 +1,4 @@
-"""The words that the tables store: states, reasons, kinds, and which state may follow which.
+"""The values that the tables store (states, reasons, kinds), and the allowed transitions between states.
 
 Below models and querysets, so that both can use them. Does NOT cover verdicts, which belong to the harness.
 """

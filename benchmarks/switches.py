@@ -1,6 +1,6 @@
-"""What staff can turn off, and the one sentence that says so.
+"""The switches of staff, and the sentence shown while one is off.
 
-Does NOT decide who may turn what (`moderation/decisions.py`) and does NOT refuse anything: whoever is asked does.
+Does NOT check who may change a switch (`moderation/decisions.py`) and does NOT refuse anything: the callers do.
 """
 
 from .models import SiteSwitch

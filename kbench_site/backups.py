@@ -1,4 +1,4 @@
-"""One file that holds what a site cannot make again: its database and the secret key that it generated.
+"""Backups: one file with everything that a site cannot restore otherwise, its database and its generated secret key.
 
 Taken while the site runs: SQLite copies itself consistently, PostgreSQL by `pg_dump`, which must be installed and not
 older than the server. Caches and shared builds are left out: they are made again. Does NOT encrypt the file, which

@@ -1,8 +1,8 @@
-"""Refuses a request whose body is far larger than any form, before it is kept anywhere, or whose path is.
+"""Refuses requests whose body or path is far larger than any form needs, before anything is stored.
 
-Django under ASGI first copies a body to a temporary file; this stands before it, throws the bytes away as they come
-and answers with a page, or below /api/ with a problem. Does NOT cover the size of a source: the form refuses that with
-the typed text kept.
+Django under ASGI first copies a body to a temporary file. This runs before it, discards the bytes as they arrive, and
+answers with a page, or below /api/ with a problem. Does NOT cover the size of a source: the form refuses that with the
+typed text kept.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

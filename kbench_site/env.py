@@ -1,4 +1,4 @@
-"""The settings that come from the environment: read once, checked, each with its default and its meaning.
+"""The settings from the environment: read once and checked, each with its default and its meaning.
 
 A malformed value stops the start with the name of the variable. `docs/settings.md` lists all of `VARIABLES`; a test
 keeps it complete. Does NOT cover Django's own settings, which follow from these in `settings.py`.

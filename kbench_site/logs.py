@@ -1,4 +1,4 @@
-"""How a line of the log is written: as text for people, or as one JSON object for machines.
+"""Formats log lines: as text for people, or as one JSON object each for machines.
 
 `KBENCH_LOG_FORMAT` chooses; web server and Celery workers write the same. A JSON line has `at`, `level`, `logger`,
 `message`, the fields of `benchmarks.operations.logs` and, after an exception, `error` with its traceback. Does NOT

@@ -1,4 +1,4 @@
-"""Headers that every answer carries, static files under ASGI, and tokens in place of sessions for programs.
+"""Headers of every answer, static files under ASGI, and tokens in place of sessions for programs.
 
 The content security policy allows nothing inline and nothing from elsewhere. Does NOT cover transport security,
 which `settings.py` turns on for a public site.

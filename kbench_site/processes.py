@@ -1,8 +1,8 @@
-"""Child processes that live and die with the one that started them.
+"""Child processes that end with their parent.
 
-Each child is a session of its own, so that a signal reaches it with everything it started, and asks the kernel to
-be killed when its parent is gone. One that dies is started again, up to a limit. Does NOT know what the children
-do: `management/commands/up.py` lists them.
+Each child has a session of its own, so that a signal reaches it with everything that it started, and it is killed by
+the operating system when its parent is gone. A child that dies is restarted, up to a limit. Does NOT know what the
+children do: `management/commands/up.py` lists them.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
-"""Every request has an id, in its answer and in every line that is logged for it, and one line of its own.
+"""Gives every request an id, which is in its answer and in all its log lines, and logs one line per request.
 
-A proxy's or a program's `X-Request-ID` is taken over if it is harmless. The line has method, path, status,
-milliseconds and, where somebody was known, the id of their account. Does NOT log what was asked or answered.
+An `X-Request-ID` from a proxy or a program is kept if it is well-formed. The line has method, path, status,
+milliseconds and, for a known user, the id of the account. Does NOT log bodies.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""Static files that stand in an installed package: the script of Plotly, and nothing else of its folder.
+"""Static files from an installed package: only the script of Plotly.
 
-Does NOT import the package, which takes long.
+Does NOT import the package, because that takes long.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Where the parts of the site hang. Pages are in `benchmarks/urls.py`.
+"""The addresses of the parts of the site. Pages are in `benchmarks/urls.py`.
 
 Does NOT name any page itself except the event stream and the admin.
 """

@@ -1,7 +1,7 @@
-"""What kbench depends on, looked through: nothing contradicts, every licence is one of those that were agreed to.
+"""Checks the dependencies of kbench: versions must not conflict, and every licence must be an accepted one.
 
-Works without a network. Known vulnerabilities are looked up by pip-audit where it is installed and reaches its index;
-where not, this says so and leaves the exit code alone. Does NOT look at what a GPU host's own torch brings along.
+Works without a network. pip-audit looks up known vulnerabilities if it is installed and reaches its index; otherwise
+this says so and does not change the exit code. Does NOT check what the torch of a GPU host depends on.
 
     python -m scripts.audit
 """

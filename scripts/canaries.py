@@ -1,4 +1,4 @@
-"""Files around every folder of ours that nobody may touch, compared before and after a hostile case.
+"""Files around all folders of the judge that nothing may change, compared before and after a hostile case.
 
 A change of content, kind, mode, links or time of change counts, and so does anything new beside them. Not covered:
 files elsewhere on the machine, which a sandbox cannot name.

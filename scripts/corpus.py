@@ -1,4 +1,4 @@
-"""The cases of tests/corpus: a kernel and what the rules demand of it, read from `case.toml` and nothing else.
+"""The cases of tests/corpus: a kernel and its required verdicts, read from `case.toml`.
 
 A case is a folder `TASK/NAME` with one `kernel.*` and a `case.toml`. Lines `#include "parts/FILE"` and
 `from parts.NAME import *` are replaced by that file of `tests/corpus/parts`, so that a kernel stands alone when it is

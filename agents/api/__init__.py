@@ -1,4 +1,4 @@
-"""`/api/v1/runs`: start a run, follow its log, steer it. The same form, limits and services as the pages.
+"""`/api/v1/runs`: start a run, follow its log, control it. The same form, limits and services as the pages.
 
 Reading needs no token. Does NOT stream: `/events/?topics=run:ID` does, and `events?wait=` holds a request open.
 """

@@ -1,1 +1,1 @@
-"""A run as pictures: the best score so far, who descends from whom, and what changed between two candidates."""
+"""Pictures of a run: the best score so far, the lineage of candidates, and the difference between two of them."""

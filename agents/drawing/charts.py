@@ -1,4 +1,4 @@
-"""The best score so far as a picture: steps, interval, every judged candidate as a dot, the baselines as a line at 1×.
+"""The chart of the best score so far: steps with interval, a dot per judged candidate, the baselines as a line at 1×.
 
 Numbers are turned into places here and drawn by `runs/_chart.html`, so the picture is complete without scripts. The
 scale of scores is logarithmic. Does NOT decide what counts as an improvement: the log does.

@@ -1,4 +1,4 @@
-"""What changed from one genome to another, setting by setting.
+"""The differences between two genomes, setting by setting.
 
 Does NOT compare sources: that is `benchmarks.submissions.diffs`.
 """

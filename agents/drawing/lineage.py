@@ -1,7 +1,7 @@
-"""Who descends from whom as a picture: generations from left to right, islands as lanes, outcomes as marks.
+"""The lineage of candidates as a picture: generations from left to right, islands as lanes, outcomes as marks.
 
-Of a long run the last generations are drawn, and always the line that leads to the best. Does NOT replace the table
-of candidates, which says the same in words.
+Of a long run only the last generations are drawn, and always the ancestors of the best candidate. Does NOT replace the
+table of candidates, which says the same in words.
 """
 
 from collections.abc import Sequence

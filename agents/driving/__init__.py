@@ -1,1 +1,1 @@
-"""Driving a run in a worker: the search with the site's log, database and queue around it."""
+"""Drives a run in a worker: connects the search with the site's log, database and queue."""

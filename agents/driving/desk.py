@@ -1,6 +1,6 @@
-"""One thread with one database connection for everything that a run reads and writes while it is driven.
+"""One thread with one database connection, for everything that a driven run reads and writes.
 
-The search runs on an event loop, where Django's ORM must not be called. Does NOT know what is called.
+The search runs on an event loop, where Django's ORM must not be called; this thread makes the calls for it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Candidates become ordinary submissions: same queue, same sandbox, same rules, behind the people who wait.
+"""Submits candidates as ordinary submissions: same queue, same sandbox, same rules, behind the submissions of people.
 
-A candidate has a key, and the same key is one submission however often it is asked for, so a run that lost its worker
-finds its judgings again. Does NOT judge and knows nothing of the judge's inside.
+Each candidate has a key, and a key is submitted only once, so a run that lost its worker finds its judgings again.
+Does NOT judge.
 """
 
 import asyncio

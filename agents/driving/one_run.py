@@ -1,7 +1,7 @@
-"""One run at work in this process: the search with the site's log, queue and watchers around it.
+"""Drives one run in this process, with the site's log, queue and viewers.
 
-While it runs, a watcher keeps the claim alive and asks what people want. A worker that is asked to end puts the run
-down where it stands: its log is complete at every moment. Does NOT decide anything about the search.
+A watcher keeps the claim alive meanwhile and reads the wishes of the owner (pause, stop). A worker that is asked to
+end releases the run; its log is complete at every moment. Does NOT decide anything about the search.
 """
 
 import asyncio

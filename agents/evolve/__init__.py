@@ -1,5 +1,5 @@
-"""The search itself, pure: no Django, no torch, and of the benchmark only the harness's door.
+"""The search itself, without Django and torch; of the benchmark it uses only the public interface of the harness.
 
-A run is an append-only log of events (`events.py`); everything else is a fold over it. Not covered: pages, queues and
-databases, which the app around this package brings.
+A run is an append-only log of events (`events.py`); everything else is computed from it. Not covered: pages, queues
+and databases, which are in the app around this package.
 """

@@ -1,4 +1,4 @@
-"""What a run has found, as a fold over its log: candidates, elites of each island, champions of each configuration.
+"""The results of a run, computed from its log: candidates, elites of each island, champions of each configuration.
 
 An island keeps the best candidate of each cell of cheap kernel descriptors, and for every configuration the fastest
 candidate of all is a champion, so that a specialist for one shape survives. The outcome does not depend on the order in

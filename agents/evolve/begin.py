@@ -1,4 +1,4 @@
-"""How a log begins: as a new run, or from what another one had found.
+"""Begins a log: as a new run, or as a fork with the results of another one.
 
 Not covered: going on (`loop.py`).
 """

@@ -1,4 +1,4 @@
-"""What a run may spend and has spent, in every currency at once.
+"""The budget of a run in every currency: its caps, what is reserved and what is spent.
 
 A `Budget` is a fold over the log: a cost is reserved before it can happen and settled when it is known. Not covered:
 what things cost in dollars (`llm/prices.py`) and allowances of users and days, from which the site takes a run's caps.

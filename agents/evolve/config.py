@@ -1,4 +1,4 @@
-"""Every choice that makes a run, written into its first event. Nothing else decides what it does.
+"""The configuration of a run, written into its first event. Nothing else decides what the run does.
 
 Not covered: which proposers and verifiers exist (`proposers/`, `verifiers/`) and how choices reach a form or a command.
 """

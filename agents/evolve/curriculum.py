@@ -1,4 +1,4 @@
-"""One shape first: a run may search on one configuration alone before it searches on all of them.
+"""One configuration first: a run can search on a single configuration before it searches on all of them.
 
 Once a kernel is correct, candidates are timed on the configuration with the largest headroom (where the best kernel is
 furthest from the roofline) beside the fastest kernel there, and only those that are not clearly slower are judged. That

@@ -1,7 +1,7 @@
-"""The records that a run consists of, and what a store of them must promise.
+"""The events of a run, and the interface of a store for them.
 
-A run is its log: archive, budget, state and every view are folds over it. Not covered: where logs are kept (`logs.py`,
-and the site's own store) and what the types mean (`docs/agents.md` has the table).
+A run is its log: archive, budget, state and every view are computed from it. Not covered: where logs are kept
+(`logs.py`, and the site's own store) and what the types mean (`docs/agents.md` has the table).
 """
 
 from collections.abc import Mapping, Sequence

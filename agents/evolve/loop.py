@@ -1,8 +1,8 @@
 """The loop of a run: translate until a kernel is correct, then generation after generation until something ends it.
 
-`drive` goes on wherever the log stands; killed at any moment and called again, it finds the same. A cost is reserved
-before it can happen and settled after; stop and pause come through `wishes`. Not covered: what proposers, verifiers
-and evaluators do, and starting a run (`begin.py`).
+`drive` continues from the last event of the log; killed at any moment and called again, it gives the same result. A
+cost is reserved before it can happen and settled after; stop and pause come through `wishes`. Not covered: what
+proposers, verifiers and evaluators do, and starting a run (`begin.py`).
 """
 
 import asyncio

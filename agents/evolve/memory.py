@@ -1,8 +1,8 @@
-"""What a run is told of earlier ones: settings and kernels that won on related tasks, and a note on its own task.
+"""What a run learns from earlier runs: settings and kernels that won on related tasks, and a note on its own task.
 
-Whoever starts a run looks it up and writes it into the first event, so the log says what was shown and a resumed run
-is told the same. A setting of another template is carried over gene by gene. Not covered: where verified kernels are
-found (`agents/library.py`), and writing a note (`notes.py`).
+It is looked up when a run starts and written into the first event, so the log shows what the run was told and a
+resumed run is told the same. A setting of another template is carried over gene by gene. Not covered: where verified
+kernels are found (`agents/library.py`), and writing a note (`notes.py`).
 """
 
 import re

@@ -1,7 +1,7 @@
-"""The words of the search: proposals, candidates, results, and what plug-ins must offer.
+"""The data types of the search (proposals, candidates, results) and the interfaces of its plug-ins.
 
-Three kinds of plug-in stand around the loop: a `Proposer` makes sources, a `Verifier` says beforehand what it thinks of
-one, an `Evaluator` has it judged. Not covered: who is asked when (`loop.py`) and what a log means (`archive.py`).
+There are three kinds of plug-in: a `Proposer` makes sources, a `Verifier` checks a source before it is judged, an
+`Evaluator` has it judged. Not covered: the order of calls (`loop.py`) and the meaning of a log (`archive.py`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping

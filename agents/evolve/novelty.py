@@ -1,8 +1,8 @@
 """Whether a source was proposed before: the same text, nearly the same tokens, or (after compiling) the same binary.
 
 Comments and spaces do not count. Tokens are compared by bottom-k MinHash over runs of five, and only with texts that
-hold the same numbers and were accepted: another constant is another kernel, and so is a one-token repair. Candidates
-from templates are told apart by their text alone. Not covered: code that is equal for deeper reasons.
+contain the same numbers and were accepted, because a changed constant or a one-token repair makes a different kernel.
+Candidates from templates are told apart by their text alone. Not covered: code that is equal for deeper reasons.
 """
 
 import hashlib

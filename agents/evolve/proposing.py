@@ -1,4 +1,4 @@
-"""The opening of a generation and the way of one proposal into the log.
+"""Opens a generation, and asks for one proposal and records it in the log.
 
 Choices depend on nothing but the archive and the budget as of the opening, and on keyed random numbers. Whatever a
 proposer answers or raises becomes an event. Not covered: what happens to a proposal then (`slots.py`).

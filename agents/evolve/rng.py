@@ -1,4 +1,4 @@
-"""Random numbers by counter: the same key gives the same draws, whoever draws first.
+"""Random numbers by key: the same key gives the same draws, in whatever order the draws are made.
 
 Keyed by (seed, stream, generation, slot), so that neither completion order nor a restart can change a run. Not for
 secrets.

@@ -1,8 +1,8 @@
-"""Who becomes a parent, and which island is sent an elite.
+"""Selects the parents of a generation, and the islands that receive an elite.
 
 A parent is drawn with the weight sigmoid(10 z) / (1 + children), z being the robust z-score of the log of its score
-among the members of its island: better ones more often, ones that had their turn less. Not covered: what is made of
-the parents, which is the proposer's affair.
+among the members of its island: better ones more often, ones that had their turn less. Not covered: making a source
+from the parents, which the proposer does.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""The way of the candidates of one generation: proposed, compared, verified, judged.
+"""Processes the candidates of one generation: proposed, compared, verified, judged.
 
-Slots work side by side, but whether one is a duplicate is decided in their order, so that the outcome does not depend
-on who is faster. Every step is committed before the next; a run that died goes on at the step it had reached. Not
-covered: which generations there are (`loop.py`).
+Slots run in parallel, but duplicates are decided in the order of the slots, so the outcome does not depend on which is
+faster. Every step is committed before the next; a run that died continues at the step it had reached. Not covered:
+which generations there are (`loop.py`).
 """
 
 import asyncio

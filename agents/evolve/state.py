@@ -1,4 +1,4 @@
-"""Where a run stands, as a fold over its log: status, archive, budget and the generation that is open.
+"""The state of a run, computed from its log: status, archive, budget and the open generation.
 
 Not covered: what to do next (`loop.py`).
 """

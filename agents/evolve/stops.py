@@ -1,4 +1,6 @@
-"""When a run ends by itself: target, roofline, plateau, nothing left, provider gone. Pure functions of its state.
+"""The reasons for which a run ends by itself: target, roofline, plateau, no proposals left, provider unavailable.
+
+Functions of the run's state.
 
 Not covered: the budget, which ends a run when no slot of the next generation can be paid, and people.
 """

@@ -1,4 +1,4 @@
-"""What other parts of the site ask about runs: their log as a stream, costs, metrics, and an account's runs."""
+"""Agent runs as an extension of the benchmark: log stream, costs, metrics, and the runs of an account."""
 
 from benchmarks.extensions import Extension, OwnTopic
 

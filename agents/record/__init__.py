@@ -1,1 +1,1 @@
-"""The log of a run: appended to, folded into what pages read, streamed, put into words, and withheld in part."""
+"""The log of a run: appending, the rows that pages read, streaming, sentences for events, withholding parts."""

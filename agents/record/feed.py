@@ -1,4 +1,4 @@
-"""The event stream of a run: its log, numbered as in the log, and progress that is only said.
+"""The event stream of a run: the events of its log under their numbers, and progress that is not stored.
 
 A reader that comes back with `Last-Event-ID` gets every later event once. Does NOT carry sources or whole results:
 pages fetch those.

@@ -1,7 +1,7 @@
-"""The log of a run in the database: what is appended, what pages read of it and the wake-up of readers commit together.
+"""The log of a run in the database: events, rows for pages and the wake-up of readers are committed together.
 
-One writer at a time: an append succeeds only for whoever holds the run's claim, and the numbers are dense. Does NOT
-decide anything; the meaning of events is in `projection.py`.
+There is one writer at a time: an append succeeds only with the run's claim. Numbers have no gaps. Does NOT decide
+anything; the meaning of events is in `projection.py`.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""What pages read of a run, as a fold over its log: figures of the run, candidates, opinions.
+"""Computes what pages read of a run from its log: figures of the run, candidates, opinions.
 
-The same fold writes the tables as the log grows (`log.py`) and rebuilds a page as of an earlier event
-(`snapshots.py`). Does NOT query or save anything: whoever calls brings the rows that the events name.
+The same code updates the tables as the log grows (`log.py`) and rebuilds a page as of an earlier event
+(`snapshots.py`). Does NOT query or save anything: the caller supplies the rows that the events name.
 """
 
 from collections.abc import Callable, Mapping

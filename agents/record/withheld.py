@@ -1,9 +1,9 @@
-"""What a reader is told of a candidate whose words they may not read: the fields named here, and nothing else.
+"""The fields of a withheld candidate that everybody may still read.
 
-A candidate is withheld while its submission is private or hidden, and where staff have withheld it (`moderation.py`):
-then its text is withheld in every run, forks included. Lists name what stays, so a new column or field is withheld
-until somebody adds it. What is made once for all readers says what EVERYBODY may read.
-Does NOT cover sources and opinions: the page of a candidate leaves them out itself.
+A candidate is withheld while its submission is private or hidden, and if staff have withheld it (`moderation.py`);
+then its text is withheld in every run, forks included. The lists name what stays visible, so a new column or field is
+withheld until somebody adds it. Output that is made once for all readers contains only what EVERYBODY may read. Does
+NOT cover sources and opinions: the page of a candidate leaves them out itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the pages of runs show in words and marks: states, outcomes, currencies, and the run behind an evaluation.
+"""Template tags of the pages of runs: states, outcomes, currencies, and the run that an evaluation belongs to.
 
 Does NOT format plain numbers: `numbers` does.
 """

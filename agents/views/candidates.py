@@ -1,4 +1,4 @@
-"""The candidates of a run: the table of all, and one with everything that is known of it.
+"""The candidates of a run: the table of all, and the page of one.
 
 Does NOT judge: results are those of the evaluation, to which the page links.
 """

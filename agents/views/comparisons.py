@@ -1,6 +1,6 @@
-"""Two runs on one picture with their figures, and how often verifiers were right.
+"""Two runs in one chart with their figures, and the accuracy of verifiers.
 
-Does NOT decide which method is better: two runs are an anecdote, and the page says so.
+Does NOT decide which method is better: two runs are too few for that, and the page says so.
 """
 
 from bisect import bisect_left

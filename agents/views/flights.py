@@ -1,7 +1,7 @@
-"""The lanes of what is in flight: each candidate with the step at which it is and why it waits.
+"""The candidates in progress: each with its current step and the reason why it waits.
 
-Steps of the judge come from the evaluation itself, so a page that is opened late shows them too. Does NOT follow
-streamed text: the page's script shows what is said meanwhile.
+Steps of the judge are read from the evaluation, so a page that is opened later shows them, too. Does NOT show streamed
+text: the page's script does.
 """
 
 from dataclasses import dataclass

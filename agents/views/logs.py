@@ -1,6 +1,6 @@
 """The log of a run: pages with a filter, an address for each event, and the whole of it as JSON lines.
 
-Does NOT interpret events: a sentence each, and the payload as it is.
+Does NOT interpret events: it shows a sentence for each, and its payload.
 """
 
 import json

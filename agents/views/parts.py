@@ -1,7 +1,7 @@
-"""The part of a run's page that changes while it runs, drawn once for all who watch.
+"""The part of a run's page that changes while it runs, drawn once for all viewers.
 
-A drawing is kept for a moment under the number of the last event, so a hundred viewers cost one. It holds nothing
-that depends on the viewer: buttons stand outside of it, and of candidates it says what everybody may read.
+A drawing is cached for a moment under the number of the last event, so a hundred viewers cost as much as one. It
+contains nothing that depends on the viewer: buttons are outside, and candidates are shown as everybody may read them.
 """
 
 from typing import Any

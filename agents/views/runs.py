@@ -1,4 +1,4 @@
-"""The list of runs, one run live and afterwards, and the buttons that steer it.
+"""The list of runs, the page of a run during and after it, and the buttons that control it.
 
 A finished run's page is its permanent record; `?at=SEQ` shows a run as it was at an event. Does NOT draw: `parts.py`
 does.

@@ -1,4 +1,4 @@
-"""Who may steer a run: its owner, staff, and the browser that started it without an account.
+"""Decides who may control a run: its owner, staff, and the browser that started it without an account.
 
 Does NOT restrict reading: runs are public.
 """

@@ -1,7 +1,7 @@
-"""The HTTP API `/api/v1/`: what a program needs to submit kernels and follow them.
+"""The HTTP API `/api/v1/`: submitting kernels and following them, for programs.
 
 Reading what is public needs no token; a token reads what its owner may read, and one with the scope `submit` writes.
-A session of a browser counts for nothing here, so no other site can act through one. Errors are problem+json with a
+Browser sessions are ignored here, so no other site can act through one. Errors are problem+json with a
 stable `code` (`problems.py`). Does NOT stream: events are at `/events/`, which takes the same tokens.
 """
 

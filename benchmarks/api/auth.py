@@ -1,6 +1,6 @@
-"""Who asks: the token of a request, and what it allows.
+"""The token of a request, and what it allows.
 
-The middleware has looked the token up already, since it is good for reading too. Does NOT make tokens
+The middleware has already looked the token up, because reading uses it, too. Does NOT make tokens
 (`accounts/tokens.py`).
 """
 

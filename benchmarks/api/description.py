@@ -1,4 +1,4 @@
-"""The API as an object: its OpenAPI description names every error of every operation, and pages link to the next one.
+"""The API object: its OpenAPI description names every error of every operation, and pages link to the next one.
 
 `PROBLEMS` lists all codes with their status, as does `docs/user-guide.md`. Does NOT define operations.
 """

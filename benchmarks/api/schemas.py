@@ -1,4 +1,4 @@
-"""What the API takes and gives, as schemas, and how rows become them.
+"""The schemas of the API's requests and answers, and their construction from rows.
 
 Ids are the public codes, never keys of the database. Absent is null. Does NOT look anything up.
 """

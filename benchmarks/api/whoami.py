@@ -1,7 +1,4 @@
-"""GET /whoami: whose token a request carries.
-
-Does NOT tell what may still be submitted: `/quota` does.
-"""
+"""GET /whoami: the account and token of a request. Does NOT show the quota: `/quota` does."""
 
 from datetime import datetime
 from typing import Any

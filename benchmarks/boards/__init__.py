@@ -1,5 +1,5 @@
-"""Who stands where: ranks and methods compared as pure functions, and what the pages of boards read.
+"""Leaderboards: ranks, comparisons of methods, and the queries of their pages.
 
-Costs are a registry, figures are charts as data, labels say what keeps a task's entries off the boards. Only
-`standings.py` writes a board. Does NOT record what a report says (`judgings/recording.py`).
+Ranking and comparing are pure functions. Only `standings.py` writes a leaderboard. Does NOT record reports
+(`judgings/recording.py`).
 """

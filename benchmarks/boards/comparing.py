@@ -1,8 +1,8 @@
 """Methods compared by their best scores per task: pure numbers, without a database.
 
-fast_p counts tasks over a whole set, so a task that a method never attempted counts like one it failed. A geometric
-mean is taken over tasks that everybody compared has solved, since a mean over what each happened to solve compares
-nothing. Does NOT decide which entries count: marks are ranked entries (`overview.py`).
+fast_p is a share of all tasks of a set, so a task that a method never attempted counts like one that it failed. A
+geometric mean is taken only over tasks that every compared method has solved; means over different tasks could not be
+compared. Does NOT decide which entries count: marks are ranked entries (`overview.py`).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Interactive figures: charts whose values can be read, zoomed into and hidden, made with Plotly and sent as JSON.
+"""Interactive figures, made with Plotly and sent as JSON: values can be read, zoomed into and hidden.
 
 Pages show their charts as SVG; `static/js/figures.js` asks for the figure when a reader wants to explore one. Colours
 are names of design tokens, which the script turns into those of light or dark. Does NOT know what any chart shows.

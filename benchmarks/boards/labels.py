@@ -1,6 +1,7 @@
-"""Labels of tasks in words, and which of them keep a task's entries off the boards.
+"""Labels of tasks in words, and which of them exclude a task from ranking.
 
-A label that is no remark names a filter that the task trips: it is judged, but nothing is ranked on it.
+A label is either a remark or the name of a filter that flagged the task. A flagged task is judged, but nothing is
+ranked on it.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""Who solved what: every method's best ranked entry on every task of a suite, on one device kind.
+"""The best ranked entry of every method on every task of a suite, on one device kind.
 
-The one reading that the overall board, the compare page, the pages of methods and their API are made of. A large one
-takes longer than a page should, so it is kept in the process and used again while nothing has changed, and for a short
-while (in proportion to what it took) even if something has. Does NOT define figures: `comparing.py` does.
+The overall leaderboard, the compare page, the pages of methods and their API all use this result. Computing a large
+one takes longer than a page should, so it is cached in the process until something changes, and for a short time (in
+proportion to its cost) even after a change. Does NOT define figures: `comparing.py` does.
 """
 
 import time

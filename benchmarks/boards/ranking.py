@@ -1,7 +1,7 @@
 """How scores become ranks: pure functions over intervals, without a database.
 
-Rank groups by overlapping intervals, pooling of judgings of the same code, and where the baselines stand.
-Does NOT decide who may stand on a board: that is `standings.py`.
+Rank groups by overlapping intervals, pooling of judgings of the same code, and the places of the baselines. Does NOT
+decide which entries are ranked: that is `standings.py`.
 """
 
 import math

@@ -1,8 +1,7 @@
-"""Which judgings are of the same code, what they come to together, and why such a code may not rank.
+"""Groups judgings of the same code, pools their scores, and gives the reason if the code may not be ranked.
 
-The judgings of one code are pooled. A code that was accepted and is refused when judged again goes under review, so
-that trying until it passes gains nothing; the same holds where a submission has been deleted. Does NOT write a board
-(`standings.py`).
+A code that was accepted and is rejected when judged again goes under review, so repeating until it passes gains
+nothing. This also holds if a submission has been deleted. Does NOT write a board (`standings.py`).
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Places on a drawing: from values to pixels along one side, and the round numbers beside it.
+"""Axes of drawings: from values to pixels, and the round numbers at the ticks.
 
 Does NOT know what is drawn: the charts of comparisons, boards and runs do.
 """

@@ -1,7 +1,7 @@
-"""What the pages of leaderboards read: one board with filters, its records, the list of boards.
+"""The queries of the leaderboard pages: one board with filters, its records, the list of boards.
 
-A filter narrows the entries that are shown, never their ranks: a rank is that of the whole board. Does NOT rank and
-does NOT compare methods over many tasks (`overview.py`).
+A filter hides entries and does not change ranks: a rank is always that of the whole board. Does NOT rank and does NOT
+compare methods over many tasks (`overview.py`).
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""The one writer of boards.
+"""The only writer of leaderboards.
 
 `judgings/moves.py` calls it for a report; whoever changes what may stand (its owner by visibility or deletion, staff
 by a decision) calls `standings_renew`. Always inside the transaction of the caller, one at a time per task version.
-Does NOT say which judgings count together, nor what is in question about them (`reviews.py`).
+Does NOT decide which judgings are pooled or reviewed (`reviews.py`).
 """
 
 from collections.abc import Iterable

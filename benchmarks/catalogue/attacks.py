@@ -1,4 +1,4 @@
-"""What the last `make redteam` on each kind of device showed, as it lies in files: read for the page of attacks.
+"""Reads the files of the last `make redteam` on each kind of device, for the page of attacks.
 
 The files are ours: `scripts/redteam.py` writes them from the records of this module. Does NOT judge anything.
 """

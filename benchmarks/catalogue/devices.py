@@ -1,7 +1,7 @@
-"""Device kinds as the site knows them: which language they serve, which exist, how one comes to exist.
+"""Device kinds as the site knows them: which exist, which languages they run, and how a new one is registered.
 
-A kind is a row from the moment a worker has found such a device; it stays when the worker is gone, because boards
-hang at it. Does NOT look for devices: the harness does, in the worker.
+A kind is a row as soon as a worker has found such a device. It stays when the worker is gone, because leaderboards
+refer to it. Does NOT look for devices: the harness does, in the worker.
 """
 
 from django.db import transaction

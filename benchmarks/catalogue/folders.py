@@ -1,7 +1,7 @@
-"""From the folders in the repository to rows: suites, tasks and their versions, the rule set, the shipped examples.
+"""Writes the folders of the repository into the tables: suites, tasks and their versions, rule set, shipped examples.
 
-Everything here may run again at every start and changes only what differs. Does NOT judge whether a task is fit to
-be used: that is `manage.py check_tasks`.
+It runs at every start and changes only what differs. Does NOT judge whether a task is fit to be used: that is
+`manage.py check_tasks`.
 """
 
 import hashlib

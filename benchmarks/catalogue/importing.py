@@ -1,6 +1,6 @@
-"""Bringing in foreign suites: each task examined in sandboxes, then a version, a report, or both.
+"""Imports other suites: each task is examined in sandboxes and becomes a version, a report, or both.
 
-A task that is broken is reported and stops nothing; one that has not changed is left alone; one that is gone from the
+A broken task is reported and does not stop the import. An unchanged task is skipped, and one that is gone from the
 folder is unlisted, never deleted. Does NOT read folders (`importers`) and never runs an author's file in this process.
 """
 

@@ -1,4 +1,4 @@
-"""What differs between two rule sets, number by number, read from their texts: pure functions without a database.
+"""The differences between two rule sets, number by number, read from their texts: pure functions without a database.
 
 The comment behind a number in the file is its meaning. Does NOT know what a number does (the harness does).
 """

@@ -1,7 +1,7 @@
-"""Imported tasks as workers need them: from the row of a version to a task with a folder.
+"""Makes a task with a folder from the row of an imported version, for workers.
 
-The folder holds the reference alone, lies among the caches and is named by its content, so any host makes it when it
-first judges the task. Does NOT import anything: that is `importing.py`.
+The folder is part of the caches, holds only the reference and is named after its content, so any host can make it when
+it first judges the task. Does NOT import anything: that is `importing.py`.
 """
 
 import os

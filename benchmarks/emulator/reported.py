@@ -1,7 +1,9 @@
-"""What a submission's process says of its runs, as records. All of it is hostile: one odd line spoils the whole report.
+"""Parses the report of a submission's process on its runs.
+
+The report is hostile: one unexpected line invalidates all of it.
 
 A report is, for each run in the order of the plan, `begin`, then findings, then `done`. Each line has a fixed number of
-fields between tabs. Not covered: what the records amount to (`checking.py`).
+fields between tabs. Not covered: the verdict that follows from the records (`checking.py`).
 """
 
 import re

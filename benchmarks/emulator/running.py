@@ -1,8 +1,8 @@
-"""Runs a built submission in the sandbox of a candidate, and a trusted process beside it that knows what is right.
+"""Runs a built submission in the sandbox of a candidate, beside a trusted process that holds the reference.
 
-Inputs and results lie in memory that both see; the reference stays with the trusted one. What the submission's process
-reports is hostile: bounded, cleaned, and believed only where it speaks against the submission. Not covered: what a
-finding means (`checking.py`).
+Both see the memory of inputs and results; only the trusted one sees the reference. The report of the submission's
+process is hostile: it is limited and cleaned, and only findings against the submission are believed. Not covered: what
+a finding means (`checking.py`).
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""Which configurations of a task are emulated, with sizes that an emulator can bear.
+"""Chooses the configurations of a task that are emulated, with sizes that an emulator can run.
 
-Shown configurations for GPUs that are small enough come as they are, then those for the CPU, then larger ones with
-their sizes reduced: a size keeps its remainder after division by 32, so that what is divisible stays so and tails stay.
-One more has odd sizes. Hidden configurations stay hidden.
+First come the public GPU configurations that are small enough, then those for the CPU, then larger ones with reduced
+sizes. A reduced size keeps its remainder after division by 32, so that divisible sizes stay divisible. One more has
+odd sizes. Hidden configurations are never used.
 """
 
 from collections.abc import Iterator, Mapping

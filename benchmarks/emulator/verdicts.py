@@ -1,4 +1,4 @@
-"""The words and records of a check without a GPU, and their JSON form. Everything in a finding is hostile text."""
+"""The verdicts and records of a check without a GPU, and their JSON form. All texts in a finding are hostile."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,6 +1,6 @@
 """The languages that kernels may be written in: one record each, which the harness, the site and the CLI read.
 
-What is done to a text lies beside the code that does it, under the language's name: toolchains in
+Everything else about a language is in the module that needs it, under the language's name: toolchains in
 `compilers/builds.py`, remarks in `compilers/remarks.py`, starter code in `tasks/starter.py`. Not covered: what a
 source may contain (`compilers/static_checks.py`).
 """

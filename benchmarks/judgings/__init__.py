@@ -1,4 +1,4 @@
-"""The life of an evaluation: its place in the queue, the judge, the results of a report, advice on what to try next.
+"""Evaluations from queue to result: queue position, claims, the judge, recording of reports, advice to the author.
 
 Does NOT make one (`services.py`), does NOT run jobs (`jobs.py`), and measures nothing (the harness does).
 """

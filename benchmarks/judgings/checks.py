@@ -1,7 +1,8 @@
-"""Checks without a GPU, from the queue to their word: claim, sign of life, report, charge.
+"""Checks without a GPU from queue to verdict: claim, heartbeat, report, charge.
 
-The table is the queue, as for evaluations, and each move is one conditional update by who holds the claim. A check is
-charged for the seconds that it ran. Does NOT run anything (`jobs.py`) and does NOT accept checks (`services.py`).
+The table is the queue, as for evaluations. Each change of state is one conditional update that requires the claim. A
+check is charged for the seconds that it ran. Does NOT run anything (`jobs.py`) and does NOT accept checks
+(`services.py`).
 """
 
 import re

@@ -1,9 +1,9 @@
 """Estimates the queue wait of an evaluation, as a range, from the durations of recent judgings on its device kind.
 
-The queue is simulated many times with durations drawn from recent judgings, on the judges that are alive: the rest of
+The queue is simulated many times with durations drawn from recent judgings, on the judges that are online: the rest of
 running evaluations, everything ahead, and builds where builds and timings alternate. Later submissions of a higher
-class, and of owners whose turn comes earlier, are not predicted. Does NOT know the order of the queue
-(`querysets.py`) and reads no clock but the caller's.
+class, and of owners whose turn comes earlier, are not predicted. Does NOT know the order of the queue (`querysets.py`)
+and reads no clock but the caller's.
 """
 
 import heapq

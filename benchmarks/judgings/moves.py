@@ -1,8 +1,8 @@
-"""Every move of an evaluation from state to state; each is one conditional update.
+"""All changes of an evaluation's state; each is one conditional update.
 
-A worker that claims an evaluation gets a secret claim; only who holds it may move the row on, so a worker that was
-given up for lost can do no harm when it comes back. Every move writes an event in the same transaction.
-Does NOT judge (`jobs.py` asks the harness) and does NOT know what a result means (`recording.py`).
+A worker that claims an evaluation gets a secret and needs it for every later change, so a worker that was taken for
+lost can do no harm when it comes back. Every change writes an event in the same transaction. Does NOT judge (`jobs.py`
+calls the harness) and does NOT interpret results (`recording.py`).
 """
 
 import uuid

@@ -1,7 +1,7 @@
-"""The only place that knows the names of jobs and queues. A message wakes a worker; the database is the queue.
+"""The names of jobs and queues, and the messages that wake workers.
 
-A message that is lost costs seconds (`dispatch` sends it again), one that comes twice costs nothing (the claim
-decides). Does NOT decide what runs next: that is `EvaluationQuerySet.in_queue_order`.
+The database is the queue. A lost message costs some seconds (`dispatch` sends it again), and a repeated one costs
+nothing (the claim decides). Does NOT decide what runs next: that is `EvaluationQuerySet.in_queue_order`.
 """
 
 import logging

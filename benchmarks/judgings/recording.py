@@ -1,4 +1,4 @@
-"""What a report becomes in the tables: columns of the evaluation, stages, configurations, baselines.
+"""Writes a report into the tables: columns of the evaluation, stages, configurations, baselines.
 
 Always inside the transaction of the caller. Does NOT move evaluations between states and does NOT write a board
 (`boards/standings.py`).

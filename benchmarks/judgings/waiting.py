@@ -1,4 +1,4 @@
-"""Explains why an evaluation waits: its exact position, the sentence shown on pages, and the expected wait.
+"""Explains why an evaluation waits: its position, the sentence shown on pages, and the expected wait.
 
 The queue is counted, never loaded: the number of queries does not depend on its length. Does NOT change anything.
 """

@@ -1,6 +1,6 @@
 """The tables, one module per room: tasks, submissions, evaluations, boards, accounts, the site.
 
-What must never be untrue is a constraint of the database. Moves between states are in the service modules, never here.
+Invariants are constraints of the database. Changes of state are in the service modules, never here.
 Does NOT cover accounts themselves (Django's own User) and agent runs (the `agents` app).
 """
 

@@ -1,4 +1,4 @@
-"""Checks of CUDA sources without a GPU: what was asked for, who works on it, what came of it.
+"""Checks of CUDA sources without a GPU: the request, the claim of a worker, the result.
 
 Does NOT belong to submissions: a check is never scored, ranked or listed, and is deleted after some weeks.
 """

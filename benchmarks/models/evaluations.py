@@ -1,7 +1,7 @@
-"""Judgings: who judges, where a judging is, what came out of it per stage and configuration.
+"""Evaluations: the claim of a worker, the state, and the results per stage and configuration.
 
-What must never be untrue is a constraint: a verdict only when done, a score only with PASS.
-Does NOT move a row from state to state: `judgings/moves.py` does, and nothing else.
+Invariants are constraints: a verdict only when done, a score only with PASS. Does NOT move a row from state to state:
+`judgings/moves.py` does, and nothing else.
 """
 
 import uuid

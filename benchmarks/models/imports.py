@@ -1,4 +1,4 @@
-"""Where imported tasks came from and what they are: runs of an import, what became of each task, definitions.
+"""Imported tasks: the runs of an import, the result for each task, the definitions.
 
 An imported task has no folder on disk: `StoredTask` holds everything that a worker needs to judge it, anywhere.
 Does NOT hold the author's file twice: it is the reference of the version.

@@ -1,7 +1,7 @@
-"""What judgings cost and who bears it, and what stays of a submission that was deleted.
+"""The ledger of charges and refunds, and what is kept of a deleted submission.
 
-Nothing here holds a source, a name or an address: an address is kept as a keyed digest, and forgotten.
-Does NOT decide what may be submitted: `quotas/` does.
+Nothing here contains a source, a name or an address: an address is stored as a keyed digest, and deleted after some
+days. Does NOT decide what may be submitted: `quotas/` does.
 """
 
 from typing import ClassVar

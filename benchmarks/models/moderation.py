@@ -1,4 +1,4 @@
-"""What people decided about submissions, accounts and the site, and batches of entries that are judged again.
+"""Decisions of staff about submissions, accounts and the site, reports, and batches of entries that are judged again.
 
 The log of actions is append-only; the state that follows from it is a column of its target, which
 `moderation/decisions.py` moves in the same transaction. Does NOT hold scores: those stay with the evaluations, whatever

@@ -1,4 +1,4 @@
-"""What accounts are told, by which channels they want it, and how sending it went.
+"""Notifications of accounts, their choice of channels, and the state of each delivery.
 
 A delivery is moved by `notifications/courier.py` alone. Does NOT hold events of open pages (`models/site.py`).
 """

@@ -1,6 +1,6 @@
-"""What the operators of a site look at: how long its queues were.
+"""Figures for the operators of a site: the length of its queues over time.
 
-Does NOT say how long anybody waited, which the evaluations themselves tell.
+Does NOT hold queue waits, which are computed from the evaluations.
 """
 
 from typing import ClassVar

@@ -1,7 +1,7 @@
-"""Recorded results: what another site, or this one on an earlier day, has judged.
+"""Recorded results: kernels that another site has judged, or this one on an earlier day.
 
-They are rows of their own, so that nothing of this site's (boards, quotas, exports, searches) can mistake them for
-what it judged itself. Does NOT read or write bundles (`recorded/`).
+They have tables of their own, so that leaderboards, quotas, exports and searches of this site cannot include them by
+mistake. Does NOT read or write bundles (`recorded/`).
 """
 
 from typing import ClassVar

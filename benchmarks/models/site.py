@@ -1,4 +1,4 @@
-"""What concerns the site as a whole: the event stream and the switches of its staff.
+"""Tables of the site as a whole: the event stream and the switches of its staff.
 
 Does NOT send anything (`events.py`, `views/streams.py`).
 """

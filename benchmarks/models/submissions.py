@@ -1,7 +1,4 @@
-"""What was handed in: source texts, the methods that made them, submissions.
-
-Does NOT say what came out of a submission: that is an evaluation.
-"""
+"""Source texts, the methods that made them, and submissions. Does NOT hold results: those belong to evaluations."""
 
 import uuid
 from typing import ClassVar

@@ -1,7 +1,4 @@
-"""What there is to solve and under which rules: suites, tasks and their versions, rule sets, device kinds.
-
-Does NOT hold anything that somebody submitted.
-"""
+"""Suites, tasks and their versions, rule sets, and device kinds. Does NOT hold submissions."""
 
 from typing import ClassVar
 

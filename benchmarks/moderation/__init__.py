@@ -1,4 +1,5 @@
-"""What staff decide, and what follows in public: decisions, the review queue, entries that are judged again.
+"""Moderation: decisions of staff, the review queue, the public log, entries that are judged again.
 
-Does NOT judge, does NOT rank, and changes no score: what a decision means for a board is in `boards/standings.py`.
+Does NOT judge, does NOT rank, and changes no score: the effect of a decision on a leaderboard is in
+`boards/standings.py`.
 """

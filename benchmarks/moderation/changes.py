@@ -1,4 +1,4 @@
-"""What judging many again has changed: how far a batch is, and its public entries with the largest change first.
+"""The results of judging entries again: the progress of a batch, and its public entries with the largest change first.
 
 Scores, verdicts and ranks are read from the judgings before and after. Does NOT move a batch (`rejudging.py`).
 """

@@ -1,8 +1,8 @@
-"""What people decide about submissions, accounts and switches: each decision is one line of a log and one move.
+"""Decisions about submissions, accounts and switches: each is one line of the log and one change of state.
 
-The move is a conditional update in the transaction of its line, so of two who decide at once one is told so. Nothing
-is deleted and no score is touched; every move has one that undoes it. Standings follow through
-`boards/standings.py`, their one writer. Does NOT read the log for pages (`review.py`) and does NOT judge again
+The change is a conditional update in the transaction of its line, so if two people decide at once, the second gets an
+error. Nothing is deleted and no score is edited; every decision can be undone. Leaderboards are updated through
+`boards/standings.py`, their only writer. Does NOT read the log for pages (`review.py`) and does NOT judge again
 (`rejudging.py`).
 """
 

@@ -1,6 +1,6 @@
 """The forms of moderation: a report, a decision with its public reason, a switch, and which entries are judged again.
 
-What a form refuses it explains. Does NOT decide: `decisions.py` and `rejudging.py` do.
+A form explains what it refuses. Does NOT decide: `decisions.py` and `rejudging.py` do.
 """
 
 from collections.abc import Iterable

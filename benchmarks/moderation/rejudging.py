@@ -1,9 +1,9 @@
-"""Judging many entries again: which, how long it would take, and a few at a time until all are through.
+"""Judges many entries again: selects them, estimates the time, and queues a few at a time until all are done.
 
-An item of a batch and the evaluation it gets are written in one transaction, so whenever a process dies nothing is
-judged twice and nothing is left out. An entry is judged under the version of its task that is judged now; what is
-hidden or invalidated is left out. Does NOT judge (the queue does), does NOT rank (`boards/standings.py` does) and
-does NOT tell what has changed (`changes.py`).
+An item of a batch and the evaluation it gets are written in one transaction, so if a process dies, no entry is judged
+twice and none is left out. An entry is judged under the current version of its task; hidden and invalidated entries
+are left out. Does NOT judge (the queue does), does NOT rank (`boards/standings.py` does) and does NOT tell what has
+changed (`changes.py`).
 """
 
 from collections.abc import Iterable

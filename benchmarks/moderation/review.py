@@ -1,6 +1,6 @@
-"""What the pages of moderation read: the review queue, the log, what stands on no board any more and why.
+"""The queries of the moderation pages: the review queue, the log, hidden and invalidated entries with their reasons.
 
-Reports and private notes are for staff alone; whoever else reads gets public reasons. Does NOT decide anything
+Reports and private notes are for staff only; other readers get public reasons. Does NOT decide anything
 (`decisions.py`).
 """
 

@@ -1,4 +1,4 @@
-"""A naive harness: what the usual benchmark script would say of a file. It decides nothing and ranks nothing.
+"""A naive harness: the result that a usual benchmark script would report for a file. It decides and ranks nothing.
 
 Warm-up, one fixed set of inputs, `allclose`, the mean over a loop, kernel and baseline in one process: an honest
 implementation of what most scripts do, so that the page of attacks and `kbench eval` can show what it says of a file.

@@ -1,7 +1,7 @@
 """Runs the script in a sandbox and reads the line that it prints, which the submission may have printed as well.
 
-Not covered: whether the line is true. A script that shares its process with the submission cannot know, which is what
-this package shows.
+Not covered: whether the line is true. A script that shares its process with the submission cannot find out; this
+package demonstrates that.
 """
 
 import base64

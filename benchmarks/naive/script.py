@@ -2,7 +2,7 @@
 
     python -I script.py '{"binary": ..., "reference": ..., "function": "forward", "configs": [...], ...}'
 
-Runs in a sandbox beside the submission that it times, and believes it. Not covered: everything that the judge is for.
+Runs in a sandbox, in one process with the submission, and trusts it. Not covered: all protection that the judge has.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Which notifications an account wants, and by which channels."""
+"""The notifications that an account has chosen, and their channels."""
 
 import secrets
 from collections.abc import Collection, Mapping

@@ -1,8 +1,9 @@
 """Sends what is due by e-mail and to webhooks, and moves deliveries on; the only module that does.
 
-A delivery is taken by a conditional update that counts the attempt and sets the next one, so two couriers never send
-the same at once, and what was lost with its process is tried again. After four attempts it is given up. A webhook that
-fails five times in a row is switched off. Addresses are contacted in threads: a slow one delays nobody but a few.
+A delivery is claimed by a conditional update that counts the attempt and sets the time of the next one, so two
+processes never send the same message at once, and a delivery whose process died is tried again. After four attempts it
+is dropped. A webhook that fails five times in a row is switched off. Addresses are contacted in threads, so a slow one
+delays only a few others.
 """
 
 import json

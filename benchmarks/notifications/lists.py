@@ -1,4 +1,4 @@
-"""What an account reads of its notifications, and marking them as read."""
+"""Lists the notifications of an account and marks them as read."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is told to whom: one function for each occasion, called in the transaction of what has happened.
+"""Creates notifications: one function for each occasion, called in the transaction of the event itself.
 
 Does NOT send anything: `courier.py` does, later.
 """

@@ -1,8 +1,8 @@
-"""Posting to the address of a stranger: only by HTTPS, only to public addresses, within seconds.
+"""Posts to a webhook's address: only by HTTPS, only to public addresses, within seconds.
 
-The name is resolved once, every address that comes back must be public, and the connection goes to the address that was
-checked, so a name that resolves differently a moment later changes nothing. A redirect is a refusal, and nothing of an
-answer is read but its status. Does NOT know notifications (`courier.py`).
+The name is resolved once, every address that comes back must be public, and the connection goes to the address that
+was checked, so a name that resolves differently a moment later changes nothing. A redirect counts as a failure, and
+only the status of an answer is read. Does NOT know notifications (`courier.py`).
 """
 
 import hashlib

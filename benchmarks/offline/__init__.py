@@ -1,8 +1,8 @@
 """Judging without a site: problems of other suites as their authors publish them, one file or a folder of solutions.
 
-Problems are examined as an import examines them and solutions are judged by the harness's `judge`; what is new here is
-which file solves which problem, what is kept between two runs, and the figures over all of them. Does NOT import
-Django, and ranks nothing.
+Problems are examined as by an import, and solutions are judged by the harness. This package adds the assignment of
+files to problems, the results that are kept between runs, and the figures over all solutions. Does NOT import Django,
+and ranks nothing.
 """
 
 from .evaporation import WHY_TEXTS, Evaporation, Why

@@ -1,7 +1,8 @@
 """Compiles the next solutions of a run while others are judged, as many at a time as there are processors.
 
-The builds lie in the judge's cache, where it finds them. On a GPU compiling goes on beside timings; on a CPU the locks
-of the judge keep both apart. Whatever goes wrong here is found again, and told, when the solution is judged.
+The builds lie in the judge's cache, where it finds them. On a GPU, kernels are compiled during timings; on a CPU the
+judge's locks prevent that. Errors here are ignored, because they occur again and are reported when the solution is
+judged.
 """
 
 import os

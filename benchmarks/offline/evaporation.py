@@ -1,7 +1,7 @@
-"""What is left of the speedup that the usual script reports, and why the rest is gone.
+"""Computes how much of the speedup that a usual script reports remains under the judge, and why the rest is gone.
 
-Pure: it holds a report of the judge against what the naive harness said of the same file. A claim is a speedup that
-the script reports beside `agrees`; without a claim nothing evaporates.
+Pure: it compares a report of the judge with the naive harness's result for the same file. A claim is a speedup that
+the script reports for results that it found correct; without a claim nothing evaporates.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """The outcome of one solution, and the figures over many: correctness, fast_p, geometric mean, evaporation.
 
-Pure numbers. Not covered: how an outcome comes about (`running.py`).
+Pure numbers. Not covered: judging a solution (`running.py`).
 """
 
 import math

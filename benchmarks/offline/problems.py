@@ -1,7 +1,7 @@
 """Problems of other suites as tasks with a folder, examined once and kept among the caches.
 
-What is kept is named by everything that the examination read, so a changed file is examined anew. Does NOT examine
-anything itself (`harness.examine`) and reads no folder of a suite (`importers`).
+The key of a cached task is a hash of everything that the examination read, so a changed file is examined again. Does
+NOT examine anything itself (`harness.examine`) and reads no folder of a suite (`importers`).
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Records on disk: one JSON object a file, written in one step, so that a run may be interrupted at any moment.
+"""Records on disk: one JSON object per file, written atomically, so that a run may be interrupted at any moment.
 
-Does NOT know what a record is of.
+Does NOT interpret records.
 """
 
 import json

@@ -1,9 +1,10 @@
-"""Judges many solutions one after the other, compiles the next ones meanwhile, and goes on where it was stopped.
+"""Judges many solutions one after the other, compiles the next ones meanwhile, and continues where it was stopped.
 
-What is kept is named by all that decides it: problem, source, device, rules. So an unchanged solution is judged once
-and a changed one anew, and nothing has to say where a run stopped. A file that cannot be judged costs itself alone.
-An error of ours (noise, a fault of the judge) is tried once more and not kept. Not covered: which file solves which
-problem (`solutions.py`) and the figures over all of them (`outcomes.py`).
+The key of a stored result contains everything that it depends on: problem, source, device, rules. So an unchanged
+solution is judged once and a changed one again, and an interrupted run needs no other record of its progress. A file
+that cannot be judged does not affect the others. An error of ours (noise, a fault of the judge) is tried once more and
+not stored. Not covered: the assignment of files to problems (`solutions.py`) and the figures over all of them
+(`outcomes.py`).
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,8 @@
-"""Which file of a folder solves which problem, by its name alone.
+"""Assigns the files of a folder to problems by their names.
 
 Two conventions are read: KernelBench's runs (`level_1_problem_19_sample_0_kernel.py`), and the problem's own name,
 as one file or as the last folders of a path (`level1/19_ReLU.py`, `mnist_pool/backward.cpp`, `RUN/level1/19_ReLU.py`).
-Does NOT look into a file.
+Does NOT read the files.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Whether the site can work at all: database, migrations, broker, housekeeping and a judge per device kind.
+"""The health of the site: database, migrations, broker, housekeeping and a judge per device kind.
 
-Down means that requests cannot be answered; degraded that pages work and submissions are kept, but something else does
-not. Texts name no address and no password. Does NOT show figures (`load.py`).
+Down means that requests cannot be answered; degraded means that pages work and submissions are kept, but something
+else does not work. Texts contain no address and no password. Does NOT show figures (`load.py`).
 """
 
 from collections.abc import Sequence

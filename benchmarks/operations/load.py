@@ -1,7 +1,7 @@
-"""What the operators of a site look at: depth, waits and outcomes per device kind, and the history of its queues.
+"""The load of the site: queue lengths, queue waits and outcomes per device kind, and the history of the queues.
 
-The status page, the API and the metrics show these same figures. Their number of queries depends on nothing.
-Does NOT say whether the site can work at all (`health.py`).
+The status page, the API and the metrics all show these figures. The number of queries is constant. Does NOT check
+whether the site works (`health.py`).
 """
 
 from collections import defaultdict

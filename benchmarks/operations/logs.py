@@ -1,4 +1,4 @@
-"""What a line of the log is about: request, evaluation, run and account, carried along by whoever works on them.
+"""The fields of a log line: the request, evaluation, run and account that are being worked on.
 
 Fields are set for the length of a `with` block and put into every line by the formatters of the site. Nothing secret
 belongs here: no token, no source. Does NOT write lines.

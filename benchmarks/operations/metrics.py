@@ -1,7 +1,7 @@
-"""The metrics of the site in Prometheus' words, read from database and Redis when they are asked for.
+"""The metrics of the site in Prometheus' format, read from database and Redis at each scrape.
 
-Nothing is counted in a process, so any web process answers the same. `docs/operator-guide.md` explains each metric.
-Other apps add families (`extensions.py`). Does NOT decide who may read them (`views/health.py`).
+Nothing is counted in a process, so every web process gives the same answer. `docs/operator-guide.md` explains each
+metric. Other apps add families (`extensions.py`). Does NOT decide who may read them (`views/health.py`).
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
-"""A worker process as the site sees it: its row, its sign of life, its self-test, how it stops.
+"""A worker process as the site sees it: its row, its heartbeat, its self-test, its shutdown.
 
-A worker's node name says what it does and on which device of its machine: `judge.cuda:0@host` judges on the first
-GPU, `compile.cuda:0@host` compiles for it, `compile@host` for the CPU, `maint@host` keeps house, `agents@host` drives
+A worker's node name says what it does and on which device of its machine: `judge.cuda:0@host` judges on the first GPU,
+`compile.cuda:0@host` compiles for it, `compile@host` for the CPU, `maint@host` does housekeeping, `agents@host` drives
 agent runs. Does NOT start processes (`kbench_site/workers.py` does) and does NOT know jobs.
 """
 

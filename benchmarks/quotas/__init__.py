@@ -1,4 +1,4 @@
-"""What one payer may have judged: the meters that refuse, and the ledger that charges. Import from here."""
+"""The quotas of a payer: the meters that limit submissions, and the ledger of charges. Import from here."""
 
 from .charges import ledger, refund, settle
 from .metering import (

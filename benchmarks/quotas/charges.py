@@ -1,4 +1,4 @@
-"""The ledger: what an evaluation is charged in seconds of building and on a device, and what is given back.
+"""The ledger: the seconds of building and on a device that an evaluation is charged, and refunds.
 
 Does NOT decide what may be submitted (`metering.py`).
 """

@@ -1,9 +1,9 @@
-"""How much one payer may have judged, and what is left of it.
+"""The limits of a payer, and how much of them is left.
 
-A payer is an account, or an address without one. `take_place` and what a page shows before the click count the same
-way, so nobody is refused who was told that there is room. Whoever has no payer is not metered: the site's own agent
-runs have caps, shipped examples and what staff judge again cost nobody.
-Does NOT know requests: `accounts/limits.py` says who a visitor is. Does NOT write the ledger (`charges.py`).
+A payer is an account, or an address without one. `take_place` and the figures that a page shows before a submission
+are computed alike, so they cannot contradict each other. Submissions without a payer are not metered: the site's own
+agent runs have caps, and shipped examples and entries that staff judge again are free. Does NOT know requests:
+`accounts/limits.py` says who a visitor is. Does NOT write the ledger (`charges.py`).
 """
 
 from collections.abc import Callable, Iterable

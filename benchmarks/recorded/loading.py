@@ -1,4 +1,4 @@
-"""Bundles into the tables: what a file says replaces what an earlier file of that name said.
+"""Loads bundles into the tables: a file replaces what an earlier file of the same name contained.
 
 A file that was loaded before changes nothing. Does NOT check a file (`bundles.py`).
 """

@@ -1,4 +1,4 @@
-"""A bundle of what this site has verified: the ranked public entries of one device kind under one rule set.
+"""Makes a bundle of this site's verified kernels: the ranked public entries of one device kind under one rule set.
 
 Entries under review, private and invalidated ones are left out, as they are from the boards. Does NOT write the file.
 """

@@ -1,6 +1,6 @@
-"""A report of the harness as an entry of a bundle.
+"""Turns a report of the harness into an entry of a bundle.
 
-Does NOT decide which reports belong into a bundle: only accepted ones can, and `BundleEntry` checks the rest.
+Does NOT select reports; only accepted ones are possible, and `BundleEntry` checks the rest.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""What pages and the API read of recorded results: bundles, their boards, and their methods beside each other.
+"""The queries of recorded results for pages and API: bundles, their leaderboards, and comparisons of their methods.
 
-Nothing is shown where the setting or the switch of staff is off. Does NOT mix: a board is of one bundle.
+Nothing is shown if the setting or the switch of staff is off. Does NOT mix bundles: a leaderboard belongs to one.
 """
 
 from collections import defaultdict

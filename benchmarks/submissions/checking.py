@@ -1,7 +1,7 @@
-"""The static check as requests ask for it: one source at a time in this process, and nobody waits for long.
+"""Runs the static check for requests: one source at a time in this process, with a short limit on waiting.
 
-The check takes milliseconds, but other threads stand still meanwhile; many at once would leave health probes and pages
-waiting. Does NOT check anything itself: that is the harness.
+A check takes milliseconds, but blocks other threads meanwhile; many at once would delay health probes and pages. Does
+NOT check anything itself: the harness does.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""What changed from one source to another, line by line.
+"""The differences between two sources, line by line.
 
 Does NOT colour code: a page shows a diff as text with marks.
 """

@@ -1,4 +1,4 @@
-"""What is read about submissions beside their evaluations: lists, the same source again, what to compare one with.
+"""The queries about submissions: lists, identical sources, candidates for a comparison.
 
 Every function takes the reader and gives only what they may see. Does NOT write.
 """

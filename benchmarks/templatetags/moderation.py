@@ -1,4 +1,4 @@
-"""What moderation adds to other pages: a notice on an evaluation, lists below a leaderboard, the size of a change.
+"""Parts that moderation adds to other pages: notices on evaluations, lists below a leaderboard, the size of a change.
 
 Each is one tag, so that those pages need not know how moderation works. Does NOT decide who may read what.
 """

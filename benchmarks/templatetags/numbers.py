@@ -1,7 +1,6 @@
-"""How numbers and times are written on pages, always with their unit.
+"""Formats numbers and times for pages, always with their unit.
 
-An absent number is "not measured", never 0 or a dash that could be read as one. Not covered: deciding which number
-a page shows, which is the business of the selectors.
+An absent number is "not measured", never 0 or a dash. Not covered: the choice of numbers, which the selectors make.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""What hostile files achieve: the last `make redteam` on each kind of device, beside what a naive harness says.
+"""The page of attacks: the last `make redteam` on each kind of device, with the results of a naive harness.
 
-Read from the files that the run has left. Does NOT judge anything.
+Reads the files that the run has written. Does NOT judge anything.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Badges: a score with its baseline, interval and rank as a small picture that other pages can show.
 
-A picture is as old as its caches allow, and is the same for everybody: what not everybody may read has no badge. Does
+A badge may be cached and is the same for everybody, so entries that are not public have none. Does
 NOT show a score that is under review.
 """
 

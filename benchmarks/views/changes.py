@@ -1,4 +1,4 @@
-"""What has changed when many entries were judged again: a list of batches, and one page for each.
+"""The results of entries that were judged again: a list of batches, and one page for each.
 
 Public; entries that only their owners may list are counted and not shown. Does NOT start or stop a batch.
 """

@@ -1,7 +1,7 @@
-"""The compare page: up to six methods on the same tasks. What is compared lives in the address alone.
+"""The compare page: up to six methods on the same tasks.
 
-Without scripts p is moved with a form; with them a slider moves it on the numbers that the page already has. Does NOT
-compute figures: `boards/comparing.py` does.
+The address contains the whole selection. Without scripts a form changes p; with them a slider does, using the numbers
+that are already on the page. Does NOT compute figures: `boards/comparing.py` does.
 """
 
 import math

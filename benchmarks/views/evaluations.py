@@ -1,6 +1,6 @@
 """One evaluation: live while it runs, permanent afterwards, at the same address.
 
-The page and its live part render the same template, so a swap never shows anything a reload would not. Does NOT
+The page and its live part render the same template, so an update shows the same as a reload. Does NOT
 judge access by itself: `selectors.evaluation_for` does.
 """
 

@@ -1,6 +1,7 @@
-"""What machines ask: is it alive, is it ready, what are its figures.
+"""Pages for monitoring: `/healthz` (alive), `/readyz` (ready) and `/metrics`.
 
-`/healthz` touches nothing, so that a database that is away gets no process killed. Does NOT show pages for people.
+`/healthz` uses no other service, so that no process is killed because the database is unavailable. Does NOT show pages
+for people.
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""The first page: what kbench is, what is being judged now, what was verified last.
+"""The home page: what kbench is, what is being judged now, the latest verified entries.
 
 Does NOT show private evaluations, not even to their owners: the page is the same for everybody.
 """

@@ -1,6 +1,6 @@
-"""What became of the tasks of an imported suite, run by run: the newest, or the one that is asked for.
+"""The results of importing a suite, task by task: of the newest run, or of the one that the address names.
 
-Does NOT import: that is `manage.py import_tasks`, for whoever runs the site.
+Does NOT import: that is `manage.py import_tasks`.
 """
 
 from collections import Counter

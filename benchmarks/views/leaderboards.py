@@ -1,6 +1,6 @@
 """Leaderboards: the list of them, the overall board of a suite, and one per task, device kind and rule set.
 
-On the board of a task baselines stand in line with the entries, at the place their own time gives them. Does NOT
+On the board of a task the baselines are listed among the entries, at the place that their times give them. Does NOT
 decide any rank and does NOT compute figures of the overall board: `boards/comparing.py` does.
 """
 

@@ -1,7 +1,7 @@
 """Methods: the list of them, and one with its standings on the tasks of a suite.
 
-What a method comes to is the same reading as on the compare page. Does NOT show sources or runs: those hang at their
-evaluations and at the pages of runs.
+Figures are computed as on the compare page. Does NOT show sources or runs, which are on the pages of evaluations and
+runs.
 """
 
 from typing import Any

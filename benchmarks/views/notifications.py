@@ -1,4 +1,4 @@
-"""What an account was told, marking it as read, and which notifications it wants by which channels.
+"""The notifications of an account, marking them as read, and the choice of kinds and channels.
 
 Does NOT send anything and resolves no name: `notifications/courier.py` does, in the housekeeping worker.
 """

@@ -1,6 +1,6 @@
-"""The public page of an account: its figures, its ranked entries, what it has submitted and searched.
+"""The public page of an account: its figures, ranked entries, submissions and runs.
 
-Does NOT show what only the account itself may see: that is below `accounts/`.
+Does NOT show private data: that is below `accounts/`.
 """
 
 from django.http import HttpRequest, HttpResponse

@@ -1,6 +1,6 @@
-"""Previews of links: what chats and social networks show of a board or an entry, as meta tags and as a picture.
+"""Previews of links to a leaderboard or an entry in chats and social networks: meta tags and a picture.
 
-A preview is the same for everybody, so what not everybody may read has none. Does NOT show a score under review.
+A preview is the same for everybody, so pages that are not public have none. Does NOT show a score under review.
 """
 
 import uuid

@@ -1,7 +1,6 @@
-"""Judging many again, for staff: choose, look at how many and how long, start, then pause, resume or cancel.
+"""Judging entries again, for staff: choose, check number and duration, start, then pause, resume or cancel.
 
-The wizard writes nothing before it is confirmed. Does NOT show what has changed: that page is public
-(`moderation/changes.py`).
+Nothing is written before the confirmation. Does NOT show the results: that page is public (`moderation/changes.py`).
 """
 
 import uuid

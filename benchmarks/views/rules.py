@@ -1,6 +1,6 @@
-"""How a score comes about, told from the numbers of the rule set itself, so that page and judge cannot disagree.
+"""The rules page: explains the score with the numbers of the rule set itself, so that page and judge cannot disagree.
 
-One page per rule set, the older ones included, with what has changed since the one before. Does NOT check anything:
+There is one page per rule set, older ones included, with the changes since the one before. Does NOT check anything:
 the harness does.
 """
 

@@ -1,4 +1,4 @@
-"""Whether the machinery works: per device its queue, waits and outcomes; workers with self-test and versions.
+"""The status page: queue, waits and outcomes per device; workers with self-test and versions.
 
 Public, and the same figures as `/api/v1/status`. Does NOT show errors of the system itself; those are for staff, in
 the admin.

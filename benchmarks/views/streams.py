@@ -1,9 +1,9 @@
-"""The event stream `/events/`: replays what a reader has missed, then follows until the end.
+"""The event stream `/events/`: replays the events that a reader has missed, then sends new ones until the end.
 
-The table is read, Redis only says when; while Redis is away the table is polled. A reader is woken before it first
-reads, so nothing falls between replay and following. What was only said (`events.say`) is passed on without an id
-and never replayed. A topic may have a feed of its own, with its own numbers. Does NOT cover writing events
-(`events.py`).
+Events are read from the table; Redis only says when to read, and while it is unavailable the table is polled. A reader
+subscribes before its first read, so no event is lost between replay and following. Events that are not stored
+(`events.say`) are sent without an id and never replayed. A topic may have a feed of its own, with its own numbers.
+Does NOT cover writing events (`events.py`).
 """
 
 import asyncio

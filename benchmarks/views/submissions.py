@@ -1,6 +1,6 @@
-"""A submission in the hands of its owner: what others see of it, its title, deleting it; and two side by side.
+"""The owner's page of a submission (visibility, title, deletion), and the comparison of two submissions.
 
-Readers may compare whatever they may read. Does NOT show results: those are on the page of the evaluation.
+Readers may compare all submissions that they may read. Does NOT show results: those are on the page of the evaluation.
 """
 
 import re

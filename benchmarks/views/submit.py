@@ -1,4 +1,4 @@
-"""Submitting a kernel: an editor or a file, checked before it is queued, nothing typed is ever lost.
+"""Submitting a kernel: an editor or a file, checked before it is queued. Typed text is never lost.
 
 The page works without JavaScript; with it, the editor keeps a draft in the browser. Does NOT compile anything.
 """

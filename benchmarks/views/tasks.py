@@ -1,7 +1,7 @@
-"""The task catalogue and the page of one task: what it computes, on which configurations, against what.
+"""The task catalogue and the page of one task: what it computes, its configurations, its baselines.
 
-Hidden configurations are counted and never shown; the definition in the table does not even hold them. Does NOT show
-other people's sources: those hang at their evaluations.
+Hidden configurations are counted and never shown; the stored definition does not contain them. Does NOT show other
+people's sources: those are on the pages of evaluations.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
-"""API tokens of an account: a list, a form that makes one and shows it once, a button that revokes.
+"""API tokens of an account: a list, a form that creates one and shows it once, a button that revokes one.
 
-Does NOT show a token again: only its digest is kept.
+Does NOT show a token again: only its digest is stored.
 """
 
 from django.contrib import messages

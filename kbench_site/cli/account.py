@@ -1,4 +1,4 @@
-"""`kbench status`, `quota` and `whoami`: how the site is, and how one stands with it.
+"""`kbench status`, `quota` and `whoami`: the state of the site, and of one's account.
 
 Does NOT change anything.
 """

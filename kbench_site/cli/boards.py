@@ -1,4 +1,4 @@
-"""`kbench tasks`, `leaderboard`, `methods` and `compare`: what a site has found out.
+"""`kbench tasks`, `leaderboard`, `methods` and `compare`: the results of a site.
 
 Does NOT rank or compute: the site does.
 """

@@ -1,4 +1,4 @@
-"""A client of the HTTP API on the standard library: KBENCH_URL names the site, KBENCH_TOKEN who asks.
+"""A client of the HTTP API on the standard library: KBENCH_URL names the site, KBENCH_TOKEN authorises.
 
 Does NOT print anything, and leaves time-outs and second tries to `transport.py`.
 """

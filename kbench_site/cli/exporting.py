@@ -1,6 +1,6 @@
 """`kbench export`: the public record of a site as a file of lines of JSON, or as Parquet for data frames.
 
-Does NOT continue an earlier export: evaluations are added to old submissions.
+Does NOT continue an earlier export, because old submissions can get new evaluations.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The tools of `kbench mcp`: what a coding agent can ask of a site, over the Model Context Protocol.
 
 Over standard input the token is KBENCH_TOKEN. Over HTTP it is that of each request (`Authorization: Bearer`), which is
-passed on to the site and never kept. A call holds a thread only while a request is under way, never while it waits, and
-calls without a token do not wait. Needs the extra `mcp`. Does NOT judge anything: every tool asks the site's API.
+passed on to the site and never kept. A call occupies a thread only during a request, never while it waits, and calls
+without a token do not wait. Needs the extra `mcp`. Does NOT judge anything: every tool asks the site's API.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What the commands that speak to a site share: their options, and how a refusal ends them.
+"""Shared by the commands that use a site: their options, and exiting with an error of the API.
 
 Does NOT speak to a site itself (`client.py`).
 """

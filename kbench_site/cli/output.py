@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, the way out, numbers in tables.
+"""Shared by all commands: exit codes, exiting with a message, numbers in tables.
 
 Does NOT know where results come from.
 """

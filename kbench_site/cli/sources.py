@@ -1,6 +1,6 @@
-"""Files to judge or to submit: their text, and the language that their name says.
+"""Reads files to judge or to submit: their text, and their language by the file name.
 
-Does NOT check anything: bytes that are no UTF-8 become marks, which the static check names.
+Does NOT check anything: bytes that are not UTF-8 become replacement characters, which the static check reports.
 """
 
 from pathlib import Path

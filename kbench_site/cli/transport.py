@@ -1,8 +1,8 @@
-"""One request to a site on the standard library: time-outs, and another try where that can help.
+"""One request to a site on the standard library, with time-outs and retries.
 
-A lost connection and 429 or 503 are tried again with growing pauses, or when the site says (`Retry-After`), as long as
-that is soon. A redirect to another site is refused, as the token is for one site only. Whatever goes wrong is an
-ApiError with the exit code that it means. Does NOT know the API's addresses.
+A lost connection, 429 and 503 are retried with growing pauses, or when the site says so (`Retry-After`), if that is
+soon. A redirect to another site is refused, as the token is for one site only. Every failure is an ApiError with its
+exit code. Does NOT know the API's addresses.
 """
 
 import json

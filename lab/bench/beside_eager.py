@@ -1,7 +1,7 @@
 """Times a C++ example kernel beside PyTorch eager in one process: `python -m lab.bench.beside_eager TASK [FILE]`.
 
-A look while a kernel is written: medians of calls in turn, on one thread, warm, one JSON line per configuration. It
-builds as the judge does and says whether results agree. Does NOT judge, isolate or run torch.compile:
+For use while a kernel is written: medians of alternating calls, on one thread, warm, one JSON line per configuration.
+It builds as the judge does and checks that the results agree. Does NOT judge, isolate or run torch.compile:
 `lab.bench.proof` does.
 """
 

@@ -1,4 +1,4 @@
-"""What becomes of the problems of a suite on this processor: `python -m lab.bench.examined FOLDER [--timeout 20]`.
+"""Examines all problems of a suite on this processor: `python -m lab.bench.examined FOLDER [--timeout 20]`.
 
 Examines every problem below a folder (KernelBench, robust-kbench) as an import does and prints a table in Markdown:
 read or refused, how long it took, and why. Judges nothing. What was examined before is taken from the data folder.

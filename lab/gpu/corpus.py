@@ -4,8 +4,8 @@ Words select cases by part of their name. Everything is compiled first, on sever
 judged, then attacks, then failures, and after every failure an honest kernel again, which must pass. Each case is
 printed as it ends, its raw report goes to `--reports` as one JSON line; the last line of stdout is a JSON summary.
 Exit code 0: every verdict that came is as demanded, 1: one is not, 2: nothing can be judged here. Hostile kernels are
-not run without a strong sandbox unless `--weak-sandbox` says that this machine may be lost.
-Not covered: what the verdicts of a case should be (`case.toml`), and any number that is worth keeping.
+not run without a strong sandbox unless `--weak-sandbox` accepts the risk for this machine. Not covered: the required
+verdicts of a case (`case.toml`), and times of publishable quality.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How far times can be relied on: `python -m lab.gpu.fidelity REPEAT.jsonl EAGER.jsonl REPEAT-ANOTHER-DAY.jsonl`.
+"""How reliable GPU times are: `python -m lab.gpu.fidelity REPEAT.jsonl EAGER.jsonl REPEAT-ANOTHER-DAY.jsonl`.
 
 Prints a page. Reads what `lab.bench.proof repeat` and `eager` have written: the same kernel judged again and again,
 its event times beside those of Nsight Compute, and torch eager submitted as a kernel. Does NOT judge anything.

@@ -1,9 +1,9 @@
-"""An agent that is no part of kbench: it posts candidates through the API and reads what came of them.
+"""An agent outside kbench: it posts candidates through the API and reads their results.
 
     KBENCH_URL=... KBENCH_TOKEN=... python -m lab.site.outside_agent layernorm/forward template.cpp 1 2 4 8
 
-puts each value in the place of `@VALUE@` in the template, gives up a value whose kernel is wrong, and tells the best.
-`search` is all that an agent needs; docs/user-guide.md shows it. Does NOT propose anything clever.
+replaces `@VALUE@` in the template by each value, skips a value whose kernel is incorrect, and prints the best.
+`search` is all that an agent needs; docs/user-guide.md shows it. Does NOT search cleverly.
 """
 
 import json

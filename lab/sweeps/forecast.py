@@ -1,11 +1,11 @@
-"""How well the surrogate of a search ranks settings that nobody has measured, on the recorded sweeps.
+"""Measures how well the surrogate of a search ranks unmeasured settings, on the recorded sweeps.
 
     python -m lab.sweeps.forecast [--seeds 30]
 
-For each space and share of it: so many random settings are known, the others are ranked by what the surrogate expects.
-Told are Spearman's rank correlation with the measured fitness, and by how much the best of the first tenth of the
-ranking stays behind the best of all that were ranked. Writes `docs/results/forecast.json` and prints the table of the
-docs. Does NOT measure kernels.
+For each space and share of it, that share of random settings is known and the surrogate ranks the others. Reported are
+Spearman's rank correlation with the measured fitness, and the gap between the best setting in the first tenth of the
+ranking and the best of all ranked settings. Writes `docs/results/forecast.json` and prints the table of the docs. Does
+NOT measure kernels.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""From the settings of whoever starts a run to a client, or to the reason why there is none.
+"""Makes a client from the settings of a run, or gives the reason why there is none.
 
-`settings` holds `api_key`, `base_url` and `prices`, the path of an operator's price table. The environment is not
-read here: who starts a run does that, so that a key that nobody handed over is never used.
+`settings` holds `api_key`, `base_url` and `prices`, the path of an operator's price table. The environment is not read
+here but where a run is started, so that only a key that was passed on is used.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What a model answered: NAME, THOUGHT and then either CODE in one fence or EDITS of the base kernel.
+"""Parses the answer of a model: NAME, THOUGHT and then either CODE in one fence or EDITS of the base kernel.
 
-An answer with exactly one fenced block counts without the headings, too. An answer that is cut off, prose, or ambiguous
-is refused: half a kernel is never taken for a whole one. Not covered: whether the code is any good.
+An answer with exactly one fenced block counts without the headings, too. An answer that is cut off, prose, or
+ambiguous is refused, so that half a kernel is never taken for a whole one. Not covered: whether the code is any good.
 """
 
 import re

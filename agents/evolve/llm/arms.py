@@ -1,8 +1,8 @@
-"""Which model is asked, how hard it thinks and where it is told to look: a bandit on gain per dollar.
+"""Chooses model, effort and hint for each request: a bandit on gain per dollar.
 
-An arm's state is a fold over the archive and its choice is keyed, so a run that is resumed chooses the same. An answer
-that was refused counts as one without gain; which arm gave it is found by choosing again as it was chosen then. Not
-covered: arms that change during a run.
+An arm's state is a fold over the archive and its choice is keyed, so a run that is resumed chooses the same. A refused
+answer counts as one without gain; its arm is found by repeating the choice as it was made then. Not covered: arms that
+change during a run.
 """
 
 import math

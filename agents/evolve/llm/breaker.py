@@ -1,6 +1,6 @@
-"""A circuit breaker per model: after a row of failures nobody calls for a while, then one call finds out.
+"""A circuit breaker per model: after several failures in a row there are no calls for a while, then one trial call.
 
-Not covered: failures of a call's own making, which say nothing about the vendor.
+Not covered: errors caused by the request itself, which say nothing about the vendor.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Calls to the vendor that cannot hang, loop or cost more than was reserved: bounded waits, a breaker, a meter.
+"""Calls to the vendor with bounded waits, a circuit breaker and a meter: none hangs, loops or exceeds its reservation.
 
 The SDK's own retries are off: they are invisible and sleep as long as a header tells them to. Not covered: what is
 asked (`prompting.py`) and what an answer means (`answers.py`).

@@ -1,6 +1,6 @@
-"""What a model is writing, told to whoever watches: gathered, so that a stream speaks at most ten times a second.
+"""Streams the text that a model is writing to viewers, collected so that at most ten messages a second are sent.
 
-Not covered: keeping it. The log has the finished answer.
+Not covered: storing it; the log has the finished answer.
 """
 
 from collections.abc import Callable

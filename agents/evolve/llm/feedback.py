@@ -1,6 +1,6 @@
-"""What a measured kernel tells its next author: a table of times, three remarks, and what a failure was.
+"""Feedback on a judged kernel for the next prompt: a table of times, three remarks, and the reason of a failure.
 
-Every sentence is computed from the judge's report. Not covered: ideas; those are the model's part.
+Every sentence is computed from the judge's report. Not covered: ideas for improvements, which the model has to find.
 """
 
 import math

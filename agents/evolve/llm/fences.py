@@ -1,7 +1,7 @@
-"""Text that is data, put into a prompt so that nothing inside it can end it.
+"""Puts untrusted text into a prompt so that nothing inside it can end the quotation.
 
-The mark of a fence is the hash of what it holds: no text can contain the hash of itself. Not covered: what a model
-makes of the data. Nothing that it answers decides anything; the judge does.
+The mark of a fence is the hash of its content, because no text can contain its own hash. Not covered: what a model
+makes of the text; no answer of a model decides a verdict.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""How a call can end: a `Completion`, or a `Failure` of a kind that says what may be done about it.
+"""The outcomes of a call: a `Completion`, or a `Failure` whose kind says how to react to it.
 
 Every error of the SDK and of the connection below it is put into one of the kinds here. Not covered: waiting and
 trying again (`client.py`).

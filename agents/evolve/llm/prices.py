@@ -1,4 +1,4 @@
-"""What a call costs: exact dollars from its usage, and the most that it can cost before it is made.
+"""The price of a call: exact dollars from its usage, and an upper bound before it is made.
 
 Prices come from `prices.toml`; an operator's file replaces models one by one. A model without a price is refused.
 Not covered: server tools, priority and fast service, which kbench never asks for.

@@ -1,4 +1,4 @@
-"""The prompt files: read once, filled in one pass, so that what is filled in is never read for marks itself.
+"""The prompt files: read once and filled in one pass, so that placeholders inside inserted text are not replaced.
 
 Not covered: what is filled in (`prompting.py`).
 """

@@ -1,6 +1,6 @@
-"""A meter without a log: for calls whose cost goes into a verdict and not into events of its own.
+"""A meter without a log, for calls whose cost is part of a verdict and has no events of its own.
 
-Not covered: a crash, after which whoever reserved for the purse takes all of it as spent.
+Not covered: a crash, after which the whole reservation counts as spent.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a model is told of its answers that were refused, and when it is shown an example of the form.
+"""Tells a model why its last answers were refused, and after some refusals shows an example of the form.
 
 Not covered: answers that never came (the provider failed), and kernels that were judged wrong (`feedback.py`).
 """

@@ -1,7 +1,7 @@
-"""One request and its stream, read to its end: what was said, what it used, and what of that is only assumed.
+"""One streamed request, read to its end: the text, the usage, and which part of the usage is only assumed.
 
-The vendor tells the tokens of the prompt when a stream starts and those of the answer when it ends. A stream that was
-cut counts with the most that it can have cost. Not covered: trying again (`client.py`).
+The vendor reports the tokens of the prompt when a stream starts and those of the answer when it ends. A stream that
+was cut off is charged with the most that it can have cost. Not covered: trying again (`client.py`).
 """
 
 import json

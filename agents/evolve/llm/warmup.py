@@ -1,6 +1,6 @@
-"""One call goes ahead of those that share its prefix: a cache entry exists only once a first answer has begun.
+"""Sends one call ahead of others with the same prefix: a cache entry exists only once a first answer has begun.
 
-Not covered: whether the vendor really keeps the entry; the usage of each call tells.
+Not covered: whether the vendor keeps the entry, which the usage of each call shows.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What an agent with tools can do with a kernel before it proposes it: compile, check, time, on this machine.
+"""The tools with which an agent tries a kernel before it proposes it: compile, check and time, on this machine.
 
-Everything runs in the judge's own sandbox and quick mode; nothing measured here is a score. Where there is no device of
-the run's kind, only reading is left. Not covered: who may call what how often (`proposers/anthropic_agent.py`).
+Everything runs in the judge's own sandbox and quick mode; nothing measured here is a score. Without a device of the
+run's kind only the reading tools work. Not covered: the limits on calls (`proposers/anthropic_agent.py`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A template that a model wrote: a source that begins with comment lines which declare its genes.
+"""A template written by a model: a source that begins with comment lines which declare its genes.
 
-A rendered source keeps those lines, so that the template can be had back from any of its kernels and needs no store of
-its own. Not covered: whether every combination compiles, as the author was asked for; the judge finds out.
+A rendered source keeps those lines, so the template can be restored from any of its kernels and is stored nowhere
+else. Not covered: whether every combination compiles; the judge finds out.
 """
 
 import hashlib

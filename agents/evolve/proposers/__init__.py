@@ -1,6 +1,7 @@
-"""Proposers by name. Each is imported when it is asked for, so that one that needs a package costs the others nothing.
+"""Proposers by name.
 
-Not covered: keys and prices, which whoever starts a run hands over as `settings`.
+Each is imported only when it is used, so its packages are not needed for the others. Not covered: keys and prices,
+which are passed as `settings` when a run starts.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The proposer that asks language models through the `anthropic` package; it needs a key.
 
-One proposal is one stateless request. Whatever comes back that is not one whole answer is a refusal with its reason.
+One proposal is one stateless request. Anything but one complete answer becomes a refusal with a reason.
 Not covered: models of other vendors, and conversations: each request holds all that its answer may depend on.
 """
 

@@ -1,8 +1,8 @@
-"""The proposer that works on its answer: a language model in a conversation with tools, within an allowance.
+"""The proposer with tools: a language model in a conversation that can try its kernel, within an allowance.
 
 A candidate is one conversation. Each turn is one request with all turns before it; each tool call is an event of the
 log. The allowance of a candidate (dollars, tokens, seconds on the device, turns) is reserved before the first request;
-a turn or a tool that does not fit into what is left of it is not made. After a crash the conversation begins again, and
+a turn or a tool call that does not fit into the rest is not made. After a crash the conversation begins again, and
 the first one counts in full. The last source that passed the quick check is proposed if nothing was submitted. Not
 covered: the work of the tools (`llm/workshop.py`).
 """

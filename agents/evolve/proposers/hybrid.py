@@ -1,8 +1,8 @@
-"""A language model writes templates, the search tunes them.
+"""The proposer in which a language model writes templates and the search tunes them.
 
-A quarter of the slots ask a model for a new template; the others take the next step in one that is there, which costs
-no money. So a run whose dollars are spent goes on tuning. Templates live in the sources of their kernels. Not covered:
-Triton, whose sources have no macros.
+A quarter of the slots ask a model for a new template; the others tune an existing one, which costs no money. So a run
+that has spent its dollars continues tuning. Templates are stored in the sources of their kernels. Not covered: Triton,
+whose sources have no macros.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
 """The proposer without a language model: a search over the genomes of the template that serves the task.
 
-The plain kernel comes first, then the best guess made beforehand, then what won on related tasks, then what the search
-asks for. It cannot invent what
-its template does not hold. Slots of one generation see the same archive, so a slot first works out what the slots
-before it were asked; nothing else is remembered. Not covered: the searches (`search/`), the templates (`templates/`).
+It proposes the plain kernel first, then the template's default, then settings that won on related tasks, then those
+that the search chooses. It finds nothing that its template does not contain. All slots of a generation use the same
+archive, so a slot first recomputes the genomes of the slots before it; no other state is kept. Not covered: the
+searches (`search/`), the templates (`templates/`).
 """
 
 from collections.abc import Mapping, Sequence

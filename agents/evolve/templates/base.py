@@ -1,7 +1,7 @@
-"""What a template is: a kernel's text with named choices, the space of those choices, and how one of them is rendered.
+"""A template: the text of a kernel with named choices (genes), their space, and the rendering of one setting.
 
-A template serves tasks that share an implementation. Its text names its genes as macros; rendering writes their values
-as `#define` lines at the top, so a rendered source stands alone. Not covered: which template serves a task
+A template serves tasks that share an implementation. Its text uses its genes as macros; rendering writes their values
+as `#define` lines at the top, so a rendered source is complete. Not covered: which template serves a task
 (`templates/__init__.py`) and how a space is searched (`search/`).
 """
 

@@ -1,7 +1,7 @@
-"""V1: the real compiler of the judge, with its sandbox and its cache, so that the later judging finds the build.
+"""V1: the judge's own compiler, sandbox and cache, so that the later judging finds the build.
 
-What is our own failure (no such device here, a compiler that was killed) makes it abstain. Not covered: linking
-against what is missing at run time, and what the program does.
+It abstains if the failure is ours (no such device here, a compiler that was killed). Not covered: linking against what
+is missing at run time, and what the program does.
 """
 
 import asyncio

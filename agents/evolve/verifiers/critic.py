@@ -1,7 +1,7 @@
 """V3: language models read the source for errors of memory, wrong numbers and cheating; asked where others abstain.
 
-Three short questions side by side. It rejects only for a reason on a line that exists, given by somebody who is sure,
-and it never accepts on two answers out of three. Needs a key. Not covered: deciding; the judge does that.
+Three short questions side by side. It rejects only for a reason that names an existing line, given with high
+confidence, and accepts only if all three accept. Needs a key. Not covered: deciding; the judge does that.
 """
 
 import asyncio

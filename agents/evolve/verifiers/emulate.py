@@ -1,6 +1,7 @@
-"""V2: the emulator, which runs a CUDA kernel without a GPU. It rejects what it has seen go wrong.
+"""V2: the emulator, which runs a CUDA kernel without a GPU.
 
-Asked for CUDA alone. Not covered: what large shapes do, and what only nvcc or a GPU refuses.
+It rejects a kernel in which the emulator has found a fault. For CUDA only. Not covered: what large shapes do, and what
+only nvcc or a GPU refuses.
 """
 
 import asyncio

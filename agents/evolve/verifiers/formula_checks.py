@@ -1,6 +1,7 @@
-"""What the task's formula asks for and the source never does: a root, an exponential, a relu, an argument like eps.
+"""Looks for parts of the task's formula that the source lacks: a root, an exponential, a relu, an argument like eps.
 
-There are other ways to each of these, so all are doubts. Not covered: whether what stands there is right.
+Each can be written in another way, so all findings are doubts. Not covered: whether the operations that are there are
+right.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Habits of code that is often wrong, and calls that the sandbox answers with an end of the process.
+"""Patterns that are often wrong, and calls for which the sandbox ends the process.
 
-Most of these are doubts: each of them stands in some correct kernel. Not covered: data flow.
+Most findings are doubts, because each pattern also occurs in some correct kernel. Not covered: data flow.
 """
 
 import re

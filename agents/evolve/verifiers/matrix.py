@@ -1,8 +1,8 @@
 """How often verifiers were right: decisions against what the judge found, with Wilson intervals.
 
-A source that is wrong and rejected is the hit; a correct one that is rejected is the harm. Abstaining lets a source
-through. Of rejected sources only some are judged (an audit); rates that need the others are estimated from those.
-Not covered: where rows come from (the corpus, or a site's runs) and pages.
+A rejected incorrect source is a hit; a rejected correct one is a false reject. Abstaining counts as accepting. Of
+rejected sources only some are judged (an audit); rates that need the others are estimated from those. Not covered:
+where rows come from (the corpus, or a site's runs) and pages.
 """
 
 import math

@@ -1,6 +1,7 @@
-"""What happens to inputs and outputs of the entry function: written, never written, changed, made of constants.
+"""Checks how the entry function uses inputs and outputs: written, never written, changed, made of constants.
 
-Only the entry function is looked at, and pointers that are declared in it; what is handed on is taken to be written.
+Only the entry function and pointers declared in it are examined; anything passed to another function is assumed to be
+written.
 """
 
 import re

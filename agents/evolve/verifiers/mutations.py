@@ -1,7 +1,8 @@
 """Mutation operators: small changes of a kernel's text, each at one place of many.
 
-An operator says what kind of fault it plants, or that it should change nothing (`equivalent`). Neither is believed:
-the labels of the corpus come from the judge. Not covered: choosing places (`corpus.py`) and CUDA or Triton.
+An operator names the kind of fault that it plants, or says that it should change nothing (`equivalent`). The labels of
+the corpus do not rely on that; they come from the judge. Not covered: choosing places (`corpus.py`) and CUDA or
+Triton.
 """
 
 import re

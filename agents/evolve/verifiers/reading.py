@@ -1,7 +1,7 @@
-"""What can be read off a C++ or CUDA source without compiling it: exports, functions, parameters, variables.
+"""Reads exports, functions, parameters and variables from a C++ or CUDA source without compiling it.
 
-Everything here is a guess from the text: whoever uses it must take "not found" as "not known". Not covered: macros,
-templates, overloads by type and what names mean.
+All results are guesses from the text: "not found" means "not known". Not covered: macros, templates, overloads by type
+and what names mean.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The labelled corpus put to the verifiers again: rows for the matrix, and the figures that are published.
+"""Runs the verifiers on the labelled corpus again: rows for the matrix, and the published figures.
 
 V1 is read from the labels, which keep what the compiler said, unless somebody else compiles. A family of faults is
 measured on its mutants together with every correct kernel. Not covered: printing.

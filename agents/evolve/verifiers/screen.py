@@ -1,9 +1,10 @@
 """V2, screening: a few timed steps on one small and one large configuration, against those of the best kernel so far.
 
-Both are timed against torch eager in the same steps, so their ratio does not depend on how fast the machine was. Only
-where the whole interval of the ratio lies clearly below 1 is a candidate dropped as slower; in doubt it is judged in
-full. Part of the dropped ones is judged all the same, as with every verifier. While a run searches on one configuration
-first (`curriculum.py`), that one is timed. Not covered: scores. Nothing that is measured here reaches a leaderboard.
+Both are timed against torch eager in the same steps, so their ratio does not depend on how fast the machine was. A
+candidate is dropped as slower only if the whole interval of the ratio is clearly below 1; in doubt it is judged in
+full. A share of the dropped candidates is judged anyway, as with every verifier. While a run searches on one
+configuration first (`curriculum.py`), that one is timed. Not covered: scores. Nothing that is measured here reaches a
+leaderboard.
 """
 
 import asyncio

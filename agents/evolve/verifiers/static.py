@@ -1,7 +1,8 @@
-"""V0: what the text alone says, in milliseconds. It rejects only what is certain, so that it loses no correct kernel.
+"""V0: checks of the text alone, in milliseconds.
 
-Accepted is what was understood and raised no doubt; one doubt makes it abstain. Not covered: what the compiler finds
-(`compile.py`) and what a program does when it runs.
+It rejects only certain errors, so that it loses no correct kernel. It accepts a source that it understands and has no
+doubt about; with a single doubt it abstains. Not covered: what the compiler finds (`compile.py`) and what a program
+does when it runs.
 """
 
 import time

@@ -1,1 +1,1 @@
-"""What runs in processes of its own beside the emulator. Imported by nobody."""
+"""Programs that the emulator runs in processes of their own. They are never imported."""

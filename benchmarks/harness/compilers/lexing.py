@@ -1,4 +1,4 @@
-"""Where the comments and strings of a source are, found in one pass: each begins where the one before it has ended.
+"""Finds the comments and strings of a source in one pass; each is searched behind the end of the one before.
 
 An unclosed comment or string ends with its line or with the text, so no opening mark is tried twice. Not covered:
 what a preprocessor makes of the text, line splices inside a token, and strings inside f-strings.

@@ -1,1 +1,1 @@
-"""The supervisor's side of the GPU track. It never holds a GPU context; what does runs in `child/gpu/`."""
+"""The supervisor's side of the GPU track. It never holds a GPU context; the processes with one are in `child/gpu/`."""

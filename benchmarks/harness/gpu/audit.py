@@ -1,11 +1,10 @@
-"""A second look at an accepted GPU submission, with NVIDIA's tools around its process.
+"""Checks an accepted GPU submission again with NVIDIA's tools.
 
-Nsight Compute watches one call per configuration: the sum of what its kernels take is held against the time that the
-submission was credited with, and what they read from memory against what there is to read. Compute Sanitizer checks
-the memory accesses of the smallest configuration. A tool's report leaves through a descriptor that the submission's
-process does not have, counts only if the tool came to its end, and is read as strictly as anything that a stranger
-could have written. Not covered: results, which the judging has compared, and code of the host that changes the tool's
-own library, which lies in the process that is looked at.
+Nsight Compute profiles one call per configuration: the sum of the kernel times is compared with the scored time, and
+the bytes read from memory with the size of the inputs. Compute Sanitizer checks the memory accesses of the smallest
+configuration. A tool's report leaves through a descriptor that the submission's process does not have, counts only if
+the tool has finished, and is parsed as hostile data. Not covered: results, which the judging has compared, and host
+code that modifies the tool's library, which is loaded into the submission's process.
 """
 
 import csv

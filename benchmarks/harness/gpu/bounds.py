@@ -1,7 +1,7 @@
-"""What the referee's clock says of the times that a contestant's events claim. Pure arithmetic.
+"""Compares the times that a contestant reports with the referee's clock.
 
-A call takes, by the referee's clock, from GO until the GPU is free again: that is the claim plus what a call costs that
-computes nothing (`null`), give or take a slack. Whoever claims less than that has not told everything.
+Pure arithmetic. By the referee's clock a call lasts from GO until the GPU is free again. This should be the reported
+time plus the time of an empty call (`null`), within a slack. If the report is shorter, part of the work was not in it.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""Bursts: replayed calls one behind the other under one appointment, each on inputs of its own, all of them compared.
+"""Bursts: replayed calls back to back after one start time, each on inputs of its own, and all results compared.
 
-A lie about the end of a call would be as large for one call as for a burst of many, so it does not pay there.
-What a configuration is credited with is the larger of the median of single calls and of bursts, for baselines too.
+A forged end time would gain no more for a whole burst than for a single call. The time of a configuration is the
+larger of the medians of single calls and of bursts, for baselines as well.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""torch's Python files, compiled once per data folder where torch was installed without its compiled ones.
+"""Compiles torch's Python files once per data folder, if torch was installed without compiled files.
 
-Each process of a judging would compile them anew, for seconds. They are compiled by Python's own tool, which runs none
-of them: a process that holds a stranger's file, be it only a reference, could leave others something else to run.
+Otherwise each process of a judging would spend seconds on it. Python's own tool compiles them without running them; a
+process that holds untrusted code, even a reference, could plant something else.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""The processes of one GPU judging, started before it is known what they will work on.
+"""The processes of one GPU judging, started before the submission is known.
 
-Starting Python, torch and a context on the GPU takes several seconds, and none of it depends on the submission. A crew
-sees folders that are still empty: task, compiled kernels and submission are put there when its session begins. A
-worker keeps the next crew ready while it has nothing to do, so that a judging begins with processes that are awake.
-Every crew serves one session and is killed with it. Not covered: what the processes do (`gpu/session.py`).
+Starting Python, torch and a context on the GPU takes several seconds and does not depend on the submission. The
+folders of a crew are empty at first; task, compiled kernels and submission are put there when its session begins. An
+idle worker keeps the next crew ready. Every crew serves one session and is killed with it. Not covered: what the
+processes do (`gpu/session.py`).
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""Takes the device code out of what was built: the fat binaries of a compiled extension, the cubins of Triton's cache.
+"""Extracts the device code from a build: the fat binaries of a compiled extension, the cubins of Triton's cache.
 
 An executor loads these and no line of host code. All files are hostile: bounds are checked, no link is followed.
 Not covered: what the code does.

@@ -1,8 +1,9 @@
-"""Reads what a judged process says of its calls: hostile data, of which only what may be launched comes out.
+"""Parses the record of a submission's calls.
 
-A record is a list of nodes: kernels, memsets and copies, each with those that it waits for. Sizes, numbers and words
-have limits; memory that a memset or a copy names must be shared memory, since device memory of the driver lies beside
-it in the executor. What a kernel does with its parameters is device code's own affair. Pure, no GPU.
+The record is hostile data; only launches that are allowed are accepted. A record is a list of nodes (kernels, memsets
+and copies), each with the nodes that it waits for. Sizes, numbers and words have limits. A memset or copy may only use
+shared memory, because other memory in the executor may belong to the driver. The parameters of kernels are not
+restricted. Pure, no GPU.
 """
 
 import json

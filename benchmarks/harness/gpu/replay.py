@@ -1,10 +1,10 @@
-"""The part of a GPU session in which nobody claims a time: the submission's calls are recorded once, then replayed.
+"""Replay in a GPU session: the submission's calls are recorded once and then launched by other processes.
 
-The candidate writes down one call for each input set of each configuration. Executors, one for each launch, hold its
-device code alone and launch what was written down; the baselines do the same with captures of their own. When every
-configuration has been replayed on fresh values with right results the candidate processes are ended, and only then the
-judging begins. Otherwise `NotReplayable` says why, and the session goes on in the other way.
-Not covered: what a record may say (`record.py`) and the clock itself (`child/gpu/appointment.py`).
+The candidate records one call for each input set of each configuration. Executors, one for each launch, hold only its
+device code and launch what was recorded; the baselines replay captures of their own. When every configuration has been
+replayed on fresh values with correct results, the candidate processes are ended, and only then the judging begins.
+Otherwise `NotReplayable` gives the reason, and the session continues with bounded times. Not covered: what a record
+may say (`record.py`) and the clock itself (`child/gpu/appointment.py`).
 """
 
 import json

@@ -1,6 +1,6 @@
-"""A session on a GPU: the referee owns the shared memory and runs each call, the supervisor wakes and freezes.
+"""A session on a GPU: the referee owns shared memory and runs each call, the supervisor wakes and freezes processes.
 
-Not covered: how many calls there are (`measuring/calls.py`) and what their times are worth (`bounds.py`).
+Not covered: the number of calls (`measuring/calls.py`) and the bounds on their times (`bounds.py`).
 """
 
 import base64

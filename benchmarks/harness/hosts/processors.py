@@ -1,7 +1,7 @@
-"""Which instruction set the processor of this machine has, and what it is called.
+"""The instruction set and the model of this machine's processor.
 
-A board is for one instruction set: a kernel that is compiled for wider vectors is another program, and the baselines
-are as well. Does NOT measure anything and does NOT divide cores (`machine.py`).
+A leaderboard is for one instruction set, because compiling for wider vectors gives a different program, for kernels
+and baselines alike. Does NOT measure anything and does NOT divide cores (`machine.py`).
 """
 
 import functools

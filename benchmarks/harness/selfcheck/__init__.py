@@ -1,4 +1,4 @@
-"""Proves a device before it is trusted: a right and a wrong kernel in each language must get their verdicts.
+"""Tests a device before it judges: a correct and an incorrect kernel in each language must get the right verdicts.
 
 A worker runs this at its start and after an internal error, and takes no work if it fails. The kernels are for
 mnist_linear_relu/forward and lie in `kernels/`. Not covered: how fast or how quiet the machine is.

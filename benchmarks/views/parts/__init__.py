@@ -1,4 +1,4 @@
-"""What several pages share: lines of a leaderboard, charts and figures, the choice of a device, who looks at a page.
+"""Parts of several pages: lines of a leaderboard, charts and figures, the choice of a device, the reader of a page.
 
 Does NOT answer requests: no address leads here.
 """

@@ -1,7 +1,7 @@
-"""Charts drawn on the server: numbers become places here, `compare/_chart.html` draws them, no script is needed.
+"""Charts drawn on the server: coordinates are computed here, `compare/_chart.html` draws them, no script is needed.
 
-Three charts: fast_p over p, score against cost, and the record of a board over time. Each stands above a table of its
-numbers. Does NOT compute what it draws.
+There are three: fast_p over p, score against cost, and the record of a board over time. Each has a table of its
+numbers below it. Does NOT compute the numbers.
 """
 
 from collections.abc import Iterable, Sequence

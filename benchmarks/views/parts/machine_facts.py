@@ -1,6 +1,6 @@
-"""What a report tells about the machine, as lines for people: title and text, units included.
+"""The facts of a report about the machine, as lines for people: title and text, units included.
 
-What this module has no words for is listed under its own name at the end of the page. Does NOT judge anything.
+Facts without a title here are listed under their field names at the end of the page. Does NOT judge anything.
 """
 
 from collections.abc import Mapping

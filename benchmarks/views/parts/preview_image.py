@@ -1,7 +1,7 @@
 """The picture that other sites show beside a link: a title, a score with its interval, and a few facts, as PNG.
 
-Social networks and chats show no SVG, hence Pillow. Its own font has ASCII only, so that no picture depends on the
-fonts of a machine; a text with other letters is left out. Does NOT decide what may be shown.
+Social networks and chats show no SVG, so Pillow draws it, with its own font, so that pictures do not depend on the
+fonts of a machine. That font has ASCII only; a text with other letters is left out. Does NOT decide what may be shown.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""What a browser without an account has submitted, kept in its session, so that it can come back and cancel.
+"""The submissions of a browser without an account, kept in its session, so that it can find and cancel them.
 
 Does NOT give any right beyond cancelling and having a quick check judged in full: everything such a browser submits can
 be read by whoever has the link.

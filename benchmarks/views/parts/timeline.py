@@ -1,4 +1,4 @@
-"""The stages of an evaluation as a person follows them: what is done, what runs, what comes, what failed.
+"""The stages of an evaluation as the page shows them: done, running, pending or failed.
 
 While it runs, the evaluation's own columns are the source; afterwards the stage results of the report are. Does NOT
 say why a queued evaluation waits: that is derived from the queue in `judgings/waiting.py`.

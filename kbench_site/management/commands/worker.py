@@ -1,7 +1,7 @@
 """`manage.py worker`: compiles and judges on this machine's devices for a site that runs elsewhere, until Ctrl-C.
 
 Needs the DATABASE_URL and REDIS_URL of the site (or its data folder). Each worker tests itself first and registers its
-device kind. Does NOT migrate, serve pages or keep house: `manage.py up` does.
+device kind. Does NOT migrate, serve pages or do housekeeping: `manage.py up` does.
 """
 
 import signal
