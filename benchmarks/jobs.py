@@ -275,7 +275,7 @@ def _put_back(sitting: Sitting) -> None:
     if stopping.is_set():
         moves.evaluation_release(sitting.holding, "The worker was stopped; the next one will judge it again.")
     elif sitting.gives_way.is_set():
-        moves.evaluation_release(sitting.holding, "It made room for other work and is judged again later.")
+        moves.evaluation_release(sitting.holding, "It was interrupted for other work and will be judged again later.")
 
 
 def _fail(holding: Holding, error: Exception) -> None:

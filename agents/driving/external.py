@@ -136,7 +136,7 @@ def tend() -> None:
             with suppress(services.Refused):  # somebody else is writing its log
                 look(run)
         except Exception:  # the edge of one run: whatever is wrong with it, the others must not wait for it
-            logger.exception("external run %s could not be looked after", run)
+            logger.exception("external run %s could not be updated", run)
 
 
 def look(run: Run) -> None:

@@ -126,7 +126,7 @@ def _run(options: argparse.Namespace) -> int:
 def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
     """Writes the first event, unless a run is to go on."""
     if bool(log.read()) != options.resume:
-        text = "holds a run already: --resume goes on with it" if log.read() else "holds no run to resume"
+        text = "holds a run already: continue it with --resume" if log.read() else "holds no run to resume"
         raise ConfigError(f"{log.folder} {text}")
     if options.resume:
         return

@@ -58,7 +58,7 @@ class LeaseMeter:
     def open(self, bound: Cost) -> None:
         short = [name for name in CURRENCIES if getattr(bound, name) > getattr(self.left, name)]
         if short or self._open != Cost():
-            raise ValueError(f"a call of {bound} does not fit into what is left, {self.left}")
+            raise ValueError(f"a call of up to {bound} exceeds what is left of the budget, {self.left}")
         self._open = bound
 
     def attempt(

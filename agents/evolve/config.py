@@ -57,7 +57,7 @@ class RunConfig:
         screened = self.curriculum is None or "screen" in self.verifiers
         _demand(screened, "curriculum needs the verifier screen, which times one configuration")
         endless = self.plateau is None and self.caps == Caps()
-        _demand(not endless, "a run without any cap and without a plateau would never end")
+        _demand(not endless, "a run needs a cap or a plateau, or it would never end")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "caps": self.caps.to_json(), "verifiers": list(self.verifiers)}

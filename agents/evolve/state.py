@@ -112,7 +112,7 @@ class RunState:
             self._apply(event)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             what = f"{type(error).__name__}: {error}"
-            raise BrokenLog(f"Event {event.seq} of the log, {event.type}, makes no sense ({what}).") from error
+            raise BrokenLog(f"Event {event.seq} of the log, {event.type}, cannot be applied ({what}).") from error
 
     def _apply(self, event: LogEvent) -> None:
         if event.seq != self.seq + 1:

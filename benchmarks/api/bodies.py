@@ -46,7 +46,7 @@ def _demand_storable(value: Any) -> None:
         for part in value:
             _demand_storable(part)
     elif isinstance(value, str) and not is_storable(value):
-        detail = "A text contains NUL or half of a surrogate pair, which cannot be kept."
+        detail = "A text contains NUL or half of a surrogate pair, which cannot be stored."
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail)
 
 

@@ -45,7 +45,7 @@ def person_named(name: str, reader: Reader) -> tuple[User, bool]:
         public = _public(person).exists() or any(item.names(person) for item in extensions())
         if public or reader.pk == person.pk or getattr(reader, "is_staff", False):
             return person, public
-    raise Http404("Nobody of this name has published anything here.")
+    raise Http404("No account with this name has published anything here.")
 
 
 def profile(name: str, reader: Reader, page: int | str = 1) -> PublicProfile:

@@ -129,7 +129,7 @@ class Transcript:
 
     def _verdict(self) -> EmulatorReport:
         if self._talk.report.malformed:
-            return _abstained("the submission's process reports something else than its runs")
+            return _abstained("the submission's process sent a report that does not match its runs")
         wrong, notes = self._sorted(list(self._faults()))
         if wrong:
             first = min(wrong, key=lambda item: item.kind in ("wrong result", "raised"))  # its cause tells more

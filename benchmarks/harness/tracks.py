@@ -130,7 +130,7 @@ class Track(ABC):
         cancelled: CancelCheck,
     ) -> dict[str, Any]:
         """Audits with other tools. Raises UsageError if there are none."""
-        raise UsageError(f"nothing is audited on {self.device.name}: its times are the supervisor's own")
+        raise UsageError(f"nothing is audited on {self.device.name}: its times are measured by the supervisor")
 
     def finished(self) -> None:  # noqa: B027 - most devices have nothing to do
         """Called when the session has ended."""
@@ -310,7 +310,7 @@ class GpuTrack(Track):
         """
         self._opened().crew.end_candidates()
         if self._drift(self._steadiest()) <= self.rules.gpu.canary_drift:
-            reason = f"the GPU itself was slower by {drift:.1%} than before, until its processes were ended"
+            reason = f"the GPU was slower than before by {drift:.1%} until the submission's processes were ended"
             raise Fault(Verdict.TAMPERING, f"something was left running on the GPU between the calls; {reason}")
 
     def audit(
@@ -355,7 +355,7 @@ class GpuTrack(Track):
 
     def _opened(self) -> GpuSession:
         if self._session is None:
-            raise SupervisorError("a GPU was measured before its session was opened")
+            raise SupervisorError("the GPU session was used before it was opened")
         return self._session
 
     def _drift(self, now: dict[str, Any]) -> float:

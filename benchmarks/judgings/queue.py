@@ -78,7 +78,7 @@ def restart_worker(node: str) -> None:
     try:
         current_app.control.shutdown(destination=[node])
     except (OperationalError, redis.RedisError, OSError) as error:
-        logger.warning("%s is not asked to start anew (%s); it takes no work while it is in quarantine", node, error)
+        logger.warning("%s could not be asked to restart (%s); it takes no work while it is quarantined", node, error)
 
 
 def _fill(job: str, queue: str, device_kind: str, rows: int) -> None:

@@ -32,12 +32,12 @@ class Why(StrEnum):
 WHY_TEXTS = {  # each continues "the file is"
     Why.OTHER_SHAPE: "wrong on a shape that the script does not try",
     Why.OTHER_VALUES: "wrong on inputs of another range, or with other weights",
-    Why.FRESH_INPUTS: "wrong on inputs or weights drawn anew, as a result kept from an earlier call is",
-    Why.PRECISION: "within the script's tolerance, but further off than the task's dtype rounds (as TF32 is)",
+    Why.FRESH_INPUTS: "wrong on newly drawn inputs or weights, for example if it keeps an earlier result",
+    Why.PRECISION: "within the script's tolerance, but less exact than the task's dtype allows (as TF32 is)",
     Why.FAILS: "crashing, or over the limits of time or memory, under the judge",
     Why.RULES: "refused for what it does, such as a forbidden system call",
-    Why.TIMING: "right, but the script's clock measured something else than the time of a call",
-    Why.BASELINE: "right and faster than eager, but torch.compile is faster than eager too",
+    Why.TIMING: "correct, but the script's clock did not measure the time of a call",
+    Why.BASELINE: "correct and faster than eager, but torch.compile is faster than eager as well",
 }
 
 _FAILS = (Verdict.RUNTIME_ERROR, Verdict.OUT_OF_MEMORY, Verdict.TIMEOUT, Verdict.COMPILE_ERROR)

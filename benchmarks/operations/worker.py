@@ -145,7 +145,7 @@ def _beat_forever(node: str) -> None:
         try:
             beat_once(node)
         except Exception:  # the edge of a thread: it must outlive any trouble with the database
-            logger.exception("no sign of life could be written")
+            logger.exception("the heartbeat could not be written")
 
 
 def beat_once(node: str) -> None:

@@ -60,7 +60,7 @@ JUDGING = MeterKind(
     "Time on devices in 24 hours",
     "s",
     "KBENCH_JUDGING_S_PER_DAY",
-    "Your submissions have used their {limit} seconds on devices within 24 hours. There is room again in {wait}.",
+    "Your submissions have used {limit} seconds on devices within 24 hours, which is the limit. Try again in {wait}.",
 )
 
 

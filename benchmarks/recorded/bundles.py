@@ -160,14 +160,14 @@ class BundleConfig(_Strict):
     @model_validator(mode="after")
     def consistent(self) -> Self:
         if (self.speedup is None) != (self.ci95 is None):
-            raise ValueError("a speedup and its interval come together")
+            raise ValueError("a speedup needs its interval, and an interval its speedup")
         if self.speedup is not None and self.ci95 is not None:
             _inside(self.speedup, self.ci95)
         baselines_us = [time_us for time_us in (self.eager_us, self.compile_us) if time_us is not None]
         if self.speedup is not None and self.kernel_us is not None and baselines_us:
             quotient = min(baselines_us) / self.kernel_us
             if not quotient / UNPAIRED <= self.speedup <= quotient * UNPAIRED:
-                raise ValueError(f"the speedup is {self.speedup:.6g}, but that of its times {quotient:.6g}")
+                raise ValueError(f"the speedup is {self.speedup:.6g}, but its times give {quotient:.6g}")
         return self
 
 

@@ -48,7 +48,7 @@ def _refusal(request: HttpRequest) -> str:
     wanted = settings.KBENCH_METRICS_TOKEN
     if wanted is None:
         return (
-            "Set KBENCH_METRICS_TOKEN: a public site shows its metrics to whoever has it.\n"
+            "Set KBENCH_METRICS_TOKEN: a public site shows its metrics only with this token.\n"
             if settings.KBENCH_PUBLIC
             else ""
         )

@@ -35,7 +35,7 @@ def test_the_past_shows_what_counted_then(visitor: Client, run: Run) -> None:
     began, ended = run.events.filter(type__startswith="curriculum.").order_by("seq")
     assert selectors.curriculum(past(run, began.seq - 1)) is None
     page = " ".join(visitor.get(f"{run.get_absolute_url()}?at={ended.seq - 1}").content.decode().split())
-    assert "counts alone now" in page
+    assert "the others do not count yet" in page
 
 
 def test_the_form_offers_it_and_adds_what_it_needs(visitor: Client, tasks: Any) -> None:

@@ -74,7 +74,7 @@ def test_what_goes_wrong_with_one_run_is_logged_and_no_other_one_waits(
     external.tend()
     other.refresh_from_db()
     assert other.judged_count == 1
-    assert f"external run {odd} could not be looked after" in caplog.text
+    assert f"external run {odd} could not be updated" in caplog.text
 
 
 def test_a_broken_run_is_stopped_read_and_left(program: Program, visitor: Client, django_user_model: Any) -> None:

@@ -89,7 +89,7 @@ def test_a_module_does_not_reach_the_report_that_is_written_about_it(look) -> No
 
 
 def test_a_tool_that_is_ended_has_seen_nothing(look) -> None:
-    with pytest.raises(AuditBroken, match="did not come to its end"):
+    with pytest.raises(AuditBroken, match="did not finish it"):
         look("pass", end="kill -9 $$")
 
 

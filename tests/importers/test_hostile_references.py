@@ -101,4 +101,4 @@ def test_what_a_module_leaves_in_place_of_compiled_kernels_is_found(examined, fe
     text = MODULE.format(head=head, init=leaves, body="return torch.tanh(self.linear(x))")
     report = judge(Source(text, "python"), task, few_rules, paths, device="host:0", quick=True)
     assert report.verdict is Verdict.TAMPERING, report.reason
-    assert "it left something else than compiled kernels" in report.reason
+    assert "it left something other than compiled kernels" in report.reason

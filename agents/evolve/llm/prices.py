@@ -182,7 +182,7 @@ def _decimal(value: object, name: str) -> Decimal:
 
 def _count(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise PriceError(f"{name} has a number of tokens that is none: {value!r}")
+        raise PriceError(f"{name} has an invalid number of tokens: {value!r}")
     return value
 
 

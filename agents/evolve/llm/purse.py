@@ -25,7 +25,7 @@ class Purse:
 
     def open(self, bound: Cost) -> None:
         if any(getattr(bound, name) > getattr(self.left, name) for name in CURRENCIES):
-            raise ValueError(f"a call of {bound} does not fit into what is left, {self.left}")
+            raise ValueError(f"a call of up to {bound} exceeds what is left of the budget, {self.left}")
         self._open = bound
 
     def attempt(

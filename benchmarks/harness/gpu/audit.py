@@ -66,7 +66,7 @@ class Watched:
         if not self.kernels:
             return "it runs no kernel at all"
         if self.input_bytes > _LARGE_BYTES and self.dram_read_bytes < 0.8 * self.input_bytes:
-            return f"its kernels read {self.dram_read_bytes:.3g} bytes of {self.input_bytes:.3g} that there are to read"
+            return f"its kernels read only {self.dram_read_bytes:.3g} of {self.input_bytes:.3g} bytes of inputs"
         return ""
 
 
@@ -174,7 +174,7 @@ def _report(tool: str, answer: AnswerFile, code: int | None, ends: set[int], log
         return text
     if _NO_COUNTERS in text:
         raise SupervisorError(f"{tool} may not read the GPU's counters here: {text[-500:]}")
-    raise AuditBroken(f"{tool} had begun its report and did not come to its end (exit code {code})")
+    raise AuditBroken(f"{tool} began its report and did not finish it (exit code {code})")
 
 
 def _broken(tool: str, code: int | None, log: str) -> HarnessError:

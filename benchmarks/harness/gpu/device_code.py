@@ -95,5 +95,5 @@ def _read(path: Path) -> bytes:
     with os.fdopen(fd, "rb") as file:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_size > _FILE_MAX_BYTES:
-            raise NotReplayable(f"{path.name[:80]!a} is no file of device code")
+            raise NotReplayable(f"{path.name[:80]!a} is not a file of device code")
         return file.read(_FILE_MAX_BYTES)

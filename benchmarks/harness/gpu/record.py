@@ -86,7 +86,7 @@ def _call(data: Any, memory: MemorySpans, result_bytes: Sequence[int]) -> Record
     if len(nodes) > NODES_MAX:
         raise NotReplayable(f"{len(nodes)} nodes in a call, more than {NODES_MAX}")
     if len(places) != len(result_bytes):
-        raise NotReplayable("a call does not have all its results")
+        raise NotReplayable("a call lacks some of its results")
     for place, size_bytes in zip(places, result_bytes, strict=True):
         _number(place, memory.outputs.size_bytes, "the place of a result")
         if place % 8 or place + size_bytes > memory.outputs.size_bytes:
@@ -118,7 +118,7 @@ def _node(data: Any, number: int, memory: MemorySpans) -> dict[str, Any]:
 def _edge(data: Any, number: int) -> list[int]:
     """[node, type, port]: of an earlier node, when it has ended or, from kernel to kernel, early."""
     if not isinstance(data, list) or len(data) != 3:
-        raise NotReplayable(f"node {number} has an edge that is none")
+        raise NotReplayable(f"node {number} has an invalid edge")
     node, kind, port = (_number(item, NODES_MAX, "an edge") for item in data)
     if node >= number:
         raise NotReplayable(f"node {number} waits for a later one")
@@ -196,21 +196,21 @@ def _short(node: Mapping[str, Any]) -> dict[str, Any]:
 def _field(data: Any, name: str, kind: type[Any]) -> Any:
     value = data.get(name) if isinstance(data, dict) else None
     if not isinstance(value, kind):
-        raise NotReplayable(f"the record has no {name} where it should")
+        raise NotReplayable(f"the record lacks a {name}")
     return value
 
 
 def _word(data: Mapping[str, Any], name: str, form: re.Pattern[str]) -> str:
     value = _field(data, name, str)
     if len(value) > 2 * _PARAMETERS_MAX_BYTES or not form.fullmatch(value):
-        raise NotReplayable(f"the record has a {name} that is none")
+        raise NotReplayable(f"the record has an invalid {name}")
     return str(value)
 
 
 def _three(data: Mapping[str, Any], name: str, most: int) -> list[int]:
     values = _field(data, name, list)
     if len(values) != 3:
-        raise NotReplayable(f"the record has a {name} that is none")
+        raise NotReplayable(f"the record has an invalid {name}")
     return [_number(value, most, name, least=1) for value in values]
 
 

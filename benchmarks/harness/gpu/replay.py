@@ -141,9 +141,9 @@ class Replay:
             count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self._baseline_nodes[config][function]))
         answer = self._timed(who, config, list(range(count)), function, compared=False)
         if "error" in answer:
-            raise Fault(Verdict.RUNTIME_ERROR, f"calls one behind the other: {answer['error']}")
+            raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
         if "gone" in answer:
-            raise Fault(Verdict.TIMEOUT, f"calls one behind the other gave no answer within {self.timeout_s:g} s")
+            raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         stamps = self._stamps(who, answer)
         return (stamps.credited_us + stamps.behind_us) / count
 
@@ -288,7 +288,7 @@ class Replay:
         answers = [self._ask(who, 0, [], EAGER) for _ in range(_NULL_CALLS)]
         kept = [answer for answer in answers if not answer.get("is_late")]
         if len(kept) < _NULL_CALLS // 2:
-            raise SupervisorError(f"an appointment with nothing fails: {answers[-1]}")
+            raise SupervisorError(f"a replay of an empty call fails: {answers[-1]}")
         first, late, host = (median(answer[name] for answer in kept) for name in ("first_us", "late_us", "host_us"))
         return first, late, host
 
@@ -307,7 +307,7 @@ class Replay:
                 raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
             if not answer.get("is_late"):
                 return answer
-        raise Fault(Verdict.NOISY, "the host is too busy: launches come too late for their appointment")
+        raise Fault(Verdict.NOISY, "the host is too busy: launches are queued after their start time")
 
     def _ask(
         self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, patience: int = 1

@@ -162,7 +162,7 @@ class GpuSession(Session[Actor]):
         places = replay.places_of(config, count)
         found = self._referee.ask("compare_all", who=who, config=config, places=places)
         if not found["ok"]:
-            raise Fault(Verdict.INCORRECT_VALUE, f"of {count} calls one behind the other: {found['reason']}")
+            raise Fault(Verdict.INCORRECT_VALUE, f"in {count} calls back to back: {found['reason']}")
         return us
 
     def draw(self, config: int, count: int) -> None:
@@ -252,7 +252,7 @@ class GpuSession(Session[Actor]):
             except TooMuch:
                 raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow") from None
             except NotTaken as error:
-                raise Fault(Verdict.TAMPERING, f"it left something else than compiled kernels: {error}") from None
+                raise Fault(Verdict.TAMPERING, f"it left something other than compiled kernels: {error}") from None
 
     def _await_warm(self, warm: Actor) -> None:
         timeout_s = self.setting.rules.compile.timeout_s
@@ -337,7 +337,7 @@ def memory_is_theirs() -> Iterator[None]:
         yield
     except RefereeError as error:
         if _NO_MEMORY.search(str(error)):
-            raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left no memory on the GPU for its own judging") from error
+            raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left too little GPU memory for its judging") from error
         raise
 
 

@@ -54,7 +54,7 @@ def record(environment: Mapping[str, Any]) -> Record:
 
 
 def _replayed(replay: Mapping[str, Any]) -> list[Fact]:
-    """What was recorded of each configuration, and what calls one behind the other took."""
+    """The recorded launches of each configuration, and the times of calls back to back."""
     bursts = replay.get("bursts", {})
     return [Fact(f"Recorded call of {item['config']}", _call(item, bursts)) for item in replay.get("records", [])]
 
