@@ -22,7 +22,13 @@ TIMEOUT_S = 5.0  # of everything together after the name is resolved
 PORTS = (443, 8443)
 URL_MAX_CHARS = 500
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
-_CARRIERS = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16")]
+# Within the addresses that are given out at all: other uses, and IPv6 addresses that carry an IPv4 one.
+_GIVEN_OUT = {4: ipaddress.ip_network("0.0.0.0/0"), 6: ipaddress.ip_network("2000::/3")}
+_EXCEPT = [
+    ipaddress.ip_network(text)
+    for text in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "2001:db8::/32", "3fff::/20")
+]
+_ISATAP = (0x5EFE, 0x0200_5EFE)  # in the middle of an IPv6 address before an IPv4 one
 
 
 class NotAllowed(ValueError):
@@ -58,9 +64,11 @@ def checked_url(url: str) -> SplitResult:
 def is_public(address: str) -> bool:
     """Not private, loopback, link-local, shared, reserved or multicast, and no IPv4 address inside an IPv6 one."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
-    if parsed.version == 6 and (parsed.ipv4_mapped or any(parsed in network for network in _CARRIERS)):
+    if parsed not in _GIVEN_OUT[parsed.version] or any(parsed in network for network in _EXCEPT):
         return False
-    return parsed.is_global and not parsed.is_multicast
+    if parsed.version == 6 and int(parsed) >> 32 & 0xFFFF_FFFF in _ISATAP:
+        return False
+    return parsed.is_global and not parsed.is_reserved and not parsed.is_multicast
 
 
 def post(url: str, body: bytes, secret: str) -> None:
@@ -113,15 +121,18 @@ class _Pinned(http.client.HTTPSConnection):
 
     def connect(self) -> None:
         plain = socket.create_connection((self._address, self.port), self.timeout)
-        self.sock = plain  # so that `cut` can end the handshake, too
-        self.sock = self._context.wrap_socket(plain, server_hostname=self.host)
+        secured = self._context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
+        self.sock = secured  # before the handshake, so that `cut` can end that, too
+        if self.is_cut:  # while there was no socket yet
+            raise TimeoutError
+        secured.do_handshake()
 
     def cut(self) -> None:
         """End whatever it is doing, from another thread."""
         self.is_cut = True
         try:
             if self.sock is not None:
-                self.sock.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)  # that of TLS leaves a reader without its session
         except OSError:
             return  # it has just ended
 

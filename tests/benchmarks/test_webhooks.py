@@ -22,13 +22,15 @@ SECRET = "a secret of the account"
         *("100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
         *("::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12:3456::1", "ff02::1", "2001:db8::1"),
         *("::ffff:127.0.0.1", "::ffff:8.8.8.8", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::", "2001:0:1::"),
+        *("::127.0.0.1", "::ffff:0:127.0.0.1", "fec0::1", "2001:470::5efe:7f00:1", "2001:470::200:5efe:7f00:1"),
+        *("192.0.0.192", "192.88.99.1", "3fff::1", "4000::1", "5f00::1", "fe00::1", "2001:20::1"),
     ],
 )
 def test_addresses_inside_a_network_are_not_public(address):
     assert not webhooks.is_public(address)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700:4700::1111"])
+@pytest.mark.parametrize("address", ["8.8.8.8", "192.0.1.1", "2606:4700:4700::1111", "2a00:1450::5eff:8.8.8.8"])
 def test_other_addresses_are(address):
     assert webhooks.is_public(address)
 
@@ -161,6 +163,43 @@ def test_an_address_that_never_answers_is_cut_off(receiver, monkeypatch):
     monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.3)
     with pytest.raises(webhooks.NotDelivered, match=r"took too long|timed out"):
         webhooks.post("https://hook.example/", b"{}", SECRET)
+
+
+def test_an_address_that_is_slow_to_shake_hands_is_cut_off_then(receiver, monkeypatch):
+    """Otherwise the time would be over with nothing to cut, and an answer could drip in for ever."""
+    receiver(b"HTTP/1.1 204 No Content\r\n\r\n")
+    asked = []
+    shake = ssl.SSLSocket.do_handshake
+
+    def slowly(self, *given):
+        if not self.server_side:
+            connection = asked[0]
+            connection.cut()
+        shake(self, *given)
+
+    class Watched(webhooks._Pinned):
+        def __init__(self, *given):
+            super().__init__(*given)
+            asked.append(self)
+
+    monkeypatch.setattr(webhooks, "_Pinned", Watched)
+    monkeypatch.setattr(ssl.SSLSocket, "do_handshake", slowly)
+    with pytest.raises(webhooks.NotDelivered, match="took too long"):
+        webhooks.post("https://hook.example/", b"{}", SECRET)
+
+
+def test_the_time_ends_before_there_is_a_connection(receiver, monkeypatch):
+    server, _ = receiver(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    class Late(webhooks._Pinned):
+        def __init__(self, *given):
+            super().__init__(*given)
+            self.cut()
+
+    monkeypatch.setattr(webhooks, "_Pinned", Late)
+    with pytest.raises(webhooks.NotDelivered, match="took too long"):
+        webhooks.post("https://hook.example/", b"{}", SECRET)
+    assert server.asked == []
 
 
 def test_a_certificate_of_another_name_is_refused(receiver, monkeypatch):
