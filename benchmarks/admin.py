@@ -4,6 +4,7 @@ Does NOT offer deletion of submissions or evaluations, because a leaderboard mus
 switches or suspend accounts: the pages of moderation do, and log it.
 """
 
+from allauth.mfa.models import Authenticator
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
@@ -107,6 +108,20 @@ class AccountAdmin(UserAdmin[User]):
     """Suspending is done on the pages of moderation, which log it."""
 
     readonly_fields = ("is_active",)
+
+
+admin.site.unregister(Authenticator)
+
+
+@admin.register(Authenticator)
+class SecondFactorAdmin(ReadOnlyAdmin):
+    """Staff can delete that of somebody who has lost their device; nobody can read its secret."""
+
+    list_display = ("user", "type", "created_at", "last_used_at")
+    exclude = ("data",)
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return admin.ModelAdmin.has_delete_permission(self, request, obj)
 
 
 admin.site.register([Event, RejudgeBatch, Standing, Submission, Task, Worker], ReadOnlyAdmin)

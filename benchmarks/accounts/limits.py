@@ -8,6 +8,7 @@ Does NOT replace the limits of a reverse proxy; what may be judged is `quotas.py
 import ipaddress
 
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
@@ -45,9 +46,10 @@ def log_in_demanded(request: HttpRequest) -> str | None:
 
 
 def forget() -> int:
-    """Drop what limits nobody any more: old attempts and the digests of old addresses. How many that were."""
+    """Drop what limits nobody any more: old attempts, sessions and the digests of old addresses. How many that were."""
     old, _ = CachedValue.objects.filter(expires__lt=timezone.now()).delete()
-    return old + quotas.forget_addresses() + quotas.forget_places()
+    ended, _ = Session.objects.filter(expire_date__lt=timezone.now()).delete()
+    return old + ended + quotas.forget_addresses() + quotas.forget_places()
 
 
 def cache_key(key: str, prefix: str, version: int) -> str:

@@ -8,8 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from asgiref.sync import sync_to_async
 from django.contrib.auth import get_user_model
+from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 from django.test import AsyncClient, Client
 from django.utils import timezone
@@ -68,6 +70,35 @@ def test_who_gets_in_does_not_use_up_attempts(owner: Any) -> None:
 def test_the_door_of_the_admin_is_the_same_door(visitor: Client, as_stranger: Client) -> None:
     assert visitor.get("/admin/login/?next=/admin/")["Location"] == "/accounts/login/?next=%2Fadmin%2F"
     assert as_stranger.get("/admin/login/").status_code == 403
+
+
+def test_the_admin_takes_no_password(as_staff: Client, staff: Any, owner: Any) -> None:
+    """Staff who guess there would have no limit, and would need no second factor of the other account."""
+    get_user_model().objects.filter(pk=owner.pk).update(is_staff=True, is_superuser=True)
+    sent = {"username": "olga", "password": PASSWORD}
+    assert as_staff.post("/admin/login/?next=/tasks/", sent)["Location"] == "/tasks/"
+    assert as_staff.post("/admin/login/?next=https://elsewhere.example/", sent)["Location"] == "/admin/"
+    assert as_staff.get("/accounts/data/").context["user"] == staff
+
+
+def test_the_admin_shows_no_secret_of_a_second_factor(as_staff: Client, owner: Any) -> None:
+    get_user_model().objects.filter(username="sam").update(is_superuser=True)
+    factor = Authenticator.objects.create(user=owner, type="totp", data={"secret": "JBSWY3DPEHPK3PXP"})
+    page = f"/admin/mfa/authenticator/{factor.pk}/"
+    shown = [as_staff.get(f"{page}{part}/") for part in ("change", "delete", "history")]
+    assert [answer.status_code for answer in shown] == [200, 200, 200]
+    assert not any(b"JBSWY3DPEHPK3PXP" in answer.content for answer in shown)
+    assert as_staff.get("/admin/mfa/authenticator/add/").status_code == 403
+    as_staff.post(f"{page}delete/", {"post": "yes"})  # for who has lost the device
+    assert not Authenticator.objects.exists()
+
+
+def test_sessions_that_have_ended_are_deleted(as_stranger: Client, as_owner: Client) -> None:
+    """Everybody makes them, without an account, too: rows of them must not stay for ever."""
+    ended = Session.objects.filter(pk=as_stranger.session.session_key)
+    ended.update(expire_date=timezone.now() - timedelta(minutes=1))
+    jobs.prune_events.apply().get()
+    assert [row.pk for row in Session.objects.all()] == [as_owner.session.session_key]
 
 
 def test_staff_reach_the_admin_through_it(visitor: Client, owner: Any) -> None:
