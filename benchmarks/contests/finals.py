@@ -14,6 +14,7 @@ from django.db.models import F, Max, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
+from ..boards.reviews import judgings_of_same_code, review_reason
 from ..catalogue.folders import definition_of, spec_of
 from ..harness import Verdict, spec_from_json, spec_to_json
 from ..judgings.moves import evaluation_cancel
@@ -46,8 +47,12 @@ RESTARTS_MAX = 2  # after that what was judged counts, whoever judged it
 
 
 def submitted(contest: Contest) -> Any:
-    """Full judgings of what participants submitted to the contest between its start and its end."""
+    """Full judgings of what participants submitted between the start of the contest and its end.
+
+    One that is asked for after the end counts for nothing: who could go on asking could put off the final judging.
+    """
     return Evaluation.objects.full().filter(
+        queued__lt=contest.ends,
         device_kind__in=contest.device_kinds.values("pk"),
         task_version__task__in=contest.tasks.values("task"),
         submission__owner__in=contest.participants.filter(account__is_active=True).values("account"),
@@ -185,15 +190,23 @@ def _open_finals(contest: Contest) -> Any:
     return finals.exclude(state__in=FINISHED)
 
 
+def _is_in_question(entry: ContestEntry, final: Evaluation) -> bool:
+    """As on leaderboards: what was refused at another time, or under review, does not count until staff confirm it."""
+    ordinary = Evaluation.objects.full().filter(
+        submission=entry.submission, device_kind=entry.device_kind, ruleset=final.ruleset, verdict=Verdict.PASS
+    )
+    judgings = [final, *ordinary.select_related("submission__method").order_by("pk")[:1]]
+    return any(review_reason(item, judgings_of_same_code(item)) for item in judgings)
+
+
 def freeze(contest: Contest) -> None:
     """Write the results down, so that nothing that happens to a judging later changes them, and tell participants."""
     for entry in ContestEntry.objects.filter(task__contest=contest).select_related("final", "submission"):
         final = entry.final
         if final is None or entry.submission is None:
             continue
-        in_question = final.gated and entry.submission.confirmed_at is None
         entry.verdict = final.verdict or final.get_state_display()
-        if not in_question:
+        if not _is_in_question(entry, final):
             entry.score, entry.score_lo, entry.score_hi = final.score, final.score_lo, final.score_hi
         entry.save(update_fields=["verdict", "score", "score_lo", "score_hi"])
     contest.sittings.update(ended=timezone.now())

@@ -159,6 +159,35 @@ def test_a_contest_without_entries_ends(contest, clock):
     assert (state(contest), results.overall(results.boards(contest))) == (ContestState.FINISHED, [])
 
 
+def test_nobody_puts_off_the_end_by_asking_for_judgings(contest, clock, submit, person):
+    olga = person("olga")
+    begun(contest, clock, olga)
+    checked = [submit(owner=olga, text=f"// {number}\n", quick=True) for number in range(2)]
+    clock(START + timedelta(days=1, minutes=1))
+    late = services.judge_in_full(checked[0], None)
+    services.evaluation_create(checked[1].submission, reason=EvaluationReason.VERIFICATION)
+    running.advance()
+    assert state(contest) == ContestState.FINISHED  # it began, and there was nothing to judge
+    assert late.state == State.QUEUED
+
+
+def test_trying_until_it_passes_gains_nothing(contest, clock, judged, person, finish):
+    """A code that was refused once and accepted another time waits for staff, as on a leaderboard."""
+    olga, stefan = person("olga"), person("stefan")
+    begun(contest, clock, olga, stefan)
+    judged(owner=olga, text="// luck\n", verdict="INCORRECT_VALUE")
+    judged(owner=olga, text="// luck\n", speedup=9.0)
+    judged(owner=olga, text="// sound\n", speedup=2.0)
+    judged(owner=stefan, text="// stefan\n", speedup=3.0)
+    clock(START + timedelta(days=1))
+    running.advance()
+    while finish({"// luck\n": 9.0, "// sound\n": 2.0, "// stefan\n": 3.0}):
+        pass
+    running.advance()
+    assert state(contest) == ContestState.FINISHED
+    assert lines(contest) == [("stefan", 3.0, 1), ("olga", 2.0, 2)]
+
+
 def test_the_same_program_counts_once(contest, clock, judged, person):
     olga = person("olga")
     begun(contest, clock, olga)
