@@ -70,7 +70,7 @@ def _likeness(own: TaskVersion, other: TaskVersion, kind: DeviceKind) -> float:
 def _settings(related: list[Standing]) -> tuple[PastSetting, ...]:
     """Of the entries that came from a template, in their order."""
     tickets = {str(row.evaluation.code): row for row in related}
-    made = Candidate.objects.filter(ticket__in=tickets, params__isnull=False).exclude(template="")
+    made = Candidate.objects.filter(ticket__in=tickets, params__isnull=False, run__hidden=False).exclude(template="")
     by_ticket = {item.ticket: item for item in made}
     found = [
         PastSetting(row.task_version.task.name, item.template, item.params, row.score, ticket)

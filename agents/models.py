@@ -77,6 +77,10 @@ class Run(models.Model):
         """The name of its event stream."""
         return f"run:{self.code}"
 
+    def token_of(self, key: str) -> str:
+        """What the submission of a candidate is found by before the log says its ticket."""
+        return f"run:{self.code}:{key}"
+
     @property
     def is_finished(self) -> bool:
         return self.state == RunStatus.FINISHED

@@ -6,12 +6,12 @@ see is in `record/withheld.py` and `selectors.py`. Does NOT stop a run, and dele
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
-from benchmarks.models import Submission
+from benchmarks.models import Evaluation, Submission
 from benchmarks.moderation import decisions
 from benchmarks.services import Refused
-from benchmarks.states import ActionKind, Moderation
+from benchmarks.states import ActionKind, Moderation, Origin
 
 from .models import Candidate, Run
 
@@ -63,6 +63,16 @@ def _turn_run(run: Run, kind: ActionKind, by: User, reason: str, note: str) -> N
         decisions.log_action(kind, by, subject(run), public_reason=reason, private_note=note)
 
 
+def follow(run: Run, key: str) -> None:
+    """Hides what was submitted a moment ago of a candidate that staff had withheld before."""
+    with transaction.atomic():
+        row = Candidate.objects.select_for_update().filter(run=run, key=key, withheld=True).first()
+        if row is not None:
+            _submissions(row).update(moderation=Moderation.HIDDEN)
+
+
 def _submissions(row: Candidate) -> QuerySet[Submission]:
-    tickets = [row.ticket] if row.ticket else []
-    return Submission.objects.filter(evaluations__code__in=tickets).distinct()
+    """By its ticket, or by what it was submitted with: the log may not say the ticket yet."""
+    tickets = Evaluation.objects.filter(code__in=[row.ticket] if row.ticket else [])
+    made = Q(client_token=row.run.token_of(row.key), owner=row.run.owner_id, origin=Origin.AGENT)
+    return Submission.objects.filter(Q(pk__in=tickets.values("submission")) | made)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -34,6 +34,7 @@ from .library import remembered
 from .models import Run
 from .proposals import BY_NAME, EXTERNAL
 from .record.log import DbLog
+from .record.withheld import tells_hidden
 from .states import OPEN, RunStatus, Wish, sources
 
 __all__ = [
@@ -53,6 +54,9 @@ __all__ = [
     "tend",
     "worker_begins",
 ]
+
+
+RUNS_PER_DAY_MAX = 200  # of one account: a run that is stopped at once costs nothing, and stands in every list
 
 
 class RunBusy(Refused):
@@ -245,7 +249,12 @@ def _free(runs: QuerySet[Run]) -> int:
 
 
 def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
-    """A new run that begins with all that `parent` has found and may spend `more`. Raises Refused."""
+    """A new run that begins with all that `parent` has found and may spend `more`. Raises Refused.
+
+    Its owner may read what it proposes, which may repeat what it began with: so they must be allowed to read all of it.
+    """
+    if tells_hidden(owner or AnonymousUser(), parent):
+        raise Refused("The run has candidates that are private or withheld. Only who may read all of it can fork it.")
     try:
         config = _of_fork(RunConfig.from_json(parent.config), parent, owner)
         config = replace(config, seed=seed, caps=more)
@@ -289,16 +298,23 @@ def _refuse_if_closed(order: RunRequest) -> None:
 
 
 def _refuse_if_many(owner: User | None, proposer: str) -> None:
+    day = Run.objects.filter(owner=owner, created__gte=timezone.now() - timedelta(days=1))
+    if day.count() >= RUNS_PER_DAY_MAX:
+        raise Refused(f"{_whose(owner)} started {RUNS_PER_DAY_MAX} runs within 24 hours, which is the limit.")
     unfinished = Run.objects.exclude(state=RunStatus.FINISHED)
     external_max = settings.KBENCH_EXTERNAL_RUNS_PER_OWNER_MAX
     if proposer == EXTERNAL and unfinished.filter(owner=owner, proposer=EXTERNAL).count() >= external_max:
         raise Refused(f"You have {external_max} unfinished external runs, which is the limit. Close or stop one.")
-    if unfinished.filter(owner=owner).count() >= settings.KBENCH_RUNS_PER_OWNER_MAX:
-        whose = "You have" if owner else "Visitors without an account have"
-        raise Refused(f"{whose} {settings.KBENCH_RUNS_PER_OWNER_MAX} unfinished runs, which is the limit. Stop one.")
-    if unfinished.count() >= settings.KBENCH_RUNS_MAX:
-        limit = settings.KBENCH_RUNS_MAX
+    limit = settings.KBENCH_RUNS_PER_OWNER_MAX
+    if unfinished.filter(owner=owner).count() >= limit:
+        raise Refused(f"{_whose(owner)} {limit} unfinished runs, which is the limit. Stop one.")
+    limit = settings.KBENCH_RUNS_MAX
+    if unfinished.count() >= limit:
         raise Refused(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
+
+
+def _whose(owner: User | None) -> str:
+    return "You have" if owner else "Visitors without an account have"
 
 
 def _refuse_if_endless(config: RunConfig) -> None:

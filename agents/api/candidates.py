@@ -39,6 +39,7 @@ from ..states import IN_FLIGHT
 from . import schemas
 
 WAIT_MAX_S = 60.0
+_RETRY_S = {"too-many-open": 5, "too-many-refused": 3600}
 router = Router(tags=["runs"])
 
 
@@ -130,8 +131,8 @@ def _sent(run: Run, wanted: schemas.CandidateIn) -> external.Sent:
 
 
 def _problem(error: external.SendRefused) -> Problem:
-    soon = {"retry_after_s": 5} if error.code == "too-many-open" else {}
-    return Problem(HTTPStatus(STATUS_OF[error.code]), error.code, str(error), **soon)
+    after = {"retry_after_s": _RETRY_S[error.code]} if error.code in _RETRY_S else {}
+    return Problem(HTTPStatus(STATUS_OF[error.code]), error.code, str(error), **after)
 
 
 def _busy(error: checking.Busy | services.RunBusy) -> Problem:

@@ -15,6 +15,7 @@ from benchmarks.judgings.waiting import waiting_reason
 from benchmarks.models import Evaluation, Payer
 from benchmarks.states import Origin, Priority, State
 
+from .. import moderation
 from ..evolve.events import Live
 from ..evolve.model import JudgeResult
 from ..models import Run
@@ -85,14 +86,11 @@ def submitted(run: Run, key: str, source: str, language: str, payer: Payer | Non
         origin=Origin.AGENT,
         priority=Priority.AGENT,
         title=f"Run {run}, candidate {key}",
-        client_token=token_of(run, key),
+        client_token=run.token_of(key),
         payer=payer,
     )
+    moderation.follow(run, key)
     return str(evaluation.code)
-
-
-def token_of(run: Run, key: str) -> str:
-    return f"run:{run.code}:{key}"
 
 
 def _look(ticket: str) -> JudgeResult | EvaluationProgress:

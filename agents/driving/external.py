@@ -34,7 +34,7 @@ from ..evolve.model import CandidateView, JudgeResult, NoProposal, Proposal
 from ..evolve.proposing import cleaned, readable, refused, unusable
 from ..evolve.slots import announcements, result_to_json
 from ..evolve.state import BrokenLog
-from ..models import Run
+from ..models import Run, RunEvent
 from ..proposals import EXTERNAL
 from ..states import CandidateState, RunStatus, Wish
 from .evaluator import result_of, submitted
@@ -43,6 +43,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 CANDIDATES_MAX = 1_000
 IN_FLIGHT_MAX = 8
+REFUSED_PER_DAY_MAX = 300  # candidates of one account: their texts are kept, though no quota counts what is not judged
+_DAY_S = 86_400
 PROMPT_CHARS_MAX = 20_000
 LOOK_EVERY_S = 10.0  # at run time, where that has a cap
 STEP_MAX_S = 60.0  # of run time that one look can count: a site that was down costs nobody anything
@@ -101,6 +103,11 @@ def _demand_open(run: Run) -> None:
         raise SendRefused("run-full", f"The run has {CANDIDATES_MAX} candidates, which is the limit. Close it.")
     if run.candidates.filter(state=CandidateState.QUEUED).count() >= IN_FLIGHT_MAX:
         raise SendRefused("too-many-open", f"{IN_FLIGHT_MAX} candidates are being judged. Wait for one of them.")
+    since_s = timezone.now().timestamp() - _DAY_S
+    unjudged = RunEvent.objects.filter(type="proposal.rejected", at_s__gte=since_s)
+    if unjudged.filter(run__owner=run.owner_id, run__proposer=EXTERNAL).count() >= REFUSED_PER_DAY_MAX:
+        what = f"{REFUSED_PER_DAY_MAX} of your candidates were refused within 24 hours, which is the limit."
+        raise SendRefused("too-many-refused", f"{what} Try again tomorrow.")
 
 
 def _problem_of(run: Run, proposal: Proposal) -> str | None:

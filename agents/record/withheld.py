@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 from benchmarks.models import Evaluation
 from benchmarks.querysets import User
 
-from ..models import Candidate, RunEvent
+from ..models import Candidate, Run, RunEvent
 
 EVERYBODY = AnonymousUser()
 KEPT_COLUMNS = frozenset(
@@ -56,6 +56,24 @@ def hidden_keys(user: User, rows: Sequence[Candidate]) -> set[str]:
     return {row.key for row in rows if row.ticket in tickets or row.pk in keys or row.source_sha256 in texts}
 
 
+def tells_hidden(user: User, run: Run) -> bool:
+    """Whether a run holds words that this reader may not read now: of a candidate, or of a kernel that it was told."""
+    return bool(hidden_keys(user, list(run.candidates.only("key", "ticket", "source_sha256")))) or was_told_hidden(
+        user, run.config
+    )
+
+
+def was_told_hidden(user: User, config: Mapping[str, Any]) -> bool:
+    """Whether a run began with a kernel that is hidden, private or deleted by now: its prompts quote it."""
+    memory = (config.get("options") or {}).get("memory") or {}
+    codes = {item["evaluation"] for item in memory.get("kernels", ()) if item.get("evaluation")}
+    if not codes:
+        return False
+    sources = {item["source_sha256"] for item in memory["kernels"]}
+    readable = Evaluation.objects.filter(code__in=codes).readable_by(user).count()
+    return readable < len(codes) or withheld_for(user).filter(source_sha256__in=sources).exists()
+
+
 def withheld_for(user: User) -> QuerySet[Candidate]:
     """What staff have withheld: from everybody but staff and the owner of its run."""
     marked = Candidate.objects.filter(withheld=True)
@@ -68,7 +86,7 @@ def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     """The same events of one run, without the words that this reader is not told.
 
     The prompts of other candidates can quote a withheld one, so they go with those of their parents, and all prompts
-    of a run in which staff have withheld something.
+    of a run in which staff have withheld something, or that was told of a kernel which this reader may not read now.
     """
     events = list(rows)
     if not events:
@@ -76,7 +94,9 @@ def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     run = events[0].run_id
     parents = {key for row in events if row.payload.get("prompt") for key in row.payload.get("parents") or ()}
     withheld = _withheld(user, run, parents | {row.candidate for row in events if row.candidate})
-    any_marked = withheld_for(user).filter(run=run).exists()
+    any_marked = withheld_for(user).filter(run=run).exists() or (
+        any(row.payload.get("prompt") for row in events) and was_told_hidden(user, _config_of(run))
+    )
     for row in events:
         if row.candidate in withheld:
             row.payload = _silent(row.payload)
@@ -94,6 +114,11 @@ def readable_candidates(user: User, rows: Sequence[Candidate]) -> list[Candidate
             vars(row).update({field.attname: field.get_default() for field in lost})
             row.configs = _silent_configs(row.configs)
     return list(rows)
+
+
+def _config_of(run: int) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = Run.objects.values_list("config", flat=True).get(pk=run)
+    return found
 
 
 def _withheld(user: User, run: int, keys: set[str]) -> set[str]:

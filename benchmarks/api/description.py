@@ -44,7 +44,7 @@ PROBLEMS: dict[int, tuple[str, ...]] = {
         "too-many-methods",
         "unknown-parent",
     ),
-    429: ("too-many-submissions", "run-refused", "too-many-open"),
+    429: ("too-many-submissions", "run-refused", "too-many-open", "too-many-refused"),
     500: ("internal-error",),
     503: ("submissions-closed", "too-many-streams", "busy"),
 }
@@ -101,6 +101,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
         "source-refused",
         "unknown-parent",
         "too-many-open",
+        "too-many-refused",
         "too-many-submissions",
         "submissions-closed",
         "busy",

@@ -232,10 +232,38 @@ def test_an_account_has_only_so_many_open_external_runs(
     assert program.post("/runs", WANTED).status_code == 202
 
 
+def test_an_account_starts_only_so_many_runs_a_day(
+    program: Program, run: Run, monkeypatch: pytest.MonkeyPatch, stranger: Any
+) -> None:
+    """However soon it ends them: each stands in the public list."""
+    monkeypatch.setattr(services, "RUNS_PER_DAY_MAX", 1)
+    program.post(f"/runs/{run.code}/close", {})
+    refused(program.post("/runs", WANTED), 429, "run-refused")
+    assert Program(stranger).post("/runs", WANTED).status_code == 202
+    Run.objects.filter(pk=run.pk).update(created=timezone.now() - timedelta(days=2))
+    assert program.post("/runs", WANTED).status_code == 202
+
+
 def test_a_run_holds_only_so_many_candidates(program: Program, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(external, "CANDIDATES_MAX", 1)
     sent(program, run, "a")
     refused(send(program, run, "b"), 409, "run-full")
+
+
+def test_only_so_many_unjudged_texts_are_kept_of_an_account(
+    program: Program, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """Another run of the account makes no room."""
+    monkeypatch.setattr(external, "REFUSED_PER_DAY_MAX", 2)
+    send(program, run, "a")
+    for _ in range(2):
+        send(program, run, "a")  # the same text: refused as a duplicate
+    again = Run.objects.get(code=program.post("/runs", WANTED).json()["id"])
+    response = send(program, again, "b")
+    refused(response, 429, "too-many-refused")
+    assert response["Retry-After"] == "3600"
+    RunEvent.objects.filter(type="proposal.rejected").update(at_s=0.0)
+    assert send(program, run, "b").status_code == 202
 
 
 def test_closing_lets_the_judge_finish(program: Program, run: Run) -> None:

@@ -72,6 +72,8 @@ def test_settings_come_from_candidates_of_ranked_entries(ranked: Evaluation) -> 
     )
     (setting,) = told()[0].settings
     assert (setting.template, setting.params, setting.score) == (TEMPLATE.name, TEMPLATE.default, 1.5)
+    Run.objects.filter(pk=run.pk).update(hidden=True)
+    assert told()[0].settings == ()
 
 
 def test_the_next_run_is_told_the_note_of_the_last_one(visitor: Client, tasks: Any) -> None:

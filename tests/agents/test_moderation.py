@@ -10,14 +10,18 @@ from django.core.cache import caches
 from django.test import Client
 
 from agents import moderation, services
+from agents.driving.evaluator import submitted
 from agents.evolve.budget import Caps
+from agents.evolve.memory import PastKernel, RunMemory
 from agents.extension.exports import files_of
 from agents.models import Candidate, Run, RunSource
 from agents.record.feed import RunLog, may_follow
 from agents.record.withheld import KEPT_COLUMNS
+from benchmarks.accounts import ownership
 from benchmarks.models import Evaluation, ModerationAction
+from benchmarks.moderation import decisions
 from benchmarks.services import Refused
-from benchmarks.states import Moderation
+from benchmarks.states import ActionKind, Moderation, Visibility
 from tests.security.expected import OPERATIONS
 from tests.security.routes import PLACEHOLDER, routes
 from tests.web import factories as judgings
@@ -197,6 +201,58 @@ def test_a_hidden_run_is_for_its_owner_and_staff(scenery: Scenery) -> None:
     assert Client().get(f"/api/v1/runs/{scenery.run.code}").status_code == 404
     moderation.show_run(scenery.run, by=scenery.staff, reason="A mistake.")
     assert {path for path in paths if Client().get(path).status_code == 200} == shown
+
+
+@pytest.mark.parametrize("first", ["withheld", "submitted"])
+def test_what_is_withheld_is_not_submitted_in_public(scenery: Scenery, first: str) -> None:
+    """Neither where it is sent to the judge afterwards, nor where the log does not yet say that it was."""
+    run, row = scenery.run, scenery.child
+    if first == "withheld":
+        moderation.withhold(row, by=scenery.staff, reason="Somebody's secret.")
+    code = submitted(run, row.key, f"{SOURCE}// {first}\n", "cpp")
+    if first == "submitted":
+        assert Client().get(f"/evaluations/{code}/").status_code == 200
+        moderation.withhold(row, by=scenery.staff, reason="Somebody's secret.")
+    assert Client().get(f"/evaluations/{code}/").status_code == 404
+    moderation.show(row, by=scenery.staff, reason="It was not.")
+    assert Client().get(f"/evaluations/{code}/").status_code == 200
+
+
+@pytest.mark.parametrize("how", ["private", "withheld"])
+def test_a_run_is_forked_by_those_who_may_read_all_of_it(scenery: Scenery, how: str) -> None:
+    """What a fork proposes may repeat what it began with, and its owner may read that."""
+    if how == "private":
+        ownership.visibility_change(scenery.evaluation.submission, Visibility.PRIVATE)
+    else:
+        moderation.withhold(scenery.row, by=scenery.staff, reason="Somebody's secret.")
+    for run in (scenery.run, scenery.fork):
+        for reader in (None, judgings.user(f"other{run.pk}")):
+            with pytest.raises(Refused, match="private or withheld"):
+                services.run_fork(run, owner=reader, seed=4, more=Caps(judgings=6))
+    assert services.run_fork(scenery.run, owner=scenery.owner, seed=4, more=Caps(judgings=6)).forked_from == scenery.run
+
+
+@pytest.mark.parametrize("how", ["private", "hidden", "deleted"])
+def test_prompts_that_quote_a_kernel_go_with_it(tasks: None, how: str) -> None:
+    """A run was told of somebody's kernel; it is in the prompts, whatever becomes of the submission later."""
+    olga, stefan, staff = (judgings.user(name) for name in ("olga", "stefan", "sam"))
+    evaluation = judgings.judged(owner=olga, text=SOURCE)
+    kernel = PastKernel("layernorm/forward", "cpu", 2.0, ("loop",), evaluation.submission.blob_id, str(evaluation.code))
+    run = factories.driven(factories.started(stefan, options={"memory": RunMemory(kernels=(kernel,)).to_json()}))
+    said = run.events.filter(type="proposal.received").order_by("-seq")[0]
+    said.payload |= {"prompt": f"A kernel of a related task: {SOURCE}", "parents": []}
+    said.save()
+    log = f"/runs/{run.code}/log.jsonl"
+    assert CANARY in Client().get(log).content.decode()
+    if how == "private":
+        ownership.visibility_change(evaluation.submission, Visibility.PRIVATE)
+    elif how == "hidden":
+        decisions.decide(evaluation.submission, ActionKind.HIDE, by=staff, reason="It was copied.")
+    else:
+        ownership.submission_delete(evaluation.submission)
+    assert CANARY not in Client().get(log).content.decode()
+    with pytest.raises(Refused, match="private or withheld"):
+        services.run_fork(run, owner=stefan, seed=4, more=Caps(judgings=6))
 
 
 def test_decisions_are_public_have_a_reason_and_are_made_once(scenery: Scenery) -> None:
