@@ -13,11 +13,14 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
+from benchmarks.services import Refused
+
 from ..models import ApiToken
 from ..states import TokenScope
 
 PREFIX = "kb_"
 HINT_CHARS = 8
+TOKENS_MAX = 100
 USED_EVERY = timedelta(minutes=1)  # how exact `last_used` is: not every request shall write
 
 
@@ -30,7 +33,11 @@ class NewToken:
 
 
 def token_create(owner: Any, name: str, scope: str = TokenScope.SUBMIT, days: int | None = None) -> NewToken:
-    """A new token; `days` until it expires, None for never."""
+    """A new token; `days` until it expires, None for never. Raises Refused where the account has too many."""
+    now = timezone.now()
+    counted = Q(revoked=None) & (Q(expires=None) | Q(expires__gt=now)) | Q(created__gt=now - timedelta(days=1))
+    if ApiToken.objects.filter(counted, owner=owner).count() >= TOKENS_MAX:
+        raise Refused(f"An account has at most {TOKENS_MAX} tokens, those of the last 24 hours included. Revoke some.")
     text = PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(
         owner=owner,
@@ -38,7 +45,7 @@ def token_create(owner: Any, name: str, scope: str = TokenScope.SUBMIT, days: in
         scope=scope,
         hint=text[:HINT_CHARS],
         digest=_digest(text),
-        expires=timezone.now() + timedelta(days=days) if days else None,
+        expires=now + timedelta(days=days) if days else None,
     )
     return NewToken(row, text)
 

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST
 from benchmarks import selectors
 from benchmarks.accounts.tokens import token_create, token_revoke
 from benchmarks.forms import TokenForm
+from benchmarks.services import Refused
 
 
 @never_cache
@@ -22,8 +23,11 @@ def tokens(request: HttpRequest) -> HttpResponse:
     made = None
     if request.method == "POST" and form.is_valid():
         data = form.cleaned_data
-        made = token_create(request.user, data["name"], data["scope"], data["days"])
-        form = TokenForm()
+        try:
+            made = token_create(request.user, data["name"], data["scope"], data["days"])
+            form = TokenForm()
+        except Refused as error:
+            form.add_error("name", str(error))
     context = {"form": form, "made": made, "rows": selectors.tokens_of(request.user)}
     return render(request, "registration/tokens.html", context)
 

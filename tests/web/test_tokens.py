@@ -1,11 +1,15 @@
 """API tokens on the site: shown once, listed without their text, revoked by their owner alone."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from benchmarks.accounts import tokens
 from benchmarks.accounts.tokens import token_create, token_find
 from benchmarks.models import ApiToken
 
@@ -29,6 +33,17 @@ def test_a_token_may_expire(as_owner: Client) -> None:
     make(as_owner, days=30)
     assert ApiToken.objects.get().expires is not None
     assert "Ensure this value is greater than or equal to 1" in make(as_owner, days=0)
+
+
+def test_an_account_has_only_so_many(as_owner: Client, owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Revoking them does not make room for more on the same day, or the table would grow without end."""
+    monkeypatch.setattr(tokens, "TOKENS_MAX", 2)
+    for _ in range(2):
+        as_owner.post(reverse("token-end", args=[token_create(owner, "old").row.pk]))
+    assert "at most 2 tokens" in make(as_owner)
+    ApiToken.objects.update(created=timezone.now() - timedelta(days=2))
+    assert "at most 2 tokens" not in make(as_owner)
+    assert ApiToken.objects.count() == 3
 
 
 def test_its_owner_revokes_a_token(as_owner: Client, owner: Any) -> None:

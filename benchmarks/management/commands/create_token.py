@@ -9,6 +9,7 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from benchmarks.accounts.tokens import token_create
+from benchmarks.services import Refused
 from benchmarks.states import TokenScope
 
 
@@ -28,5 +29,8 @@ class Command(BaseCommand):
         if owner is None and not options["create"]:
             raise CommandError(f"there is no account {options['user']}; create it with --create")
         owner = owner or users.create_user(options["user"])
-        token = token_create(owner, options["name"], options["scope"], options["days"])
+        try:
+            token = token_create(owner, options["name"], options["scope"], options["days"])
+        except Refused as error:
+            raise CommandError(str(error)) from error
         self.stdout.write(token.text)
