@@ -55,7 +55,10 @@ class CudaSpecimen:
 
 @dataclass(frozen=True)
 class CudaLabel:
-    """What a judge with a GPU said of a specimen. `correct` is None where it had no word on the results."""
+    """What was found of a specimen on a GPU. `correct` is None where nothing can be said of its results.
+
+    `labelled_by` is `judge`, or `comparison`: the same inputs, reference and tolerances without the judge's processes.
+    """
 
     name: str
     sha256: str
@@ -66,6 +69,7 @@ class CudaLabel:
     verdict: str
     reason: str
     seconds: float
+    labelled_by: str = "judge"
 
 
 @cache

@@ -24,7 +24,9 @@ from benchmarks.harness import HarnessError, Paths, Report, Rules, Verdict, defa
 from lab.cuda_corpus.specimens import EQUIVALENT, FAULTY, LABELS, CudaLabel, label_line, planned, read_labels
 
 ROOT = Path(__file__).parents[2]
-_WRONG = frozenset(Verdict) - {Verdict.PASS, Verdict.NOISY, Verdict.TAMPERING, Verdict.INTERNAL_ERROR}
+# OUT_OF_MEMORY may be the fault of another judging on the same GPU
+_SILENT = {Verdict.NOISY, Verdict.TAMPERING, Verdict.OUT_OF_MEMORY, Verdict.INTERNAL_ERROR}
+_WRONG = frozenset(Verdict) - {Verdict.PASS, *_SILENT}
 _REASON_CHARS = 300
 
 

@@ -5,14 +5,11 @@ verdict comes from it. `plain_cuda_child.py` is the process that holds the GPU. 
 """
 
 import hashlib
-import json
 import math
 import os
 import platform
-import select
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +20,8 @@ from typing import Any
 from agents.evolve.templates import Genome, Template
 from agents.evolve.templates.cuda import plain_core
 from benchmarks.harness import TaskSpec, default_rules
+
+from .child_process import ChildEndedError, LineChild
 
 ROOT = Path(__file__).parents[2]
 START_S, MEASURE_S, BASELINES_S = 180.0, 60.0, 300.0
@@ -100,7 +99,7 @@ class GpuProcess:
     def __init__(self, task: TaskSpec, reference: Path | None = None) -> None:
         self.task, self.reference = task, reference
         self.restarts = -1
-        self._child: subprocess.Popen[str] | None = None
+        self._child: LineChild | None = None
         self.about = self._start()
 
     def measure(self, library: Path, pairs: int = 7) -> Measured:
@@ -126,43 +125,23 @@ class GpuProcess:
 
     def close(self) -> None:
         if self._child is not None:
-            self._child.kill()
-            self._child.wait()
+            self._child.close()
             self._child = None
 
     def _start(self) -> dict[str, Any]:
         self.close()
         self.restarts += 1
-        command = [sys.executable, "-m", "lab.gpu.plain_cuda_child", self.task.name]
-        self._child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         reference = str(self.reference) if self.reference else None
         try:
+            self._child = LineChild("lab.gpu.plain_cuda_child", self.task.name)
             return self._ask({"what": "begin", "reference": reference}, START_S)
         except ChildEndedError as error:
             raise RuntimeError(f"the process with the GPU does not start: {error}") from error
 
     def _ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        child = self._child
-        if child is None or child.stdin is None or child.stdout is None:
+        if self._child is None:
             raise ChildEndedError("there is none")
-        try:
-            child.stdin.write(json.dumps(request) + "\n")
-            child.stdin.flush()
-        except BrokenPipeError as error:
-            raise ChildEndedError(f"exit code {child.wait()}") from error
-        ready, _, _ = select.select([child.stdout], [], [], limit_s)
-        if not ready:
-            child.kill()
-            raise ChildEndedError(f"no answer within {limit_s:.0f} s")
-        line = child.stdout.readline()
-        if not line:
-            raise ChildEndedError(f"exit code {child.wait()}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-
-class ChildEndedError(Exception):
-    """The process with the GPU died or did not answer."""
+        return self._child.ask(request, limit_s)
 
 
 def machine(about: Mapping[str, Any]) -> dict[str, Any]:

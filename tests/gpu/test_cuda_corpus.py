@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import Paths, Report, SupervisorError, Verdict, judge, tracks
+from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.stages import quick_rules
 from lab.bench.emulated_corpus import agreement, table
 from lab.cuda_corpus.__main__ import main as write_corpus
 from lab.cuda_corpus.operators import CUDA_OPERATORS, PARALLEL_FAULTS
 from lab.cuda_corpus.specimens import LABELS, CudaSpecimen, planned, read_labels
-from lab.gpu import label_cuda
+from lab.gpu import label_cuda, label_together
+from lab.gpu.child_process import ChildEndedError, LineChild
 from tests.fakes import GPU, report_for
 from tests.harness.test_gpu_track import RIGHT, STAND_IN, WRONG
 
@@ -204,3 +206,61 @@ def test_the_table_says_how_often_the_emulator_agrees_with_the_labels() -> None:
     }
     assert "| race | x | 5 | 1 | 3 | 1 | 4 | 2 of 3 |" in list(table(words, labels))
     assert agreement(words, {})["balanced_accuracy"] is None
+
+
+class TestTogether:
+    """Several specimens in one extension, on a GPU that is replaced by a process that answers from a list."""
+
+    def test_each_text_lies_in_a_namespace_and_leaves_no_macro(self) -> None:
+        texts = [
+            f'#include <torch/extension.h>\n#define TILE {size}\nextern "C" __global__ void k() {{}}\n'
+            'PYBIND11_MODULE(TORCH_EXTENSION_NAME, mod) { mod.def("forward", &forward); }\n'
+            for size in (8, 16)
+        ]
+        text = label_together.merged(texts)
+        assert text.count("#include <torch/extension.h>") == 1
+        assert text.index("#undef TILE") < text.index("namespace s1 {")
+        assert 'extern "C"' not in text
+        assert text.count("static void bind_all(pybind11::module_& mod)") == 2
+        assert 'auto m1 = m.def_submodule("s1"); s1::bind_all(m1);' in text
+        assert text.count("PYBIND11_MODULE") == 1
+
+    def test_every_specimen_can_be_merged(self, specimens: tuple[CudaSpecimen, ...]) -> None:
+        text = label_together.merged([item.text for item in specimens])
+        assert text.count("bind_all(pybind11::module_&") == len(specimens)
+
+    def test_a_kernel_that_ends_the_process_is_wrong_and_the_next_has_a_new_one(
+        self, specimens: tuple[CudaSpecimen, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said = iter(["PASS", ChildEndedError("exit code -6"), "INCORRECT_VALUE", "over", "PASS"])
+        started = []
+
+        class Scripted:
+            def __init__(self, *words: str) -> None:
+                started.append(words)
+
+            def ask(self, request: dict[str, str], limit_s: float) -> dict[str, object]:
+                if "what" in request:
+                    return {}
+                answer = next(said)
+                if isinstance(answer, ChildEndedError):
+                    raise answer
+                over = answer == "over"
+                return {"verdict": "RUNTIME_ERROR" if over else answer, "reason": "", "over": over}
+
+            def close(self) -> None:
+                pass
+
+        monkeypatch.setattr(label_together, "LineChild", Scripted)
+        extension = Build(binary=Path("extension.so"), log="", seconds=1.0, cached=False, exit_code=0)
+        labels = label_together.group_labels(specimens[:5], extension, float("inf"))
+        verdicts = [label.verdict for label in labels]
+        assert verdicts == ["PASS", "RUNTIME_ERROR", "INCORRECT_VALUE", "RUNTIME_ERROR", "PASS"]
+        assert [label.correct for label in labels] == [True, False, False, False, True]
+        assert len(started) == 3
+        assert {label.labelled_by for label in labels} == {"comparison"}
+
+    def test_a_process_that_does_not_answer_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        child = LineChild("timeit", "-n1", "-r1", "import time; time.sleep(100)")
+        with pytest.raises(ChildEndedError, match="no answer"):
+            child.ask({}, 0.1)

@@ -1,0 +1,169 @@
+"""Labels the CUDA corpus on a GPU quickly, without a sandbox: `python -m lab.gpu.label_together --labels FILE`.
+
+A judging starts four processes that load torch and compiles one file, so a label takes a minute of several cores. Here
+several specimens are compiled as one extension, each in a namespace of its own, and `label_together_child.py` calls
+one after the other on every configuration, hidden ones too, several times, with the inputs, the float64 reference
+and the tolerances of the judge. Only kernels that kbench itself wrote may be labelled so: nothing protects the process
+from them. `label_cuda.py` asks the judge itself; `--again` labels what the judge has labelled, to compare the two.
+Appends one line per label to FILE as it comes. The last line of stdout is JSON. Not covered: times, and races that
+give right results (Compute Sanitizer).
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.harness import Paths, Source, Verdict, default_rules
+from benchmarks.harness.compilers.builds import Build, build
+from lab.cuda_corpus.specimens import LABELS, CudaLabel, CudaSpecimen, label_line, planned, read_labels
+
+from .child_process import ChildEndedError, LineChild
+
+_TOGETHER = 8  # specimens of one extension
+_COMPILE_S = 900.0
+_START_S, _CALL_S = 180.0, 60.0
+_INCLUDE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
+_DEFINED = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
+_MODULE = re.compile(r"PYBIND11_MODULE\(\s*TORCH_EXTENSION_NAME\s*,\s*(\w+)\s*\)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = _options(argv)
+    started = time.monotonic()
+    known = {} if options.again else {label.sha256: label for label in read_labels()}
+    known |= {label.sha256: label for label in read_labels(options.labels)}
+    todo = [item for item in planned() if item.sha256 not in known][: options.limit]
+    groups = [todo[at : at + _TOGETHER] for at in range(0, len(todo), _TOGETHER)]
+    print(f"{len(known)} labelled, {len(todo)} to do in {len(groups)} extensions", flush=True)
+    if options.plan:
+        return 0
+    labels = []
+    options.labels.parent.mkdir(parents=True, exist_ok=True)
+    with options.labels.open("a") as file:
+        for label in labelled(groups, options):
+            labels.append(label)
+            file.write(label_line(label))
+            file.flush()
+            reason = " ".join(label.reason.split())[:100]
+            print(f"{label.seconds:6.1f} s  {label.verdict:<16} {label.name}: {reason}", flush=True)
+    verdicts = dict(Counter(label.verdict for label in labels))
+    seconds = round(time.monotonic() - started, 1)
+    print(json.dumps({"labelled": len(labels), "left": len(todo) - len(labels), "verdicts": verdicts, "s": seconds}))
+    return 0 if len(labels) == len(todo) else 1
+
+
+def labelled(groups: Sequence[Sequence[CudaSpecimen]], options: argparse.Namespace) -> Iterator[CudaLabel]:
+    """Labels as they come; of what is not reached in time there is none."""
+    deadline = time.monotonic() + options.budget_s
+    with ThreadPoolExecutor(options.jobs) as builders, ThreadPoolExecutor(options.lanes) as lanes:
+        builds = {builders.submit(built, group, options.data): group for group in groups}
+        running: list[Future[list[CudaLabel]]] = []
+        for future in as_completed(builds):
+            group, extension = builds[future], future.result()
+            if extension.binary is None and len(group) > 1:  # one of them does not compile
+                alone = {builders.submit(built, [item], options.data): [item] for item in group}
+                for single in as_completed(alone):
+                    running.append(lanes.submit(group_labels, alone[single], single.result(), deadline))
+            else:
+                running.append(lanes.submit(group_labels, group, extension, deadline))
+            while running and running[0].done():
+                yield from running.pop(0).result()
+        for item in as_completed(running):
+            yield from item.result()
+
+
+def built(group: Sequence[CudaSpecimen], data: Path) -> Build:
+    rules = default_rules()
+    patient = replace(rules, compile=replace(rules.compile, timeout_s=_COMPILE_S))
+    return build(Source(merged([item.text for item in group]), "cuda"), patient, Paths(data), target="sm_90")
+
+
+def merged(texts: Sequence[str]) -> str:
+    """One extension whose submodules `s0`, `s1` and so on are what each text would have been by itself."""
+    includes = dict.fromkeys(line.strip() for text in texts for line in _INCLUDE.findall(text))
+    parts = [_in_namespace(text, f"s{number}") for number, text in enumerate(texts)]
+    names = range(len(texts))
+    binding = "".join(f'    auto m{n} = m.def_submodule("s{n}"); s{n}::bind_all(m{n});\n' for n in names)
+    return "\n".join([*includes, *parts, f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{binding}}}\n"])
+
+
+def _in_namespace(text: str, name: str) -> str:
+    body = _MODULE.sub(r"static void bind_all(pybind11::module_& \1)", _INCLUDE.sub("", text))
+    body = body.replace('extern "C" __global__', "__global__")
+    undone = "".join(f"#undef {word}\n" for word in dict.fromkeys(_DEFINED.findall(text)))
+    return f"namespace {name} {{\n{body}\n}}\n{undone}"
+
+
+def group_labels(group: Sequence[CudaSpecimen], extension: Build, deadline: float) -> list[CudaLabel]:
+    """The labels of the specimens of one extension. A kernel that ends the process gets its label by that."""
+    if extension.binary is None:
+        return [_label(item, False, Verdict.COMPILE_ERROR, extension.problem, extension.seconds) for item in group]
+    labels: list[CudaLabel] = []
+    child: LineChild | None = None
+    for number, item in enumerate(group):
+        if time.monotonic() > deadline:
+            break
+        started = time.monotonic()
+        try:
+            if child is None:
+                child = LineChild("lab.gpu.label_together_child", str(extension.binary))
+                child.ask({"what": "begin"}, _START_S)
+            answer = child.ask({"module": f"s{number}", "task": item.seed.task}, _CALL_S)
+            if answer["over"]:
+                child.close()
+                child = None
+            verdict, reason = Verdict(answer["verdict"]), answer["reason"]
+        except ChildEndedError as error:
+            if child is not None:
+                child.close()
+            child = None
+            verdict = Verdict.TIMEOUT if "no answer" in str(error) else Verdict.RUNTIME_ERROR
+            reason = str(error)
+        labels.append(_label(item, verdict is Verdict.PASS, verdict, reason, time.monotonic() - started))
+    if child is not None:
+        child.close()
+    return labels
+
+
+def _label(item: CudaSpecimen, correct: bool, verdict: Verdict, reason: str, seconds: float) -> CudaLabel:
+    operator = item.operator
+    return CudaLabel(
+        name=item.name,
+        sha256=item.sha256,
+        operator=operator.name if operator else None,
+        fault=operator.fault if operator else "seed",
+        task=item.seed.task,
+        correct=correct,
+        verdict=str(verdict),
+        reason=reason[:300],
+        seconds=round(seconds, 1),
+        labelled_by="comparison",
+    )
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    cores = len(os.sched_getaffinity(0))
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.gpu.label_together", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--labels", type=Path, default=LABELS, help="append labels here")
+    parser.add_argument("--jobs", type=int, default=cores, help="compilers at a time")
+    parser.add_argument("--lanes", type=int, default=4, help="processes on the GPU at a time")
+    parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin no specimen after so many seconds")
+    parser.add_argument("--limit", type=int, help="at most so many specimens")
+    parser.add_argument("--again", action="store_true", help="also what the judge has labelled")
+    parser.add_argument("--data", type=Path, default=Path("var") / "label_together", help="where builds are kept")
+    parser.add_argument("--plan", action="store_true", help="only say what there is to do")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

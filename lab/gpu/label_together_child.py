@@ -1,0 +1,123 @@
+"""The process that holds the GPU for `label_together.py`: `python -m lab.gpu.label_together_child EXTENSION`.
+
+Calls one kernel after the other on every configuration of its task: two draws of inputs each, and every draw three
+times, with NaN in the memory that allocations get. A result must have its shape and dtype and lie within the
+tolerances of the judge's float64 reference, and inputs must stay as they were. Not covered: protection from kernels.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.harness import Config, TaskSpec, Verdict, default_suites, find_task
+from benchmarks.harness.child.check import as_tuple, compare, load_reference, reference
+from benchmarks.harness.child.gpu.accelerator import exact_arithmetic
+from benchmarks.harness.child.inputs import call_arguments, draw_for
+from benchmarks.harness.compilers.toolchain import MODULE
+
+DEVICE = torch.device("cuda:0")
+DISTRIBUTIONS = ("published", "normal")
+CALLS = 3
+_POISON_BYTES = 256 << 20
+
+
+def main(argv: Sequence[str]) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a kernel prints is no answer
+    exact_arithmetic()
+    torch.zeros(1, device=DEVICE)
+    extension = _extension(argv[0])
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request.get("what") == "begin":
+            print(json.dumps({"ready": True}), file=answers, flush=True)
+            continue
+        verdict, reason = judged(getattr(extension, request["module"]), find_task(default_suites(), request["task"]))
+        over = False
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:  # the context is lost
+            over = True
+        print(json.dumps({"verdict": verdict, "reason": reason, "over": over}), file=answers, flush=True)
+
+
+def judged(module: ModuleType, task: TaskSpec) -> tuple[Verdict, str]:
+    """The verdict on results. An error of the kernel is its verdict, whatever it is."""
+    kernel = getattr(module, task.direction)
+    for config in task.configs_for("cuda"):
+        for number, distribution in enumerate(DISTRIBUTIONS):
+            tensors, expected = _case(task, config, number, distribution)
+            kept = [item.clone() for item in tensors]
+            for earlier_calls in range(CALLS):
+                _poison()
+                try:
+                    results = kernel(*call_arguments(config, tensors))
+                    torch.cuda.synchronize()
+                except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                    return Verdict.RUNTIME_ERROR, f"{type(error).__name__}: {error} ({config.key})"
+                fault = _fault(as_tuple(results), expected, config)
+                if fault is not None:
+                    varies = earlier_calls > 0 and fault[0] is Verdict.INCORRECT_VALUE
+                    return Verdict.NONDETERMINISTIC if varies else fault[0], f"{fault[1]} ({config.key})"
+                if any(not _same(now, then) for now, then in zip(tensors, kept, strict=True)):
+                    return Verdict.INCORRECT_VALUE, f"it changed an input ({config.key})"
+    return Verdict.PASS, ""
+
+
+def _case(task: TaskSpec, config: Config, number: int, distribution: str) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    tensors = [torch.empty(item.shape, dtype=getattr(torch, item.dtype), device=DEVICE) for item in config.tensors]
+    module = _reference(task.name)
+    draw_for(module, config, bytes([number + 1]) * 32, tensors, distribution)
+    return tensors, reference(module, task.direction, call_arguments(config, tensors))
+
+
+def _fault(results: Sequence[Any], expected: Sequence[Tensor], config: Config) -> tuple[Verdict, str] | None:
+    if len(results) != len(config.results):
+        return Verdict.INCORRECT_SHAPE, f"{len(results)} results"
+    for got, right, item in zip(results, expected, config.results, strict=True):
+        if tuple(got.shape) != tuple(item.shape) and got.numel() * right.numel() != 1:
+            return Verdict.INCORRECT_SHAPE, f"{item.name} is {tuple(got.shape)}"
+        if got.dtype != getattr(torch, item.dtype) or got.device.type != "cuda":
+            return Verdict.INCORRECT_DTYPE, f"{item.name} is {got.dtype} on {got.device}"
+        found = compare(got.reshape(right.shape), right, item.tolerance, item.rms_tolerance)
+        if not found.ok:
+            return Verdict.INCORRECT_VALUE, f"{item.name}: {found.reason}"
+    return None
+
+
+def _poison() -> None:
+    """NaN in what torch's allocator hands out next, small and large."""
+    held = [torch.empty(_POISON_BYTES, dtype=torch.uint8, device=DEVICE).fill_(0xFF)]
+    held += [torch.empty(1 << power, dtype=torch.uint8, device=DEVICE).fill_(0xFF) for power in range(9, 21)]
+    torch.cuda.synchronize()
+    del held
+
+
+def _same(now: Tensor, then: Tensor) -> bool:
+    return bool((now.contiguous().view(torch.uint8) == then.contiguous().view(torch.uint8)).all())
+
+
+@cache
+def _reference(name: str) -> ModuleType:
+    return load_reference(find_task(default_suites(), name).folder)
+
+
+def _extension(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(MODULE, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
