@@ -97,7 +97,7 @@ def merged(texts: Sequence[str]) -> str:
 
 def _in_namespace(text: str, name: str) -> str:
     body = _MODULE.sub(r"static void bind_all(pybind11::module_& \1)", _INCLUDE.sub("", text))
-    body = body.replace('extern "C" __global__', "__global__")
+    body = body.replace('extern "C" ', "")  # names of C know no namespace
     undone = "".join(f"#undef {word}\n" for word in dict.fromkeys(_DEFINED.findall(text)))
     return f"namespace {name} {{\n{body}\n}}\n{undone}"
 
