@@ -33,7 +33,11 @@ def remembered(config: RunConfig, version: TaskVersion, kind: DeviceKind, log: E
     """What a run on this task begins with. Sources that it names are put into `log`."""
     related = list(_related(config.language, version, kind))
     note, note_of = _note(config.language, version, kind)
-    kernels = [_kernel(row, log) for row in _best_of_each_task(related) if _fits(row)][:KERNELS_MAX]
+    kernels = [
+        _kernel(row, log)
+        for row in _best_of_each_task(related)
+        if len(row.evaluation.submission.blob.text.encode()) <= SOURCE_BYTES_MAX
+    ][:KERNELS_MAX]
     return RunMemory(_settings(related), tuple(kernels), note, note_of)
 
 
@@ -85,10 +89,6 @@ def _best_of_each_task(related: list[Standing]) -> list[Standing]:
     for row in related:
         first.setdefault(row.task_version_id, row)
     return [*first.values()]
-
-
-def _fits(row: Standing) -> bool:
-    return len(row.evaluation.submission.blob.text.encode()) <= SOURCE_BYTES_MAX
 
 
 def _kernel(row: Standing, log: EventLog) -> PastKernel:

@@ -178,12 +178,11 @@ def run_release(holding: RunHolding, why: str = "") -> None:
     """Releases a run; if it is open, the next worker continues it. Without `why` the log has the reason."""
     held = Run.objects.filter(pk=holding.run.pk, claim=holding.claim)
     said = {"reason_text": why} if why else {}
-    if held.update(claim=None, worker="", heartbeat=None, **said) and _is_open(holding.run):
+    if (
+        held.update(claim=None, worker="", heartbeat=None, **said)
+        and Run.objects.filter(pk=holding.run.pk, state__in=OPEN).exists()
+    ):
         queue.wake()
-
-
-def _is_open(run: Run) -> bool:
-    return Run.objects.filter(pk=run.pk, state__in=OPEN).exists()
 
 
 def run_wish(run: Run, wish: Wish, who: str) -> None:

@@ -50,7 +50,17 @@ class DbLog:
                 LogEvent(run.last_seq + place, now, draft.type, draft.candidate, draft.payload)
                 for place, draft in enumerate(drafts, 1)
             ]
-            RunEvent.objects.bulk_create(_row(run, event) for event in events)
+            RunEvent.objects.bulk_create(
+                RunEvent(
+                    run=run,
+                    seq=event.seq,
+                    at_s=event.at_s,
+                    type=event.type,
+                    candidate=event.candidate or "",
+                    payload=dict(event.payload),
+                )
+                for event in events
+            )
             _project(run, events)
             signals.wake(run.topic)
         return events
@@ -80,17 +90,6 @@ def source(sha256: str) -> str:
     if text is None:
         raise KeyError(sha256)
     return text
-
-
-def _row(run: Run, event: LogEvent) -> RunEvent:
-    return RunEvent(
-        run=run,
-        seq=event.seq,
-        at_s=event.at_s,
-        type=event.type,
-        candidate=event.candidate or "",
-        payload=dict(event.payload),
-    )
 
 
 def _project(run: Run, events: list[LogEvent]) -> None:

@@ -19,7 +19,6 @@ from benchmarks import harness, selectors
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import kinds_for
 from benchmarks.judgings import moves
-from benchmarks.models import Evaluation
 from benchmarks.selectors import TaskFilter
 from benchmarks.submissions.languages import starter_of
 from benchmarks.views.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
@@ -131,11 +130,7 @@ def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the author can cancel an evaluation.")
     if not moves.evaluation_cancel(found, "Cancelled by its author."):
         raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had already ended.")
-    return schemas.evaluation_out(_again(request, found))
-
-
-def _again(request: HttpRequest, found: Evaluation) -> Evaluation:
-    return selectors.evaluation_for(request.user, found.code)
+    return schemas.evaluation_out(selectors.evaluation_for(request.user, found.code))
 
 
 @api.exception_handler(Problem)

@@ -13,7 +13,7 @@ from ninja import Field, Query, Router, Schema
 from benchmarks import selectors
 from benchmarks.boards import selectors as board_selectors
 from benchmarks.boards.selectors import BoardKey, EntryFilter
-from benchmarks.models import Evaluation, Standing
+from benchmarks.models import Evaluation
 from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.kbench import holder
 from benchmarks.views.parts.boards import baseline_lines
@@ -139,7 +139,10 @@ def _board(key: BoardKey, wanted: EntryQuery) -> LeaderboardOut:
         entries=[_entry(row) for row in rows],
         baselines=[BaselineOut(title=line.title, score=line.score) for line in baselines],
         under_review=len(reviews),
-        reviews=[_review(row) for row in reviews],
+        reviews=[
+            ReviewOut(by=holder(row.evaluation), reason=row.review_reason, evaluation=row.evaluation.code)
+            for row in reviews
+        ],
     )
 
 
@@ -160,10 +163,6 @@ def _entry(row: Any) -> EntryOut:
         verified_at=row.verified_at,
         evaluation=evaluation.code,
     )
-
-
-def _review(row: Standing) -> ReviewOut:
-    return ReviewOut(by=holder(row.evaluation), reason=row.review_reason, evaluation=row.evaluation.code)
 
 
 def _record(row: Any) -> RecordOut:

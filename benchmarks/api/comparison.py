@@ -4,7 +4,7 @@ Every share comes with its denominator, every speedup with its interval; speedup
 and torch.compile. Does NOT compute figures: `boards/comparing.py` does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from ninja import Field, Query, Router, Schema
 
 from benchmarks import selectors
 from benchmarks.boards import overview
-from benchmarks.boards.comparing import FAST_AT, MethodFigures, Share, curve
+from benchmarks.boards.comparing import FAST_AT, MethodFigures, curve
 from benchmarks.boards.overview import Cell, Comparison, Row
 from benchmarks.boards.ranking import SpeedupEstimate
 from benchmarks.models import Method
@@ -128,7 +128,9 @@ class CompareQuery(OverallQuery):
 @router.get("/methods", response=list[MethodOut], summary="Methods with their results on a suite")
 def methods(request: HttpRequest, wanted: Query[FieldQuery]) -> Any:
     field = wanted.field()
-    return [_method(row) for row in overview.compare(field, _by_slug(field.methods.values())).rows]
+    return [
+        _method(row) for row in overview.compare(field, sorted(field.methods.values(), key=lambda item: item.slug)).rows
+    ]
 
 
 @router.get("/methods/{slug}", response=MethodDetail, summary="One method with its results by task")
@@ -171,10 +173,6 @@ def compare(request: HttpRequest, wanted: Query[CompareQuery]) -> Any:
     return found
 
 
-def _by_slug(found: Iterable[Method]) -> list[Method]:
-    return sorted(found, key=lambda item: item.slug)
-
-
 def _chosen(field: overview.Field, text: str) -> list[Method]:
     """Raises Problem."""
     slugs, known = wanted_slugs([text]), {item.slug: item for item in field.methods.values()}
@@ -210,11 +208,10 @@ def _about(row: Row) -> dict[str, Any]:
 
 
 def _shares(figures: MethodFigures) -> list[ShareOut]:
-    return [ShareOut(p=p, **_counts(share)) for p, share in zip(figures.ps, figures.shares, strict=True)]
-
-
-def _counts(share: Share) -> dict[str, int]:
-    return {name: getattr(share, name) for name in SHARE_COLUMNS}
+    return [
+        ShareOut(p=p, **{name: getattr(share, name) for name in SHARE_COLUMNS})
+        for p, share in zip(figures.ps, figures.shares, strict=True)
+    ]
 
 
 def _comparison(comparison: Comparison, rows: Sequence[Row]) -> ComparisonOut:

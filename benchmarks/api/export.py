@@ -11,7 +11,7 @@ from uuid import UUID
 from django.http import Http404, HttpRequest
 from ninja import Field, Query, Router, Schema
 
-from benchmarks.models import ConfigResult, Evaluation, Submission
+from benchmarks.models import Evaluation, Submission
 from benchmarks.submissions import selectors as submission_selectors
 from benchmarks.submissions.selectors import EXPORT_ROWS_MAX
 from benchmarks.templatetags.kbench import holder_of
@@ -126,9 +126,8 @@ def _evaluation(row: Evaluation) -> ExportedEvaluation:
         speedup_hi=row.score_hi,
         rank=standing.rank if standing else None,
         under_review=standing.under_review if standing else False,
-        configs=[_config(item) for item in row.configs.all()],
+        configs=[
+            ExportedConfig.model_construct(**{name: getattr(item, name) for name in CONFIG})
+            for item in row.configs.all()
+        ],
     )
-
-
-def _config(row: ConfigResult) -> ExportedConfig:
-    return ExportedConfig.model_construct(**{name: getattr(row, name) for name in CONFIG})

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
-from benchmarks.models import Notification
 from benchmarks.notifications import lists
 
 from .auth import Token, owner_of
@@ -43,7 +42,10 @@ class ReadOut(Schema):
 def notifications(request: HttpRequest, unread: bool = False, page: PageNumber = 1) -> Any:
     owner = request.api_token.owner  # type: ignore[attr-defined]
     rows = lists.notifications_of(owner, page, unread=unread)
-    shown = [_out(row) for row in rows]
+    shown = [
+        NotificationOut(id=row.pk, kind=row.kind, text=row.text, url=row.path, created=row.created, read=row.read)
+        for row in rows
+    ]
     count = lists.unread_count(owner)
     return NotificationPage(page=rows.number, pages=rows.paginator.num_pages, unread=count, notifications=shown)
 
@@ -52,7 +54,3 @@ def notifications(request: HttpRequest, unread: bool = False, page: PageNumber =
 def notifications_read(request: HttpRequest, id: Number | None = None) -> Any:
     """Without `id` all of them."""
     return ReadOut(marked=lists.mark_read(owner_of(request), id))
-
-
-def _out(row: Notification) -> NotificationOut:
-    return NotificationOut(id=row.pk, kind=row.kind, text=row.text, url=row.path, created=row.created, read=row.read)

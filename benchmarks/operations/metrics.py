@@ -30,7 +30,12 @@ VERDICTS = ("", *Verdict)  # what was cancelled or has expired has none
 def site_metrics() -> Iterator[Metric]:
     """All families. Where the database is away, only those that say so."""
     found = health.checks()
-    yield _gauge("kbench_check_ok", "1 where a check of /readyz is ok", ["check"], _levels(found))
+    yield _gauge(
+        "kbench_check_ok",
+        "1 where a check of /readyz is ok",
+        ["check"],
+        (([check.name], float(check.level is health.Level.OK)) for check in found),
+    )
     if health.worst(found) is health.Level.DOWN:
         return
     figures = load.device_figures()
@@ -57,10 +62,6 @@ def exposition() -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SiteCollector())
     return generate_latest(registry)
-
-
-def _levels(found: list[health.Check]) -> Iterator[tuple[list[str], float]]:
-    return (([check.name], float(check.level is health.Level.OK)) for check in found)
 
 
 def _queues(figures: list[DeviceFigures]) -> Iterator[Metric]:

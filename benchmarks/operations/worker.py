@@ -26,7 +26,7 @@ from django.utils import timezone
 from benchmarks.judgings.moves import evaluation_requeue
 
 from ..catalogue import devices
-from ..harness import CPU, Device, HarnessError, Isolation, UsageError
+from ..harness import CPU, Device, HarnessError, UsageError
 from ..judgings.judge import site_judge
 from ..models import Evaluation, Worker
 from ..states import DEVICELESS, WorkerRole, WorkerState
@@ -80,7 +80,9 @@ def prove(worker: Worker) -> str | None:
     """Record the isolation in force and judge a tiny good and a tiny bad kernel. What is wrong, or None."""
     try:
         isolation = site_judge().isolation()
-        _record_isolation(worker, isolation)
+        Worker.objects.filter(pk=worker.pk).update(
+            isolation=isolation.name, isolation_strong=isolation.strong, isolation_text=isolation.text
+        )
         if settings.KBENCH_PUBLIC and not isolation.strong:
             return f"A public site needs strong isolation; this machine gives {isolation.name}: {isolation.text}"
         if worker.role == WorkerRole.JUDGE:
@@ -104,12 +106,6 @@ def _tested(worker: Worker) -> str | None:
     problem = _proven(worker)
     Worker.objects.filter(pk=worker.pk).update(tested=timezone.now(), test_passed=problem is None)
     return problem
-
-
-def _record_isolation(worker: Worker, isolation: Isolation) -> None:
-    Worker.objects.filter(pk=worker.pk).update(
-        isolation=isolation.name, isolation_strong=isolation.strong, isolation_text=isolation.text
-    )
 
 
 def set_state(node: str, state: WorkerState, text: str = "") -> None:

@@ -73,7 +73,11 @@ def _entries_write(bundle: RecordedBundle, entries: Sequence[BundleEntry]) -> Lo
     ranks = _ranks(entries)
     rows = [RecordedEntry(bundle=bundle, name=item.id, **_columns(item), rank=ranks.get(item.id)) for item in entries]
     created = [row for row in rows if row.name not in before]
-    replaced = [row for row in rows if row.name in before and _differs(row, before[row.name])]
+    replaced = [
+        row
+        for row in rows
+        if row.name in before and any(getattr(row, name) != getattr(before[row.name], name) for name in _COLUMNS)
+    ]
     for row in replaced:
         row.pk = before[row.name].pk
     gone = before.keys() - {row.name for row in rows}
@@ -84,10 +88,6 @@ def _entries_write(bundle: RecordedBundle, entries: Sequence[BundleEntry]) -> Lo
 
 
 _COLUMNS = [field.name for field in RecordedEntry._meta.fields if field.name not in ("id", "bundle", "name")]
-
-
-def _differs(one: RecordedEntry, other: RecordedEntry) -> bool:
-    return any(getattr(one, name) != getattr(other, name) for name in _COLUMNS)
 
 
 def _columns(item: BundleEntry) -> dict[str, Any]:

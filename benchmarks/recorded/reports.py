@@ -48,7 +48,10 @@ def entry_of(report: Mapping[str, Any], about: About) -> BundleEntry:
         score=about.score or BundleScore(**report["score"]),
         source_sha256=report["source_sha256"],
         source=about.source,
-        configs=tuple(_config(config) for config in report["configs"]),
+        configs=tuple(
+            BundleConfig(**{name: value for name, value in config.items() if name in _CONFIG_FIELDS})
+            for config in report["configs"]
+        ),
         remarks=tuple(one_line(flag["text"], 200) for flag in report.get("flags", ())),
         environment=_facts(report.get("environment", {})),
         isolation=one_line(report.get("isolation", ""), 200),
@@ -64,10 +67,6 @@ def machine_of(report: Mapping[str, Any]) -> dict[str, str]:
 def one_line(value: object, chars_max: int) -> str:
     """Without line ends and other control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in str(value)).split())[:chars_max]
-
-
-def _config(config: Mapping[str, Any]) -> BundleConfig:
-    return BundleConfig(**{name: value for name, value in config.items() if name in _CONFIG_FIELDS})
 
 
 def _facts(environment: Mapping[str, Any]) -> dict[str, Any]:

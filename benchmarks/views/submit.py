@@ -92,16 +92,15 @@ def served(kinds: list[DeviceKind], version: TaskVersion, user: int | None) -> l
     return [
         Served(
             kind,
-            ", ".join(harness.LANGUAGES[name].title for name in _languages_of(kind, version)),
+            ", ".join(
+                harness.LANGUAGES[name].title
+                for name in languages_of(kind.device_class, modules=version.definition.get("module", False))
+            ),
             nobody_there(kind),
             outlook(kind, version, user),
         )
         for kind in kinds
     ]
-
-
-def _languages_of(kind: DeviceKind, version: TaskVersion) -> list[str]:
-    return languages_of(kind.device_class, modules=version.definition.get("module", False))
 
 
 def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> SubmitOutcome:

@@ -73,7 +73,12 @@ def eval_command(
         if not pairs.solutions:
             raise TaskError(f"no file in {solutions_dir} is named after a problem in {suite_dir}")
         outcomes = _judged(pairs.solutions, solutions_dir, how)
-    tell(_document(outcomes, pairs, how), _rows(outcomes, how), _columns(how), as_json=as_json)
+    tell(
+        _document(outcomes, pairs, how),
+        [_row(item) + (_naive_cells(item) if how.naive else []) for item in outcomes],
+        (*_COLUMNS, "usual script", "evaporates") if how.naive else _COLUMNS,
+        as_json=as_json,
+    )
     if not as_json:
         _print_figures(outcomes, pairs, how)
     sys.exit(OUR_FAULT if any(item.is_our_fault for item in outcomes) else ACCEPTED)
@@ -117,14 +122,6 @@ def _progress_bar(total: int) -> Iterator[tuple[Any, Any]]:
             return Watcher(on_step)
 
         yield (lambda: line.advance(task)), watch
-
-
-def _columns(how: EvalSettings) -> tuple[str, ...]:
-    return (*_COLUMNS, "usual script", "evaporates") if how.naive else _COLUMNS
-
-
-def _rows(outcomes: Sequence[Outcome], how: EvalSettings) -> list[list[str]]:
-    return [_row(item) + (_naive_cells(item) if how.naive else []) for item in outcomes]
 
 
 def _row(item: Outcome) -> list[str]:

@@ -27,15 +27,11 @@ def fill(ruleset: RuleSet) -> None:
     best: dict[tuple[int, int], dict[str, Evaluation]] = defaultdict(dict)
     for item in rows.order_by("score").iterator(CHUNK):
         best[item.task_version_id, item.device_kind_id][_holder(item)] = item
-    gated = set(_gated().values_list("pk", flat=True))
+    gated = set(Evaluation.objects.filter(verdict=Verdict.PASS, gated=True).values_list("pk", flat=True))
     standings = (row for holders in best.values() for row in _board(ruleset, holders, gated))
     for chunk in _chunked(standings):
         with transaction.atomic():
             Standing.objects.bulk_create(chunk)
-
-
-def _gated() -> Any:
-    return Evaluation.objects.filter(verdict=Verdict.PASS, gated=True)
 
 
 def _holder(evaluation: Evaluation) -> str:

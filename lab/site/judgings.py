@@ -72,7 +72,8 @@ class SubmissionRows:
 
 
 def fill(targets: Targets, count: int, random: Random) -> None:
-    payers = {payer.account_id: payer for payer in _payers(targets)}
+    created = Payer.objects.bulk_create(Payer(account=user) for user in targets.accounts)
+    payers = {payer.account_id: payer for payer in created}
     maker = _Maker(targets, random)
     for start in range(0, count, CHUNK):
         drafts = [maker.draft(number, 1 - number / count) for number in range(start, min(count, start + CHUNK))]
@@ -81,10 +82,6 @@ def fill(targets: Targets, count: int, random: Random) -> None:
     asked = Evaluation.objects.filter(submission=OuterRef("pk")).values("queued")[:1]
     Submission.objects.update(created=Subquery(asked))  # the column says when a row was written
     boards.fill(maker.ruleset)
-
-
-def _payers(targets: Targets) -> list[Payer]:
-    return list(Payer.objects.bulk_create(Payer(account=user) for user in targets.accounts))
 
 
 class _Maker:
@@ -204,7 +201,11 @@ def _write(drafts: list[SubmissionRows], payers: dict[int, Payer], random: Rando
     ConfigResult.objects.bulk_create(row for item in passed for row in _configs(*item, random))
     charged = [item for item in done if item.submission.payer]
     LedgerEntry.objects.bulk_create(_charge(item) for item in charged)
-    Event.objects.bulk_create(_event(item, kind) for item in evaluations[::10] for kind in ("queued", "state"))
+    Event.objects.bulk_create(
+        Event(topic=item.topic, kind=kind, payload={"part": "stages"})
+        for item in evaluations[::10]
+        for kind in ("queued", "state")
+    )
 
 
 def _stages_of(evaluation: Evaluation) -> int:
@@ -243,10 +244,6 @@ def _charge(evaluation: Evaluation) -> LedgerEntry:
     what = f"Judging of {evaluation.submission.title}"
     payer = evaluation.submission.payer
     return LedgerEntry(payer=payer, evaluation=evaluation, kind=LedgerKind.CHARGE, judging_s=24.5, text=what)
-
-
-def _event(evaluation: Evaluation, kind: str) -> Event:
-    return Event(topic=evaluation.topic, kind=kind, payload={"part": "stages"})
 
 
 def names(targets: Targets) -> dict[str, Any]:

@@ -18,7 +18,6 @@ import numpy as np
 
 from agents.evolve.search import Recording, Trial, load_recording
 from agents.evolve.search.surrogate import surrogate
-from agents.evolve.templates.base import Genome
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 SHARES = (0.04, 0.08, 0.15)
@@ -34,11 +33,7 @@ def forecast(recording: Recording, share: float, seed: int) -> tuple[float, floa
     worth = surrogate(recording.space, [Trial(genome, recording.fitness(genome)) for genome in known])
     if worth is None:
         raise ValueError(f"{len(known)} settings of {recording.name} say nothing")
-    return _scores([worth(genome) for genome in rest], [_fitness(recording, genome) for genome in rest])
-
-
-def _fitness(recording: Recording, genome: Genome) -> float:
-    return recording.fitness(genome) or 0.0
+    return _scores([worth(genome) for genome in rest], [recording.fitness(genome) or 0.0 for genome in rest])
 
 
 def _scores(expected: list[float], found: list[float]) -> tuple[float, float]:

@@ -143,7 +143,7 @@ def _aligned(values: np.ndarray) -> np.ndarray:
 
 def _expected(task: TaskSpec, config: Config, values: Sequence[object]) -> tuple[np.ndarray, ...]:
     arguments = [_as_torch(value, item) for value, item in zip(values, config.arguments, strict=True)]
-    made = getattr(_reference(task), task.direction)(*arguments)
+    made = getattr(_reference_at(task.folder / "reference.py"), task.direction)(*arguments)
     return tuple(one.numpy() for one in (made if isinstance(made, tuple) else (made,)))
 
 
@@ -162,7 +162,3 @@ def _reference_at(path: Path) -> object:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _reference(task: TaskSpec) -> object:
-    return _reference_at(task.folder / "reference.py")

@@ -123,7 +123,16 @@ def _attempt(shop: Workshop, tier: str) -> Compilation:
     compiling = [*use, *_flags(shop.rules), *_includes(tier)]
     steps = [
         [host_compiler(), *compiling, "-c", f"{MODULE}.cpp", "-o", f"{place}/a.o"],
-        [host_compiler(), "-shared", f"{place}/a.o", "-o", f"{place}/{binary}", *_linking()],
+        [
+            host_compiler(),
+            "-shared",
+            f"{place}/a.o",
+            "-o",
+            f"{place}/{binary}",
+            *torch_libraries("c10", "torch", "torch_cpu", "torch_python"),
+            "-fopenmp",
+            "-Wl,--as-needed",
+        ],
     ]
     return shop.make(steps, f"{place}/{binary}", room, shop.folder / binary)
 
@@ -134,10 +143,6 @@ def _flags(rules: Rules) -> list[str]:
 
 def _includes(tier: str) -> list[str]:
     return includes() if tier == "stock" else includes(f"{inside(HEADERS, 'headers')}/{tier}")
-
-
-def _linking() -> list[str]:
-    return [*torch_libraries("c10", "torch", "torch_cpu", "torch_python"), "-fopenmp", "-Wl,--as-needed"]
 
 
 @functools.cache

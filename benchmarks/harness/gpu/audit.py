@@ -112,7 +112,12 @@ class Auditor:
         )
 
     def _sanitize(self, config: Config) -> dict[str, Any]:
-        output = self._run(config, "compute-sanitizer", _sanitizer_argv(), {0, _ERROR_EXIT})
+        output = self._run(
+            config,
+            "compute-sanitizer",
+            [_tool("compute-sanitizer"), "--tool", "memcheck", "--error-exitcode", str(_ERROR_EXIT), "--log-file"],
+            {0, _ERROR_EXIT},
+        )
         return {"config": config.key, **parse_sanitizer(output)}
 
     def _run(self, config: Config, tool: str, argv: Sequence[str], ends: set[int]) -> str:
@@ -262,10 +267,6 @@ def _ncu_argv() -> list[str]:
         *("--clock-control", "none", "--cache-control", "none"),
         *("--metrics", f"{_TIME},{_READ},{_WRITTEN}", "--csv", "--page", "raw", "--log-file"),
     ]
-
-
-def _sanitizer_argv() -> list[str]:
-    return [_tool("compute-sanitizer"), "--tool", "memcheck", "--error-exitcode", str(_ERROR_EXIT), "--log-file"]
 
 
 def _tool(name: str) -> str:

@@ -127,7 +127,12 @@ class Crew:
         filter_program, arguments = gpu_filter(), (self.order.gpu.accelerator,)
         for number, actor in enumerate(self.baselines):
             log = self.folder / f"baseline{number}.log"
-            actor.start(self._baseline_room(number), log, filter_program, arguments=arguments)
+            actor.start(
+                self._on_gpu(baseline_room(self.folder / "task", self.caches[number], self.order.rules)),
+                log,
+                filter_program,
+                arguments=arguments,
+            )
         fds = tuple(actor.control.fd for actor in (*self.baselines, *self.candidates))
         log = self.folder / "referee.log"
         self._referee = RefereeProcess(
@@ -148,9 +153,6 @@ class Crew:
 
     def _on_gpu(self, room: Room) -> Room:
         return on_gpu(room, self.order.gpu, self.order.bytecode)
-
-    def _baseline_room(self, number: int) -> Room:
-        return self._on_gpu(baseline_room(self.folder / "task", self.caches[number], self.order.rules))
 
     def candidate_room(self, *, warming: bool = False) -> Room:
         """Where a submission runs: it sees itself, and its compiled kernels where it compiles them while `warming`."""

@@ -243,7 +243,16 @@ def _configs(data: Mapping[str, Any], section: Mapping[str, Any], device: str) -
 def _config(key: str, group: str, values: Mapping[str, Value], section: Mapping[str, Any]) -> Config:
     """`bytes` may be left out: then every argument is read once and every result written once."""
     arguments = tuple(_argument(item, values) for item in section["arguments"])
-    results = tuple(_result(item, values) for item in section["results"])
+    results = tuple(
+        Result(
+            name=item["name"],
+            shape=_shape(item["shape"], values),
+            dtype=item.get("dtype", "float32"),
+            tolerance=item["tolerance"],
+            rms_tolerance=item["rms_tolerance"],
+        )
+        for item in section["results"]
+    )
     everything = sum(item.nbytes for item in (*arguments, *results) if not isinstance(item, ValueArgument))
     return Config(
         key=key,
@@ -268,16 +277,6 @@ def _argument(item: Mapping[str, Any], values: Mapping[str, Value]) -> Argument:
         draw=item["draw"],
         options={name: evaluate(str(text), values) for name, text in item.get("options", {}).items()},
         packed=item.get("packed", False),
-    )
-
-
-def _result(item: Mapping[str, Any], values: Mapping[str, Value]) -> Result:
-    return Result(
-        name=item["name"],
-        shape=_shape(item["shape"], values),
-        dtype=item.get("dtype", "float32"),
-        tolerance=item["tolerance"],
-        rms_tolerance=item["rms_tolerance"],
     )
 
 

@@ -196,12 +196,13 @@ def _sometimes_none(task: TaskSpec) -> set[str]:
     """Tensor arguments that are None in some configuration."""
     configs = [config for group in task.configs.values() for config in group]
     tensors = {item.name for config in configs for item in config.tensors}
-    nones = {item.name for config in configs for item in config.arguments if _is_none(item)}
+    nones = {
+        item.name
+        for config in configs
+        for item in config.arguments
+        if isinstance(item, ValueArgument) and item.value is None
+    }
     return tensors & nones | nones
-
-
-def _is_none(item: Argument) -> bool:
-    return isinstance(item, ValueArgument) and item.value is None
 
 
 def _cpp_type(item: Argument, optional: set[str]) -> str:
