@@ -1,0 +1,297 @@
+"""The processes of a GPU judging: what each of them sees, in which order they end, and which crew waits for the next.
+
+Stand-ins take the place of the processes; `test_gpu_session.py` starts real ones.
+"""
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.harness import default_rules
+from benchmarks.harness.errors import ChildSurvived, SupervisorError
+from benchmarks.harness.gpu import crew as crews
+from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, on_gpu
+from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.measuring.faults import Stuck
+from benchmarks.harness.sandbox.isolation import Room
+from benchmarks.harness.sandbox.outbox import AnswerFile, NotTaken
+
+STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (Path("/dev/stand-in"),), accelerator="host")
+REAL = replace(STAND_IN, accelerator="cuda", uuid="GPU-1")
+TRUSTED = ["baseline0", "baseline1", "referee"]
+UNTRUSTED = ["candidate0", "candidate1"]
+
+
+@dataclass
+class Stage:
+    """What happened to the stand-ins, in order; who does not end, and who does not start."""
+
+    events: list[tuple[str, str]] = field(default_factory=list)
+    rooms: dict[str, Room] = field(default_factory=dict)
+    descriptors: tuple[int, ...] = ()
+    immortal: set[str] = field(default_factory=set)
+    stillborn: str = ""
+    exited: set[str] = field(default_factory=set)
+
+    def of(self, event: str) -> list[str]:
+        return [name for happened, name in self.events if happened == event]
+
+
+class Process:
+    """Stands in for an `Actor`, the child of one, and the referee."""
+
+    def __init__(self, stage: Stage, number: int) -> None:
+        self.stage, self.control = stage, SimpleNamespace(fd=100 + number)
+        self.name, self.started = "", False
+
+    @property
+    def child(self) -> "Process":
+        return self
+
+    def start(self, room: Room, log: Path, *_: Any, **__: Any) -> None:
+        self.name = log.stem
+        if self.name == self.stage.stillborn:
+            raise SupervisorError("it does not start")
+        log.touch()
+        self.started = True
+        self.stage.rooms[self.name] = room
+        self.stage.events.append(("start", self.name))
+
+    def doom(self) -> None:
+        self.stage.events.append(("doom", self.name))
+
+    def kill(self) -> None:
+        if self.started:
+            self.stage.events.append(("kill", self.name))
+        if self.name in self.stage.immortal:
+            raise ChildSurvived(self.name)
+
+    def close(self) -> None:
+        self.stage.events.append(("close", self.name))
+
+    def exit_code(self) -> int | None:
+        return 1 if self.name in self.stage.exited else None
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    stage, made = Stage(), iter(range(100))
+
+    def referee(_: str, room: Room, log: Path, *, fds: tuple[int, ...], **__: Any) -> Process:
+        stage.descriptors = fds
+        process = Process(stage, next(made))
+        process.start(room, log)
+        return process
+
+    monkeypatch.setattr(crews, "Actor", lambda _: Process(stage, next(made)))
+    monkeypatch.setattr(crews, "RefereeProcess", referee)
+    return stage
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> CrewSpec:
+    rules = default_rules()
+    return CrewSpec(STAND_IN, replace(rules, time=rules.gpu_time), tmp_path / "pool.so", tmp_path, None, threads=2)
+
+
+def seen_by(room: Room) -> set[str]:
+    """The folders of a crew that a room shows, by their names on this machine."""
+    return {path.name for path in room.read_only} & {"task", "job", "triton", "code", "cache0", "cache1", "pool.so"}
+
+
+def test_each_launch_has_a_baseline_and_a_candidate_and_on_a_gpu_an_executor(stage: Stage, order: CrewSpec) -> None:
+    Crew(order)
+    assert sorted(stage.of("start")) == sorted([*TRUSTED, *UNTRUSTED])
+    stage.events.clear()
+    Crew(replace(order, gpu=REAL))
+    assert sorted(stage.of("start")) == sorted([*TRUSTED, *UNTRUSTED, "executor0", "executor1"])
+
+
+def test_nobody_sees_more_than_its_part(stage: Stage, order: CrewSpec) -> None:
+    """The reference is for the trusted, the submission for candidates, and its device code alone for executors."""
+    Crew(replace(order, gpu=REAL))
+    assert "task" in seen_by(stage.rooms["referee"])
+    assert "task" in seen_by(stage.rooms["baseline0"])
+    for name in TRUSTED:
+        assert not seen_by(stage.rooms[name]) & {"job", "triton", "code"}
+    for name in UNTRUSTED:
+        assert seen_by(stage.rooms[name]) == {"job", "triton", "pool.so"}
+    assert seen_by(stage.rooms["executor0"]) == {"code"}
+    assert all(room.devices == REAL.nodes for room in stage.rooms.values())
+
+
+def test_each_baseline_has_a_cache_of_its_own(stage: Stage, order: CrewSpec) -> None:
+    Crew(order)
+    for number, name in enumerate(("baseline0", "baseline1")):
+        shown = {path.name for path in (*stage.rooms[name].read_only, *stage.rooms[name].writable)}
+        assert {item for item in shown if item.startswith("cache")} == {f"cache{number}"}
+
+
+def test_a_room_for_warming_has_no_kernels_yet_and_space_for_them(stage: Stage, order: CrewSpec) -> None:
+    crew = Crew(order)
+    calm, warm = crew.candidate_room(), crew.candidate_room(warming=True)
+    assert seen_by(calm) - seen_by(warm) == {"triton"}
+    assert warm.scratch_bytes > calm.scratch_bytes == order.rules.limits.scratch_bytes
+    assert calm.environment["TRITON_CACHE_DIR"] == warm.environment["TRITON_CACHE_DIR"]
+    assert calm.environment["OMP_NUM_THREADS"] == "2"
+
+
+def test_the_referee_has_the_control_page_of_every_contestant(stage: Stage, order: CrewSpec) -> None:
+    crew = Crew(order)
+    assert stage.descriptors == tuple(actor.control.fd for actor in (*crew.baselines, *crew.candidates))
+    assert len(set(stage.descriptors)) == 4
+
+
+def test_a_crew_that_does_not_start_leaves_nothing(stage: Stage, order: CrewSpec) -> None:
+    stage.stillborn = "candidate1"
+    with pytest.raises(SupervisorError, match="does not start"):
+        Crew(order)
+    assert sorted(set(stage.of("kill"))) == sorted([*TRUSTED, "candidate0"])
+    assert not list(order.scratch.glob("crew-*"))
+
+
+def test_every_candidate_is_killed_before_the_first_is_waited_for(stage: Stage, order: CrewSpec) -> None:
+    """A kernel that holds the GPU keeps the first one alive for a while; the others must not run on meanwhile."""
+    crew = Crew(order)
+    stage.events.clear()
+    crew.end_candidates()
+    assert stage.events == [
+        ("doom", "candidate0"),
+        ("doom", "candidate1"),
+        ("kill", "candidate0"),
+        ("kill", "candidate1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("survivor", "error"),
+    [("candidate0", Stuck), ("executor1", Stuck), ("referee", ChildSurvived), ("baseline1", ChildSurvived)],
+)
+def test_whose_process_survives_decides_whose_fault_it_is(
+    stage: Stage, order: CrewSpec, survivor: str, error: type[Exception]
+) -> None:
+    """All others are ended and the folder is removed all the same."""
+    crew = Crew(replace(order, gpu=REAL))
+    stage.immortal.add(survivor)
+    stage.events.clear()
+    with pytest.raises(error):
+        crew.kill()
+    assert {*TRUSTED, *UNTRUSTED, "executor0", "executor1"} <= set(stage.of("kill"))
+    assert set(stage.of("close")) == set(UNTRUSTED)
+    assert not crew.folder.exists()
+
+
+def test_an_executor_that_runs_on_is_the_submissions_fault(stage: Stage, order: CrewSpec) -> None:
+    crew = Crew(replace(order, gpu=REAL))
+    stage.immortal.add("executor0")
+    with pytest.raises(Stuck):
+        crew.end_executors()
+    assert ("kill", "executor1") in stage.events
+
+
+def packed(name: str, content: bytes = b"kernel") -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+@pytest.fixture
+def answer() -> Iterator[AnswerFile]:
+    with AnswerFile(1 << 20) as answer:
+        yield answer
+
+
+def test_kernels_that_a_warming_process_left_are_what_candidates_see(
+    stage: Stage, order: CrewSpec, answer: AnswerFile
+) -> None:
+    crew = Crew(order)
+    (crew.folder / "triton" / "planted").mkdir()
+    (crew.folder / "triton" / "planted" / "kernel.cubin").write_text("written without the strong sandbox")
+    os.write(answer.fd, packed("linear.cubin"))
+    crew.keep_kernels(answer)
+    assert [path.name for path in (crew.folder / "triton").iterdir()] == ["linear.cubin"]
+
+
+@pytest.mark.parametrize("left", [packed("../job/kernel.so"), packed("/kernel.so"), b"no archive"])
+def test_nothing_else_that_it_left_is_kept(stage: Stage, order: CrewSpec, answer: AnswerFile, left: bytes) -> None:
+    crew = Crew(order)
+    os.write(answer.fd, left)
+    with pytest.raises(NotTaken):
+        crew.keep_kernels(answer)
+    assert not list((crew.folder / "job").iterdir())
+
+
+def test_a_waiting_crew_serves_the_next_session_once(stage: Stage, order: CrewSpec) -> None:
+    standby = Standby()
+    standby.wanted = True
+    standby.refill(order)
+    started = len(stage.of("start"))
+    first = standby.take(order)
+    assert len(stage.of("start")) == started
+    second = standby.take(order)
+    assert second is not first
+    assert second.folder != first.folder
+
+
+def test_a_crew_is_kept_ready_only_where_it_is_wanted_and_only_one(stage: Stage, order: CrewSpec) -> None:
+    standby = Standby()
+    standby.refill(order)
+    assert not stage.events
+    standby.wanted = True
+    standby.refill(order)
+    standby.refill(order)
+    assert stage.of("start").count("referee") == 1
+
+
+def test_a_crew_that_was_made_for_other_rules_is_ended(stage: Stage, order: CrewSpec) -> None:
+    standby = Standby()
+    standby.wanted = True
+    standby.refill(order)
+    taken = standby.take(replace(order, threads=1))
+    assert set(stage.of("kill")) >= {*TRUSTED, *UNTRUSTED}
+    assert taken.order.threads == 1
+    assert taken.folder.exists()
+
+
+@pytest.mark.parametrize("dead", ["candidate1", "baseline0"])
+def test_a_crew_of_which_somebody_died_while_it_waited_is_replaced(stage: Stage, order: CrewSpec, dead: str) -> None:
+    standby = Standby()
+    standby.wanted = True
+    standby.refill(order)
+    waiting = standby._crew
+    stage.exited.add(dead)
+    assert standby.take(order) is not waiting
+    assert waiting is not None
+    assert not waiting.folder.exists()
+
+
+def test_a_worker_that_ends_leaves_no_waiting_crew(stage: Stage, order: CrewSpec) -> None:
+    standby = Standby()
+    standby.wanted = True
+    standby.refill(order)
+    standby.close()
+    assert set(stage.of("kill")) == {*TRUSTED, *UNTRUSTED}
+    assert not list(order.scratch.glob("crew-*"))
+    standby.refill(order)
+    assert stage.of("start").count("referee") == 1
+
+
+def test_compiled_python_files_are_shown_where_torch_has_none(tmp_path: Path) -> None:
+    room = Room(environment={"LC_ALL": "C.UTF-8"})
+    plain = on_gpu(room, STAND_IN, None)
+    assert plain.memory_bytes is None
+    assert plain.environment == {"LC_ALL": "C.UTF-8"}
+    with_files = on_gpu(room, REAL, tmp_path)
+    assert tmp_path in with_files.read_only
+    assert with_files.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+    assert "KBENCH_BYTECODE" in with_files.environment
