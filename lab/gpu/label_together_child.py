@@ -10,7 +10,8 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -52,37 +53,55 @@ def main(argv: Sequence[str]) -> None:
 def judged(module: ModuleType, task: TaskSpec) -> tuple[Verdict, str]:
     """The verdict on results. An error of the kernel is its verdict, whatever it is."""
     kernel = getattr(module, task.direction)
-    for config in task.configs_for("cuda"):
-        for number, distribution in enumerate(DISTRIBUTIONS):
-            tensors, expected = _case(task, config, number, distribution)
-            kept = [item.clone() for item in tensors]
-            for earlier_calls in range(CALLS):
-                _poison()
-                try:
-                    results = kernel(*call_arguments(config, tensors))
-                    torch.cuda.synchronize()
-                except (RuntimeError, TypeError, ValueError, IndexError) as error:
-                    return Verdict.RUNTIME_ERROR, f"{type(error).__name__}: {error} ({config.key})"
-                fault = _fault(as_tuple(results), expected, config)
-                if fault is not None:
-                    varies = earlier_calls > 0 and fault[0] is Verdict.INCORRECT_VALUE
-                    return Verdict.NONDETERMINISTIC if varies else fault[0], f"{fault[1]} ({config.key})"
-                if any(not _same(now, then) for now, then in zip(tensors, kept, strict=True)):
-                    return Verdict.INCORRECT_VALUE, f"it changed an input ({config.key})"
+    for case in _cases(task.name):
+        for earlier_calls in range(CALLS):
+            _poison()
+            try:
+                results = kernel(*call_arguments(case.config, case.tensors))
+                torch.cuda.synchronize()
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                return Verdict.RUNTIME_ERROR, f"{type(error).__name__}: {error} ({case.config.key})"
+            fault = _fault(as_tuple(results), case)
+            if fault is not None:
+                varies = earlier_calls > 0 and fault[0] is Verdict.INCORRECT_VALUE
+                return Verdict.NONDETERMINISTIC if varies else fault[0], f"{fault[1]} ({case.config.key})"
+            changed = [not _same(now, then) for now, then in zip(case.tensors, case.kept, strict=True)]
+            if any(changed):
+                for now, then in zip(case.tensors, case.kept, strict=True):
+                    now.copy_(then)
+                return Verdict.INCORRECT_VALUE, f"it changed an input ({case.config.key})"
     return Verdict.PASS, ""
 
 
-def _case(task: TaskSpec, config: Config, number: int, distribution: str) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    tensors = [torch.empty(item.shape, dtype=getattr(torch, item.dtype), device=DEVICE) for item in config.tensors]
-    module = _reference(task.name)
-    draw_for(module, config, bytes([number + 1]) * 32, tensors, distribution)
-    return tensors, reference(module, task.direction, call_arguments(config, tensors))
+@dataclass(frozen=True)
+class LabelCase:
+    """One draw for one configuration: the inputs, a copy of them, and the right results in float64."""
+
+    config: Config
+    tensors: Sequence[Tensor]
+    kept: Sequence[Tensor]
+    expected: Sequence[Tensor]
 
 
-def _fault(results: Sequence[Any], expected: Sequence[Tensor], config: Config) -> tuple[Verdict, str] | None:
-    if len(results) != len(config.results):
+@lru_cache(maxsize=1)  # specimens come by task, and the values of one task may fill much of the GPU
+def _cases(name: str) -> list[LabelCase]:
+    task = find_task(default_suites(), name)
+    module, cases = load_reference(task.folder), []
+    for config in task.configs_for("cuda"):
+        for number, distribution in enumerate(DISTRIBUTIONS):
+            tensors = [
+                torch.empty(item.shape, dtype=getattr(torch, item.dtype), device=DEVICE) for item in config.tensors
+            ]
+            draw_for(module, config, bytes([number + 1]) * 32, tensors, distribution)
+            expected = reference(module, task.direction, call_arguments(config, tensors))
+            cases.append(LabelCase(config, tensors, [item.clone() for item in tensors], expected))
+    return cases
+
+
+def _fault(results: Sequence[Any], case: LabelCase) -> tuple[Verdict, str] | None:
+    if len(results) != len(case.config.results):
         return Verdict.INCORRECT_SHAPE, f"{len(results)} results"
-    for got, right, item in zip(results, expected, config.results, strict=True):
+    for got, right, item in zip(results, case.expected, case.config.results, strict=True):
         if tuple(got.shape) != tuple(item.shape) and got.numel() * right.numel() != 1:
             return Verdict.INCORRECT_SHAPE, f"{item.name} is {tuple(got.shape)}"
         if got.dtype != getattr(torch, item.dtype) or got.device.type != "cuda":
@@ -103,11 +122,6 @@ def _poison() -> None:
 
 def _same(now: Tensor, then: Tensor) -> bool:
     return bool((now.contiguous().view(torch.uint8) == then.contiguous().view(torch.uint8)).all())
-
-
-@cache
-def _reference(name: str) -> ModuleType:
-    return load_reference(find_task(default_suites(), name).folder)
 
 
 def _extension(path: str) -> ModuleType:
