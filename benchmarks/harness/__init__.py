@@ -16,6 +16,7 @@ from .errors import (
     Cancelled,
     HarnessError,
     IsolationError,
+    NotProfiled,
     RefereeError,
     RuleSetError,
     SupervisorError,
@@ -30,6 +31,10 @@ from .hosts.processors import processor
 from .languages import LANGUAGE_OF_SUFFIX, LANGUAGES, device_class, device_classes, is_python, language_of_file
 from .measuring.faults import DEVICE_STUCK
 from .measuring.memory import SharedMemory
+from .profiles.metrics import SHOWN as METRICS
+from .profiles.metrics import STALLS
+from .profiles.records import Profile
+from .profiling import profile
 from .protocol import Link, ProtocolError, clean_text, make_links
 from .report import VERDICT_TEXTS, ConfigReport, Flag, Report, Score, StageReport, Verdict, VerdictText
 from .rules import Rules, load_rules
@@ -65,8 +70,10 @@ __all__ = [
     "GPU_TASK",
     "LANGUAGES",
     "LANGUAGE_OF_SUFFIX",
+    "METRICS",
     "ONE_SHAPE",
     "PROCESSOR_KINDS",
+    "STALLS",
     "VERDICT_TEXTS",
     "Argument",
     "Build",
@@ -85,8 +92,10 @@ __all__ = [
     "Isolation",
     "IsolationError",
     "Link",
+    "NotProfiled",
     "NotTaken",
     "Paths",
+    "Profile",
     "ProtocolError",
     "RefereeError",
     "Report",
@@ -149,6 +158,7 @@ __all__ = [
     "object_key",
     "prepare_task",
     "processor",
+    "profile",
     "read_file",
     "remove_scratch",
     "resized",

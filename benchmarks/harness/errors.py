@@ -10,6 +10,7 @@
     │   ├── NotStopped        a process does not stop though it was told to; a submission's is its own fault
     │   └── ChildSurvived     a process does not end though it was killed: the driver or the kernel holds it
     ├── AuditBroken           the submission's process ended before the audit had seen it; its entry waits for a person
+    ├── NotProfiled           nothing can be said of the submission's kernels: it failed, or its profiler did
     └── Cancelled             the caller's `cancelled()` said yes; nothing is reported
 
 What a submission does wrong is never an exception here: it is a `Verdict` in a `Report`.
@@ -54,6 +55,10 @@ class ChildSurvived(SupervisorError):
 
 class AuditBroken(HarnessError):
     """The submission's process ended before the audit had seen it."""
+
+
+class NotProfiled(HarnessError):
+    """Nothing can be said of the kernels of a submission."""
 
 
 class Cancelled(HarnessError):

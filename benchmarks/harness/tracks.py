@@ -22,6 +22,7 @@ from .gpu.crew import STANDBY
 from .gpu.discovery import Gpu, gpus
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
+from .gpu.watching import Watching
 from .hosts.locks import build_lock, machine_lock
 from .hosts.machine import divide_cores, machine_record
 from .hosts.processors import processor
@@ -322,8 +323,12 @@ class GpuTrack(Track):
         cancelled: CancelCheck,
     ) -> dict[str, Any]:
         configs = [item for item in task.configs_for("cuda") if not item.hidden]
+        return Auditor(self.watching(task, binary, scratch, cancelled), configs).look(results)
+
+    def watching(self, task: TaskSpec, binary: Path, scratch: Path, cancelled: CancelCheck) -> Watching:
+        """A tool around the process of a submission on this GPU."""
         timeout_s = self.rules.gpu.audit_timeout_s
-        return Auditor(task, configs, binary, self.gpu, self.rules.gpu, scratch, timeout_s, cancelled).look(results)
+        return Watching(task, binary, self.gpu, self.rules.gpu, scratch, timeout_s, cancelled)
 
     def _bounded(self, judging: Judging, number: int, result: ConfigReport) -> ConfigReport:
         ledger = judging.ledgers[number]

@@ -1,4 +1,4 @@
-"""The `kbench` command: `judge`, `eval`, `check` and `worker` work on this machine, the others speak to a site's API.
+"""The `kbench` command: `judge`, `eval`, `check`, `profile` and `worker` work on this machine, the others ask a site.
 
 Exit codes: 0 accepted (or done), 1 judged and not accepted, 2 wrong usage, 3 the system's own fault, 4 not decided
 (`check`), 130 interrupted.
@@ -15,6 +15,7 @@ from .evaluating import eval_command
 from .exporting import export_command
 from .local import judge_command, worker_command
 from .mcp import mcp_command
+from .profiling import profile_command
 from .remote import cancel_command, download_command, submit_command, watch_command
 from .runs import run_command, runs_command
 
@@ -28,6 +29,7 @@ for command in (
     judge_command,
     eval_command,
     check_command,
+    profile_command,
     worker_command,
     submit_command,
     watch_command,

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.harness import SupervisorError
 from benchmarks.harness.errors import AuditBroken
-from benchmarks.harness.gpu import audit, discovery
+from benchmarks.harness.gpu import audit, discovery, watching
 from benchmarks.harness.sandbox.outbox import AnswerFile
 
 LINE = "0, GPU-12, NVIDIA H200, 580.159.04, 143771, 00000000:00:06.0, 9.0"
@@ -86,13 +86,13 @@ def test_names_of_kernels_are_short_and_printable() -> None:
     ],
 )
 def test_a_report_counts_only_if_its_tool_came_to_its_end(text: bytes, code: int | None, error: type) -> None:
-    with AnswerFile(audit._REPORT_BYTES) as answer:
+    with AnswerFile(watching._REPORT_BYTES) as answer:
         Path(answer.path).write_bytes(text)
         with pytest.raises(error):
-            audit._report("ncu", answer, code, {0}, "the log")
+            watching._report("ncu", answer, code, {0}, "the log")
     with AnswerFile(100) as answer:
         Path(answer.path).write_bytes(b"whole")
-        assert audit._report("ncu", answer, 0, {0}, "") == "whole"
+        assert watching._report("ncu", answer, 0, {0}, "") == "whole"
 
 
 def test_the_sanitizer_s_summary_is_read() -> None:
@@ -125,4 +125,4 @@ def test_an_audit_disagrees_with_what_cannot_be(
 @pytest.mark.parametrize(("code", "theirs"), [(-6, True), (6, True), (139, True), (1, False), (None, False)])
 def test_a_process_that_dies_under_a_tool_is_told_from_a_tool_that_fails(code: int | None, theirs: bool) -> None:
     """Tools end with small codes of their own, and hand on the signal of the process they watch."""
-    assert isinstance(audit._broken("ncu", code, "the log"), AuditBroken) is theirs
+    assert isinstance(watching._broken("ncu", code, "the log"), AuditBroken) is theirs

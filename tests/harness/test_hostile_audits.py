@@ -11,7 +11,7 @@ import pytest
 from benchmarks.harness import SupervisorError, default_rules, default_suites, find_task
 from benchmarks.harness.child.gpu.apart import enter_domain
 from benchmarks.harness.errors import AuditBroken
-from benchmarks.harness.gpu import audit
+from benchmarks.harness.gpu import audit, watching
 from benchmarks.harness.gpu.discovery import Gpu
 from tests.watched_tree import WatchedTree
 
@@ -68,9 +68,9 @@ def look(tmp_path: Path, sandbox: None, monkeypatch: pytest.MonkeyPatch):
         (tools / "ncu").write_text(TOOL.format(end=end))
         (tools / "ncu").chmod(0o755)
         canaries, scratch = WatchedTree(tmp_path), tmp_path / "scratch"
-        auditor = audit.Auditor(task, configs, binary, STAND_IN, default_rules().gpu, scratch, 60.0, lambda: False)
+        watch = watching.Watching(task, binary, STAND_IN, default_rules().gpu, scratch, 60.0, lambda: False)
         try:
-            report = auditor._run(configs[0], "ncu", audit._ncu_argv(), {0})
+            report = watch.run(configs, "ncu", audit._ncu_argv(), {0})
             return report, next(scratch.glob("ncu-*/log")).read_text()
         finally:
             assert canaries.moved(besides="scratch") == []

@@ -66,6 +66,20 @@ def build(
     return build_with(_toolchain(source.language, target), source, rules, paths, cancelled)
 
 
+def build_readable(
+    source: Source,
+    rules: Rules,
+    paths: Paths,
+    *,
+    target: str | None = None,
+    cancelled: CancelCheck = never_cancelled,
+) -> Build:
+    """The same machine code with what a profiler reads beside it: PTX and numbers of lines, where that is CUDA."""
+    if source.language == "cuda":
+        return build_with(Nvcc(target, readable=True), source, rules, paths, cancelled)
+    return build(source, rules, paths, target=target, cancelled=cancelled)
+
+
 def build_with(
     toolchain: Toolchain, source: Source, rules: Rules, paths: Paths, cancelled: CancelCheck = never_cancelled
 ) -> Build:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..hosts.locks import file_lock
 from ..rules import Rules
-from ..sandbox.isolation import inside
+from ..sandbox.isolation import Room, inside
 from ..source import Paths, Source
 from .toolchain import (
     HEADERS,
@@ -38,6 +38,8 @@ from .toolchain import (
 TIERS = ("binding", "thin", "stock")  # of headers; all but the last are ours, precompiled
 _PRECOMPILED = "kbench.h.gch"
 _RETRY_S = 600.0
+REMARKS = "remarks"
+_REMARKS_BYTES = 256 << 10
 _failed_until_s: dict[Path, float] = {}
 # what the compiler says when something that the stock header brings is missing from ours
 _MISSING_NAME = re.compile(
@@ -112,17 +114,37 @@ def _precompile(rules: Rules, paths: Paths, tier: str, folder: Path) -> bool:
         shutil.rmtree(work.parent)
 
 
+def readable(source: Source, shop: Workshop) -> Compilation:
+    """Leaves `REMARKS` in the workshop's folder: what became of each loop, MODULE.s on a line, and the assembly."""
+    shop.give({f"{MODULE}.cpp": source.text})
+    return fallback(
+        [functools.partial(_readable, shop, tier) for tier in TIERS],
+        lambda outcome: bool(_MISSING_NAME.search(outcome.log)),
+    )
+
+
+def _readable(shop: Workshop, tier: str) -> Compilation:
+    place = shop.scratch
+    room, compiling = _compiling(shop, tier)
+    told = [
+        f"-fopt-info-vec-optimized-missed={place}/vec",
+        "-fverbose-asm",
+        "-S",
+        f"{MODULE}.cpp",
+        "-o",
+        f"{place}/a.s",
+    ]
+    chosen = f"grep -E '^{MODULE}.cpp:' vec | head -c {_REMARKS_BYTES} > both; echo {MODULE}.s >> both; cat a.s >> both"
+    steps = [[*compiling, *told], ["sh", "-c", f"cd {place}; touch vec; {chosen}"]]
+    return shop.make(steps, f"{place}/both", room, shop.folder / REMARKS)
+
+
 def _attempt(shop: Workshop, tier: str) -> Compilation:
     """Compiles and links with the headers of `tier`."""
-    room, use = shop.room(packages()), list[str]()
-    headers = prepare_headers(shop.rules, shop.paths, tier) if tier != "stock" else None
-    if headers:
-        room = replace(room, read_only={**room.read_only, headers: "/kbench/precompiled"})
-        use = ["-include", f"{inside(headers, 'precompiled')}/kbench.h"]
+    room, compiling = _compiling(shop, tier)
     place, binary = shop.scratch, f"{MODULE}.so"
-    compiling = [*use, *_flags(shop.rules), *_includes(tier)]
     steps = [
-        [host_compiler(), *compiling, "-c", f"{MODULE}.cpp", "-o", f"{place}/a.o"],
+        [*compiling, "-c", f"{MODULE}.cpp", "-o", f"{place}/a.o"],
         [
             host_compiler(),
             "-shared",
@@ -135,6 +157,16 @@ def _attempt(shop: Workshop, tier: str) -> Compilation:
         ],
     ]
     return shop.make(steps, f"{place}/{binary}", room, shop.folder / binary)
+
+
+def _compiling(shop: Workshop, tier: str) -> tuple[Room, list[str]]:
+    """A room with the headers of `tier`, and the compiler with its flags."""
+    room, use = shop.room(packages()), list[str]()
+    headers = prepare_headers(shop.rules, shop.paths, tier) if tier != "stock" else None
+    if headers:
+        room = replace(room, read_only={**room.read_only, headers: "/kbench/precompiled"})
+        use = ["-include", f"{inside(headers, 'precompiled')}/kbench.h"]
+    return room, [host_compiler(), *use, *_flags(shop.rules), *_includes(tier)]
 
 
 def _flags(rules: Rules) -> list[str]:

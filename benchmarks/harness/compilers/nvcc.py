@@ -42,6 +42,7 @@ from .toolchain import (
 DEFAULT_TARGET = "sm_90"
 TIERS = ("binding", "thinnest", "thin", "stock")  # of headers
 _FIRST_WITH_OWN_INSTRUCTIONS = 90
+_READABLE = ("-lineinfo", "--no-compress")  # lines for profilers; PTX stands in the binary as text
 _LIBRARIES = ("c10", "c10_cuda", "torch", "torch_cpu", "torch_cuda", "torch_python")
 # torch compiles extensions with these, so that half types behave the same everywhere
 _DEFINES = (
@@ -66,8 +67,17 @@ class Nvcc:
 
     binary = f"{MODULE}.so"
 
-    def __init__(self, target: str | None, *, tiers: tuple[str, ...] = TIERS, side_by_side: bool = True) -> None:
+    def __init__(
+        self,
+        target: str | None,
+        *,
+        tiers: tuple[str, ...] = TIERS,
+        side_by_side: bool = True,
+        readable: bool = False,
+    ) -> None:
+        """`readable` keeps PTX and the numbers of lines beside the same machine code."""
         self._target = target or DEFAULT_TARGET
+        self._readable = readable
         self._tiers = tiers
         self._side_by_side = side_by_side
 
@@ -110,8 +120,9 @@ class Nvcc:
         number = self._target.removeprefix("sm_").rstrip("a")
         # from 90 on, `a` gives the instructions that only this architecture has, wgmma and bulk copies among them
         number += "a" if int(number) >= _FIRST_WITH_OWN_INSTRUCTIONS else ""
-        code = f"-gencode=arch=compute_{number},code=sm_{number}"
-        return [*rules.compile.cuda_flags, code, *_DEFINES, "-Xptxas", "-v", "-ccbin", host_compiler()]
+        wanted = f"[sm_{number},compute_{number}]" if self._readable else f"sm_{number}"
+        code = [f"-gencode=arch=compute_{number},code={wanted}", *(_READABLE if self._readable else ())]
+        return [*rules.compile.cuda_flags, *code, *_DEFINES, "-Xptxas", "-v", "-ccbin", host_compiler()]
 
 
 def environment() -> dict[str, str]:

@@ -2,46 +2,31 @@
 
 Nsight Compute profiles one call per configuration: the sum of the kernel times is compared with the scored time, and
 the bytes read from memory with the size of the inputs. Compute Sanitizer checks the memory accesses of the smallest
-configuration. A tool's report leaves through a descriptor that the submission's process does not have, counts only if
-the tool has finished, and is parsed as hostile data. Not covered: results, which the judging has compared, and host
-code that modifies the tool's library, which is loaded into the submission's process.
+configuration. A tool's report is parsed as hostile data. Not covered: running the tools (`watching.py`), and results,
+which the judging has compared.
 """
 
 import csv
 import io
-import json
 import math
 import re
-import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from ..errors import AuditBroken, HarnessError, SupervisorError
-from ..measuring.memory import describe, overlay
+from ..errors import AuditBroken, SupervisorError
 from ..protocol import clean_text
 from ..report import ConfigReport
-from ..rules import GpuRules
-from ..sandbox.isolation import Child, Room, child_code, inside, python_argv, spawn
-from ..sandbox.outbox import AnswerFile, NotTaken
-from ..source import CancelCheck
-from ..tasks.spec import Config, TaskSpec
-from .crew import gpu_filter
-from .discovery import Gpu
+from ..tasks.spec import Config
+from .watching import Watching, tool
 
 _TIME, _READ, _WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
 _SCALES = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
-_POLL_S = 0.1
-_REPORT_BYTES = 4 << 20
 _SHOWN_KERNELS = 12
 _SHOWN_CHARS = 200  # of a kernel's name
 _ERROR_EXIT = 99
-_NO_COUNTERS = "ERR_NVGPUCTRPERM"
 _NUMBER = re.compile(r"[0-9][0-9,]{0,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
 _SUMMARY = re.compile(r"ERROR SUMMARY: ([0-9]{1,15}) errors?\b")
-_CODES_OF_SIGNALS = {number + base for number in (4, 6, 7, 8, 11) for base in (0, 128)}
 _LARGE_BYTES = 256 << 20  # inputs of this size cannot be in any cache
 
 
@@ -74,14 +59,8 @@ class Watched:
 class Auditor:
     """The tools and the processes that they examine."""
 
-    task: TaskSpec
+    watching: Watching
     configs: Sequence[Config]
-    binary: Path
-    gpu: Gpu
-    rules: GpuRules
-    scratch: Path
-    timeout_s: float
-    cancelled: CancelCheck
 
     def look(self, results: Mapping[str, ConfigReport]) -> dict[str, Any]:
         """The audit as it stands in a report. `results` are those of the judging, by key of configuration."""
@@ -98,7 +77,7 @@ class Auditor:
     def _profile(self, config: Config, result: ConfigReport) -> Watched:
         if result.kernel_us is None:
             raise SupervisorError(f"{config.key} was never timed")
-        output = self._run(config, "ncu", _ncu_argv(), {0})
+        output = self.watching.run([config], "ncu", _ncu_argv(), {0})
         rows = list(parse_ncu(output))
         return Watched(
             config=config.key,
@@ -112,89 +91,13 @@ class Auditor:
         )
 
     def _sanitize(self, config: Config) -> dict[str, Any]:
-        output = self._run(
-            config,
+        output = self.watching.run(
+            [config],
             "compute-sanitizer",
-            [_tool("compute-sanitizer"), "--tool", "memcheck", "--error-exitcode", str(_ERROR_EXIT), "--log-file"],
+            [tool("compute-sanitizer"), "--tool", "memcheck", "--error-exitcode", str(_ERROR_EXIT), "--log-file"],
             {0, _ERROR_EXIT},
         )
         return {"config": config.key, **parse_sanitizer(output)}
-
-    def _run(self, config: Config, tool: str, argv: Sequence[str], ends: set[int]) -> str:
-        """What the tool wrote about one call until it ended with one of `ends`.
-
-        Raises SupervisorError if it did not do its work, AuditBroken if the submission's process kept it from that.
-        """
-        folder = self.scratch / f"{tool}-{time.monotonic_ns()}"
-        folder.mkdir(parents=True)
-        plan = {
-            "configs": describe([config], overlay([config], [1])),
-            "direction": self.task.direction,
-            "device": self.gpu.accelerator,
-            "binary": inside(self.binary, f"job/{self.binary.name}"),
-            "flush_bytes": self.rules.flush_bytes,
-        }
-        (folder / "plan.json").write_text(json.dumps(plan))
-        with AnswerFile(_REPORT_BYTES) as answer:
-            watched = python_argv("gpu.apart", str(answer.fd), "audit", inside(folder / "plan.json", "plan.json"))
-            command = [*argv, answer.path, *watched]
-            child = spawn(command, self._room(folder), folder / "log", fds=(answer.fd,), filter_program=gpu_filter())
-            code = self._await(child)
-            return _report(tool, answer, code, ends, child.log_tail(2000))
-
-    def _await(self, child: Child) -> int | None:
-        deadline = time.monotonic() + self.timeout_s
-        try:
-            while child.wait(_POLL_S) is None and time.monotonic() < deadline and not self.cancelled():
-                pass
-            return child.exit_code()
-        finally:
-            child.kill()
-
-    def _room(self, folder: Path) -> Room:
-        environment = {**self.gpu.environment(), "TMPDIR": "/tmp", "USER": "kbench"}  # noqa: S108 - its own tmpfs
-        return Room(
-            read_only={
-                **child_code(),
-                **tool_folders(),
-                self.binary: f"/kbench/job/{self.binary.name}",
-                folder / "plan.json": "/kbench/plan.json",
-            },
-            environment=environment,
-            devices=self.gpu.nodes,
-            memory_bytes=None,
-            file_bytes=1 << 30,
-            scratch_bytes=1 << 30,
-        )
-
-
-def _report(tool: str, answer: AnswerFile, code: int | None, ends: set[int], log: str) -> str:
-    if answer.empty:
-        raise _broken(tool, code, log)
-    try:
-        text = answer.read().decode(errors="replace")
-    except NotTaken as error:
-        raise AuditBroken(f"the report of {tool} cannot be read: {error}") from error
-    if code in ends:
-        return text
-    if _NO_COUNTERS in text:
-        raise SupervisorError(f"{tool} may not read the GPU's counters here: {text[-500:]}")
-    raise AuditBroken(f"{tool} began its report and did not finish it (exit code {code})")
-
-
-def _broken(tool: str, code: int | None, log: str) -> HarnessError:
-    """Tools end with small codes of their own; a signal, or the code of one, is how the submission's process ended."""
-    if code is not None and (code < 0 or code in _CODES_OF_SIGNALS):
-        return AuditBroken(f"the submission's process ended with {code} under {tool}")
-    return SupervisorError(f"{tool} ended with {code}: {log}")
-
-
-def tool_folders() -> dict[Path, str]:
-    """What the tools need beside /usr, at the same place inside."""
-    found = (shutil.which(name) for name in ("ncu", "compute-sanitizer"))
-    tops = {Path(*Path(path).resolve().parts[:3]) for path in found if path}
-    roots = [path for path in (*tops, Path("/opt/nvidia")) if path.is_dir() and not path.is_relative_to("/usr")]
-    return {path: str(path) for path in roots}
 
 
 def parse_ncu(text: str) -> Iterator[tuple[str, float, float, float]]:
@@ -262,15 +165,8 @@ def _plain(item: Watched) -> dict[str, Any]:
 
 def _ncu_argv() -> list[str]:
     return [
-        _tool("ncu"),
+        tool("ncu"),
         *("--target-processes", "all", "--profile-from-start", "off"),
         *("--clock-control", "none", "--cache-control", "none"),
         *("--metrics", f"{_TIME},{_READ},{_WRITTEN}", "--csv", "--page", "raw", "--log-file"),
     ]
-
-
-def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise SupervisorError(f"there is no {name} on this machine, so nothing can be audited")
-    return found

@@ -45,9 +45,9 @@ class Peaks:
 
     def floor_us(self, bytes_moved: int, flops: int) -> float:
         """The shortest possible time for data of this size, in the fastest cache that it fits."""
-        return 1e6 * max(bytes_moved / self._bandwidth(bytes_moved), flops / self.flops_per_s)
+        return 1e6 * max(bytes_moved / self.bandwidth(bytes_moved), flops / self.flops_per_s)
 
-    def _bandwidth(self, size_bytes: int) -> float:
+    def bandwidth(self, size_bytes: int) -> float:
         """The best rate of this size or any larger one: a small copy is bound by its overhead, not by the memory."""
         sizes = [size for size, _ in self.copy_bytes_per_s]
         first = min(bisect_left(sizes, size_bytes), len(sizes) - 1)

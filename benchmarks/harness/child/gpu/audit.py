@@ -33,12 +33,14 @@ def main(arguments: Sequence[str]) -> None:
     wake_triton(plan["binary"])
     functions = functions_of(plan["binary"], plan, device.device.type)
     for function, config in zip(functions, plan["configs"], strict=True):
-        watched_call(function, config, device, plan["flush_bytes"])
+        watched_call(function, config, device, plan["flush_bytes"], mark=plan["marked"])
     sys.stdout.flush()
 
 
-def watched_call(function: Function, config: dict[str, Any], device: Accelerator, flush_bytes: int) -> None:
-    """The range between the profiler's start and stop holds one call and nothing else."""
+def watched_call(
+    function: Function, config: dict[str, Any], device: Accelerator, flush_bytes: int, *, mark: bool
+) -> None:
+    """The range between the profiler's start and stop holds one call, and with `mark` a known kernel behind it."""
     for _ in range(_WARM_CALLS):
         function(*call_arguments(config, drawn_tensors(config, device)))
     arguments = call_arguments(config, drawn_tensors(config, device))
@@ -48,5 +50,8 @@ def watched_call(function: Function, config: dict[str, Any], device: Accelerator
     torch.cuda.profiler.start()
     results = function(*arguments)
     device.synchronize()
+    if mark:
+        torch.cuda._sleep(1)
+        device.synchronize()
     torch.cuda.profiler.stop()
     del results
