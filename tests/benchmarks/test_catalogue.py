@@ -9,7 +9,7 @@ from django.core.management import call_command
 
 from benchmarks.catalogue.devices import register
 from benchmarks.catalogue.folders import examples_load, rules_of, spec_of, tasks_sync
-from benchmarks.harness import TaskError, default_suites
+from benchmarks.harness import TaskError, default_suites, load_suite
 from benchmarks.models import Evaluation, RuleSet, Task, TaskVersion
 from benchmarks.states import Priority
 from tests.fakes import CPU, GPU
@@ -33,7 +33,8 @@ def change(suites, old, new):
 
 def test_every_shipped_task_becomes_a_row(db):
     tasks_sync()
-    assert Task.objects.listed().count() == 19
+    shipped = [task for folder in default_suites().iterdir() if folder.is_dir() for task in load_suite(folder)]
+    assert Task.objects.listed().count() == len(shipped) > 0
 
 
 def test_a_second_sync_changes_nothing(suites):

@@ -83,7 +83,7 @@ def test_a_chart_is_explored_and_left_again_under_the_policy_of_every_page(reade
     }""")
     page.mouse.move(*corner, steps=3)
     label = page.locator(".figure-box .hoverlayer .hovertext")
-    expect(label).to_contain_text("0 of 19 tasks (0 %) faster than 5×")
+    expect(label).to_contain_text(re.compile(r"0 of \d+ tasks \(0 %\) faster than 5×"))
     expect(label).to_contain_text("over the stronger baseline")
     expect(page.locator(".figure-box .legend")).to_contain_text(HOSTILE)
     assert page.locator(".figure-box a[href]").count() == 0

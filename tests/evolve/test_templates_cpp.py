@@ -48,7 +48,6 @@ def wrong(task: TaskSpec, source: str) -> list[str]:
 
 
 def test_every_task_has_a_template() -> None:
-    assert len(SUITE) == 19
     assert {task.name for task in SUITE} == {name for _, name in SERVED}
 
 
