@@ -60,7 +60,7 @@ RUNS_PER_DAY_MAX = 200  # of one account: a run that is stopped at once costs no
 
 
 class RunBusy(Refused):
-    """Nobody may write the log of the run now."""
+    """The log of the run cannot be written now."""
 
 
 class NoLimit(Refused):

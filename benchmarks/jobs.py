@@ -175,7 +175,7 @@ def contests() -> None:
 
 @shared_task(name=queue.DELIVER_JOB, ignore_result=True, time_limit=30)
 def deliver() -> None:
-    """Send e-mails and webhooks that are due, in a thread: the housekeeping goes on meanwhile."""
+    """Send e-mails and webhooks that are due, in a thread, so that housekeeping is not delayed."""
     courier.start()
 
 
@@ -186,7 +186,7 @@ def sample_queues() -> None:
 
 
 class Sitting:
-    """One evaluation at work in this process: tells its steps, keeps it alive, notices when it is taken away."""
+    """An evaluation that this process works on: reports its steps, sends heartbeats, notices a lost claim."""
 
     def __init__(self, holding: Holding) -> None:
         self.holding = holding
@@ -271,7 +271,7 @@ def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> 
 
 
 def _put_back(sitting: Sitting) -> None:
-    """Cancelled because the worker stops, or for somebody else: it is taken up again. Else it is no longer ours."""
+    """Cancelled because the worker stops or other work goes first: back to the queue. Otherwise the claim is lost."""
     if stopping.is_set():
         moves.evaluation_release(sitting.holding, "The worker was stopped; the next one will judge it again.")
     elif sitting.gives_way.is_set():

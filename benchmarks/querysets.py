@@ -90,7 +90,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
 
     def listable_for(self, user: User) -> Self:
-        """What may stand in a list that `user` reads."""
+        """The rows that a list for `user` may contain."""
         shown = Q(submission__visibility=Visibility.PUBLIC) & ~Q(submission__moderation=Moderation.HIDDEN)
         return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
 
@@ -124,7 +124,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return mine.filter(priority__lt=Priority.EXAMPLE) if gives_way else mine
 
     def in_queue_order(self) -> Self:
-        """Class first; within it owners take turns, whoever has fewer at work or further ahead goes first."""
+        """By class; within a class owners take turns: the one with fewer evaluations running or ahead comes first."""
         running = (
             self.model.objects.filter(state__in=RUNNING)
             .annotate(who=Coalesce("submission__owner", Value(0)))
@@ -142,7 +142,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         )
 
     def place_of_next(self, device_kind: Any, owner: int | None, priority: int) -> "Place":
-        """Where what `owner` queues now would stand in the queue of a device kind."""
+        """The place that an evaluation of `owner` would have in the queue of a device kind now."""
         return Place(priority, 1 + self._turns(device_kind, owner, Q(priority=priority)), None, None)
 
     def place_of(self, evaluation: Any) -> "Place":

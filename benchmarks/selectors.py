@@ -263,9 +263,9 @@ def evaluation_for(user: User, code: uuid.UUID) -> Evaluation:
 
 
 def check_for(user: User, code: uuid.UUID) -> EmulatorCheck:
-    """The only access to one check without a GPU: its owner's, or, without an account, that of who has the link.
+    """The only access to a check without a GPU: for its owner or, without an account, for everybody with the link.
 
-    One that explains an evaluation is read by whoever reads the evaluation.
+    A check that explains an evaluation can be read by everybody who may read the evaluation.
     """
     asked = Q(owner=None) | Q(owner=user) if user.is_authenticated else Q(owner=None)
     explaining = Q(explains__in=Evaluation.objects.readable_by(user))

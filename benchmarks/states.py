@@ -7,7 +7,7 @@ from django.db import models
 
 
 class State(models.TextChoices):
-    """Where an evaluation is in its life. What came out of it is its verdict."""
+    """The state of an evaluation. Its result is the verdict."""
 
     QUEUED = "queued", "Queued"
     CLAIMED = "claimed", "Claimed by a worker"
@@ -85,7 +85,7 @@ class EvaluationReason(models.TextChoices):
 
 
 class CheckState(models.TextChoices):
-    """Where a check without a GPU is. What came out of it is its verdict."""
+    """The state of a check without a GPU. Its result is the verdict."""
 
     QUEUED = "queued", "Queued"
     RUNNING = "running", "Running"

@@ -73,7 +73,7 @@ class RunChart:
 
 @dataclass(frozen=True)
 class Plane:
-    """From values to places along both sides; scores stand on a logarithmic scale."""
+    """Maps values to coordinates on both axes; the scale of scores is logarithmic."""
 
     x: Scale
     y: Scale

@@ -108,7 +108,7 @@ def progress_of(evaluation: Evaluation) -> EvaluationProgress:
 
 
 def result_of(evaluation: Evaluation) -> JudgeResult:
-    """What the engine is told of a judging that has ended; one without a verdict says nothing about the kernel."""
+    """The result of a finished judging as the engine reads it; one without a verdict says nothing about the kernel."""
     report: Mapping[str, Any] = evaluation.report or {}
     stages = report.get("stages", [])
     if evaluation.state != State.DONE:

@@ -21,7 +21,7 @@ class Book:
         self._closed = False
 
     def close(self) -> None:
-        """Nothing can be committed after this, whoever is late."""
+        """Nothing can be committed afterwards, also not by tasks that are still running."""
         self._closed = True
 
     def commit(self, *drafts: Draft) -> None:

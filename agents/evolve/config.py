@@ -16,7 +16,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The defaults are those of a run that somebody starts with one click."""
+    """The defaults are those of a run that is started with one click."""
 
     task: str  # [SUITE/]OP/DIRECTION
     language: str = "cpp"

@@ -52,7 +52,7 @@ class JsonlLog:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Makes the folder if need be. Raises LogError if somebody else writes there, or if it holds no log."""
+        """Makes the folder if necessary. Raises LogError if another process writes there, or if it contains no log."""
         self.folder = folder
         (folder / "sources").mkdir(parents=True, exist_ok=True)
         self._file = os.open(folder / "events.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)

@@ -105,7 +105,7 @@ class _Drive:
         return self.book.state
 
     async def go(self) -> RunOutcome:
-        """The work and the watch side by side; whoever is done first decides."""
+        """Runs the work and the watch side by side until one of them ends."""
         self._enter()
         if self.state.status == "stopping":
             await self._wind_up(_STOPPED)
@@ -130,7 +130,7 @@ class _Drive:
         return _outcome(self.state)
 
     def _enter(self) -> None:
-        """What a crash left open and nobody can know is taken as spent; judgings are found again by their key."""
+        """Costs that a crash left open and that are unknown count as spent; judgings are found again by their key."""
         orphans = [
             books.settled(lease, _candidate_of(lease), cost)
             for lease, cost in self.state.budget.leases.items()

@@ -164,7 +164,7 @@ class CandidateView:
 
     @property
     def failed(self) -> bool:
-        """It has a source that is known to be wrong: the judge said so, or a verifier and nobody contradicted."""
+        """Its source is known to be wrong: the judge rejected it, or a verifier did and it was not judged."""
         if self.result is not None:
             return not (self.result.correct or self.result.ours)
         if self.estimate is not None:
@@ -230,7 +230,7 @@ class Meter(Protocol):
     def left(self) -> Cost: ...
 
     def open(self, bound: Cost) -> None:
-        """A call starts that can cost up to `bound`; if nobody closes it, that much counts as spent.
+        """A call starts that can cost up to `bound`; if it is never closed, that much counts as spent.
 
         Raises ValueError if that is more than `left`.
         """
@@ -311,7 +311,7 @@ class Evaluator(Protocol):
     async def wait(self, ticket: str, live: Live) -> JudgeResult: ...
 
     async def withdraw(self, ticket: str) -> None:
-        """Gives up an evaluation; returns within a second. One that is over stays as it is."""
+        """Withdraws an evaluation and returns within a second. One that has ended is not changed."""
         ...
 
 

@@ -31,9 +31,9 @@ def stop_reason(state: RunState) -> Stop | None:
 
 
 def provider_wait_s(state: RunState) -> float:
-    """How long to wait before asking again a provider that failed a whole generation; 0 if it did not.
+    """How long to wait before a provider that failed in a whole generation is asked again; 0 if it did not fail.
 
-    Nor is there anything to wait for after a pause: whoever goes on has mended it.
+    After a pause there is no wait, because the person who resumes the run has fixed the cause.
     """
     failures = _provider_failures(state)
     if not failures or any(item.refusal is not None and item.refusal.pause for item in state.of(state.generations[-1])):
@@ -107,7 +107,7 @@ _RULES: Sequence[Callable[[RunState], Stop | None]] = (
 
 
 def _barren(state: RunState, generation: Generation) -> bool:
-    """Every slot was refused or dropped, and not because the provider was away."""
+    """Every slot was refused or dropped, and not because the provider was unavailable."""
     judged = any(item.state not in ("refused", "dropped") for item in state.of(generation))
     return not judged and not _provider_failed(state, generation)
 

@@ -28,7 +28,7 @@ CANDIDATE_FIELDS = [field.name for field in Candidate._meta.concrete_fields if f
 
 
 class RunClaimLost(Exception):
-    """The run belongs to another worker by now; whoever holds this must stop quietly."""
+    """The run belongs to another worker now; the holder of this claim must stop without an error."""
 
 
 class DbLog:
@@ -38,7 +38,7 @@ class DbLog:
         self.run_pk, self.claim = run.pk, claim
 
     def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
-        """Raises RunClaimLost where the run is held by somebody else."""
+        """Raises RunClaimLost if another process holds the run."""
         if not drafts:
             return []
         with transaction.atomic():

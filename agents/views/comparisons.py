@@ -105,7 +105,7 @@ def verifiers(request: HttpRequest) -> HttpResponse:
 
 
 def _tables(rows: list[MatrixRow]) -> list[MatrixTable]:
-    """All figures are over all runs; of the table by run the newest alone, for nobody reads hundreds of lines."""
+    """All figures are over all runs; the table by run has only the newest, to keep it short."""
     newest = list(dict.fromkeys(row.run for row in reversed(rows)))
     shown = set(newest[:RUNS_SHOWN])
     everything = by(rows, lambda row: f"{row.verifier} {row.version}".strip())

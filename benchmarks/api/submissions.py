@@ -73,7 +73,7 @@ def submission(request: HttpRequest, id: uuid.UUID) -> Any:
 
 @router.patch("/{id}", response=schemas.SubmissionOut, summary="Change title or visibility", auth=Token())
 def submission_change(request: HttpRequest, id: uuid.UUID, wanted: schemas.SubmissionChange) -> Any:
-    """A submission that is not public stands on no board; made public again it stands where its score puts it."""
+    """A submission that is not public is on no leaderboard; made public again, it is ranked by its score."""
     found = _own(request, id)
     if wanted.title is not None:
         ownership.submission_rename(found, wanted.title)
@@ -98,7 +98,7 @@ def quota(request: HttpRequest) -> Any:
 
 
 def _own(request: HttpRequest, code: uuid.UUID) -> Submission:
-    """A submission of the owner of the token. Raises Problem where it is somebody else's."""
+    """A submission of the owner of the token. Raises Problem if it belongs to another account."""
     owner = owner_of(request)
     found, _ = selectors.submission_for(request.user, code)
     if found.owner_id != owner.pk:

@@ -164,7 +164,7 @@ def _best(rows: StandingQuerySet, versions: Mapping[int, int]) -> dict[int, dict
 
 
 def _judged(device: DeviceKind, ruleset: RuleSet | None) -> Iterable[tuple[int, int]]:
-    """Method and task version of every public submission that was judged; a failure of ours is nobody's attempt."""
+    """Method and task version of every public submission that was judged; errors of ours do not count as attempts."""
     rows = Evaluation.objects.full().filter(device_kind=device, state=State.DONE, ruleset=ruleset)
     shown = rows.exclude(verdict__in=[verdict for verdict in Verdict if verdict.ours])
     listed = shown.listable_for(AnonymousUser()).order_by()
@@ -190,7 +190,7 @@ def _pairs(rows: Iterable[tuple[int, int]], versions: Mapping[int, int]) -> dict
 
 @dataclass(frozen=True)
 class Row:
-    """One method on the field. `cost` is None where nobody has recorded any."""
+    """One method of the comparison. `cost` is None if none was recorded."""
 
     method: Method
     marks: Mapping[int, Mark]
@@ -200,7 +200,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods on the same tasks; `best` is what the best of all methods of the field come to together."""
+    """Methods on the same tasks; `best` has the figures of the best method of each task."""
 
     field: Field
     rows: list[Row]

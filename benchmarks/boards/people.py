@@ -39,7 +39,7 @@ class PublicProfile:
 
 
 def person_named(name: str, reader: Reader) -> tuple[User, bool]:
-    """The account, and whether everybody may know of it. Raises Http404 as for a name that nobody has."""
+    """The account, and whether its page is public. Raises Http404, with the same answer as for an unknown name."""
     person = User.objects.filter(username=name).first() if name.isprintable() else None  # no database takes a NUL
     if person is not None:
         public = _public(person).exists() or any(item.names(person) for item in extensions())

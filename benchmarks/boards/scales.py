@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """From values to places along one side; what lies outside stands at the end."""
+    """Maps values to coordinates on one axis; values outside are put at its end."""
 
     low: float
     high: float

@@ -40,7 +40,7 @@ def wants_audit(evaluation: Evaluation, report: Report) -> bool:
 
 
 def standings_update(evaluation: Evaluation) -> bool:
-    """Write the standing that this evaluation leads to and rank its board anew. False: the board is as it was.
+    """Write the standing of this evaluation and rank its board again. False: nothing changed.
 
     The only writer of Standing. The judgings of one code are pooled. A code that was accepted and is refused when
     judged again goes under review, so that trying until it passes gains nothing.
@@ -60,7 +60,7 @@ def standings_update(evaluation: Evaluation) -> bool:
 
 
 def standings_renew(evaluation: Evaluation) -> None:
-    """Write the row of the evaluation's holder on its board anew: what may stand there has changed.
+    """Write the row of the evaluation's holder on its board again, because its best entry may have changed.
 
     The evaluation itself may be deleted by now; it names board and holder.
     """
@@ -76,7 +76,7 @@ def standings_renew(evaluation: Evaluation) -> None:
 
 
 def review_renew(evaluation: Evaluation) -> None:
-    """Whoever stands on its board with the code of the evaluation, after its review was settled or opened again."""
+    """Renew all rows of the board with the code of this evaluation, after its review was closed or reopened."""
     hold_boards(evaluation)
     for standing in _standings_touched(evaluation):
         _refresh(standing)
@@ -84,7 +84,7 @@ def review_renew(evaluation: Evaluation) -> None:
 
 
 def hold_boards(evaluation: Evaluation) -> None:
-    """Until the transaction ends nobody else writes a board of this task version. The submission is read afresh."""
+    """Lock the boards of this task version until the transaction ends, and read the submission again."""
     TaskVersion.objects.select_for_update(no_key=True).only("pk").get(pk=evaluation.task_version_id)
     now = Submission.objects.filter(pk=evaluation.submission_id).values("visibility", "moderation", "confirmed_at")
     for name, value in (now.first() or {}).items():  # none: it has just been deleted

@@ -14,7 +14,7 @@ GAIN_MAX = 1.05  # of the score of the honest control: what noise between two ju
 
 @dataclass(frozen=True)
 class Attack:
-    """One hostile or honest file: what became of it here, and what a naive harness says of it."""
+    """One hostile or honest file: its verdict here, and the result of a naive harness."""
 
     case: str
     kind: str  # attack, failure or honest
@@ -72,7 +72,7 @@ class RedteamRun:
 
     @property
     def believed(self) -> tuple[Attack, ...]:
-        """Attacks that the naive harness gives a speedup for; what it says of failures nobody asks."""
+        """Attacks for which the naive harness reports a speedup. Failures are not counted."""
         return tuple(item for item in self.attacks if item.kind == "attack" and item.naive_speedup is not None)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def run_from_json(data: Mapping[str, Any]) -> RedteamRun:
 
 
 def runs(folder: Path) -> list[RedteamRun]:
-    """The last run of each kind of device, by its name; none if nobody has run it."""
+    """The last run of each kind of device, by name; empty if there was none."""
     return [run_from_json(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
 
 

@@ -25,7 +25,7 @@ def stored_spec(version: TaskVersion) -> TaskSpec | None:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """In one step; whoever comes second finds it there. A file that is not what it should be is replaced."""
+    """Writes the file atomically, unless it is already there. A file with other content is replaced."""
     if path.is_file() and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -70,5 +70,5 @@ def device_classes(language: str) -> tuple[str, ...]:
 
 
 def device_class(language: str) -> str:
-    """The first of them: where a source is judged if nobody says where."""
+    """The first of them, which is used if no device is named."""
     return device_classes(language)[0]

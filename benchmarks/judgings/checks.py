@@ -41,7 +41,7 @@ class CheckHolding:
     claim: uuid.UUID
 
     def alive(self) -> bool:
-        """Says that the worker lives. False: stop, the check is deleted or somebody else's."""
+        """Sends a heartbeat. False: stop, the check was deleted or belongs to another worker."""
         return bool(self._held().update(heartbeat=timezone.now()))
 
     def release(self) -> None:
@@ -78,9 +78,9 @@ class CheckHolding:
 
 
 def explain(evaluation: Evaluation) -> EmulatorCheck | None:
-    """Queue a check of what has ended with an access that a GPU calls illegal, without saying where it was.
+    """Queue a check of an evaluation that ended with an illegal access on a GPU, which does not say where it was.
 
-    None for anything else, for another language, and for what nobody pays for, such as candidates of the site's runs.
+    None for other outcomes, other languages, and evaluations without a payer, such as candidates of the site's runs.
     """
     submission = evaluation.submission
     faulty = evaluation.verdict == Verdict.RUNTIME_ERROR and _ILLEGAL.search(evaluation.reason_text)

@@ -86,7 +86,7 @@ class NoEstimate(Exception):
 
 
 class TooFewSeen(NoEstimate):
-    """A judge will begin with it, but nobody knows yet how long judgings take here."""
+    """A judge will start it, but there are too few earlier judgings for an estimate."""
 
 
 class Pace:
@@ -168,7 +168,7 @@ def _busy_s(pace: Pace, demand: Demand, now: datetime, draws: Random) -> list[fl
 
 
 def _first_free_s(busy_s: list[float], needed_s: Sequence[float]) -> float:
-    """When somebody is free after all of `needed_s` has been begun in its order, each by whoever is free first."""
+    """When a judge is free after all of `needed_s` were started in order, each by the first free judge."""
     heapq.heapify(busy_s)
     for seconds in needed_s:
         heapq.heapreplace(busy_s, busy_s[0] + seconds)

@@ -57,7 +57,7 @@ _NO_STAGE: dict[str, Any] = {"stage": "", "stage_text": "", "stage_done": None, 
 
 
 class ClaimLost(Exception):
-    """The evaluation belongs to somebody else by now, or has ended; whoever holds this must stop quietly."""
+    """The evaluation has ended or belongs to another worker now; the holder of the claim must stop without an error."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def evaluation_provisional(holding: Holding, vs_eager: float) -> None:
 
 
 def gives_way(evaluation: Evaluation) -> bool:
-    """It is at work, but would not be taken up now: a shipped example where somebody has come meanwhile."""
+    """It is being judged, but would not be started now: a shipped example while other submissions wait."""
     if evaluation.priority != Priority.EXAMPLE:
         return False
     mine = Evaluation.objects.filter(pk=evaluation.pk)

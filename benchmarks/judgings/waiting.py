@@ -84,7 +84,7 @@ def waiting_text(evaluation: Evaluation) -> str:
 
 
 def outlook(kind: DeviceKind, version: TaskVersion, owner: int | None) -> str:
-    """What somebody who submits now can expect on a device kind: a place and a time; empty where nobody works."""
+    """The queue place and wait that a submission on a device kind would have now; empty if no worker is online."""
     if paused(Switch.JUDGING) or nobody_there(kind):
         return ""
     queue = _queue(kind, Evaluation.objects.place_of_next(kind, owner, Priority.PERSON))
@@ -97,7 +97,7 @@ def outlook(kind: DeviceKind, version: TaskVersion, owner: int | None) -> str:
 
 
 def _within(error: NoEstimate) -> str:
-    """Its sentence, where another one goes on with it."""
+    """Its sentence as part of a longer one."""
     return f"{str(error)[0].lower()}{str(error)[1:]}"
 
 
@@ -136,7 +136,7 @@ def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
 
 
 def nobody_there(kind: DeviceKind, *, built: bool = False) -> str:
-    """Why nothing of a device kind is judged now, or compiled unless it is `built`; empty where somebody works."""
+    """Why nothing on a device kind is judged now, or compiled unless it is `built`; empty if workers are online."""
     missing = _missing(_judges(kind), f"{kind} worker")
     if missing or built:
         return missing

@@ -29,7 +29,7 @@ class SuiteImport(models.Model):
 
 
 class ImportReport(models.Model):
-    """What became of one task in one run."""
+    """The result for one task in one run."""
 
     run = models.ForeignKey(SuiteImport, on_delete=models.CASCADE, related_name="reports")
     op = models.CharField(max_length=100)

@@ -13,7 +13,7 @@ from .tasks import TaskVersion
 
 
 class CodeBlob(models.Model):
-    """A source text, kept once whoever submits it."""
+    """A source text, stored once even if several accounts submit it."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
     text = models.TextField()

@@ -90,7 +90,7 @@ def _latest(kind: ActionKind, submission: OuterRef) -> Subquery:
 
 
 def open_reports(page: int | str = 1) -> Page[Any]:
-    """Reports nobody has answered, oldest first."""
+    """Open reports, oldest first."""
     rows = ModerationAction.objects.open_reports().select_related("submission__task_version__task__suite", "actor")
     slim = rows.defer(*(f"submission__{name}" for name in HEAVY))
     return Paginator(slim.order_by("pk"), PAGE_ROWS).get_page(page)

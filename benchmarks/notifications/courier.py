@@ -78,7 +78,7 @@ def _due() -> QuerySet[Delivery]:
 
 
 def _take(row: Delivery) -> bool:
-    """Counts the attempt and sets when the next one would be. False: somebody else was faster."""
+    """Counts the attempt and sets the time of the next one. False: another process was faster."""
     following = timezone.now() + WAITS[min(row.attempts, len(WAITS) - 1)]
     held = Delivery.objects.filter(pk=row.pk, state=DeliveryState.WAITING, attempts=row.attempts)
     taken = held.update(attempts=F("attempts") + 1, due=following) == 1

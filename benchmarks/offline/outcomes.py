@@ -18,7 +18,7 @@ PS = (0.0, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one solution. `verdict` is one of the harness's, or NOT_JUDGED; `reason` says why."""
+    """The outcome of one solution. `verdict` is one of the harness's, or NOT_JUDGED; `reason` says why."""
 
     problem: str
     file: str

@@ -78,7 +78,7 @@ def _known_migrations() -> frozenset[tuple[str, str]]:
 
 
 def broker() -> Check:
-    """Without it pages work and submissions are kept, and nobody is woken for them."""
+    """Without it pages work and submissions are kept, but no worker is woken for them."""
     try:
         with redis.Redis.from_url(
             settings.REDIS_URL, socket_timeout=BROKER_TIMEOUT_S, socket_connect_timeout=BROKER_TIMEOUT_S

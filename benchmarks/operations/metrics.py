@@ -28,7 +28,7 @@ VERDICTS = ("", *Verdict)  # what was cancelled or has expired has none
 
 
 def site_metrics() -> Iterator[Metric]:
-    """All families. Where the database is away, only those that say so."""
+    """All families; without the database, only those that report this."""
     found = health.checks()
     yield _gauge(
         "kbench_check_ok",

@@ -159,7 +159,7 @@ def beat_once(node: str) -> None:
 
 @contextmanager
 def asked_to_stop_kindly() -> Iterator[None]:
-    """While a job runs, SIGTERM means: put down what you hold. The pool would otherwise end it where it stands."""
+    """While a job runs, SIGTERM asks it to return its work to the queue; the pool would otherwise kill it."""
     stopping.clear()
     before = signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     try:

@@ -107,7 +107,7 @@ def payer_of(user: User | AnonymousUser, address: str) -> Payer:
 
 
 def meters_of(user: User | AnonymousUser, address: str) -> list[QuotaUse]:
-    """The same as `meters`, without writing a row for somebody who only looks."""
+    """The same as `meters`, without creating a row for a visitor who only looks."""
     known = Q(account=user.pk) if user.is_authenticated else Q(address_digest=_digest(address))
     return meters(Payer.objects.filter(known).first() or Payer(account_id=user.pk))
 
@@ -204,7 +204,7 @@ def _meter(payer: Payer, kind: MeterKind, used: float, free_at: Callable[[int], 
 
 
 def _limit(payer: Payer, kind: MeterKind) -> int | None:
-    """Of an account as it is set, of an address a part of it; 0 means that there is none."""
+    """For an account the setting, for an address a part of it; 0 means no limit."""
     limit: int = getattr(settings, kind.setting)
     if limit == 0:
         return None

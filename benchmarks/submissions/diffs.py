@@ -70,7 +70,7 @@ def line_diff(before: str, after: str) -> list[DiffLine] | None:
 
 
 def side_by_side(lines: Sequence[DiffLine]) -> list[Pair]:
-    """The same in two columns: what is gone stands beside what came in its place."""
+    """The same in two columns: removed lines beside the lines that replace them."""
     rows: list[Pair] = []
     gone: list[DiffLine] = []
     new: list[DiffLine] = []

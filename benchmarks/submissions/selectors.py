@@ -74,7 +74,7 @@ def identical(version: TaskVersion, source: Source, user: User, kind: DeviceKind
 
 
 def original_of(user: User, evaluation: Evaluation) -> Evaluation | None:
-    """The first judging of exactly this source for somebody else, as far as the reader may see it."""
+    """The first judging of exactly this source by another owner, if the reader may see it."""
     submission = evaluation.submission
     judged = Evaluation.objects.listable_for(user).filter(task_version=evaluation.task_version_id)
     earlier = Submission.objects.filter(blob=submission.blob_id, created__lt=submission.created)

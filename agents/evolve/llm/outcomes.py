@@ -75,7 +75,7 @@ class Failure(Exception):
 
     @property
     def needs_person(self) -> bool:
-        """No further call can succeed until somebody has done something about it."""
+        """No further call can succeed until a person has fixed the cause."""
         return self.kind in _FOR_A_PERSON
 
 

@@ -137,7 +137,7 @@ def _is_request(item: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Half a character, which JSON can hold, is none."""
+    """Half of a surrogate pair, which JSON can contain, is not text."""
     return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
 
 

@@ -133,9 +133,9 @@ class Replay:
         )
 
     def burst_us(self, who: str, config: int, count: int, function: int) -> float:
-        """Time per call of `count` calls one behind the other, each on inputs of its own. Raises Fault.
+        """Time per call of `count` calls back to back, each on inputs of its own. Raises Fault.
 
-        A baseline makes fewer calls: nobody doubts it, and what a stream can hold is limited.
+        A baseline makes fewer calls: it is trusted, and the capacity of a stream is limited.
         """
         if who.startswith("baseline"):
             count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self._baseline_nodes[config][function]))

@@ -133,7 +133,7 @@ class GpuSession(Session[Actor]):
         self._casts = list(zip(crew.baselines, crew.executors, strict=True))
 
     def _cut_log(self) -> None:
-        """What the submission prints from here on could tell of hidden configurations: nobody sees it."""
+        """Output from here on could describe hidden configurations, so it is not kept."""
         log = self.setting.scratch / self.crew.log.name
         printed = log_end(log, _LOG_BYTES)
         log.unlink()
