@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .metrics import STALLS
 from .records import Bottleneck, KernelProfile, Roofline, short_name
 
-Facts = Mapping[str, float]
+_Facts = Mapping[str, float]
 _LEAST_SHARE = 0.1  # of the sectors of a kernel, below which spills do not matter
 
 
@@ -184,7 +184,7 @@ def cpu_bottleneck(roofline: Roofline, instructions: Mapping[str, int]) -> Bottl
     return _first(CPU_RULES, facts)
 
 
-def _compared(facts: Facts) -> dict[str, float]:
+def _compared(facts: _Facts) -> dict[str, float]:
     local, moved = facts.get("local_sectors"), facts.get("load_sectors", 0.0) + facts.get("store_sectors", 0.0)
     busy = [facts[key] for key in ("dram_pct", "l2_pct", "l1_pct") if key in facts]
     spills = {} if local is None or not local + moved else {"spill_pct": 100 * local / (local + moved)}
@@ -202,7 +202,7 @@ def _of_roofline(roofline: Roofline) -> dict[str, float]:
     return facts
 
 
-def _first(rules: Sequence[Rule], facts: Facts) -> Bottleneck | None:
+def _first(rules: Sequence[Rule], facts: _Facts) -> Bottleneck | None:
     for rule in rules:
         if all(_holds(facts.get(fact), sign, limit) for fact, sign, limit in rule.holds):
             return Bottleneck(rule.key, rule.title, _filled(rule.evidence, facts), rule.advice)
@@ -213,7 +213,7 @@ def _holds(value: float | None, sign: str, limit: float) -> bool:
     return value is not None and (value >= limit if sign == ">=" else value < limit)
 
 
-def _filled(evidence: str, facts: Facts) -> str:
+def _filled(evidence: str, facts: _Facts) -> str:
     """A clause that quotes an absent figure is left out."""
     clauses = evidence.split(", ")
     known = [text for text in clauses if _names(text) <= facts.keys()]
