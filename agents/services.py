@@ -253,7 +253,7 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     Its owner may read what it proposes, which may repeat what it began with: so they must be allowed to read all of it.
     """
     if tells_hidden(owner or AnonymousUser(), parent):
-        raise Refused("The run has candidates that are private or withheld. Only who may read all of it can fork it.")
+        raise Refused("The run has candidates that are private or withheld. Only those who may read them can fork it.")
     try:
         config = _of_fork(RunConfig.from_json(parent.config), parent, owner)
         config = replace(config, seed=seed, caps=more)
