@@ -88,7 +88,7 @@ def _text(text: str) -> str:
 
 
 def _provider(text: str) -> str:
-    """What the provider says decides who somebody is, so it must be the provider who says it."""
+    """The provider's answer decides who logs in, so the connection must be authenticated."""
     url = urlsplit(text)
     if not (url.scheme == "https" and url.hostname) and not (url.scheme == "http" and url.hostname == "127.0.0.1"):
         raise ValueError("write a URL that starts with https:")

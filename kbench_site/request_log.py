@@ -51,7 +51,7 @@ def _log(request: HttpRequest, status: int, seconds: float) -> None:
 
 
 def _known_user(request: HttpRequest) -> int | None:
-    """Whoever the views have asked for; a session is not looked up for the log alone."""
+    """The user, if a view has loaded it; a session is not looked up only for the log."""
     token = getattr(request, "api_token", None)
     user = token.owner if token is not None else getattr(request, "_cached_user", None)
     return getattr(user, "pk", None)

@@ -51,7 +51,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]
 
 
 def tell_systemd(text: str) -> None:
-    """Does nothing where nobody asked to be told."""
+    """Does nothing if systemd did not ask for it."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:

@@ -1,7 +1,7 @@
 """The public data of an account: its ranked entries and its submissions.
 
-Nothing private, unlisted, hidden or under review counts. Does NOT know agent runs: an extension says whether it has
-something public of the account.
+Nothing private, unlisted, hidden or under review counts. Does NOT read agent
+runs: an extension says whether it has something public of the account.
 """
 
 from dataclasses import dataclass

@@ -46,7 +46,7 @@ class VersionRow:
 
 
 def version_rows(workers: Iterable[Worker]) -> list[VersionRow]:
-    """Tools that any worker has told of, in the order in which they matter to a result."""
+    """Tools that any worker has reported, in the order of their influence on a result."""
     known = [worker.versions for worker in workers]
     return [
         VersionRow(tool, texts, differs=len({text for text in texts if text}) > 1)

@@ -190,9 +190,9 @@ async def wait_for_end(request: HttpRequest, topic: str, seconds: float) -> None
 
 
 async def wait_until(request: HttpRequest, topic: str, holds: Callable[[], bool], seconds: float) -> None:
-    """Returns when `holds` is true, which is asked whenever something is said about the topic, or after `seconds`.
+    """Returns when `holds` is true, which is checked at every event of the topic, or after `seconds`.
 
-    Whoever waits has one more stream open. Raises TooManyStreams.
+    A wait counts as an open stream. Raises TooManyStreams.
     """
     hub, deadline = _hub(), time.monotonic() + seconds
     with hub.following(reader_of(request, await request.auser()), [topic]) as follower:
@@ -302,7 +302,7 @@ class Hub:
             follower.woken.set()
 
     async def read(self, feed: Feed, topics: list[str], after: int) -> News:
-        """One query for all who want to know the same at the same time.
+        """One query for all readers who ask for the same at the same time.
 
         Only what was asked since the last wake-up is shared, so nobody is told less than what woke them.
         """

@@ -71,7 +71,7 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
 
 @dataclass(frozen=True)
 class SubmitOutcome:
-    """What became of a form that was ready: made and queued, or judged before, or not now."""
+    """The outcome of a valid form: queued, an earlier evaluation of the same source, or refused for now."""
 
     made: Evaluation | EmulatorCheck | None = None
     identical: Evaluation | None = None

@@ -46,7 +46,7 @@ class ConfigTable:
 
 @dataclass(frozen=True)
 class Starter:
-    """Where somebody begins who writes in one language."""
+    """Starter code in one language."""
 
     language: str
     title: str

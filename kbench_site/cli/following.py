@@ -17,7 +17,7 @@ LOOK_EVERY_S = 1.0
 
 
 class Ticker(Protocol):
-    """Somebody who is told how it goes."""
+    """A receiver of progress."""
 
     def tell(self, text: str, done: int | None = None, total: int | None = None) -> None: ...
 

@@ -137,7 +137,7 @@ def client_of_environment(ctx: Context) -> Client:
 
 
 def client_of_request(ctx: Context) -> Client:
-    """With the token of the HTTP request and no other: the environment's belongs to whoever started the server."""
+    """A client with the token of the HTTP request only; that of the environment belongs to the operator."""
     client = Client()
     scheme, _, token = (ctx.headers or {}).get("authorization", "").partition(" ")
     client.token = token.strip() if scheme.lower() == "bearer" else ""

@@ -111,7 +111,7 @@ def _timeout_s() -> float:
 
 
 def _pause_s(number: int) -> float:
-    """Twice as long each time, and never quite as long as somebody else's who lost the same answer."""
+    """Doubles each time, with a random part, so that clients that lost the same answer do not retry together."""
     return min(PAUSE_MAX_S, PAUSE_FIRST_S * (1 << number)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 

@@ -43,7 +43,7 @@ _COLUMNS = "{:<2} {:<60} {:<34} {:<17} {:>7} {:>6}  {}"
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """What became of one case. `report` is None where judging itself failed, and `error` then says how."""
+    """The outcome of one case. `report` is None where judging itself failed, and `error` then says how."""
 
     case: Case
     report: Report | None

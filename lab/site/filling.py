@@ -129,7 +129,7 @@ def chunks(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def write(model: Any, rows: Iterable[Any]) -> list[Any]:
-    """In transactions short enough for whoever else writes."""
+    """In transactions short enough not to block other writers."""
     written = []
     for chunk in chunks(rows):
         with transaction.atomic():

@@ -102,7 +102,7 @@ def record(bench: "SweepBench", space: Space) -> list[Row]:
 
 
 def refined(bench: "SweepBench", space: Space, rows: Sequence[Row]) -> list[Row]:
-    """The best of many noisy figures are the luckiest ones: all near the top are measured anew, in rounds by turns."""
+    """The best of many noisy figures are partly luck, so settings near the top are measured again in turns."""
     top = max(score(row) for row in rows)
     near = [place for place, row in enumerate(rows) if score(row) >= NEAR_TOP * top]
     kernels = {place: bench.kernel(dict(zip(space.names, rows[place][0], strict=True))) for place in near}

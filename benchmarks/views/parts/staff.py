@@ -29,6 +29,6 @@ def staff_only(view: View[P]) -> View[P]:
 
 
 def person(request: HttpRequest) -> User:
-    """Whoever is logged in, behind a guard."""
+    """The account that is logged in, for views that require one."""
     assert isinstance(request.user, User)  # noqa: S101 - the guard has seen to it
     return request.user
