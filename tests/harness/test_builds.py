@@ -1,5 +1,6 @@
 """Builds: content-addressed, in the sandbox, with a thin header that refuses nothing legal."""
 
+import itertools
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -79,12 +80,25 @@ class Disturbed:
 
 
 @pytest.mark.parametrize(("times", "runs", "cached"), [(0, 1, True), (1, 2, True), (2, 3, True), (4, 4, False)])
-def test_what_the_machine_did_to_a_compiler_is_not_kept(paths: Paths, times: int, runs: int, cached: bool) -> None:
+def test_what_the_machine_did_to_a_compiler_is_not_kept_for_long(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, times: int, runs: int, cached: bool
+) -> None:
     toolchain, source = Disturbed(times), Source("x", "cpp")
     builds.build_with(toolchain, source, RULES, paths)
+    monkeypatch.setattr(builds, "_DOUBTFUL_KEPT_S", 0.0)
     builds.build_with(toolchain, source, RULES, paths)
     assert toolchain.runs == runs
     assert builds.build_with(toolchain, source, RULES, paths).cached is cached
+
+
+def test_who_pretends_that_the_machine_failed_pays_both_builds_and_gets_no_third(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain, source = Disturbed(1000), Source("x", "cpp")
+    monkeypatch.setattr(builds.time, "monotonic", itertools.count().__next__)  # each attempt takes one second
+    assert builds.build_with(toolchain, source, RULES, paths).seconds == 2
+    again = builds.build_with(toolchain, source, RULES, paths)
+    assert (again.cached, again.exit_code, toolchain.runs) == (True, 1, 2)
 
 
 def test_a_compiler_bomb_runs_out_of_time(paths: Paths) -> None:

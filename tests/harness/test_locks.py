@@ -1,5 +1,6 @@
 """The lock of a device: one timing at a time or several builds, and nobody is held off by who comes again and again."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -51,6 +52,18 @@ def test_one_who_waits_is_told_once_and_may_give_up() -> None:
     assert [step.text for step in steps] == ["somebody is at work"]
     with taken():
         pass
+
+
+def test_a_lock_file_that_is_there_is_not_opened_as_if_to_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux forbids that for another user's file where temporary folders are protected."""
+    asked, real_open = [], os.open
+    with taken():
+        pass
+    monkeypatch.setattr(os, "open", lambda path, flags, *mode: asked.append(flags) or real_open(path, flags, *mode))
+    with taken():
+        pass
+    assert asked
+    assert not any(flags & os.O_CREAT for flags in asked)
 
 
 def building(cancelled=never_cancelled):

@@ -1,8 +1,9 @@
 """Builds a source in a sandbox and caches the result under the hash of everything that it depends on.
 
-Compilation is deterministic, so failures are cached as well, except time-outs and what the machine did to a compiler,
-which runs once more then. Not covered: how each language is compiled (`gxx.py`, `nvcc.py`, `triton_source.py`) and
-loading the result, which only a candidate process does.
+Compilation is deterministic, so failures are cached as well, except time-outs. What the machine seems to have done to a
+compiler, which a source can pretend, lets it run once more; that failure is then cached for some minutes. Not covered:
+how each language is compiled (`gxx.py`, `nvcc.py`, `triton_source.py`) and loading the result, which only a candidate
+process does.
 """
 
 import json
@@ -13,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..languages import device_classes
@@ -31,6 +32,7 @@ from .triton_source import TritonSource
 
 # what a compiler, a shell or the sandbox says of a machine that had no memory or no process left for it
 _OF_THE_MACHINE = ("Killed signal terminated", "Resource temporarily unavailable", "bwrap: ", "No space left on device")
+_DOUBTFUL_KEPT_S = 600.0
 _RECORD = "build.json"  # written last: a folder without one is no build
 
 
@@ -85,15 +87,19 @@ def build_with(
 ) -> Build:
     """The same by any toolchain, for example one that compiles for something else than a judging."""
     folder = paths.builds / _key(source, rules, toolchain)
-    found = _read(folder, toolchain) or _fetched(folder, toolchain, paths.shelf)
+    found = _found(folder, toolchain, paths.shelf)
     if found is not None:
         return found
     with workshop(rules, paths, cancelled) as shop:
         result = _compile(source, shop, toolchain, folder)
     if _is_of_the_machine(result):
         with workshop(rules, paths, cancelled) as shop:
-            result = _compile(source, shop, toolchain, folder)
-    if result.exit_code is None or _is_of_the_machine(result):
+            again = _compile(source, shop, toolchain, folder)
+        result = replace(again, seconds=result.seconds + again.seconds)
+    if result.exit_code is None:
+        return result
+    if _is_of_the_machine(result):
+        _keep(result, _doubtful(folder))
         return result
     _keep(result, folder)
     if paths.shelf is not None:
@@ -105,7 +111,7 @@ def kept(source: Source, rules: Rules, paths: Paths, *, target: str | None = Non
     """The build as it was made before, here or on another machine of the same kind."""
     toolchain = _toolchain(source.language, target)
     folder = paths.builds / _key(source, rules, toolchain)
-    return _read(folder, toolchain) or _fetched(folder, toolchain, paths.shelf)
+    return _found(folder, toolchain, paths.shelf)
 
 
 def compiler_environment(language: str = "cpp") -> dict[str, str]:
@@ -142,6 +148,23 @@ def _is_of_the_machine(result: Build) -> bool:
     if result.binary is not None or result.exit_code is None:
         return False
     return result.exit_code == -signal.SIGKILL or any(words in result.log for words in _OF_THE_MACHINE)
+
+
+def _doubtful(folder: Path) -> Path:
+    """Where a failure that may be the machine's is kept, so that asking at once does not build again."""
+    return folder.with_suffix(".doubtful")
+
+
+def _found(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:
+    found = _read(folder, toolchain) or _fetched(folder, toolchain, shelf)
+    if found is not None:
+        return found
+    doubtful = _doubtful(folder)
+    try:
+        age_s = time.time() - (doubtful / _RECORD).stat().st_mtime
+    except FileNotFoundError:
+        return None
+    return _read(doubtful, toolchain) if age_s < _DOUBTFUL_KEPT_S else None
 
 
 def _size_bytes(made: Path) -> int:

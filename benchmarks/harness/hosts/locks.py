@@ -11,7 +11,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ..errors import Cancelled
 from ..source import Step, Watcher
 
 _POLL_S = 0.2
-_SHARED = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may put links into a temporary folder
+_SHARED = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may put links into a temporary folder
 
 
 @contextmanager
@@ -79,13 +79,22 @@ def _wait_until(have: Callable[[], bool], waiting: Step, watcher: Watcher) -> No
 @contextmanager
 def _open_shared(name: str) -> Iterator[int]:
     """A lock file that every user of the machine may lock."""
-    fd = os.open(Path(tempfile.gettempdir()) / name, _SHARED, 0o666)
+    fd = _opened(Path(tempfile.gettempdir()) / name)
     try:
         if os.fstat(fd).st_uid == os.getuid() and stat.S_IMODE(os.fstat(fd).st_mode) != 0o666:
             os.fchmod(fd, 0o666)
         yield fd
     finally:
         os.close(fd)
+
+
+def _opened(path: Path) -> int:
+    """Where temporary folders are protected (fs.protected_regular), nobody may open another's file with O_CREAT."""
+    while True:
+        with suppress(FileNotFoundError):
+            return os.open(path, _SHARED)
+        with suppress(FileExistsError):
+            return os.open(path, _SHARED | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 def _try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
