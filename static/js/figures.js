@@ -99,7 +99,7 @@
       place.figure = await fetchFigure(button);
       if (place.isConnected) await draw(place);
     } catch {
-      say(button, "The figure is as it was: its newer values did not arrive. The plain chart has them.");
+      say(button, "The figure could not be updated. The plain chart shows the newest values.");
     }
   }
 
