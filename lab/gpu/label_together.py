@@ -2,11 +2,11 @@
 
 A judging starts four processes that load torch and compiles one file, so a label takes a minute of several cores. Here
 several specimens are compiled as one extension, each in a namespace of its own, and `label_together_child.py` calls
-one after the other on every configuration, hidden ones too, several times, with the inputs, the float64 reference
-and the tolerances of the judge. Only kernels that kbench itself wrote may be labelled so: nothing protects the process
-from them. `label_cuda.py` asks the judge itself; `--again` labels what the judge has labelled, to compare the two.
-Appends one line per label to FILE as it comes. The last line of stdout is JSON. Not covered: times, and races that
-give right results (Compute Sanitizer).
+one after the other on every configuration, hidden ones too, several times, with the inputs, the float64 reference and
+the tolerances of the judge. Heavy tasks are left to `label_cuda.py`, which asks the judge itself. Only kernels that
+kbench itself wrote may be labelled so: nothing protects the process from them. `--again` labels what has a label, to
+compare the two. Appends one line per label to FILE as it comes. The last line of stdout is JSON. Not covered: times,
+and races that give right results (Compute Sanitizer).
 """
 
 import argparse
@@ -30,6 +30,7 @@ from .child_process import ChildEndedError, LineChild
 _TOGETHER = 8  # specimens of one extension
 _COMPILE_S = 900.0
 _START_S, _CALL_S = 180.0, 90.0
+_OUR_FAULT = "exit code 1"  # Python's, after an exception that no kernel raised
 _INCLUDE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
 _DEFINED = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 _MODULE = re.compile(r"PYBIND11_MODULE\(\s*TORCH_EXTENSION_NAME\s*,\s*(\w+)\s*\)")
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     known = {} if options.again else {label.sha256: label for label in read_labels()}
     known |= {label.sha256: label for label in read_labels(options.labels)}
-    by_task = sorted(planned(), key=lambda item: (item.seed.heavy, item.seed.task))  # they share references
+    light = [item for item in planned() if not item.seed.heavy]
+    by_task = sorted(light, key=lambda item: item.seed.task)  # they share references
     todo = [item for item in by_task if item.sha256 not in known][: options.limit]
     groups = [todo[at : at + _TOGETHER] for at in range(0, len(todo), _TOGETHER)]
     print(f"{len(known)} labelled, {len(todo)} to do in {len(groups)} extensions", flush=True)
@@ -126,6 +128,8 @@ def group_labels(group: Sequence[CudaSpecimen], extension: Build, deadline: floa
             if child is not None:
                 child.close()
             child = None
+            if str(error) == _OUR_FAULT:
+                continue
             verdict = Verdict.TIMEOUT if "no answer" in str(error) else Verdict.RUNTIME_ERROR
             reason = str(error)
         labels.append(_label(item, verdict is Verdict.PASS, verdict, reason, time.monotonic() - started))

@@ -121,7 +121,7 @@ def _poison() -> None:
 
 
 def _same(now: Tensor, then: Tensor) -> bool:
-    return bool((now.contiguous().view(torch.uint8) == then.contiguous().view(torch.uint8)).all())
+    return torch.equal(now.reshape(-1).view(torch.uint8), then.reshape(-1).view(torch.uint8))
 
 
 def _extension(path: str) -> ModuleType:

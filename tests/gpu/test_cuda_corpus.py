@@ -95,6 +95,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> None:
         wrong = any(item.text == source.text and item.operator for item in planned(1, 1))
         return report_for(source, task, device=GPU, verdict="INCORRECT_VALUE" if wrong else "PASS")
 
+    monkeypatch.setattr(label_cuda, "read_labels", lambda path=Path("/nonexistent"): read_labels(path))  # none shipped
     monkeypatch.setattr(label_cuda, "devices_here", lambda: (GPU,))
     monkeypatch.setattr(label_cuda, "ProcessPoolExecutor", PoolHere)
     monkeypatch.setattr(label_cuda, "judge", fake_judge)
@@ -232,7 +233,8 @@ class TestTogether:
     def test_a_kernel_that_ends_the_process_is_wrong_and_the_next_has_a_new_one(
         self, specimens: tuple[CudaSpecimen, ...], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        said = iter(["PASS", ChildEndedError("exit code -6"), "INCORRECT_VALUE", "over", "PASS"])
+        ends = [ChildEndedError(f"exit code {code}") for code in (-6, 1)]
+        said = iter(["PASS", ends[0], "INCORRECT_VALUE", "over", ends[1], "PASS"])
         started = []
 
         class Scripted:
@@ -253,11 +255,12 @@ class TestTogether:
 
         monkeypatch.setattr(label_together, "LineChild", Scripted)
         extension = Build(binary=Path("extension.so"), log="", seconds=1.0, cached=False, exit_code=0)
-        labels = label_together.group_labels(specimens[:5], extension, float("inf"))
+        labels = label_together.group_labels(specimens[:6], extension, float("inf"))
         verdicts = [label.verdict for label in labels]
         assert verdicts == ["PASS", "RUNTIME_ERROR", "INCORRECT_VALUE", "RUNTIME_ERROR", "PASS"]
         assert [label.correct for label in labels] == [True, False, False, False, True]
-        assert len(started) == 3
+        assert len(started) == 4
+        assert specimens[4].name not in [label.name for label in labels]  # the fault was ours
         assert {label.labelled_by for label in labels} == {"comparison"}
 
     def test_a_process_that_does_not_answer_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
