@@ -90,11 +90,11 @@ def built(group: Sequence[CudaSpecimen], data: Path) -> Build:
 
 
 def merged(texts: Sequence[str]) -> str:
-    """One extension whose submodules `s0`, `s1` and so on are what each text would have been by itself."""
+    """One extension whose submodules `specimen0` and so on are what each text would have been by itself."""
     includes = dict.fromkeys(line.strip() for text in texts for line in _INCLUDE.findall(text))
-    parts = [_in_namespace(text, f"s{number}") for number, text in enumerate(texts)]
+    parts = [_in_namespace(text, f"specimen{number}") for number, text in enumerate(texts)]
     names = range(len(texts))
-    binding = "".join(f'    auto m{n} = m.def_submodule("s{n}"); s{n}::bind_all(m{n});\n' for n in names)
+    binding = "".join(f'    auto m{n} = m.def_submodule("specimen{n}"); specimen{n}::bind_all(m{n});\n' for n in names)
     return "\n".join([*includes, *parts, f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{binding}}}\n"])
 
 
@@ -119,7 +119,7 @@ def group_labels(group: Sequence[CudaSpecimen], extension: Build, deadline: floa
             if child is None:
                 child = LineChild("lab.gpu.label_together_child", str(extension.binary))
                 child.ask({"what": "begin"}, _START_S)
-            answer = child.ask({"module": f"s{number}", "task": item.seed.task}, _CALL_S)
+            answer = child.ask({"module": f"specimen{number}", "task": item.seed.task}, _CALL_S)
             if answer["over"]:
                 child.close()
                 child = None

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
     os.dup2(2, 1)  # what a kernel prints is no answer
     exact_arithmetic()
     torch.zeros(1, device=DEVICE)
-    extension = _extension(argv[0])
+    extension = load_extension(argv[0])
     for line in sys.stdin:
         request = json.loads(line)
         if request.get("what") == "begin":
@@ -124,7 +124,7 @@ def _same(now: Tensor, then: Tensor) -> bool:
     return torch.equal(now.reshape(-1).view(torch.uint8), then.reshape(-1).view(torch.uint8))
 
 
-def _extension(path: str) -> ModuleType:
+def load_extension(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(MODULE, path)
     if spec is None or spec.loader is None:
         raise ImportError(path)
