@@ -30,6 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = scheduling.own_temporary_folder()
         config.add_cleanup(lambda: scheduling.give_up(folder))
+        processor.enter()
+        config.add_cleanup(processor.leave)
 
 
 processor = spent.ProcessorClock()

@@ -1,6 +1,10 @@
 """The costs of the files of tests, which a run prints at its end."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
+
+import pytest
 
 from tests import spent
 
@@ -23,3 +27,20 @@ def test_the_table_has_the_files_that_took_long_and_the_sum_of_all():
         ["17.0", "s", "10.8", "s", "all", "files"],
     ]
     assert spent.table({"b.py": costs["b.py"]}) == []
+
+
+def test_what_still_runs_counts_where_a_control_group_can_be_made():
+    """As a site does that several tests share, or a sandbox that is killed before anybody has waited for it."""
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ntime.sleep(60)"
+    clock = spent.ProcessorClock()
+    clock.enter()
+    try:
+        if not clock.counts_all:
+            pytest.skip("no control group can be made here")
+        with subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) as running:
+            running.stdout.read(1)
+            assert clock.lap_s() > 0.2
+            running.kill()
+    finally:
+        clock.leave()
+    assert not clock.counts_all
