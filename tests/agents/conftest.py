@@ -3,6 +3,7 @@
 from tests.web.conftest import (  # noqa: F401 - fixtures
     as_owner,
     as_stranger,
+    begins_with_tasks,
     owner,
     stranger,
     tasks,

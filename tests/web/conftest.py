@@ -23,11 +23,16 @@ def two_operations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.parent
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def tasks(db: None, two_operations: Path) -> None:
     """A synced catalogue, as a started site has it."""
     caches["pages"].clear()
     synced(two_operations)
+
+
+@pytest.fixture(autouse=True)
+def begins_with_tasks(tasks: None) -> None:
+    """Every test of a page does."""
 
 
 @pytest.fixture
