@@ -17,6 +17,18 @@ from benchmarks.views import streams
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch):
+    """Where nothing wakes a stream it asks the table."""
+    monkeypatch.setattr(streams, "POLL_S", 0.05)
+
+
+async def until(condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 async def opened(path, **headers):
     return await AsyncClient().get(path, headers=headers)
 
@@ -83,7 +95,7 @@ async def test_an_event_whose_transaction_commits_late_is_not_overtaken(evaluati
     response = await opened(path, **{"Last-Event-ID": "0"})
 
     async def commits():
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.2)  # the stream has told the second one by now
         await Event.objects.acreate(pk=late.pk, topic=late.topic, kind=late.kind, payload=late.payload)
 
     task = asyncio.create_task(commits())
@@ -93,12 +105,13 @@ async def test_an_event_whose_transaction_commits_late_is_not_overtaken(evaluati
     assert text.index('"done": 2') < text.index('"done": 1')
 
 
-async def follow(evaluation, path):
+async def follow(evaluation, path, *, connected=False):
     """What a reader who has just opened the page is told of an event that comes later."""
     response = await opened(path)
 
     async def later():
-        await asyncio.sleep(0.5)
+        await until(lambda: streams._hub().connected is connected)
+        await asyncio.sleep(0.2)  # the stream has read the table by now
         await sync_to_async(events.emit)(evaluation.topic, "progress", done=7)
 
     task = asyncio.create_task(later())
@@ -113,15 +126,14 @@ async def test_without_redis_the_table_is_polled(evaluation, path):
 
 async def test_with_redis_an_event_arrives_at_once(evaluation, path, redis_server, monkeypatch):
     monkeypatch.setattr(streams, "PING_S", 60)  # so that only Redis can have woken the stream
-    monkeypatch.setattr(streams, "POLL_S", 0.3)
-    assert "id: " in await follow(evaluation, path)
+    assert "id: " in await follow(evaluation, path, connected=True)
 
 
 async def test_the_stream_survives_that_redis_goes_away(evaluation, path, redis_server):
     reading = asyncio.create_task(read(await opened(path), '"done": 9', seconds=30))
-    await asyncio.sleep(0.5)
+    await until(lambda: streams._hub().connected)
     redis_server.kill()
-    await asyncio.sleep(1.5)
+    await until(lambda: not streams._hub().connected)
     await sync_to_async(events.emit)(evaluation.topic, "progress", done=9)
     assert "evaluation-progress" in await reading
 
@@ -224,7 +236,7 @@ async def test_all_who_wait_have_one_limit_together_with_streams(evaluation, wai
     settings.KBENCH_EVENT_STREAMS_MAX = 1
     stream = await opened(path)
     following = asyncio.create_task(read(stream, "never", seconds=30))
-    await asyncio.sleep(0.3)
+    await until(lambda: streams._hub()._followers)
     refused = await answered(AsyncClient(), wait_path)
     assert (refused.status_code, refused.json()["code"]) == (503, "too-many-streams")
     await sync_to_async(moves.evaluation_cancel)(evaluation, "Not wanted.")

@@ -63,7 +63,7 @@ class Site:
 @pytest.fixture
 def site():
     made = Site()
-    thread = threading.Thread(target=made.server.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield made
     made.server.shutdown()
@@ -235,7 +235,7 @@ def test_a_report_that_is_not_there_yet_is_told(site, kbench):
 def test_a_redirect_to_another_site_is_refused_and_the_token_stays(site, status):
     other = Site()
     other.says((200, []))
-    thread = threading.Thread(target=other.server.serve_forever, daemon=True)
+    thread = threading.Thread(target=other.server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         site.says((status, {}, {"Location": f"{other.url}/api/v1/tasks"}))
