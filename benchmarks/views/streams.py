@@ -322,7 +322,9 @@ class Hub:
             except (redis.RedisError, OSError) as error:
                 logger.debug("event streams poll: %s", error)
             finally:
-                self.connected = False
+                if self.connected:
+                    self.connected = False
+                    self._wake(None)  # whoever relied on Redis asks the table from now on
             await asyncio.sleep(POLL_S)
 
     async def _forward(self, channel: redis.asyncio.client.PubSub) -> None:

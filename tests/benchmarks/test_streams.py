@@ -129,7 +129,8 @@ async def test_with_redis_an_event_arrives_at_once(evaluation, path, redis_serve
     assert "id: " in await follow(evaluation, path, connected=True)
 
 
-async def test_the_stream_survives_that_redis_goes_away(evaluation, path, redis_server):
+async def test_the_stream_survives_that_redis_goes_away(evaluation, path, redis_server, monkeypatch):
+    monkeypatch.setattr(streams, "PING_S", 60)  # it does not wait for the next sign of life before it asks the table
     reading = asyncio.create_task(read(await opened(path), '"done": 9', seconds=30))
     await until(lambda: streams._hub().connected)
     redis_server.kill()
