@@ -58,6 +58,9 @@ class ScriptedWorkshop:
     async def time(self, source: str, language: str, task: Any, config: str) -> str:
         return await self._said("time", source, config)
 
+    async def profile(self, source: str, language: str, task: Any) -> str:
+        return await self._said("profile", source)
+
 
 async def talked(
     *replies: Reply, shop: Any = None, allowance: Allowance = SMALL, request: Any = None, arm: Arm = ARM
@@ -84,14 +87,15 @@ async def test_it_works_with_its_tools_and_submits() -> None:
         call("compile", source=CODE),
         call("check", source=CODE),
         call("time", source=CODE, config=CONFIG.key),
+        call("profile", source=CODE),
     )
     answer, ledger, server = await talked(*work, SUBMIT, shop=shop)
     assert isinstance(answer, Proposal)
     assert (answer.source, answer.name, answer.thought, answer.arm) == (CODE, "tiles", "fewer passes", ARM.name)
-    assert shop.asked == [("compile", CODE), ("check", CODE), ("time", CODE, CONFIG.key)]
-    assert results(server) == ["compile answered", "check answered", "time answered"]
-    assert [said["tool"] for said, _ in ledger.tools] == ["compile", "check", "time", "submit"]
-    assert [said["turn"] for said, _ in ledger.tools] == [1, 2, 3, 4]
+    assert shop.asked == [("compile", CODE), ("check", CODE), ("time", CODE, CONFIG.key), ("profile", CODE)]
+    assert results(server) == ["compile answered", "check answered", "time answered", "profile answered"]
+    assert [said["tool"] for said, _ in ledger.tools] == ["compile", "check", "time", "profile", "submit"]
+    assert [said["turn"] for said, _ in ledger.tools] == [1, 2, 3, 4, 5]
     assert {source for _, source in ledger.tools} == {CODE}
     billed = sum(calculated_usd(ARM.model, item.billed) for item in server.served)
     assert ledger.spent.usd == pytest.approx(billed, abs=1e-9)

@@ -1,4 +1,5 @@
-"""The tools with which an agent tries a kernel before it proposes it: compile, check and time, on this machine.
+"""The tools with which an agent tries a kernel before it proposes it: compile, check, time and profile,
+on this machine.
 
 Everything runs in the judge's own sandbox and quick mode; nothing measured here is a score. Without a device of the
 run's kind only the reading tools work. Not covered: the limits on calls (`proposers/anthropic_agent.py`).
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks.harness import Paths, Source, TaskSpec, device_class
+from benchmarks.harness import HarnessError, Paths, Source, TaskSpec, Watcher, default_rules, device_class, profile
 
 from ..curriculum import narrowed
 from ..model import JudgeResult
@@ -30,6 +31,8 @@ class AgentWorkshop(Protocol):
     async def check(self, source: str, language: str, task: TaskSpec) -> tuple[bool, str]: ...
 
     async def time(self, source: str, language: str, task: TaskSpec, config: str) -> str: ...
+
+    async def profile(self, source: str, language: str, task: TaskSpec) -> str: ...
 
 
 class DeviceWorkshop:
@@ -58,6 +61,32 @@ class DeviceWorkshop:
         alone = narrowed(task, device_class(language), config)
         return text_of(await self._quick(source, language, alone))
 
+    async def profile(self, source: str, language: str, task: TaskSpec) -> str:
+        """The short form of a profile; a processor's has the times of a quick check beside it."""
+        times_us = {}
+        if device_class(language) == "cpu":
+            result = await self._quick(source, language, two_configs(task, language))
+            times_us = {row["key"]: row["kernel_us"] for row in result.configs if row.get("kernel_us")}
+        given_up = threading.Event()
+        watcher = Watcher(cancelled=given_up.is_set)
+        async with self._turn:
+            try:
+                found = await asyncio.to_thread(
+                    profile,
+                    Source(source, language),
+                    task,
+                    default_rules(),
+                    self._paths,
+                    device=self._device,
+                    times_us=times_us,
+                    watcher=watcher,
+                )
+            except HarnessError as error:
+                return f"It could not be profiled: {one_line(str(error), 400)}"
+            finally:
+                given_up.set()
+        return found.text
+
     async def _quick(self, source: str, language: str, task: TaskSpec) -> JudgeResult:
         given_up = threading.Event()
         async with self._turn:
@@ -79,6 +108,9 @@ class AbsentWorkshop:
         return False, ABSENT
 
     async def time(self, source: str, language: str, task: TaskSpec, config: str) -> str:
+        return ABSENT
+
+    async def profile(self, source: str, language: str, task: TaskSpec) -> str:
         return ABSENT
 
 

@@ -85,6 +85,7 @@ TOOLS = (
     _tool("compile", "Compiles the source as the judge would: errors, or registers and spills.", "source"),
     _tool("check", "Compiles, runs and compares the results on two configurations, with times.", "source"),
     _tool("time", "Times one configuration beside the baselines.", "source", "config"),
+    _tool("profile", "Why it takes its time: the bottleneck, metrics, stalled lines. Slow; check it first.", "source"),
     _tool("search_library", "Verified kernels of related tasks, at most three.", "words"),
     _tool("submit", "Your answer. Ends the conversation.", "source", "name", "thought"),
 )
@@ -174,7 +175,7 @@ class _Talk:
         name, given = str(call["name"]), call["input"] if isinstance(call["input"], dict) else {}
         limit_s = min(self.agent.allowance.tool_s, self.meter.left.judging_s)
         source, problem = self._source(given) if "source" in given else (None, "")
-        uses_device = name in ("compile", "check", "time") and not problem
+        uses_device = name in ("compile", "check", "time", "profile") and not problem
         self.live.say("tool", {"turn": turn, "tool": name[:40]})
         self.meter.open(Cost(judging_s=limit_s) if uses_device else Cost())
         started = time.perf_counter()
@@ -222,6 +223,8 @@ class _Talk:
             passed, text = await shop.check(source, language, task)
             self.checked = source if passed else self.checked
             return text
+        if name == "profile":
+            return await shop.profile(source, language, task)
         config, known = str(given.get("config", "")), self._configs()
         if config not in known:
             return f"There is no such configuration. Known are: {'; '.join(known)}"
