@@ -33,6 +33,7 @@ from .harness import (
     Cancelled,
     Flag,
     HarnessError,
+    NotProfiled,
     Report,
     Source,
     Step,
@@ -41,7 +42,7 @@ from .harness import (
     default_rules,
     object_key,
 )
-from .judgings import checks, queue
+from .judgings import checks, profiles, queue
 from .judgings.judge import Assignment, site_judge
 from .models import DeviceKind, Evaluation, Worker
 from .moderation import rejudging
@@ -86,12 +87,51 @@ def check_next(self: Any, device_kind: str) -> None:
         queue.resend_checks(device_kind, 1)
 
 
+@shared_task(
+    name=queue.PROFILE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860
+)
+def profile_next(self: Any, device_kind: str) -> None:
+    """Profile the next evaluated submission of a device kind, and wake a worker for the one after it."""
+    worker = Worker.objects.get(name=self.request.hostname)
+    if worker.state == WorkerState.QUARANTINED:
+        return
+    holding = profiles.profile_claim(device_kind)
+    if holding is None:
+        return
+    evaluation = holding.request.evaluation
+    with log_fields(evaluation=str(evaluation.code), user_id=evaluation.submission.owner_id):
+        _run_profile(holding, worker.device)
+    queue.resend_profiles(profiles.waiting_profiles())
+
+
+def _run_profile(holding: profiles.ProfileHolding, device: str) -> None:
+    evaluation, started = holding.request.evaluation, time.monotonic()
+    visible = evaluation.configs.exclude(group="hidden")
+    times_us = {row.key: row.kernel_us for row in visible if row.kernel_us is not None}
+    try:
+        with asked_to_stop_kindly(), _kept_alive(holding, str(evaluation.code)) as over:
+            found = site_judge().profile(_assignment_on(evaluation, device), times_us, Watcher(cancelled=over))
+            if not over():
+                holding.record(found, time.monotonic() - started)
+                return
+    except Cancelled:
+        pass
+    except NotProfiled as error:
+        holding.fail(str(error))
+        return
+    except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a word
+        logger.exception("profiling %s failed", evaluation.code)
+        holding.fail(str(error) if isinstance(error, HarnessError) else type(error).__name__)
+        return
+    holding.release()
+
+
 def _run_check(holding: checks.CheckHolding) -> None:
     version = holding.check.task_version
     rules = default_rules(settings.KBENCH_RULESET)
     assignment = Assignment(Source(holding.check.text, "cuda"), spec_of(version), rules, CPU)
     try:
-        with asked_to_stop_kindly(), _kept_alive(holding) as over:
+        with asked_to_stop_kindly(), _kept_alive(holding, str(holding.check.code)) as over:
             report = site_judge().emulate(assignment, Watcher(cancelled=over))
             if not over():  # a stop also reaches the sandbox's processes
                 holding.record(report)
@@ -106,7 +146,7 @@ def _run_check(holding: checks.CheckHolding) -> None:
 
 
 @contextmanager
-def _kept_alive(holding: checks.CheckHolding) -> Iterator[Callable[[], bool]]:
+def _kept_alive(holding: checks.CheckHolding | profiles.ProfileHolding, code: str) -> Iterator[Callable[[], bool]]:
     """Says from a thread that the worker lives; gives what is asked whether to stop."""
     lost, over = threading.Event(), threading.Event()
 
@@ -117,12 +157,12 @@ def _kept_alive(holding: checks.CheckHolding) -> Iterator[Callable[[], bool]]:
                     close_old_connections()
                     if not holding.alive():
                         lost.set()
-                except Exception:  # the edge of a thread: one missed beat is no reason to give up a check
-                    logger.exception("no heartbeat for the check %s", holding.check.code)
+                except Exception:  # the edge of a thread: one missed beat is no reason to give up
+                    logger.exception("no heartbeat for %s", code)
         finally:
             connection.close()
 
-    thread = threading.Thread(target=beat, daemon=True, name="heartbeat of a check")
+    thread = threading.Thread(target=beat, daemon=True, name=f"heartbeat of {code}")
     thread.start()
     try:
         yield lambda: lost.is_set() or stopping.is_set()
@@ -136,6 +176,7 @@ def reap() -> None:
     """Requeue evaluations whose worker was lost; end those that can never run."""
     moves.requeue_lost()
     checks.requeue_lost_checks()
+    profiles.requeue_lost_profiles()
     moves.expire_hopeless()
 
 
@@ -144,6 +185,7 @@ def dispatch() -> None:
     """Wake workers for rows whose message was lost."""
     if (waiting := checks.waiting_checks()) and (processor := find_device_kind(CPU)):
         queue.resend_checks(processor.slug, waiting)
+    queue.resend_profiles(profiles.waiting_profiles())
     queue.resend(to_compile=_rows_by_kind(built__isnull=True), to_judge=_rows_by_kind(built__isnull=False))
 
 
@@ -384,10 +426,14 @@ def _raise_if_stopped(sitting: Sitting) -> None:
 def _assignment(evaluation: Evaluation) -> Assignment:
     """On the device of the worker that holds the evaluation."""
     assert evaluation.worker is not None  # noqa: S101 - a claim names its worker
+    return _assignment_on(evaluation, evaluation.worker.device)
+
+
+def _assignment_on(evaluation: Evaluation, device: str) -> Assignment:
     return Assignment(
         Source(evaluation.submission.blob.text, evaluation.submission.language),
         spec_of(evaluation.task_version),
         rules_of(evaluation.ruleset),
-        evaluation.worker.device,
+        device,
         evaluation.is_quick,
     )

@@ -15,7 +15,7 @@ from . import quotas
 from .boards.reviews import AUDITS, BOUNDED
 from .harness import CPU, Source, Verdict, source_key
 from .judgings.moves import tell
-from .judgings.queue import wake_check, wake_compile, wake_judge
+from .judgings.queue import wake_check, wake_compile, wake_judge, wake_profile
 from .models import (
     CodeBlob,
     DeviceKind,
@@ -23,6 +23,7 @@ from .models import (
     Evaluation,
     Method,
     Payer,
+    ProfileRequest,
     RuleSet,
     Submission,
     TaskVersion,
@@ -30,6 +31,7 @@ from .models import (
 from .selectors import find_device_kind
 from .states import (
     FINISHED,
+    CheckState,
     EvaluationReason,
     Origin,
     Priority,
@@ -167,6 +169,32 @@ def check_create(
             raise
         return earlier
     return check
+
+
+def profile_request(evaluation: Evaluation, payer: Payer | None) -> ProfileRequest:
+    """A queued profile of an evaluated submission on its device kind; the earlier one, unless that has failed.
+
+    Raises Refused where there is nothing to profile or nothing is accepted now, and OverQuota.
+    """
+    earlier = ProfileRequest.objects.filter(evaluation=evaluation).first()
+    if earlier is not None and earlier.state != CheckState.FAILED:
+        return earlier
+    if not is_profilable(evaluation):
+        raise Refused("Only a finished evaluation whose source compiled can be profiled.")
+    _refuse_if_closed(evaluation.task_version)
+    with transaction.atomic():
+        if payer is not None:
+            quotas.take_place(payer, public=False)
+        fresh = {"state": CheckState.QUEUED, "payer": payer, "attempt": 1, "problem": "", "finished": None}
+        request, _ = ProfileRequest.objects.update_or_create(evaluation=evaluation, defaults=fresh)
+        wake_profile(evaluation.device_kind.slug)
+    return request
+
+
+def is_profilable(evaluation: Evaluation) -> bool:
+    """Whether a profile could say anything: it compiled and ran, right or wrong."""
+    unprofiled = (Verdict.COMPILE_ERROR, Verdict.REJECTED, Verdict.TAMPERING, Verdict.INTERNAL_ERROR)
+    return evaluation.state == State.DONE and evaluation.verdict not in ("", *unprofiled)
 
 
 def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:

@@ -24,6 +24,7 @@ from .views import (
     notifications,
     people,
     previews,
+    profiles,
     recorded,
     rejudge,
     rules,
@@ -47,6 +48,11 @@ evaluation_urls = [
     path("<uuid:code>/cancel/", evaluations.evaluation_stop, name="evaluation-cancel"),
     path("<uuid:code>/audit/", evaluations.evaluation_audit, name="evaluation-audit"),
     path("<uuid:code>/full/", evaluations.evaluation_full, name="evaluation-full"),
+    path("<uuid:code>/profile/", profiles.profile_detail, name="evaluation-profile"),
+    path("<uuid:code>/profile/live/", profiles.profile_live, name="evaluation-profile-live"),
+    path("<uuid:code>/profile/ask/", profiles.profile_ask, name="evaluation-profile-ask"),
+    path("<uuid:code>/profile/figure.json", profiles.profile_figure, name="evaluation-profile-figure"),
+    path("<uuid:code>/profile/profile.json", profiles.profile_json, name="evaluation-profile-json"),
     path("<uuid:code>/report.json", evaluations.evaluation_report, name="evaluation-report"),
     path("<uuid:code>/source/", evaluations.evaluation_source, name="evaluation-source"),
     path("<uuid:code>/badge.svg", badges.evaluation_badge, name="evaluation-badge"),
@@ -130,6 +136,15 @@ recorded_urls = [
     path("", recorded.recorded_list, name="recorded"),
     path("<slug:bundle>/", recorded.recorded_bundle, name="recorded-bundle"),
     path("<slug:bundle>/entries/<slug:entry>/", recorded.recorded_entry, name="recorded-entry"),
+    path("<slug:bundle>/entries/<slug:entry>/profile/", profiles.recorded_profile, name="recorded-profile"),
+    path(
+        "<slug:bundle>/entries/<slug:entry>/profile/figure.json",
+        profiles.recorded_figure,
+        name="recorded-profile-figure",
+    ),
+    path(
+        "<slug:bundle>/entries/<slug:entry>/profile/profile.json", profiles.recorded_json, name="recorded-profile-json"
+    ),
     path("<slug:bundle>/entries/<slug:entry>/preview.png", previews.recorded_picture, name="recorded-picture"),
     path("<slug:bundle>/<slug:suite>/<slug:op>/<slug:direction>/", recorded.recorded_board, name="recorded-board"),
 ]

@@ -19,7 +19,7 @@ from django.core.management.base import CommandError, CommandParser
 from agents.queue import QUEUE as RUNS_QUEUE
 from benchmarks.harness import CPU, Device
 from benchmarks.judgings.judge import site_judge
-from benchmarks.judgings.queue import MAINT_QUEUE, check_queue, compile_queue, judge_queue
+from benchmarks.judgings.queue import MAINT_QUEUE, check_queue, compile_queue, judge_queue, profile_queue
 
 from .processes import SiteProcess
 
@@ -77,7 +77,8 @@ def judge_node(device: Device) -> str:
 
 def _judge_child(device: Device) -> SiteProcess:
     name = f"judge.{device.name}"
-    return _celery(name, judge_node(device), judge_queue(device.kind), "-c", "1", "-l", "INFO")
+    queues = f"{judge_queue(device.kind)},{profile_queue(device.kind)}"
+    return _celery(name, judge_node(device), queues, "-c", "1", "-l", "INFO")
 
 
 def _compile_child(device: Device, compilers: int | None) -> SiteProcess:

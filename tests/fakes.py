@@ -1,7 +1,8 @@
 """A judge that does what the source asks for, so that tests drive the real worker path without a compiler.
 
 Lines of the source such as `// verdict: INCORRECT_VALUE`, `// speedup: 2.5`, `// seconds: 3`, `// gate: too fast`,
-`// audit: TAMPERING` (or `fails`, `broken`, `needs FILE`), `// flag: CODE`, `// raises` or `// counts: FILE` steer it;
+`// audit: TAMPERING` (or `fails`, `broken`, `needs FILE`), `// flag: CODE`, `// profile: fails`,
+`// raises` or `// counts: FILE` steer it;
 `#` does as well as `//`. Does NOT measure anything.
 """
 
@@ -18,6 +19,7 @@ from benchmarks.harness import (
     Device,
     Flag,
     Isolation,
+    NotProfiled,
     Report,
     Score,
     StageReport,
@@ -26,6 +28,7 @@ from benchmarks.harness import (
     Verdict,
     device_class,
 )
+from tests.profiled import profile
 
 CPU = Device("cpu", "cpu-avx2", "CPU with AVX2", "cpu", "Fake Processor 9000")
 GPU = Device("cuda:0", "nvidia-h200", "NVIDIA H200", "cuda")
@@ -128,6 +131,17 @@ class FakeJudge:
         reason = wish(text, "reason", f"A fake emulator was asked for {verdict}.")
         line = 3 if verdict is not EmulatorVerdict.CORRECT_HERE else None
         return EmulatorReport(verdict, reason, line, findings, configs=("a=1",), runs=3, compile_s=1.0, seconds=2.5)
+
+    def profile(self, assignment, times_us, watcher):
+        text = assignment.source.text
+        self._work(float(wish(text, "seconds", "0")), watcher.cancelled)
+        if wish(text, "profile") == "fails":
+            raise NotProfiled("it launches no kernel")
+        if re.search("^// raises", text, re.MULTILINE):
+            raise SupervisorError("there is no profiler here")
+        return profile(
+            language=assignment.source.language, missing=tuple(f"{key}: {us}" for key, us in times_us.items())
+        )
 
     def isolation(self):
         return Isolation("fake", True, "no sandbox at all: this is a fake judge")

@@ -32,7 +32,7 @@ contests.json           the contests that it takes part in
 notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
 checks/CODE/            check.json and the source of a check without a GPU
-submissions/CODE/       submission.json, the source, and one report per evaluation
+submissions/CODE/       submission.json, the source, and per evaluation its report and, if there is one, its profile
 """
 _TOKEN = ("name", "scope", "hint", "created", "expires", "last_used", "revoked")
 _NOTIFICATION = ("kind", "text", "path", "created", "read")
@@ -121,7 +121,9 @@ class _Pipe:
 def _submissions(user: User) -> Iterator[Submission]:
     rows = Submission.objects.filter(owner=user).select_related("blob", "task_version__task__suite", "method")
     slim = rows.defer("task_version__definition", "task_version__reference_source")
-    judged = Evaluation.objects.select_related("device_kind", "ruleset").defer("ruleset__text").order_by("pk")
+    judged = (
+        Evaluation.objects.select_related("device_kind", "ruleset", "profile").defer("ruleset__text").order_by("pk")
+    )
     return slim.prefetch_related(Prefetch("evaluations", judged)).order_by("pk").iterator(chunk_size=AT_ONCE)
 
 
@@ -140,6 +142,9 @@ def _submission(submission: Submission) -> Iterator[File]:
     yield f"{folder}/kernel.{suffix_of(submission.language)}", submission.blob.text.encode()
     for evaluation in submission.evaluations.all():
         yield f"{folder}/evaluations/{evaluation.code}.json", as_json(_evaluation(evaluation))
+        profile = getattr(evaluation, "profile", None)  # a related row that is not there is no attribute
+        if profile is not None and profile.result is not None:
+            yield f"{folder}/evaluations/{evaluation.code}-profile.json", as_json(profile.result)
 
 
 def _evaluation(evaluation: Evaluation) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from . import (
     contests,
     export,
     notifications,
+    profiles,
     recorded,
     schemas,
     status,
@@ -78,6 +79,7 @@ def task(request: HttpRequest, suite: str, op: str, direction: str) -> Any:
 api.add_router("/submissions", submissions.router)
 api.add_router("/quota", submissions.quota_router)
 api.add_router("/checks", checks.router)
+api.add_router("/evaluations", profiles.router)
 api.add_router("/leaderboards", boards.router)
 api.add_router("", comparison.router)
 api.add_router("/recorded", recorded.router)

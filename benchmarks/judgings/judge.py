@@ -4,6 +4,7 @@
 tables: a judge knows nothing of them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from django.utils.module_loading import import_string
 
 from .. import emulator, harness
 from ..emulator import EmulatorReport
-from ..harness import Build, Device, Isolation, Paths, Report, Rules, Source, TaskSpec, Watcher
+from ..harness import Build, Device, Isolation, Paths, Profile, Report, Rules, Source, TaskSpec, Watcher
 from .artefacts import site_shelf
 
 
@@ -47,6 +48,9 @@ class Judge(Protocol):
 
     def emulate(self, assignment: Assignment, watcher: Watcher) -> EmulatorReport:
         """Runs a CUDA source without a GPU."""
+
+    def profile(self, assignment: Assignment, times_us: Mapping[str, float], watcher: Watcher) -> Profile:
+        """Why the kernel takes its time; `times_us` are those of a judging, by configuration."""
 
     def isolation(self) -> Isolation: ...
 
@@ -106,6 +110,18 @@ class HarnessJudge:
         harness.demand_isolation(public=settings.KBENCH_PUBLIC)
         given = assignment
         return emulator.check(given.source, given.task, given.rules, self.paths, cancelled=watcher.cancelled)
+
+    def profile(self, assignment: Assignment, times_us: Mapping[str, float], watcher: Watcher) -> Profile:
+        return harness.profile(
+            assignment.source,
+            assignment.task,
+            assignment.rules,
+            self.paths,
+            device=assignment.device,
+            times_us=times_us,
+            public=settings.KBENCH_PUBLIC,
+            watcher=watcher,
+        )
 
     def isolation(self) -> Isolation:
         return harness.isolation_in_force()

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 COMPILE_JOB = "benchmarks.compile_next"
 JUDGE_JOB = "benchmarks.judge_next"
 CHECK_JOB = "benchmarks.check_next"
+PROFILE_JOB = "benchmarks.profile_next"
 DISPATCH_JOB = "benchmarks.dispatch"
 REAP_JOB = "benchmarks.reap"
 PRUNE_JOB = "benchmarks.prune_events"
@@ -41,6 +42,11 @@ def check_queue(device_kind: str) -> str:
     return f"check.{device_kind}"
 
 
+def profile_queue(device_kind: str) -> str:
+    """Profiles, for the workers that judge that device kind."""
+    return f"profile.{device_kind}"
+
+
 def judge_queue(device_kind: str) -> str:
     return f"judge.{device_kind}"
 
@@ -58,6 +64,17 @@ def wake_judge(device_kind: str) -> None:
 def wake_check(device_kind: str) -> None:
     """Once the transaction commits, some compile worker of the CPU looks at the table of checks."""
     transaction.on_commit(partial(_send, CHECK_JOB, check_queue(device_kind), device_kind))
+
+
+def wake_profile(device_kind: str) -> None:
+    """Once the transaction commits, some judging worker of that device kind looks at the table of profiles."""
+    transaction.on_commit(partial(_send, PROFILE_JOB, profile_queue(device_kind), device_kind))
+
+
+def resend_profiles(waiting: Mapping[str, int]) -> None:
+    """As `resend`, for profiles that wait."""
+    for device_kind, rows in waiting.items():
+        _fill(PROFILE_JOB, profile_queue(device_kind), device_kind, rows)
 
 
 def resend_checks(device_kind: str, rows: int) -> None:

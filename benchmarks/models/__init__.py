@@ -14,6 +14,7 @@ from .ledger import CachedValue, DeletedScore, LedgerEntry, Payer, Refusal, Spen
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
 from .notifications import Delivery, Notification, NotificationChoice
 from .operations import QueueSample
+from .profiles import ProfileRequest
 from .recorded import RecordedBundle, RecordedEntry
 from .site import Event, SiteSwitch
 from .submissions import CodeBlob, Method, Submission
@@ -45,6 +46,7 @@ __all__ = [
     "Notification",
     "NotificationChoice",
     "Payer",
+    "ProfileRequest",
     "QueueSample",
     "RecordedBundle",
     "RecordedEntry",

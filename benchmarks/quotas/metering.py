@@ -17,7 +17,7 @@ from django.db.models import Case, F, Q, QuerySet, When
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from ..models import EmulatorCheck, Evaluation, LedgerEntry, Payer, SpentPlace, Submission
+from ..models import EmulatorCheck, Evaluation, LedgerEntry, Payer, ProfileRequest, SpentPlace, Submission
 from ..querysets import EvaluationQuerySet
 from ..states import CHECK_OPEN, RUNNING, EvaluationReason, LedgerKind, State, Visibility
 from .charges import CHARGED_REASONS, DAY, OURS
@@ -163,7 +163,9 @@ def _in_flight(payer: Payer) -> QuotaUse:
     open_rows = _evaluations(payer).filter(state__in=(State.QUEUED, *RUNNING))
     checks = EmulatorCheck.objects.filter(payer=payer.pk or 0, explains=None, state__in=CHECK_OPEN)
     soon = timezone.now() + timedelta(seconds=IN_FLIGHT_RETRY_S)
-    return _meter(payer, IN_FLIGHT, open_rows.count() + checks.count(), lambda _: soon)
+    profiles = ProfileRequest.objects.filter(payer=payer.pk or 0, state__in=CHECK_OPEN)
+    used = open_rows.count() + checks.count() + profiles.count()
+    return _meter(payer, IN_FLIGHT, used, lambda _: soon)
 
 
 def _public_per_day(payer: Payer) -> QuotaUse:

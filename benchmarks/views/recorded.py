@@ -12,6 +12,7 @@ from django.shortcuts import render
 from benchmarks import selectors
 from benchmarks.models import ConfigResult, RecordedBundle, RecordedEntry, RuleSet
 from benchmarks.recorded import selectors as recorded
+from benchmarks.recorded.profiles import profile_of
 from benchmarks.recorded.selectors import RecordedComparison
 from benchmarks.templatetags.whiskers import Axis
 
@@ -58,6 +59,7 @@ def recorded_entry(request: HttpRequest, bundle: str, entry: str) -> HttpRespons
     context = {
         "bundle": found,
         "entry": row,
+        "profiled": profile_of(found.device, row.source_sha256) is not None,
         "preview": preview_of_recorded(row),
         "task": selectors.find_task(row.suite, row.op, row.direction),
         "configs": configs,

@@ -63,6 +63,10 @@ PAGES: dict[str, Sequence[str]] = {
     "evaluations/<uuid:code>/badge.svg": ("/evaluations/{evaluation}/badge.svg",),
     "evaluations/<uuid:code>/live/": ("/evaluations/{evaluation}/live/", "/evaluations/{queued}/live/"),
     "evaluations/<uuid:code>/preview.png": ("/evaluations/{evaluation}/preview.png",),
+    "evaluations/<uuid:code>/profile/": ("/evaluations/{evaluation}/profile/", "/evaluations/{failed}/profile/"),
+    "evaluations/<uuid:code>/profile/figure.json": ("/evaluations/{evaluation}/profile/figure.json",),
+    "evaluations/<uuid:code>/profile/live/": ("/evaluations/{evaluation}/profile/live/",),
+    "evaluations/<uuid:code>/profile/profile.json": ("/evaluations/{evaluation}/profile/profile.json",),
     "evaluations/<uuid:code>/report.json": ("/evaluations/{evaluation}/report.json",),
     "evaluations/<uuid:code>/source/": ("/evaluations/{evaluation}/source/",),
     "healthz": ("/healthz",),
@@ -138,6 +142,7 @@ API: dict[str, Sequence[str]] = {
     "/api/v1/tasks/{suite}/{op}/{direction}": ("/api/v1/tasks/{suite}/{op}/{direction}",),
     "/api/v1/checks/{id}": ("token /api/v1/checks/{check}",),
     "/api/v1/evaluations/{id}": ("/api/v1/evaluations/{evaluation}", "/api/v1/evaluations/{queued}"),
+    "/api/v1/evaluations/{id}/profile": ("/api/v1/evaluations/{evaluation}/profile",),
     "/api/v1/evaluations/{id}/source": ("/api/v1/evaluations/{evaluation}/source",),
     "/api/v1/submissions": ("/api/v1/submissions", "token /api/v1/submissions?mine=1&page=20"),
     "/api/v1/submissions/{id}": ("/api/v1/submissions/{submission}",),
@@ -169,7 +174,7 @@ API: dict[str, Sequence[str]] = {
 }
 
 # Routes that only take a POST, lead elsewhere or (the stream) never end; others measure the heavy ones.
-# Ways to a provider are not there without one.
+# Ways to a provider are not there without one, profiles of recorded entries not without a file of them.
 NOT_READ = frozenset(
     {
         *(
@@ -189,6 +194,8 @@ NOT_READ = frozenset(
         "evaluations/<uuid:code>/audit/",
         "evaluations/<uuid:code>/full/",
         "evaluations/<uuid:code>/cancel/",
+        "evaluations/<uuid:code>/profile/ask/",
+        *(f"recorded/<slug:bundle>/entries/<slug:entry>/profile/{end}" for end in ("", "figure.json", "profile.json")),
         "events/",
         "submissions/<uuid:code>/delete/",
         *(f"moderation/rejudge/<uuid:code>/{word}/" for word in ("cancel", "pause", "resume")),

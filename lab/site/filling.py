@@ -33,9 +33,11 @@ from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
 from benchmarks.judgings.checks import FINDINGS_MAX
 from benchmarks.models import (
     EmulatorCheck,
+    Evaluation,
     ImportReport,
     Method,
     ModerationAction,
+    ProfileRequest,
     RejudgeBatch,
     RejudgeItem,
     Standing,
@@ -49,6 +51,7 @@ from benchmarks.models import (
 from benchmarks.recorded import loading
 from benchmarks.states import BatchState, CheckState, ImportOutcome, MethodKind, Moderation, WorkerRole, WorkerState
 from lab.site import boards, judgings
+from tests import profiled
 from tests.agents import factories as runs
 from tests.fakes import CPU, GPU
 from tests.web import contests, factories
@@ -109,9 +112,11 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     run = _runs(size.runs, targets, random)
     contest = _contest(targets)
     run["check"] = _check(targets)
+    names = judgings.names(targets)
+    _profile(names["evaluation"])
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
         loading.load_bundle(path)
-    return judgings.names(targets) | {"change": str(batch.code), "contest": contest, **run, **_people(accounts)}
+    return names | {"change": str(batch.code), "contest": contest, **run, **_people(accounts)}
 
 
 def _contest(targets: judgings.Targets) -> str:
@@ -151,6 +156,13 @@ def _check(targets: judgings.Targets) -> str:
     text = "__global__ void linear() {}\n" * 200
     owned = {"task_version": targets.versions[0], "owner": targets.accounts[0], "text": text}
     return str(EmulatorCheck.objects.create(state=CheckState.DONE, **owned, **stored).code)
+
+
+def _profile(code: str) -> None:
+    """Of the evaluation whose pages are asked for."""
+    evaluation = Evaluation.objects.get(code=code)
+    result = profiled.profile().to_json()
+    ProfileRequest.objects.create(evaluation=evaluation, state=CheckState.DONE, result=result, finished=timezone.now())
 
 
 def _people(accounts: list[Any]) -> dict[str, Any]:

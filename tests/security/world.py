@@ -17,7 +17,7 @@ from benchmarks import services, switches
 from benchmarks.accounts import tokens
 from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
 from benchmarks.harness import Flag, StageReport, Verdict
-from benchmarks.judgings import checks
+from benchmarks.judgings import checks, profiles
 from benchmarks.models import (
     ApiToken,
     Contest,
@@ -34,6 +34,7 @@ from benchmarks.models import (
 from benchmarks.moderation import decisions, rejudging
 from benchmarks.recorded import loading
 from benchmarks.states import ActionKind, Switch
+from tests import profiled
 from tests.agents import factories as runs
 from tests.recorded import bundle_file
 from tests.web import contests, factories
@@ -106,6 +107,7 @@ def build() -> World:
         contest=contests.draft("draft", title=TITLE[:80], rules_text=TITLE),
         check=_check(owner),
     )
+    _profile(world.public)
     contests.running_with(owner, slug="running", title=TITLE[:80], rules_text=TITLE)
     _spoil_texts_of(world.run)
     decisions.report(world.public.submission, by=stranger, text=TITLE)
@@ -123,6 +125,14 @@ def _check(owner: Any) -> EmulatorCheck:
     assert holding is not None
     assert holding.record(report)
     return EmulatorCheck.objects.get()
+
+
+def _profile(evaluation: Evaluation) -> None:
+    """Every text that a submission could have written into it."""
+    services.profile_request(evaluation, None)
+    holding = profiles.profile_claim(evaluation.device_kind.slug)
+    assert holding is not None
+    assert holding.record(profiled.profile(MARK), 1.0)
 
 
 def _hidden(owner: Any, staff: Any) -> Evaluation:

@@ -267,7 +267,8 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
     paths = visitor.get(f"{API}/openapi.json").json()["paths"]
     assert {path.removeprefix(API) for path in paths} == {
         "/tasks", "/tasks/{suite}/{op}/{direction}", "/submissions", "/submissions/{id}", "/quota", "/whoami",
-        "/evaluations/{id}", "/evaluations/{id}/cancel", "/evaluations/{id}/source", "/leaderboards", "/status",
+        "/evaluations/{id}", "/evaluations/{id}/cancel", "/evaluations/{id}/source", "/evaluations/{id}/profile",
+        "/leaderboards", "/status",
         "/leaderboards/record", "/methods", "/methods/{slug}", "/overall", "/compare", "/export",
         "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/fork", "/runs/{id}/{wish}",
         "/runs/{id}/candidates", "/runs/{id}/candidates/{key}", "/runs/{id}/close",

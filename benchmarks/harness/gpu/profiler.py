@@ -77,7 +77,8 @@ class Profiler:
             if time.monotonic() - began > self.watching.timeout_s:
                 break  # it ran out of time, and would again
             try:
-                name = f"raw {configs[0].key}, {len(configs)} configurations, attempt {number + 1}"
+                together = "marked" if marked else "alone"
+                name = f"{configs[0].key} and {len(configs) - 1} more, {together}, attempt {number + 1}"
                 report = self._run(
                     configs, [*options, "--page", "raw", "--print-units", "base", "--csv"], marked=marked, name=name
                 )

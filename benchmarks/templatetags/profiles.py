@@ -1,0 +1,34 @@
+"""Words and shares of a profile. Does NOT name bottlenecks: the harness does."""
+
+from django import template
+
+from benchmarks.harness import STALLS
+
+register = template.Library()
+LISTINGS = {
+    "ptx": "PTX",
+    "sass": "SASS",
+    "assembly": "Assembly of its functions",
+    "vectorisation": "The compiler about its loops",
+}
+
+
+@register.filter
+def share(part: float) -> str:
+    return f"{part:.0%}"
+
+
+@register.filter
+def stall(reason: str) -> str:
+    """What a warp does meanwhile, in words."""
+    return STALLS.get(reason, reason)
+
+
+@register.filter
+def listing(kind: str) -> str:
+    return LISTINGS.get(kind, kind)
+
+
+@register.filter
+def words(key: str) -> str:
+    return key.replace("_", " ")
