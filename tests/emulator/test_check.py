@@ -48,6 +48,17 @@ def test_what_is_not_modelled_exits_4_with_its_line(paths: Paths, tmp_path: Path
     assert file.read_text().splitlines()[report["line"] - 1] == "#include <cub/cub.cuh>"
 
 
+def test_memory_that_is_not_there_says_nothing_against_a_kernel(paths: Paths, tmp_path: Path) -> None:
+    file = tmp_path / "kernel.cu"
+    first_line = "torch::Tensor forward(torch::Tensor x) {"
+    text = RIGHT.read_text()
+    assert first_line in text
+    file.write_text(text.replace(first_line, f"{first_line} throw std::bad_alloc();"))
+    done = kbench(paths, TASK, str(file), "--json")
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["verdict"], "memory" in report["reason"]) == ("ABSTAINED", True), report
+
+
 def test_another_language_is_wrong_usage(paths: Paths, tmp_path: Path) -> None:
     file = tmp_path / "kernel.cpp"
     file.write_text("int main() {}")

@@ -157,6 +157,8 @@ void run(const Function& function, const std::vector<Value>& arguments, const st
         if (!problem.empty()) tell("result", problem);
     } catch (const c10::Error& error) {
         tell("raised", error.what_without_backtrace());
+    } catch (const std::bad_alloc&) {
+        abstain(0, "the submission needs more memory than the emulator has");
     } catch (const std::exception& error) {
         tell("raised", error.what());
     }
