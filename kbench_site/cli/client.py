@@ -68,6 +68,12 @@ class Client:
     def close_run(self, run: str, text: str = "") -> Any:
         return self.post(f"runs/{_part(run)}/close", {"text": text})
 
+    def ask_for_profile(self, code: str) -> Any:
+        return self.post(f"evaluations/{_part(code)}/profile", {})
+
+    def profile(self, code: str) -> Any:
+        return self.get(f"evaluations/{_part(code)}/profile")
+
     def source(self, code: str) -> bytes:
         """The source of an evaluation as it was submitted."""
         return str(self.get(f"evaluations/{_part(code)}/source")["source"]).encode()

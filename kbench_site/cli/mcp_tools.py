@@ -64,6 +64,13 @@ class Tools:
         """An evaluation once it has ended, or as it is after 50 seconds: then call wait again."""
         return _told(await self._ask(ctx, lambda site: site.evaluation(evaluation), until="finished"))
 
+    async def profile(self, ctx: Context, evaluation: str) -> Answer:
+        """Why an evaluated kernel takes its time: `text` names the bottleneck. Not `finished`: call it again."""
+        asked = await self._ask(ctx, lambda site: site.ask_for_profile(evaluation))
+        if not asked["finished"]:
+            asked = await self._ask(ctx, lambda site: site.profile(evaluation), until="finished")
+        return {name: asked[name] for name in ("evaluation", "state", "problem", "text", "finished", "url")}
+
     async def board(self, ctx: Context, task: str, device: str = "") -> Answer:
         """The leaderboard of a task."""
         return dict(await self._ask(ctx, lambda site: site.get("leaderboards", task=task, device=device)))

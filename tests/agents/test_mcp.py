@@ -17,9 +17,12 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from agents.models import Run
+from benchmarks import services
 from benchmarks.accounts.tokens import token_create
+from benchmarks.judgings import profiles
 from benchmarks.models import Evaluation
 from kbench_site.cli.mcp_tools import client_of_request, server
+from tests import profiled
 from tests.web import factories
 from tests.web.test_outside_agent import judge_everything
 
@@ -46,6 +49,15 @@ def connected(portal: BlockingPortal, to: Any) -> Iterator[Call]:
         yield call
 
 
+def profiled_now(code: str) -> None:
+    """What a worker does with a request for a profile."""
+    evaluation = Evaluation.objects.get(code=code)
+    services.profile_request(evaluation, None)
+    holding = profiles.profile_claim(evaluation.device_kind.slug)
+    assert holding is not None
+    assert holding.record(profiled.profile(), 1.0)
+
+
 def test_a_coding_agent_works_over_standard_input(live_server: Any, token: str) -> None:
     environment = {**os.environ, "KBENCH_URL": live_server.url, "KBENCH_TOKEN": token}
     command = StdioServerParameters(command=sys.executable, args=["-m", "kbench_site.cli", "mcp"], env=environment)
@@ -59,6 +71,8 @@ def test_a_coding_agent_works_over_standard_input(live_server: Any, token: str) 
         judge_everything()
         found = call("wait", evaluation=sent["id"])
         assert (found["verdict"], found["score"]["speedup"]) == ("PASS", 2.5)
+        profiled_now(sent["id"])
+        assert call("profile", evaluation=sent["id"])["text"].startswith("Profile on nvidia-h200")
         assert call("board", task=TASK)["entries"][0]["score"]["speedup"] == 2.5
 
         run = call("open_run", task=TASK, judgings=3, agent="coder")["id"]
