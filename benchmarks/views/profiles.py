@@ -115,8 +115,13 @@ def metric_rows(kernels: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
         values = [kernel["metrics"].get(metric.key) for kernel in kernels]
         if any(value is not None for value in values):
             title = f"{metric.title} ({metric.unit})" if metric.unit else metric.title
-            rows.append((title, ["not known" if value is None else f"{value:,.4g}" for value in values]))
+            rows.append((title, ["not known" if value is None else figure_text(value) for value in values]))
     return rows
+
+
+def figure_text(value: float) -> str:
+    """Four digits, or all of them before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _figure_of(profile: Mapping[str, Any]) -> HttpResponse:

@@ -67,6 +67,7 @@ def test_the_page_shows_bottleneck_figures_lines_and_listings(visitor: Client) -
     assert "<strong>Arithmetic</strong>: the multiprocessors are busy 72 % of the time" in html
     assert "Achieved occupancy (%)" in html
     assert "24.1" in html
+    assert "33,554,432" in html
     assert "waits for global or local memory" in html
     assert '<a href="#L5">line' in html
     assert ".target sm_90a" in html
