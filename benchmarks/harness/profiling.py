@@ -4,7 +4,7 @@ A profile never changes a score. A CUDA source is compiled once more, with the n
 configurations are not profiled.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from .errors import Cancelled, HarnessError, NotProfiled, UsageError
 from .gpu.profiler import Profiler, longest
 from .hosts.machine import Peaks
 from .profiles.bottleneck import cpu_bottleneck, gpu_bottleneck
-from .profiles.records import ConfigProfile, HotLine, KernelProfile, Profile, Roofline
+from .profiles.records import ConfigProfile, HotLine, KernelProfile, Profile, Roofline, base_name
 from .profiles.text import compact
 from .rules import Rules
 from .sandbox.isolation import demand_isolation
@@ -100,7 +100,8 @@ class _Work:
             peaks = self._peaks()
             calls = self._calls(binary, configs, scratch)
             self.watcher.on_step(Step("profile", "finished"))
-        reading = self._read(binary)
+        launched = {base_name(item.name) for _, kernels in calls.pairs for item in kernels}
+        reading = self._read(binary, launched)
         no_peaks = () if peaks else ("no roofline: the ceilings of this device could not be measured",)
         found = Profile(
             task=self.task.name,
@@ -172,12 +173,12 @@ class _Work:
             return (), (f"no lines of the source: {str(error)[:200]}",)
         return found, () if found else ("no lines of the source: Nsight Compute gave none",)
 
-    def _read(self, binary: Path) -> Listings:
+    def _read(self, binary: Path, launched: Collection[str]) -> Listings:
         given = (self.track.rules, self.track.paths, self.watcher.cancelled)
         if isinstance(self.track, GpuTrack):
             if self.source.language != "cuda":
                 return Listings(missing=("no PTX and SASS: only CUDA builds hold them",))
-            return read_gpu_build(binary, *given)
+            return read_gpu_build(binary, launched, *given)
         if self.source.language != "cpp":
             return Listings(missing=("no assembly: only C++ sources are compiled ahead",))
         with self.track.build_lock(self.watcher):

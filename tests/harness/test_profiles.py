@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import default_suites, find_task
-from benchmarks.harness.compilers.listings import _own_functions, _ptx, _remarks, count_instructions
+from benchmarks.harness.compilers.listings import _own_functions, _ptx, _remarks, count_instructions, sorted_functions
 from benchmarks.harness.errors import AuditBroken, UsageError
+from benchmarks.harness.gpu.profiler import _between_marks
 from benchmarks.harness.profiles import bottleneck, metrics, ncu_tables, records, text
 from benchmarks.harness.profiling import chosen_configs
-from tests.profiled import RAW, ROOF, SOURCE, SOURCE_PAGE, kernels, profile
+from tests.profiled import FIXTURES, RAW, ROOF, SOURCE, SOURCE_PAGE, kernels, profile
 
 
 def kernel(**figures: float | None) -> records.KernelProfile:
@@ -42,6 +43,21 @@ def test_a_report_becomes_figures_with_units() -> None:
     assert all(sum(item.stalls.values()) <= 1.001 for item in kernels())
 
 
+def test_a_real_report_is_read() -> None:
+    """Of an H100, mnist_linear/forward on four configurations; columns that nobody reads are left out."""
+    found = ncu_tables.launches((FIXTURES / "h100.csv").read_text())
+    groups = _between_marks(found)
+    assert [len(group) for group in groups] == [1, 2, 1, 1]
+    first, second = (metrics.kernel_profile(item.name, item.values) for item in groups[1])
+    assert records.short_name(first.name) == "halves::multiply"
+    assert first.metrics["duration_us"] == pytest.approx(34.56)
+    assert first.metrics["tensor_pct"] == pytest.approx(22.9, abs=1)
+    assert first.occupancy_limiter == "registers"
+    assert second.metrics["registers"] == 27
+    absent = {key for key, value in first.metrics.items() if value is None}
+    assert absent <= {"conflict_pct"}
+
+
 def test_every_figure_that_people_are_shown_is_in_a_report() -> None:
     assert 24 <= len(metrics.SHOWN) <= 32
     assert {item.key for item in metrics.SHOWN} <= set(kernels()[0].metrics)
@@ -65,6 +81,7 @@ def test_a_figure_that_the_tool_does_not_know_is_absent() -> None:
         ({"l2_pct": 75.0}, "l2"),
         ({"l1_pct": 80.0}, "shared-memory"),
         ({"waves": 0.2}, "few-blocks"),
+        ({"waves": 0.98}, "latency"),
         ({}, "latency"),
     ],
 )
@@ -162,6 +179,37 @@ def test_the_lines_on_which_warps_wait() -> None:
     assert lines[0].share == pytest.approx(900 / 1436, abs=1e-3)
 
 
+CORRELATED = """"File Name","/kbench/given/kbench_submission.cu"
+"Line No","Source"
+"3","    float sum = 0;"
+"#","Address","Source","Warp Stall Sampling (All Samples)","Warp Stall Sampling (Not-issued Samples)"
+"0","0x10","MOV R1, c["x","y"] ;","7","1"
+"Line No","Source"
+"5","        sum += x[blockIdx.x * n + i];"
+"#","Address","Source","Warp Stall Sampling (All Samples)","Warp Stall Sampling (Not-issued Samples)"
+"1","0x20","LDG.E R2 ;","90","80"
+"2","0x30","FADD R1, R1, R2 ;","10","0"
+"""
+
+
+def test_instructions_belong_to_the_line_before_them() -> None:
+    lines = ncu_tables.hot_lines(CORRELATED, SOURCE)
+    assert [(item.line, item.samples) for item in lines] == [(5, 100), (3, 7)]
+    assert lines[0].text == "sum += x[blockIdx.x * n + i];"
+
+
+def test_instructions_behind_a_whole_listing_belong_to_no_line() -> None:
+    listing = "".join(f'"{number}","{line}"\n' for number, line in enumerate(SOURCE.split("\n"), 1))
+    page = f'"Line No","Source"\n{listing}' + '"#","Source","# Samples"\n"1","LDG.E R2 ;","90"\n"2","FADD ;","10"\n'
+    lines = ncu_tables.hot_lines(page, SOURCE)
+    assert [(item.line, item.text) for item in lines] == [(None, "LDG.E R2 ;"), (None, "FADD ;")]
+
+
+def test_a_page_without_samples_is_read_without_an_error() -> None:
+    """As Nsight Compute 2025.3 prints lines, whose quotes it does not double."""
+    assert ncu_tables.hot_lines((FIXTURES / "h100-source.csv").read_text(), SOURCE) == []
+
+
 def test_a_line_of_another_text_is_not_taken_for_one_of_the_source() -> None:
     lines = ncu_tables.hot_lines(SOURCE_PAGE, "something else\n" * 20)
     assert {item.line for item in lines} == {None}
@@ -173,6 +221,8 @@ def test_a_line_of_another_text_is_not_taken_for_one_of_the_source() -> None:
     [
         ("void f<(int)128, (int)8>(const float *, int)", "f<(int)128, (int)8>"),
         ("rows(float *, int)", "rows"),
+        ("<unnamed>::make_image(<unnamed>::Rows, <unnamed>::Image)", "make_image"),
+        ("void <unnamed>::multiply<1>(<unnamed>::Product)", "multiply<1>"),
         ("(", "("),
         ("", ""),
         ("x" * 100, "x" * 60),
@@ -180,6 +230,14 @@ def test_a_line_of_another_text_is_not_taken_for_one_of_the_source() -> None:
 )
 def test_a_kernel_s_short_name_has_no_arguments(name: str, short: str) -> None:
     assert records.short_name(name) == short
+
+
+def test_functions_that_were_launched_come_first_in_a_listing() -> None:
+    lines = ["\t.target\tsm_90a", "\t\tFunction : _Z3onePf", "A", "\t\tFunction : _ZN1x8multiplyILi1EEEv", "B"]
+    name = records.base_name("void <unnamed>::x::multiply<1>(<unnamed>::Product)")
+    assert name == "multiply"
+    assert sorted_functions(lines, {name}) == [lines[0], *lines[3:], *lines[1:3]]
+    assert sorted_functions(["only"], {name}) == ["only"]
 
 
 def test_the_short_form_is_at_most_400_tokens_and_begins_with_what_matters() -> None:
@@ -257,6 +315,6 @@ def test_remarks_of_the_compiler_are_told_once_and_by_line() -> None:
 def test_ptx_stands_in_a_build_as_text(tmp_path: Path) -> None:
     binary = tmp_path / "k.so"
     binary.write_bytes(b"\x7fELF\0\0.version 9.0\n.target sm_90a\n.entry k()\n\t.loc 1 2 3\n\tret;\n\0\xff\0")
-    assert _ptx(binary) == [".version 9.0", ".target sm_90a", ".entry k()", "\tret;", ""]
+    assert _ptx(binary) == [".version 9.0", ".target sm_90a", ".entry k()", "\tret;"]
     binary.write_bytes(b"\x7fELF\0")
     assert getattr(_ptx(binary), "reason", None) == "the build holds none"

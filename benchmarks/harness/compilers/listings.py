@@ -7,7 +7,7 @@ missing. Not covered: Triton, whose kernels are compiled where they run.
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -29,6 +29,8 @@ _READ_CHARS = 32 << 20
 _REMARKS_MAX = 120
 _ENCODING = re.compile(r"/\* 0x[0-9a-f]{16} \*/")
 _PTX = re.compile(rb"\.version [0-9]{1,2}\.[0-9]{1,2}\r?\n\.target sm_[^\0]{1,8000000}")
+_BEGIN = re.compile(r"\t*(?:Function : |// \.globl)")
+_NOT_READ = ("\t.loc", ".global .align 1 .b8 _ZN")  # numbers of lines, and objects of headers
 _FUNCTION = re.compile(r"[A-Za-z_.$][\w.$]{0,500}:")
 _REMARK = re.compile(rf"{MODULE}\.cpp:(\d{{1,6}}):\d{{1,6}}: (optimized|missed): {{1,20}}(.{{1,300}})")
 _TOLD_MISSES = ("couldn't vectorize loop", "not vectorized")
@@ -50,12 +52,17 @@ class Listings:
     missing: tuple[str, ...] = ()
 
 
-def read_gpu_build(binary: Path, rules: Rules, paths: Paths, cancelled: CancelCheck) -> Listings:
-    """PTX and SASS out of a readable build."""
+def read_gpu_build(
+    binary: Path, kernels: Collection[str], rules: Rules, paths: Paths, cancelled: CancelCheck
+) -> Listings:
+    """PTX and SASS out of a readable build, the functions called as one of `kernels` first."""
     found = [("ptx", _ptx(binary)), ("sass", _sass(binary, rules, paths, cancelled))]
     missing = tuple(f"no {kind.upper()}: {text.reason}" for kind, text in found if isinstance(text, _Missing))
     return Listings(
-        tuple(_listing(kind, text) for kind, text in found if not isinstance(text, _Missing)), missing=missing
+        tuple(
+            _listing(kind, sorted_functions(text, kernels)) for kind, text in found if not isinstance(text, _Missing)
+        ),
+        missing=missing,
     )
 
 
@@ -69,7 +76,8 @@ def _ptx(binary: Path) -> list[str] | _Missing:
     with binary.open("rb") as file:
         texts = _PTX.findall(file.read(_READ_CHARS))
     lines = [line for text in texts for line in text.decode(errors="replace").split("\n")]
-    return [line for line in lines if not line.startswith("\t.loc")] if lines else _Missing("the build holds none")
+    own = [line for line in lines if line.strip() and not line.startswith(_NOT_READ)]
+    return own if own else _Missing("the build holds none")
 
 
 def _sass(binary: Path, rules: Rules, paths: Paths, cancelled: CancelCheck) -> list[str] | _Missing:
@@ -87,6 +95,17 @@ def _sass(binary: Path, rules: Rules, paths: Paths, cancelled: CancelCheck) -> l
             return _Missing(f"cuobjdump failed: {outcome.log[-200:]}")
         lines = (_ENCODING.sub("", line).rstrip() for line in made.read_text(errors="replace").split("\n"))
         return list(filter(None, lines))
+
+
+def sorted_functions(lines: Sequence[str], kernels: Collection[str]) -> list[str]:
+    """Those of `kernels` before the others, behind what stands above all functions: a listing is cut at its end."""
+    starts = [place for place, line in enumerate(lines) if _BEGIN.match(line)]
+    if not starts:
+        return list(lines)
+    blocks = [lines[start:end] for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
+    mangled = [f"{len(name)}{name}" for name in kernels]
+    blocks.sort(key=lambda block: not any(name in block[0] for name in mangled))
+    return [*lines[: starts[0]], *(line for block in blocks for line in block)]
 
 
 def read_cpp_source(source: Source, rules: Rules, paths: Paths, cancelled: CancelCheck) -> Listings:

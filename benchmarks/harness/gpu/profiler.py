@@ -58,8 +58,8 @@ class Profiler:
 
     def hot_lines(self, config: Config, source: Path, text: str) -> list[HotLine]:
         """The lines of the source on which warps wait most. The build must know its lines. Raises as `kernels`."""
-        options = ["--section", "SourceCounters", "--page", "source", "--print-source", "cuda", "--csv"]
         place = inside(source, f"given/{source.name}")
+        options = ["--section", "SourceCounters", "--page", "source", "--csv", "--print-source", "cuda,sass"]
         report = self._run([config], options, marked=False, name="source", more={source: place})
         return hot_lines(report, text)
 

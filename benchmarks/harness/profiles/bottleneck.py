@@ -9,7 +9,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .metrics import STALLS
+from .metrics import STALLS, WORKING
 from .records import Bottleneck, KernelProfile, Roofline, short_name
 
 _Facts = Mapping[str, float]
@@ -108,7 +108,7 @@ GPU_RULES = (
     Rule(
         "few-blocks",
         "Too few blocks",
-        (("waves", "<", 1), ("blocks", ">=", 1)),
+        (("waves", "<", 0.5), ("blocks", ">=", 1)),
         "{blocks:.0f} blocks fill {waves:.2f} of the GPU",
         "Split the work into more blocks, along the reduction too if the result is small.",
     ),
@@ -228,12 +228,12 @@ def _with_kernel(found: Bottleneck, kernel: KernelProfile, kernels: int, call_us
     """The same, with the kernel's name where there are several, and why its warps wait where that is the question."""
     more = []
     if found.key in ("latency", "few-blocks", "compute", "l2"):
-        if kernel.stalls:
-            reason, share = next(iter(kernel.stalls.items()))
-            more.append(f"a warp {STALLS[reason]} for {share:.0%} of its time" if reason != "selected" else "")
+        waits = [(reason, share) for reason, share in kernel.stalls.items() if reason not in WORKING]
+        for reason, share in waits[:1]:
+            more.append(f"a warp {STALLS[reason]} for {share:.0%} of its time")
         if found.key == "latency" and kernel.occupancy_limiter:
-            more.append(f"{kernel.occupancy_limiter} allow the fewest blocks")
+            more.append(f"the number of blocks per multiprocessor is limited by {kernel.occupancy_limiter}")
     if kernels > 1:
         share = (kernel.metrics.get("duration_us") or 0.0) / call_us if call_us else 0.0
         more.append(f"in {short_name(kernel.name)}, {share:.0%} of the call")
-    return Bottleneck(found.key, found.title, ", ".join([found.evidence, *filter(None, more)]), found.advice)
+    return Bottleneck(found.key, found.title, ", ".join([found.evidence, *more]), found.advice)

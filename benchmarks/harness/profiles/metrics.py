@@ -20,28 +20,31 @@ _LIMITS = {
     "barriers": "launch__occupancy_limit_barriers",
 }
 _SHOWN_STALLS = 5
-# as the tool's documentation describes each reason
+# what a warp does meanwhile, as the tool's documentation describes each reason
 STALLS = {
     "long_scoreboard": "waits for global or local memory",
     "short_scoreboard": "waits for shared memory or special functions",
-    "mio_throttle": "the queue of shared-memory and special instructions is full",
-    "lg_throttle": "the queue of global and local memory instructions is full",
-    "tex_throttle": "the queue of texture instructions is full",
-    "barrier": "waits at __syncthreads",
+    "mio_throttle": "waits for the full queue of shared-memory instructions",
+    "lg_throttle": "waits for the full queue of global-memory instructions",
+    "tex_throttle": "waits for the full queue of texture instructions",
+    "barrier": "waits at a barrier of its block",
     "membar": "waits at a memory fence",
-    "math_pipe_throttle": "the arithmetic unit is busy",
+    "math_pipe_throttle": "waits for a busy arithmetic unit",
     "wait": "waits for the fixed latency of an instruction",
-    "not_selected": "ready, but another warp was chosen",
-    "selected": "issues",
+    "not_selected": "is ready while another one is chosen",
+    "selected": "issues an instruction",
     "no_instruction": "waits for instructions to be fetched",
     "no_instructions": "waits for instructions to be fetched",
     "imc_miss": "waits for constants",
     "drain": "waits for its last writes to memory",
     "branch_resolving": "waits for a branch",
-    "dispatch_stall": "the dispatcher is busy",
+    "dispatch_stall": "waits for the dispatcher",
     "sleeping": "sleeps",
     "gmma": "waits for the tensor cores",
+    "warpgroup_arrive": "waits for its warpgroup",
+    "misc": "waits for another reason",
 }
+WORKING = ("selected", "not_selected")  # no waits
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from ..errors import AuditBroken
 from ..protocol import clean_text
@@ -59,23 +61,31 @@ def launches(text: str) -> list[Launch]:
 def hot_lines(text: str, source: str) -> list[HotLine]:
     """The lines on which most samples were taken, from `--csv --page source`. Empty if nothing can be read from it.
 
-    The page has one table per kernel. A row is a line of the source, or an instruction where no lines are known.
+    The page lists lines of the source and instructions, in tables of their own or one within the other, as the version
+    of the tool has it. An instruction belongs to the line that stands before it, if that is so for several lines.
     """
     found: list[tuple[str, int | None, str, int]] = []
-    kernel, place = "", None
-    for row in _rows(text):
-        if row[0] == "Kernel Name":
-            kernel, place = shown(row[1]) if len(row) > 1 else "", None
+    kernel, line, head = "", None, list[str]()
+    for row in _source_rows(text):
+        if row[0] in ("Kernel Name", "File Name"):
+            kernel, line, head = (shown(row[1]) if row[0] == "Kernel Name" and len(row) > 1 else kernel), None, []
         elif "Source" in row:
-            place = _places(row)
-        elif place is not None and len(row) > max(place):
-            samples = number(row[place[2]])
-            if samples is not None and samples >= 1:
-                line, said = _line_of(row[place[0]], row[place[1]], source)
-                found.append((kernel, line, said, int(samples)))
-    whole = sum(item[3] for item in found)
-    largest = sorted(found, key=lambda item: -item[3])[:_HOT_LINES]
-    return [HotLine(kernel, line, said, samples, round(samples / whole, 4)) for kernel, line, said, samples in largest]
+            head = row
+        elif "Source" in head:
+            cells = _cells(row, head)
+            line = _line_of(cells, source) or line
+            count = next((number(cells[name]) for name in head if _counts_samples(name)), None)
+            if count is not None and count >= 1:
+                found.append((kernel, line, cells["Source"].strip(), int(count)))
+    samples: Counter[tuple[str, int | None, str]] = Counter()
+    lines, known = source.split("\n"), len({line for _, line, _, _ in found} - {None}) > 1
+    for kernel, line, said, count in found:
+        samples[kernel, *((line, lines[line - 1].strip()) if known and line else (None, said))] += count
+    whole = sum(samples.values())
+    return [
+        HotLine(kernel, line, clean_text(said)[:_LINE_CHARS], count, round(count / whole, 4))
+        for (kernel, line, said), count in samples.most_common(_HOT_LINES)
+    ]
 
 
 def number(text: str) -> float | None:
@@ -106,18 +116,29 @@ def _figures(row: Sequence[str], columns: Sequence[tuple[int, str, float]]) -> I
             yield name, value * scale
 
 
-def _places(head: Sequence[str]) -> tuple[int, int, int] | None:
-    """Where the number, the text and the samples of a line stand. The tool has renamed the samples several times."""
-    samples = [place for place, name in enumerate(head) if "(all" in name.lower() or name == "# Samples"]
-    if not samples:
-        return None
-    return (head.index("#") if "#" in head else 0), head.index("Source"), samples[0]
+def _source_rows(text: str) -> Iterator[list[str]]:
+    """The tool does not double the quotes within a cell here, so a row is cut where three signs follow each other."""
+    for line in text.split("\n"):
+        if len(line) >= 2 and line[0] == line[-1] == '"':
+            yield line[1:-1].split('","')
 
 
-def _line_of(numbered: str, said: str, source: str) -> tuple[int | None, str]:
-    """The line of the submission that a row is about; an instruction has none."""
+def _cells(row: Sequence[str], head: Sequence[str]) -> dict[str, str]:
+    """By column. Cells too many are parts of the text of a line."""
+    place, extra = head.index("Source"), max(0, len(row) - len(head))
+    joined = [*row[:place], '","'.join(row[place : place + extra + 1]), *row[place + extra + 1 :]]
+    return dict(zip_longest(head, joined[: len(head)], fillvalue=""))
+
+
+def _counts_samples(name: str) -> bool:
+    """The tool has renamed this column several times."""
+    plain = name.lower()
+    return "sampl" in plain and "not" not in plain
+
+
+def _line_of(cells: Mapping[str, str], source: str) -> int | None:
+    """The line of the submission that a row is about; None for an instruction."""
     lines = source.split("\n")
-    place = number(numbered)
-    if place is not None and 1 <= place <= len(lines) and lines[int(place) - 1].strip() == said.strip():
-        return int(place), clean_text(said.strip())[:_LINE_CHARS]
-    return None, clean_text(said.strip())[:_LINE_CHARS]
+    place = number(cells.get("Line No", cells.get("#", "")))
+    fits = place is not None and 1 <= place <= len(lines) and lines[int(place) - 1].strip() == cells["Source"].strip()
+    return int(place) if fits and place is not None else None

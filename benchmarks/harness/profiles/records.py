@@ -151,5 +151,11 @@ class Profile:
 
 def short_name(kernel: str) -> str:
     """The name of a kernel without the types of its arguments."""
-    end = kernel.find(">(") + 1 or kernel.find("(")
-    return kernel[: end if end > 0 else None].removeprefix("void ")[:60]
+    plain = kernel.replace("<unnamed>::", "")
+    end = plain.find(">(") + 1 or plain.find("(")
+    return plain[: end if end > 0 else None].removeprefix("void ")[:60]
+
+
+def base_name(kernel: str) -> str:
+    """The identifier alone, without namespaces, template arguments and types."""
+    return short_name(kernel).partition("<")[0].rpartition(":")[2]
