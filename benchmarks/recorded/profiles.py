@@ -10,20 +10,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "profiles"
+FOLDER = Path(__file__).parent / "shipped_profiles"
 
 
 def profile_of(device: str, source_sha256: str) -> dict[str, Any] | None:
-    """The profile of a source on a device kind; None where none was recorded."""
-    return _profiles(FOLDER).get((device, source_sha256))
+    """The profile of a source on a device kind, or on another one; None where none was recorded."""
+    found = _profiles(FOLDER).get(source_sha256, {})
+    return found.get(device) or next(iter(found.values()), None)
 
 
 @cache
-def _profiles(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    found = {}
+def _profiles(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """By hash of the source, then by device kind."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.jsonl.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as file:
             for line in file:
                 profile = json.loads(line)
-                found[profile["device_kind"], profile["source_sha256"]] = profile
+                found.setdefault(profile["source_sha256"], {})[profile["device_kind"]] = profile
     return found

@@ -13,6 +13,7 @@ from tests.security.routes import routes
 
 BOARD = "/leaderboards/{suite}/{op}/{direction}/{device}/"
 TASK = "/tasks/{suite}/{op}/{direction}/"
+PROFILED = "/recorded/nvidia-h200-rk-1/entries/mnist_linear-forward-cuda-c9dcd946/"
 
 # A route of `urls.py`, and its addresses; "reader " and "staff " before one: with that account logged in.
 PAGES: dict[str, Sequence[str]] = {
@@ -105,6 +106,10 @@ PAGES: dict[str, Sequence[str]] = {
     "recorded/<slug:bundle>/entries/<slug:entry>/preview.png": (
         "/recorded/nvidia-h200-rk-1/entries/resnet_block-forward-cuda-03127055/preview.png",
     ),
+    **{
+        f"recorded/<slug:bundle>/entries/<slug:entry>/profile/{end}": (f"{PROFILED}profile/{end}",)
+        for end in ("", "figure.json", "profile.json")
+    },
     "rules/": ("/rules/",),
     "rules/attacks/": ("/rules/attacks/",),
     "rules/<slug:name>/": ("/rules/rk-2/",),
@@ -174,7 +179,7 @@ API: dict[str, Sequence[str]] = {
 }
 
 # Routes that only take a POST, lead elsewhere or (the stream) never end; others measure the heavy ones.
-# Ways to a provider are not there without one, profiles of recorded entries not without a file of them.
+# Ways to a provider are not there without one.
 NOT_READ = frozenset(
     {
         *(
@@ -195,7 +200,6 @@ NOT_READ = frozenset(
         "evaluations/<uuid:code>/full/",
         "evaluations/<uuid:code>/cancel/",
         "evaluations/<uuid:code>/profile/ask/",
-        *(f"recorded/<slug:bundle>/entries/<slug:entry>/profile/{end}" for end in ("", "figure.json", "profile.json")),
         "events/",
         "submissions/<uuid:code>/delete/",
         *(f"moderation/rejudge/<uuid:code>/{word}/" for word in ("cancel", "pause", "resume")),

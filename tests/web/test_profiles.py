@@ -167,6 +167,14 @@ def test_a_recorded_entry_shows_its_profile(visitor: Client, recorded: Any) -> N
     assert "<strong>Arithmetic</strong>" in html
     assert visitor.get(f"{path}figure.json").json()["data"]
     assert visitor.get(f"{path}profile.json").json()["device_kind"] == "nvidia-b200"
+    assert "This profile was made on" not in html
+
+
+def test_a_profile_of_another_device_says_so(visitor: Client, recorded: Any) -> None:
+    recorded.bundle.device = "nvidia-h200"
+    recorded.bundle.save()
+    html = visitor.get(reverse("recorded-profile", args=[recorded.bundle.name, recorded.name])).content.decode()
+    assert "This profile was made on NVIDIA H200" in html
 
 
 def test_a_recorded_entry_without_a_profile_offers_none(visitor: Client, tmp_path: Path) -> None:
