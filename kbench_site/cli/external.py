@@ -8,9 +8,11 @@ KBENCH_URL names the site and KBENCH_TOKEN who asks; KBENCH_RUN joins a run that
 `openevolve` and `shinka` give the evaluators of those frameworks. Does NOT propose anything.
 """
 
+import argparse
+import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -66,30 +68,37 @@ def feedback_of(found: Found) -> str:
     return str(found["refused"] or found["feedback"] or found["reason"] or "")
 
 
+def judged_program(run: ExternalRun, program_path: str) -> Found:
+    """A framework that evaluates a program again, as after a failure of its own, gets what was found before."""
+    source = Path(program_path).read_text()
+    return run.judge(source, key=hashlib.sha256(source.encode()).hexdigest())
+
+
 def openevolve(run: ExternalRun, result: Callable[..., Any] | None = None) -> Callable[[str], Any]:
     """The `evaluate` of OpenEvolve. With its `EvaluationResult` as `result` the feedback reaches the next prompt."""
 
     def evaluate(program_path: str) -> Any:
-        found = run.judge(Path(program_path).read_text())
+        found = judged_program(run, program_path)
         metrics = metrics_of(found)
         return metrics if result is None else result(metrics=metrics, artifacts={"feedback": feedback_of(found)})
 
     return evaluate
 
 
-def shinka(run: ExternalRun) -> Callable[[str, str], None]:
-    """The `main` of a ShinkaEvolve evaluator: writes `metrics.json` and `correct.json` into the folder of results."""
+def shinka(run: ExternalRun, arguments: Sequence[str] | None = None) -> None:
+    """The whole `evaluate.py` of ShinkaEvolve, which calls it with `--program_path` and `--results_dir`.
 
-    def main(program_path: str, results_dir: str) -> None:
-        found = run.judge(Path(program_path).read_text())
-        metrics, folder = metrics_of(found), Path(results_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        correct = found["score"] is not None
-        public = {name: value for name, value in metrics.items() if name != "combined_score"}
-        told = {"combined_score": metrics["combined_score"], "public": public, "private": {}}
-        (folder / "metrics.json").write_text(json.dumps({**told, "text_feedback": feedback_of(found)}))
-        (folder / "correct.json").write_text(
-            json.dumps({"correct": correct, "error": None if correct else feedback_of(found)})
-        )
-
-    return main
+    Writes `metrics.json` and `correct.json` into the folder of results.
+    """
+    options = argparse.ArgumentParser(description="have a kernel judged by a kbench site")
+    options.add_argument("--program_path", required=True)
+    options.add_argument("--results_dir", required=True, type=Path)
+    chosen = options.parse_args(arguments)
+    found = judged_program(run, chosen.program_path)
+    metrics, folder, correct = metrics_of(found), chosen.results_dir, found["score"] is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    public = {name: value for name, value in metrics.items() if name != "combined_score"}
+    told = {"combined_score": metrics["combined_score"], "public": public, "private": {}}
+    (folder / "metrics.json").write_text(json.dumps({**told, "text_feedback": feedback_of(found)}))
+    error = None if correct else feedback_of(found)
+    (folder / "correct.json").write_text(json.dumps({"correct": correct, "error": error}))

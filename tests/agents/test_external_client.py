@@ -50,10 +50,20 @@ def test_openevolve_gets_metrics_and_feedback(tmp_path: Path, monkeypatch: pytes
 
 def test_shinka_gets_its_two_files(tmp_path: Path) -> None:
     run, results = ExternalRun(TASK, judgings=5), tmp_path / "results"
-    shinka(run)(kernel(tmp_path, "speedup: 2.0"), str(results))
+    program = kernel(tmp_path, "speedup: 2.0")
+    shinka(run, ["--program_path", program, "--results_dir", str(results)])
     metrics = json.loads((results / "metrics.json").read_text())
     assert (metrics["combined_score"], metrics["public"]["correct"], metrics["private"]) == (2.0, 1.0, {})
     assert json.loads((results / "correct.json").read_text()) == {"correct": True, "error": None}
-    shinka(run)(kernel(tmp_path, "speedup: 2.0"), str(results))
+    other = kernel(tmp_path, "speedup: 3.0")
+    run.judge(Path(other).read_text())
+    shinka(run, ["--program_path", other, "--results_dir", str(results)])
     told: dict[str, Any] = json.loads((results / "correct.json").read_text())
-    assert told == {"correct": False, "error": "duplicate: the same text as 0-0"}
+    assert told == {"correct": False, "error": "duplicate: the same text as 0-1"}
+
+
+def test_a_program_that_is_evaluated_again_is_not_judged_again(tmp_path: Path) -> None:
+    run = ExternalRun(TASK, judgings=5)
+    program = kernel(tmp_path, "speedup: 2.0")
+    assert openevolve(run)(program) == openevolve(run)(program)
+    assert Run.objects.get(code=run.id).candidates.count() == 1
