@@ -11,7 +11,11 @@ ALONE := alone or gpu
 PYTEST := $(BIN)/python -m pytest
 QUICK := tests/harness tests/evolve tests/test_contracts.py
 COVERAGE := --cov-report=term:skip-covered --cov-report=xml:var/coverage.xml
-BESIDE := -n logical --maxprocesses 8
+BESIDE := -n auto --maxprocesses 8
+COMPUTING := -n logical --maxprocesses 8
+# Collecting all tests takes longer than finding the files that have such ones.
+ALONE_FILES = $(shell grep -rlE 'mark\.(alone|gpu)\b' tests --include='test_*.py')
+DEPLOYMENT_FILES := tests/deployment
 
 # Python keeps what it has compiled, whatever the environment says: every process of the tests would compile it anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,16 +31,16 @@ run: install system-run ## the whole site on http://127.0.0.1:8000 (PORT changes
 
 test: install system-test ## the whole test suite
 	$(PYTEST) $(BESIDE) -m "not ($(ALONE) or deployment)"
-	$(PYTEST) -m "$(ALONE) or deployment"
+	$(PYTEST) -m "$(ALONE) or deployment" $(ALONE_FILES) $(DEPLOYMENT_FILES)
 
 test-quick: install ## unit and contract tests in a minute: no sandbox, no browser, no site
-	$(PYTEST) $(BESIDE) -m quick $(QUICK)
+	$(PYTEST) $(COMPUTING) -m quick $(QUICK)
 
 test-rest: install system-test ## what `test` runs side by side and `test-quick` does not
 	$(PYTEST) $(BESIDE) -m "not quick and not ($(ALONE) or deployment)"
 
 test-alone: install system-test ## what asserts about time, on a machine that does nothing else
-	$(PYTEST) -m "$(ALONE)"
+	$(PYTEST) -m "$(ALONE)" $(ALONE_FILES)
 
 test-postgres: install system-test ## what touches the database, on a PostgreSQL that is started for it
 	KBENCH_TEST_DATABASE=postgres $(PYTEST) $(BESIDE) -m "not ($(ALONE))" $(DATABASE_TESTS)
@@ -44,10 +48,10 @@ test-postgres: install system-test ## what touches the database, on a PostgreSQL
 test-deployment: install system-test ## the shipped nginx, systemd and PostgreSQL set-up, on a throw-away machine (root)
 	@sh scripts/system_packages.sh systemd-container:systemd-nspawn nginx-light:nginx redis-server:redis-server \
 		postgresql:pg_createcluster openssl:openssl curl:curl iproute2:ip docker-compose:docker-compose
-	$(PYTEST) -m deployment tests/deployment
+	$(PYTEST) -m deployment $(DEPLOYMENT_FILES)
 
 coverage: install ## branch coverage of the harness and the search by the tests of test-quick
-	$(PYTEST) $(BESIDE) -q -m quick $(QUICK) --cov=benchmarks/harness --cov=agents/evolve $(COVERAGE)
+	$(PYTEST) $(COMPUTING) -q -m quick $(QUICK) --cov=benchmarks/harness --cov=agents/evolve $(COVERAGE)
 
 coverage-all: install ## branch coverage by all tests that start no sandbox, no browser and no site
 	$(PYTEST) $(BESIDE) -q -m "not (sandbox or browser or deployment or $(ALONE))" --cov $(COVERAGE)

@@ -58,13 +58,18 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write("\n".join([*lines, ""]))
 
 
+def pytest_xdist_auto_num_workers(config):
+    return scheduling.workers() if config.option.numprocesses == "auto" else None
+
+
 def pytest_xdist_make_scheduler(config, log):
     return scheduling.FilesAndCases(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # marks are looked at afterwards
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: scheduling.rank(item.nodeid))
+    places = scheduling.in_order(item.nodeid for item in items)
+    items.sort(key=lambda item: places[scheduling.scope(item.nodeid)])
     if ON_POSTGRES:
         config.hook.pytest_deselected(items=[item for item in items if not scheduling.uses_the_database(item)])
         items[:] = filter(scheduling.uses_the_database, items)

@@ -1,10 +1,11 @@
 """How tests share a machine: which of them go to one process together, in what order, and what they may share.
 
 A file stays in one process, since its fixtures are a browser or a whole site; two files that use the same filled site
-stay together, and every case of the corpus and every example stands for itself. What takes long begins first, so that
-no process is left alone with it at the end. Each process has a folder for temporary files of its own, and with it locks
-on the machine of its own: judgings beside each other disturb only what is said about time, and tests of that are marked
-`alone`. Not covered: which tests are marked.
+stay together, and every case of the corpus and every example stands for itself. Files that wait for sites and browsers
+come evenly between files that compute, so that no processor is idle while everybody waits; of both what takes long
+begins first, so that no process is left alone with it at the end. Each process has a folder for temporary files of its
+own, and with it locks on the machine of its own: judgings beside each other disturb only what is said about time, and
+tests of that are marked `alone`. Not covered: which tests are marked.
 """
 
 import os
@@ -32,8 +33,13 @@ _COMPUTE_LONG = (  # 10 s or more each: whole runs of the search, compilers, adm
     "tests/evolve/test_stopping.py",
     "tests/harness/test_admission.py",
 )
-_STARTS_MUCH = ("tests/browser", "tests/site", "tests/importers", "tests/operations/test_hosts.py", *BY_CASE)
-_LONGEST_FIRST = (*_STARTS_MUCH, *_COMPUTE_LONG)
+_WAIT = ("tests/browser", "tests/operations/test_hosts.py", "tests/site")  # longest first, as below
+_COMPUTE = (*_COMPUTE_LONG, "tests/importers", *BY_CASE)
+
+
+def workers():
+    """How many processes `-n auto` means: one more than cores, since sites, sandboxes and browsers often wait."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 class FilesAndCases(LoadScopeScheduling):
@@ -44,16 +50,30 @@ class FilesAndCases(LoadScopeScheduling):
         super().__init__(config, log)
 
     def _split_scope(self, nodeid):
-        file, _, test = nodeid.partition("::")
-        if file in ON_ONE_SITE:
-            return ON_ONE_SITE[0]
-        return f"{file}[{test.partition('[')[2]}" if file in BY_CASE else file
+        return scope(nodeid)
 
 
-def rank(nodeid):
-    """Where a test comes in the order: what takes long first."""
-    found = [number for number, start in enumerate(_LONGEST_FIRST) if nodeid.startswith(start)]
-    return found[0] if found else len(_LONGEST_FIRST)
+def scope(nodeid):
+    """What goes to one process together with this test: its file, its case, or the files on one site."""
+    file, _, test = nodeid.partition("::")
+    if file in ON_ONE_SITE:
+        return ON_ONE_SITE[0]
+    return f"{file}[{test.partition('[')[2]}" if file in BY_CASE else file
+
+
+def in_order(nodeids):
+    """The place of each scope of these tests: those that wait spread evenly among all others."""
+    scopes = list(dict.fromkeys(map(scope, nodeids)))
+    shares = {}
+    for starts, chosen in ((_WAIT, True), (_COMPUTE, False)):
+        group = [item for item in scopes if item.startswith(_WAIT) is chosen]
+        group.sort(key=lambda item: _place(item, starts))
+        shares |= {item: number / len(group) for number, item in enumerate(group)}
+    return {item: number for number, item in enumerate(sorted(scopes, key=shares.__getitem__))}
+
+
+def _place(item, starts):
+    return next((number for number, start in enumerate(starts) if item.startswith(start)), len(starts))
 
 
 def is_quick(item):

@@ -1,0 +1,42 @@
+"""The order in which tests are handed to processes, and where those stand that are handed to none."""
+
+import re
+from pathlib import Path
+
+from tests.scheduling import in_order
+
+
+def test_scopes_that_wait_come_evenly_between_those_that_compute_and_long_ones_first():
+    waits = ["tests/site/test_a.py::test_1", "tests/browser/test_b.py::test_1", "tests/browser/test_b.py::test_2"]
+    case = "tests/harness/test_corpus.py::test_verdict[{}]"
+    computes = [
+        "tests/web/test_c.py::test_1",
+        case.format("one"),
+        case.format("two"),
+        "tests/evolve/test_crash.py::test",
+    ]
+    assert list(in_order([*waits, *computes])) == [
+        "tests/browser/test_b.py",
+        "tests/evolve/test_crash.py",
+        "tests/harness/test_corpus.py[one]",
+        "tests/site/test_a.py",
+        "tests/harness/test_corpus.py[two]",
+        "tests/web/test_c.py",
+    ]
+
+
+def test_files_on_one_site_and_the_tests_of_one_case_stay_together():
+    case = "tests/harness/test_examples.py::{}[gelu/forward]"
+    site = ["tests/browser/test_accessibility.py::test_1", "tests/browser/test_site_journey.py::test_2"]
+    assert list(in_order([*site, case.format("test_1"), case.format("test_2")])) == [
+        "tests/browser/test_accessibility.py",
+        "tests/harness/test_examples.py[gelu/forward]",
+    ]
+
+
+def test_the_makefile_finds_the_files_of_tests_that_run_alone():
+    """It looks for these marks in files of tests; one that is given elsewhere would never run."""
+    marked = (
+        path for path in Path(__file__).parent.rglob("*.py") if re.search(r"mark\.(alone|gpu)\b", path.read_text())
+    )
+    assert {path.name for path in marked if not path.name.startswith("test_")} == set()
