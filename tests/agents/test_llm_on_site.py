@@ -34,7 +34,7 @@ def tasks(transactional_db: None, two_operations: Any, settings: Any, monkeypatc
     settings.ANTHROPIC_API_KEY = KEY
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(one_run, "LOOK_EVERY_S", 0.05)
-    monkeypatch.setattr("agents.driving.evaluator.LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr("agents.driving.evaluator.LOOK_EVERY_S", 0.05)
     one_run.draining.clear()
 
 
