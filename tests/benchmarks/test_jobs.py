@@ -175,7 +175,7 @@ def test_an_example_at_work_gives_way_to_somebody_who_comes(submit, worker, sett
     visitor.join()
     example, person = Evaluation.objects.order_by("pk")
     assert (example.state, example.attempt, example.claim) == (State.QUEUED, 1, None)
-    assert "made room" in example.reason_text
+    assert "interrupted for other work" in example.reason_text
     jobs.compile_next.apply(args=["cpu-avx2"]).get()
     jobs.judge_next.apply(args=["cpu-avx2"]).get()
     person.refresh_from_db()

@@ -380,7 +380,7 @@ def test_calls_of_a_proposer_are_metered() -> None:
     class Priced(Scripted):
         async def propose(self, request: ProposalRequest, meter: Meter, live: Quiet) -> Proposal | NoProposal:
             meter.open(Cost(usd=0.75))
-            with pytest.raises(ValueError, match="does not fit"):
+            with pytest.raises(ValueError, match="exceeds what is left"):
                 meter.open(Cost(usd=0.5))
             meter.attempt("propose", "m", 529, "overloaded", retry_after_s=2.0)
             meter.free()

@@ -111,7 +111,7 @@ def test_the_sanitizer_s_summary_is_read() -> None:
         (139.0, ("rows",), 320e6, ""),
         (500.0, ("rows",), 320e6, "the reported time is"),
         (0.0, (), 0.0, "no kernel"),
-        (139.0, ("rows",), 1e6, "there are to read"),
+        (139.0, ("rows",), 1e6, "bytes of inputs"),
     ],
 )
 def test_an_audit_disagrees_with_what_cannot_be(

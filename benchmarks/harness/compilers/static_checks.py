@@ -80,7 +80,7 @@ def _no_module(text: str, code: str, task: TaskSpec) -> str | None:
     if not _MODULE.search(code):
         return "there is no PYBIND11_MODULE: the source must be a torch extension, see the starter code"
     if task.direction not in text:
-        return f"the name {task.direction!r} does not occur in the source; the module must export it"
+        return f"the source does not contain the name {task.direction!r}, which the module must export"
     return None
 
 
