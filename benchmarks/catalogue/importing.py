@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from ..harness import Examined, ForeignTask, Paths, examine, isolation_in_force, spec_to_json
+from ..harness import Examined, ForeignTask, Paths, clean_text, examine, isolation_in_force, spec_to_json
 from ..importers import Found
 from ..models import ImportReport, StoredTask, Suite, SuiteImport, Task, TaskVersion
 from ..states import ImportOutcome, TaskVersionStatus
@@ -80,9 +80,13 @@ def _brought_in(item: Found, run: SuiteImport, how: Settings) -> ImportReport:
     if stored is not None and stored.origin_sha256 == item.sha256:
         Task.objects.filter(pk=stored.version.task_id).update(listed=True)
         return _report(item, run, ImportOutcome.UNCHANGED, stored=stored)
-    examined = examine(
-        item.task, Paths(settings.DATA_DIR), timeout_s=how.timeout_s, compare_compiled=how.compare_compiled
+    task = replace(
+        item.task,
+        title=clean_text(item.task.title),
+        summary=clean_text(item.task.summary),
+        family=clean_text(item.task.family),
     )
+    examined = examine(task, Paths(settings.DATA_DIR), timeout_s=how.timeout_s, compare_compiled=how.compare_compiled)
     if examined.task is None:
         kept = " The previously imported version is kept." if stored is not None else ""
         return _report(item, run, ImportOutcome.REFUSED, problem=examined.problem + kept, seconds=examined.seconds)
@@ -139,9 +143,9 @@ def _report(
         run=run,
         op=item.op,
         direction=item.direction,
-        file=item.file[:300],
+        file=clean_text(item.file)[:300],
         outcome=outcome,
-        problem=problem,
+        problem=clean_text(problem),
         labels=stored.labels if stored else [],
         notes=stored.notes if stored else [],
         seconds=seconds,

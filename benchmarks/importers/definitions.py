@@ -6,6 +6,7 @@ a workload. Every workload is a configuration; a hidden one has other sizes. The
 Does NOT run a line of the reference, and reads no data files: a workload that needs one is left out.
 """
 
+import glob
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ..harness import DTYPES, ForeignConfig, ForeignTask, TaskError, arithmetic
-from .records import Found, Unreadable, demand, parsed, read_text, slug, words
+from .records import UNNAMED, Found, Unreadable, demand, is_name, is_number, parsed, read_text, slug, words
 
 _WORKLOADS_MAX = 40
+_LINES_MAX = 10_000
+_CONSTRAINTS_MAX = 64
 _WORKLOAD_FILE_BYTES_MAX = 16 << 20
 _SIZE_MAX = 1 << 40
-_RESERVED = ("init", "variant", "entry", "data")
 _LFS = "version https://git-lfs"
 _DEFINITION, _WORKLOAD = "definition.json", "workload.jsonl"
 _KINDS = ("random", "custom", "scalar")
@@ -63,7 +65,7 @@ def _workloads_of(path: Path, root: Path) -> Path:
     """Of a definition below `root/definitions`; sub-folders are called alike, but need not be."""
     places = root / "workloads"
     alike = (places / path.relative_to(root / "definitions")).with_suffix(".jsonl")
-    return alike if alike.is_file() else next(iter(sorted(places.rglob(f"{path.stem}.jsonl"))), alike)
+    return alike if alike.is_file() else next(iter(sorted(places.rglob(f"{glob.escape(path.stem)}.jsonl"))), alike)
 
 
 def _found(path: Path, workloads: Path, folder: Path, suite: str) -> Found:
@@ -71,7 +73,8 @@ def _found(path: Path, workloads: Path, folder: Path, suite: str) -> Found:
     op, direction, file = slug(named.stem), "forward", str(path.relative_to(folder))
     try:
         data = _json(read_text(path, folder), path.name)
-        op = slug(str(data.get("name", ""))) or op
+        named_so = slug(str(data.get("name", "")))
+        op = op if named_so == UNNAMED else named_so
         direction = "backward" if data.get("op_type") == "backward" else direction
         definition = _Definition(data, path.name)
         configs, left_out = definition.configs(_workload_lines(workloads, folder), workloads.name)
@@ -97,6 +100,13 @@ class _Definition:
         if not isinstance(self.reference, str):
             raise Unreadable(f"{file} lacks reference, a text with a function run")
         entry = data.get("custom_inputs_entrypoint")
+        if entry and not isinstance(entry, str):
+            raise Unreadable(f"{file}: custom_inputs_entrypoint is no name")
+        self.constraints = data.get("constraints") or []
+        if not isinstance(self.constraints, list):
+            raise Unreadable(f"{file}: constraints is no list")
+        if len(self.constraints) > _CONSTRAINTS_MAX:
+            raise Unreadable(f"{file}: it has {len(self.constraints)} constraints; at most {_CONSTRAINTS_MAX} are read")
         module = parsed(self.reference, f"{file}: reference")
         demand(module, f"{file}: reference", "run", *([entry] if entry else []))
 
@@ -178,9 +188,10 @@ class _Definition:
     @staticmethod
     def _scalar(entry: Any, place: str) -> int | float | bool:
         value = entry.get("value")
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not is_number(value):
             raise Unreadable(f"{place} has no number as its value")
-        return value
+        found: int | float | bool = value
+        return found
 
     def _sizes(self, given: Json, place: str) -> Json:
         """The values of all axes that are not constant. Raises Unreadable for missing ones and broken constraints."""
@@ -193,7 +204,7 @@ class _Definition:
         for axis, item in self.axes.items():
             if item["type"] == "expr":
                 known[axis] = sizes[axis] = self._computed(item["expression"], known, f"{place}: the axis {axis}")
-        for text in self.data.get("constraints") or ():
+        for text in self.constraints:
             if not self._value(text, known, f"{place}: the constraint"):
                 raise Unreadable(f"{place}: it breaks the constraint {text}")
         return sizes
@@ -224,7 +235,7 @@ class _Definition:
         found = self.data.get(field)
         if not isinstance(found, dict) or not found:
             raise Unreadable(f"{self.file} lacks {field}")
-        if bad := [name for name in found if not name.isidentifier() or not name.isascii() or name in _RESERVED]:
+        if bad := [name for name in found if not is_name(name)]:
             raise Unreadable(f"{self.file}: {field}: {bad[0][:80]!r} cannot be a name here")
         return found
 
@@ -239,7 +250,7 @@ class _Definition:
 
     def _tensor(self, place: str, item: Any) -> Json:
         dtype = item.get("dtype") if isinstance(item, dict) else None
-        if dtype not in DTYPES:
+        if not isinstance(dtype, str) or dtype not in DTYPES:
             reason = "two of its values share a byte" if "float4" in str(dtype) else f"known are {', '.join(DTYPES)}"
             raise Unreadable(f"{self.file}: {place}: the dtype {str(dtype)[:40]} is not judged here: {reason}")
         shape = item.get("shape", ())
@@ -272,7 +283,9 @@ def _between(sizes: Sequence[int]) -> int:
 def _workload_lines(path: Path, folder: Path) -> list[tuple[int, Json]]:
     if not path.is_file():
         raise Unreadable(f"there is no {path.name}")
-    lines = read_text(path, folder, _WORKLOAD_FILE_BYTES_MAX).splitlines()
+    lines = read_text(path, folder, _WORKLOAD_FILE_BYTES_MAX).split("\n")
+    if len(lines) > _LINES_MAX:
+        raise Unreadable(f"{path.name} has more than {_LINES_MAX:,} lines")
     return [(number, _json(line, f"{path.name}:{number}")) for number, line in enumerate(lines, 1) if line.strip()]
 
 

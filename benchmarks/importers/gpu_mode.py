@@ -14,13 +14,12 @@ from typing import Any
 import yaml
 
 from ..harness import ForeignConfig, ForeignTask
-from .records import Found, Unreadable, demand, parsed, read_text, slug, words
+from .records import Found, Unreadable, demand, is_name, is_plain, parsed, read_text, slug, words
 
 TASK = "task.yml"
 _SUBMISSION, _REFERENCE = "submission.py", "reference.py"
 _LEFT_OUT = ("eval.py", _SUBMISSION)
-_FILES_MAX, _CASES_MAX, _ITEMS_MAX = 12, 20, 64
-_RESERVED = ("init", "variant", "entry", "data")
+_FILES_MAX, _CASES_MAX = 12, 20
 
 
 def read(folder: Path, suite: str) -> Iterator[Found]:
@@ -70,12 +69,25 @@ def _task(place: Path, folder: Path, op: str, suite: str) -> ForeignTask:
     )
 
 
+class _PlainLoader(yaml.SafeLoader):
+    """YAML in which everything is written out: a few lines that repeat each other by name would unfold without end."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            told = f"it repeats parts by name (*{str(event.anchor)[:40]}), which is not read here"
+            raise yaml.composer.ComposerError(None, None, told, event.start_mark)
+        return super().compose_node(parent, index)
+
+
 def _yaml(text: str) -> Mapping[str, Any]:
     try:
-        data = yaml.safe_load(text)
+        data = yaml.load(text, _PlainLoader)  # noqa: S506 - it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise Unreadable(f"{TASK}:{line}: it is no YAML: {error.problem}") from error
+        is_alias = isinstance(error, yaml.composer.ComposerError)
+        told = error.problem if is_alias else f"it is no YAML: {error.problem}"
+        raise Unreadable(f"{TASK}:{line}: {told}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Unreadable(f"{TASK} is no YAML that can be read here") from error
     if not isinstance(data, dict):
@@ -133,22 +145,12 @@ def _cases(data: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
         raise Unreadable(f"{TASK} lacks {field}")
     found: list[dict[str, Any]] = []
     for number, item in enumerate(listed[:_CASES_MAX], 1):
-        if not isinstance(item, dict) or not all(_is_name(key) and _is_plain(value) for key, value in item.items()):
+        if not isinstance(item, dict) or not all(is_name(key) and is_plain(value) for key, value in item.items()):
             raise Unreadable(f"{TASK}: {field}: number {number} is no mapping of names to numbers, texts and lists")
         values = {key: value for key, value in item.items() if key != "seed"}
         if values not in found:
             found.append(values)
     return found
-
-
-def _is_name(key: Any) -> bool:
-    return isinstance(key, str) and key.isidentifier() and key.isascii() and key not in _RESERVED
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return len(value) <= _ITEMS_MAX and all(isinstance(item, int | float) for item in value)
-    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 80)
 
 
 def _source(files: Mapping[str, str]) -> str:

@@ -3,14 +3,20 @@
 import ast
 import hashlib
 import json
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..harness import ForeignTask, NotTaken, TooMuch, read_file
 
 FILE_BYTES_MAX = 256 << 10
+UNNAMED = "unnamed"
+RESERVED = ("init", "variant", "entry", "data")  # what kbench itself writes into the values of a configuration
 _NAME_MAX = 90
+_NUMBER_MAX = 1 << 62
+_TEXT_MAX, _ITEMS_MAX = 200, 64  # of a value of a configuration
 _WAY = 1  # of reading and examining; another number examines unchanged files anew
 
 
@@ -43,13 +49,34 @@ class Unreadable(Exception):
 
 
 def slug(text: str) -> str:
-    """A name for addresses: small letters, digits, underscores."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:_NAME_MAX]
+    """A name for addresses: small letters, digits, underscores. UNNAMED where nothing of it can stay."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")[:_NAME_MAX] or UNNAMED
 
 
 def words(text: str) -> str:
     """`1_Square_matrix_multiplication_` as people would write it."""
     return re.sub(r"[_\s]+", " ", re.sub(r"^\d+_", "", text)).strip() or text
+
+
+def is_number(value: Any) -> bool:
+    """A number of a size that JSON, every database and a shape can hold."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and abs(value) <= _NUMBER_MAX
+
+
+def is_plain(value: Any) -> bool:
+    """What a configuration may give to the author's functions: nothing, a number, a short text, or a list of these."""
+    if isinstance(value, list):
+        return len(value) <= _ITEMS_MAX and all(not isinstance(item, list) and is_plain(item) for item in value)
+    if isinstance(value, str):
+        return len(value) <= _TEXT_MAX and value.isprintable()
+    return value is None or is_number(value)
+
+
+def is_name(key: Any) -> bool:
+    """What a value of a configuration may be called."""
+    return isinstance(key, str) and key.isidentifier() and key.isascii() and key not in RESERVED
 
 
 def read_text(path: Path, folder: Path, bytes_max: int = FILE_BYTES_MAX) -> str:

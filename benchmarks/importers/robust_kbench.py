@@ -6,12 +6,13 @@ defaults of the functions count. Does NOT run a file, and looks at no kernel tha
 
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..harness import ForeignConfig, ForeignTask
-from .records import Found, Unreadable, demand, docstring, parsed, read_text, slug, words
+from .records import Found, Unreadable, demand, docstring, is_name, is_plain, parsed, read_text, slug, words
 
 _FORMS = {"forward": "function", "backward": "gradients"}
 FILES = {f"func_{direction}.py": direction for direction in _FORMS}
@@ -21,6 +22,7 @@ _NEEDED = {
 }
 _PARTS = ("init", "input", "shared")
 _CONFIGS_MAX = 40
+_PRODUCT_MAX = 5_000  # combinations that are looked at
 
 
 def read(folder: Path, suite: str) -> Iterator[Found]:
@@ -95,8 +97,11 @@ def _product(data: Mapping[str, Any], group: str, file: str) -> Iterator[dict[st
     names = [f"{group}_{part}_configs" for part in _PARTS]
     if not any(name in data for name in names):
         return
+    lists = [_list(data, name, file) for name in names]
+    if math.prod(map(len, lists)) > _PRODUCT_MAX:
+        raise Unreadable(f"{file}: the {group} configurations are more than {_PRODUCT_MAX:,} combinations")
     seen = []
-    for chosen in itertools.product(*(_list(data, name, file) for name in names)):
+    for chosen in itertools.product(*lists):
         values = {key: value for part in chosen for key, value in part.items()}
         if values not in seen:
             seen.append(values)
@@ -107,4 +112,8 @@ def _list(data: Mapping[str, Any], name: str, file: str) -> list[dict[str, Any]]
     items = data.get(name) or [{}]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Unreadable(f"{name} in {file} is no list of objects")
+    if not all(map(is_plain, (value for item in items for value in item.values()))):
+        raise Unreadable(f"{name} in {file} has a value that is no number, short text or list of these")
+    if bad := next((key for item in items for key in item if not is_name(key)), None):
+        raise Unreadable(f"{name} in {file}: {bad[:80]!r} cannot be a name")
     return items
