@@ -12,7 +12,7 @@ from django.shortcuts import render
 from agents import selectors
 from agents.drawing.charts import AXES, chart
 from agents.drawing.figures import best_figure
-from agents.evolve.verifiers.matrix import Confusion, MatrixRow, by, confusion
+from agents.evolve.verifiers.matrix import Confusion, MatrixRow, by, confusion, emulator_on_cuda
 from agents.models import Run
 from agents.record.snapshots import Scene, present
 from benchmarks.boards.figures import answer
@@ -100,7 +100,15 @@ class MatrixTable:
 def verifiers(request: HttpRequest) -> HttpResponse:
     run = selectors.find_run(request.GET.get("run", ""))
     rows = selectors.matrix_rows(run)
-    context = {"run": run, "tables": _tables(rows), "total": confusion(rows), "count": len(rows)}
+    corpus = list(emulator_on_cuda().items())
+    title = f"The emulator on {sum(item.rows for _, item in corpus)} labelled CUDA kernels"
+    context = {
+        "run": run,
+        "tables": _tables(rows),
+        "total": confusion(rows),
+        "count": len(rows),
+        "corpus": None if run else MatrixTable(title, corpus),
+    }
     return render(request, "runs/verifiers.html", context)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.evolve.verifiers.matrix import MEASURED
 from benchmarks.emulator import EmulatorVerdict, check
 from benchmarks.harness import Paths, default_rules
 from lab.cuda_corpus.specimens import LABELS, CudaSpecimen, planned, read_labels
@@ -23,8 +24,11 @@ _WORDS = tuple(EmulatorVerdict)
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    if options.table:
-        print("\n".join(table(read_words(options.file), _labels(options.labels))))
+    if options.table or options.keep:
+        words, labels = read_words(options.file), _labels(options.labels)
+        if options.keep:
+            MEASURED.write_text(json.dumps(by_class(words, labels), indent=1) + "\n")
+        print("\n".join(table(words, labels)))
         return 0
     known = {word["sha256"] for word in read_words(options.file)}
     deadline = time.monotonic() + options.budget_s
@@ -97,6 +101,19 @@ def agreement(words: Sequence[Mapping[str, Any]], labels: Mapping[str, bool]) ->
     }
 
 
+def by_class(words: Sequence[Mapping[str, Any]], labels: Mapping[str, bool]) -> dict[str, dict[str, float]]:
+    """Counts of decisions by truth, as `Confusion` has them, for each class of labelled specimens."""
+    decisions = {"CORRECT_HERE": "accepted", "WRONG": "rejected", "ABSTAINED": "abstained"}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for word in words:
+        if word["sha256"] in labels:
+            truth = "correct" if labels[word["sha256"]] else "incorrect"
+            counts = found[word["fault"] if word["operator"] else "no planted fault"]
+            counts[f"{decisions[word['verdict']]}_{truth}"] += 1
+            counts["seconds"] += word["seconds"]
+    return {name: {key: round(value, 1) for key, value in sorted(found[name].items())} for name in sorted(found)}
+
+
 def _cells(words: Sequence[Mapping[str, Any]], labels: Mapping[str, bool]) -> str:
     counts = Counter(word["verdict"] for word in words)
     decided = [word for word in words if word["sha256"] in labels and word["verdict"] != EmulatorVerdict.ABSTAINED]
@@ -121,6 +138,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", help="a part of the names")
     parser.add_argument("--data", type=Path, default=ROOT / "var" / "emulated_corpus", help="where builds are kept")
     parser.add_argument("--table", action="store_true", help="print what FILE holds")
+    parser.add_argument("--keep", action="store_true", help="also write the counts that the site shows")
     parser.add_argument("--labels", type=Path, default=LABELS)
     return parser.parse_args(argv)
 

@@ -10,6 +10,7 @@ from django.contrib.auth import get_user_model
 from django.core.cache import caches
 from django.test import Client
 
+from agents.evolve.verifiers.matrix import emulator_on_cuda
 from agents.models import Run
 from agents.states import RunStatus, Wish
 from agents.views import comparisons
@@ -240,3 +241,11 @@ def test_the_owner_of_a_run_is_told_its_end() -> None:
     [row] = Notification.objects.filter(owner=owner)
     assert (row.kind, row.path) == ("run-ended", run.get_absolute_url())
     assert row.text.startswith("Your run on mnist_linear_relu/forward has ended: ")
+
+
+@pytest.mark.django_db
+def test_the_emulator_is_shown_beside_the_judge_on_labelled_kernels(client: Client) -> None:
+    page = client.get("/runs/verifiers/").content.decode()
+    assert f"The emulator on {sum(item.rows for item in emulator_on_cuda().values())} labelled CUDA kernels" in page
+    assert page.count('class="matrix"') == 1
+    assert '<th scope="row">race</th>' in page

@@ -5,13 +5,17 @@ rejected sources only some are judged (an audit); rates that need the others are
 where rows come from (the corpus, or a site's runs) and pages.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 Truth = Literal["correct", "incorrect"]
 
+MEASURED = Path(__file__).parent / "emulator_on_cuda.json"  # written by `lab/bench/emulated_corpus.py`
 _CORRECT = ("PASS",)
 _NO_TRUTH = ("NOISY", "INTERNAL_ERROR", "")
 _Z95 = 1.959963984540054
@@ -160,6 +164,12 @@ def confusion(rows: Iterable[MatrixRow]) -> Confusion:
         if row.decision == "reject" and truth != "correct":
             saved_s += row.judging_s
     return Confusion(**counts, seconds=seconds, usd=usd, judging_s_saved=saved_s)
+
+
+@cache
+def emulator_on_cuda() -> Mapping[str, Confusion]:
+    """The emulator on the labelled CUDA kernels that kbench was measured with, by class of planted fault."""
+    return {name: Confusion(**counts) for name, counts in json.loads(MEASURED.read_text()).items()}
 
 
 def by(rows: Iterable[MatrixRow], key: Callable[[MatrixRow], str]) -> Mapping[str, Confusion]:
