@@ -11,6 +11,7 @@ from benchmarks.harness import Paths, Source, default_rules
 from benchmarks.harness.child.shell import load_file
 from benchmarks.harness.compilers import builds
 from benchmarks.harness.compilers.gxx import TIERS, Gxx
+from tests.built import Kept
 
 pytestmark = pytest.mark.sandbox
 REAL = b"__pybind11_internals"  # stands in every file that was compiled with the real pybind11
@@ -106,12 +107,10 @@ def load(paths: Paths) -> Callable[..., ModuleType]:
     """Builds a text with the first headers that suffice and loads it here."""
 
     def loaded(text: str, *, real: bool, tiers: tuple[str, ...] = TIERS) -> ModuleType:
-        with builds.workshop(default_rules(), paths, lambda: False) as shop:
-            outcome = Gxx(tiers=tiers).compile(Source(text, "cpp"), shop)
-            assert outcome.exit_code == 0, outcome.log
-            binary = shop.folder / Gxx.binary
-            assert (REAL in binary.read_bytes()) is real
-            return load_file(str(binary))
+        build = builds.build_with(Kept(Gxx(tiers=tiers), tiers), Source(text, "cpp"), default_rules(), paths)
+        assert build.binary is not None, build.log
+        assert (REAL in build.binary.read_bytes()) is real
+        return load_file(str(build.binary))
 
     return loaded
 
