@@ -1,0 +1,194 @@
+"""A session of a GPU judging over the stand-in for a GPU: real processes, the real protocol, ordinary memory.
+
+The calls of `measuring/calls.py` are made one by one here. Kernels are C++, since nothing can run CUDA.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import Paths, Source, Verdict, default_rules, default_suites, find_task
+from benchmarks.harness.compilers import builds
+from benchmarks.harness.errors import RefereeError, SupervisorError
+from benchmarks.harness.gpu.crew import STANDBY, Crew
+from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.session import GpuSession, memory_is_theirs
+from benchmarks.harness.measuring.faults import Fault
+from benchmarks.harness.measuring.session import EAGER, NOTHING
+from benchmarks.harness.protocol import Status
+from benchmarks.harness.sandbox.outbox import scratch_folder
+from benchmarks.harness.source import Watcher
+from benchmarks.harness.tasks.spec import TaskSpec
+from benchmarks.harness.tracks import GpuTrack
+
+pytestmark = pytest.mark.sandbox
+
+STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
+RIGHT = Path("benchmarks/suites/robust_kbench/mnist_linear_relu/kernels/forward_cpu.cpp").read_text()
+
+
+class Opened:
+    """Sessions with one launch on two visible configurations and a hidden one."""
+
+    def __init__(self, paths: Paths, scratch: Path) -> None:
+        rules = default_rules()
+        small = replace(rules.gpu, flush_bytes=1 << 20, spare_bytes=1 << 20, burst_calls=4, burst_bytes=1 << 20)
+        self.rules = replace(rules, gpu=small, gpu_time=replace(rules.gpu_time, launches=1, input_sets=2))
+        self.track = GpuTrack(STAND_IN, self.rules, paths)
+        self.task: TaskSpec = find_task(default_suites(), "mnist_linear_relu/forward")
+        configs = sorted(self.track.configs(self.task), key=lambda item: (item.hidden, item.bytes_moved))
+        self.configs = [configs[0], configs[1], next(item for item in configs if item.hidden)]
+        self.paths, self.scratch = paths, scratch
+        preparation = self.track.preparation(self.task, Watcher(), stage="prepare", quick=True)
+        self.prepared = preparation.compiled(paths)
+
+    def session(self, text: str) -> GpuSession:
+        """Not started yet. Of the baselines only eager is there."""
+        build = builds.build(Source(text, "cpp"), self.track.rules, self.paths, target=None)
+        assert build.binary is not None, build.log
+        folder = self.scratch / str(len(list(self.scratch.iterdir())))
+        folder.mkdir()
+        problems = self.prepared.problems[: len(self.configs)]
+        prepared = replace(self.prepared, problems=problems)
+        return self.track.session(self.task, self.configs, build.binary, prepared, folder)
+
+
+@pytest.fixture(scope="module")
+def opened(paths: Paths) -> Iterator[Opened]:
+    """Beside the crews: the log of a submission is linked from one to the other."""
+    with scratch_folder("sessions-", paths.scratch) as folder:
+        yield Opened(paths, folder)
+
+
+@pytest.fixture(scope="module")
+def session(opened: Opened) -> Iterator[GpuSession]:
+    """An open session of a right kernel, which no test of this module ends."""
+    with opened.session(RIGHT) as session:
+        yield session
+
+
+def test_a_call_is_right_and_is_timed_by_both_clocks(session: GpuSession) -> None:
+    choice = session.fill(0)
+    result = session.call_candidate(0, choice)
+    assert result.status is Status.OK
+    assert None not in (result.event_us, result.wall_us, result.tail_us, result.flush_us)
+    found = session.compare("candidate", 0, choice)
+    assert (found.ok, found.intact) == (True, True), found.reason
+
+
+def test_every_configuration_is_served_hidden_ones_too(session: GpuSession) -> None:
+    for number in range(3):
+        choice = session.fill(number)
+        assert session.call_candidate(number, choice).status is Status.OK
+        assert session.compare("candidate", number, choice).ok
+
+
+def test_a_result_of_the_call_before_is_wrong_for_the_values_of_the_next(session: GpuSession) -> None:
+    choice = session.fill(0)
+    session.call_candidate(0, choice)
+    session.fill(0)
+    assert not session.compare("candidate", 0, choice).ok
+
+
+def test_eager_is_right_and_a_call_of_nothing_is_answered(session: GpuSession) -> None:
+    """What an empty call takes is the overhead that is taken off every other call."""
+    choice = session.fill(1)
+    session.call_baseline(1, choice, EAGER, compared=True)
+    assert session.compare("baseline", 1, choice).ok
+    assert session.call_baseline(1, choice, NOTHING).event_us is not None
+
+
+def test_contestants_are_frozen_between_their_calls(session: GpuSession) -> None:
+    session.call_candidate(0, session.fill(0))
+    states = [Path(f"/proc/{actor.child.pid}/stat") for actor in (session.candidate, session.baseline)]
+    assert [path.read_text().rpartition(")")[2].split()[0] for path in states] == ["T", "T"]
+
+
+def test_a_stand_in_says_why_nothing_is_replayed(session: GpuSession) -> None:
+    assert session.replay is None
+    assert "stand-in" in session.not_replayed
+    with pytest.raises(SupervisorError, match="nothing is replayed"):
+        session.burst(0, None, 4)
+
+
+def test_the_state_of_the_device_is_measured(session: GpuSession) -> None:
+    found = session.canary()
+    assert min(found["copy_gb_per_s"], found["gemm_tflops"]) > 0
+    assert "flush_us" in session.machine
+
+
+def test_a_session_ends_all_its_processes_and_removes_its_folder(opened: Opened) -> None:
+    with opened.session(RIGHT) as session:
+        crew = session.crew
+        processes = [actor.child.pid for actor in (*crew.baselines, *crew.candidates)]
+    assert not crew.folder.exists()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
+    assert (session.setting.scratch / "candidate0.log").exists()
+
+
+def test_a_kernel_that_cannot_be_loaded_is_a_fault_and_leaves_no_process(opened: Opened) -> None:
+    crashes = RIGHT.replace(
+        "#include", "#include <cstdlib>\n[[gnu::constructor]] static void c() { abort(); }\n#include", 1
+    )
+    session = opened.session(crashes)
+    with pytest.raises(Fault) as raised, session:
+        pass
+    assert raised.value.verdict is Verdict.RUNTIME_ERROR
+    assert not session.crew.folder.exists()
+
+
+def test_a_contestant_that_dies_between_two_calls_is_told_by_its_exit(opened: Opened) -> None:
+    with opened.session(RIGHT) as session:
+        choice = session.fill(0)
+        os.kill(session.candidate.child.pid, signal.SIGKILL)
+        result = session.call_candidate(0, choice)
+    assert result.status is None
+    assert result.exit_code is not None
+    assert not result.timed_out
+
+
+def test_a_dead_referee_is_our_fault(opened: Opened) -> None:
+    with opened.session(RIGHT) as session:
+        os.kill(session.crew.referee._child.pid, signal.SIGKILL)
+        with pytest.raises(RefereeError):
+            session.fill(0)
+
+
+def test_a_waiting_crew_becomes_a_session(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker starts the processes of the next judging before it knows the submission."""
+    made: list[Crew] = []
+    start = Crew._start
+
+    def counted(crew: Crew) -> None:
+        made.append(crew)
+        start(crew)
+
+    monkeypatch.setattr(Crew, "_start", counted)
+    with ExitStack() as stack:
+        stack.callback(STANDBY.close)
+        session = opened.session(RIGHT)
+        STANDBY.wanted = True
+        STANDBY.refill(session.setting.order())
+        with session:
+            assert session.crew is made[0]
+            choice = session.fill(0)
+            assert session.call_candidate(0, choice).status is Status.OK
+            assert session.compare("candidate", 0, choice).ok
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("words", ["CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED"])
+def test_memory_that_our_processes_lack_is_held_by_the_submission(words: str) -> None:
+    with pytest.raises(Fault, match="too little GPU memory") as raised, memory_is_theirs():
+        raise RefereeError(words)
+    assert raised.value.verdict is Verdict.OUT_OF_MEMORY
+
+
+def test_any_other_failure_of_the_referee_stays_ours() -> None:
+    with pytest.raises(RefereeError, match="it lost its way"), memory_is_theirs():
+        raise RefereeError("it lost its way")
