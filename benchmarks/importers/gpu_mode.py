@@ -1,11 +1,10 @@
 """GPU MODE problem folders as their authors publish them: `task.yml` and the Python files that it names.
 
 `benchmarks` become timed configurations and `tests` hidden ones, each with a secret seed in place of its own. Problems
-for several GPUs are refused, and those with a check of their own, since several answers may be right there. The
-author's tolerance is told and decides nothing. Does NOT run a line of the files.
+for several GPUs are refused, and those whose own check does more than compare, since several answers may be right there
+(`author_checks.py`). The author's tolerance is told and decides nothing. Does NOT run a line of the files.
 """
 
-import ast
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import yaml
 
 from ..harness import ForeignConfig, ForeignTask
+from .author_checks import author_tolerance
 from .records import Found, Unreadable, demand, is_name, is_plain, parsed, read_text, slug, words
 
 TASK = "task.yml"
@@ -51,7 +51,7 @@ def _task(place: Path, folder: Path, op: str, suite: str) -> ForeignTask:
     files = _files(data, place, folder)
     module = parsed(files[_REFERENCE], _REFERENCE)
     demand(module, _REFERENCE, "generate_input", "ref_kernel", "check_implementation")
-    tolerance = _tolerance(module)
+    tolerance = author_tolerance(module, _REFERENCE)
     timed, tests = _cases(data, "benchmarks"), _cases(data, "tests")
     hidden = [values for values in tests if values not in timed]
     groups = ["single", *["multi"] * (len(timed) - 1), *["hidden"] * len(hidden)]
@@ -119,23 +119,6 @@ def _text(place: Path, source: str, folder: Path) -> str:
     if not path.is_relative_to(folder):
         raise Unreadable(f"{TASK}: files: {source[:80]} lies outside of the folder")
     return read_text(path, folder)
-
-
-def _tolerance(module: ast.Module) -> str:
-    """That of `make_match_reference`. Raises Unreadable for a check of another kind, with its line."""
-    line = 1
-    for item in module.body:
-        names = [ast.unparse(target) for target in item.targets] if isinstance(item, ast.Assign) else []
-        if "check_implementation" not in [*names, getattr(item, "name", "")]:
-            continue
-        line = item.lineno
-        call = item.value if isinstance(item, ast.Assign) else None
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("make_match_reference"):
-            return ", ".join(map(ast.unparse, call.keywords))[:80] or "that of its utils"
-    raise Unreadable(
-        f"{_REFERENCE}:{line}: check_implementation is a check of the author's own, so several answers may be right; "
-        "only make_match_reference is read"
-    )
 
 
 def _cases(data: Mapping[str, Any], field: str) -> list[dict[str, Any]]:

@@ -99,6 +99,45 @@ def test_a_reference_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path
     assert words in problem_at(copied(tmp_path, reference)).problem
 
 
+HEAD = "def check_implementation(data, output):\n    expected = ref_kernel(data)\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "tolerance"),
+    [
+        (HEAD + "    return not utils.verbose_allclose(output, expected, rtol=1e-4)", "rtol=0.0001"),
+        (
+            HEAD + "    if output.shape != (3,):\n        return False\n    return torch.equal(expected, output)",
+            "",
+        ),
+        (HEAD + "    return all(map(len, []))\n", None),
+        (
+            "def check_implementation(data, output):\n"
+            "    return match_reference(data, output, reference=ref_kernel, atol=1e-1)",
+            "atol=0.1",
+        ),
+        (
+            HEAD + "    for got, wanted in zip(output, expected):\n        assert_close(got, wanted, rtol=0.5)\n"
+            "    return True",
+            "rtol=0.5",
+        ),
+        (HEAD + "    return torch.allclose(output.sort().values, expected)", None),
+        (HEAD + "    return torch.allclose(output, expected) or output.sum() > 0", None),
+        (HEAD + "    output = expected\n    return torch.allclose(output, expected)", None),
+        (HEAD + "    return torch.allclose(output[0], expected[0])", None),
+        (HEAD.replace("ref_kernel(data)", "data[0]") + "    return torch.allclose(output, expected)", None),
+        ("def check_implementation(*given):\n    return True", None),
+        ("check_implementation = other", None),
+    ],
+)
+def test_a_check_that_only_compares_is_replaced_by_ours(tmp_path: Path, check: str, tolerance: str | None) -> None:
+    found = problem_at(copied(tmp_path, REFERENCE[: REFERENCE.index("check_")] + check))
+    if tolerance is None:
+        assert "reference.py:22: check_implementation is a check of the author's own" in found.problem
+    else:
+        assert f"The author's tolerance is {tolerance or 'that of its utils'};" in found.task.summary
+
+
 @pytest.mark.parametrize("text", ["a: [", "- 1", "[" * 5000, "a: &x [*x]"])
 def test_hostile_yaml_is_refused(tmp_path: Path, text: str) -> None:
     place = copied(tmp_path)
