@@ -152,6 +152,12 @@ def test_work_while_frozen_is_added_and_much_of_it_is_tampering() -> None:
     assert judging.fault[1].verdict is Verdict.TAMPERING
 
 
+def test_who_works_after_its_end_pays_for_it() -> None:
+    judging = judged(Scripted(lambda *call: replace(usual(*call), after_us=8.0 if call[0] == "candidate" else 0.0)))
+    assert set(judging.paired_times(0).kernel_us) <= {50.0 + 2 * 8.0, 50.0 + 3 * 8.0}  # with one or two decoys
+    assert set(judging.paired_times(0).eager_us) == {100.0}
+
+
 def test_what_decoys_do_beside_computing_is_added_to_the_call_that_counts() -> None:
     class HidesWork(Scripted):
         def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:

@@ -20,7 +20,7 @@ from benchmarks.harness import IsolationError
 from benchmarks.harness.errors import NotStopped
 from benchmarks.harness.measuring.process_memory import MemoryReader
 from benchmarks.harness.sandbox import freezer, isolation
-from benchmarks.harness.sandbox.freezer import Freezer
+from benchmarks.harness.sandbox.freezer import Freezer, Stop
 from benchmarks.harness.sandbox.isolation import STEADY_HEAP, Child, Isolation, Room, spawn
 from benchmarks.harness.sandbox.seccomp import builder_program, candidate_program, gpu_program
 from benchmarks.harness.sandbox.system_calls import NUMBERS
@@ -209,6 +209,12 @@ def test_other_processes_cannot_be_seen(run: Run) -> None:
     assert len(text.split(",")) <= 3
 
 
+def test_what_counts_for_all_processes_of_a_user_is_bounded(run: Run) -> None:
+    names = ("RLIMIT_SIGPENDING", "RLIMIT_MSGQUEUE", "RLIMIT_NOFILE")
+    code = f"import resource\nprint([resource.getrlimit(getattr(resource, name)) for name in {names}])"
+    assert run(code) == (0, "[(256, 256), (0, 0), (256, 256)]\n")
+
+
 def test_memory_is_bounded(run: Run) -> None:
     code, text = run("bytearray(8 << 30)")
     assert code == 1
@@ -373,6 +379,30 @@ def test_a_frozen_child_does_nothing_until_it_is_resumed(spinner: Child) -> None
     assert cpu_ticks(spinner) == before
     assert spinner.resume() < 1_000_000
     demand_work(spinner)
+
+
+def test_what_a_thread_does_in_one_long_system_call_before_it_stops_is_counted(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    fill = "mmap.mmap(-1, 256 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()"
+    code = f"import mmap, os\nos.sched_setaffinity(0, [{core}])\nprint('on', flush=True)\nwhile True: {fill}"
+    child = spawn([sys.executable, "-I", "-c", code], ROOM, tmp_path / "log")
+    try:
+        while "on" not in child.log_tail(100):
+            time.sleep(0.02)
+        found, deadline = child.freeze(), time.monotonic() + 60
+        while found.late_ns(cores=1) < 2_000_000:
+            assert time.monotonic() < deadline, "no stop came late"
+            child.resume()
+            time.sleep(0.001)
+            found = child.freeze()
+    finally:
+        child.kill()
+
+
+def test_what_its_processors_can_give_and_what_stopping_takes_is_not_late() -> None:
+    assert Stop(used_ns=2_050_000, ran_ns=1_000_000).late_ns(2) == 0
+    assert Stop(used_ns=2_050_400, ran_ns=1_000_000).late_ns(2) == 400
+    assert Stop(used_ns=2_050_400, ran_ns=1_000_000).late_ns(1) == 1_025_400
 
 
 def test_who_runs_while_it_should_be_frozen_is_seen(spinner: Child) -> None:

@@ -222,7 +222,7 @@ class CpuPreparation(Preparation):
     def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Contestant:
         layout = lay_out(self.configs, [1] * len(self.configs))
         inputs = SharedMemory("inputs", layout.input_bytes)
-        child = Contestant("baseline", self.configs, layout, inputs.fd)
+        child = Contestant("baseline", self.configs, layout, inputs.fd, self.cores.threads)
         with closing(inputs), ExitStack() as failed:
             failed.callback(child.kill)
             child.start(

@@ -98,10 +98,10 @@ def hidden_words(config: Config, fault: Fault) -> str:
 def carried_us(decoys: Sequence[CallResult], call: CallResult) -> float:
     """What `decoys` did beside computing, which could slow whoever comes next or be of use to `call`.
 
-    That is work while they were frozen, and processor time far beyond that of `call`.
+    That is work while they were frozen or should have been, and processor time far beyond that of `call`.
     """
     usual_us = _DECOY_FACTOR * call.used_us + _DECOY_SPARE_US
-    return sum(decoy.woke_us + max(0.0, decoy.used_us - usual_us) for decoy in decoys)
+    return sum(decoy.woke_us + max(decoy.after_us, decoy.used_us - usual_us) for decoy in decoys)
 
 
 class Judging:
@@ -195,8 +195,8 @@ class Judging:
         """Paired times of a configuration; raises Fault if too few steps were worth keeping.
 
         To each call its own lateness is added: how much later than eager in the median of the same launch it was ready,
-        beyond the slack, the processor time that it used while it was frozen before, and what its decoys did beside
-        computing. The same goes for everybody.
+        beyond the slack, the processor time that it used while it was frozen before and after it had been told to stop,
+        and what its decoys did beside computing. The same goes for everybody.
         Where other work delays half of eager's calls that median says nothing, so it counts only as far as the rules
         allow it to lie above eager's 10th percentile.
         """
@@ -229,7 +229,7 @@ class Judging:
             most_us = np.percentile(usual_us, 10, method="lower") + rules.resume_scatter_us
             allowed_us[launches == launch] = min(median_us(usual_us), most_us)
         late_us = np.maximum(0.0, resumes_us - allowed_us - rules.resume_slack_us)
-        beside_us = np.array([result.woke_us + result.carried_us for result in ledger.seen[who]])
+        beside_us = np.array([result.woke_us + result.carried_us + result.after_us for result in ledger.seen[who]])
         charged_us: NDArray[np.float64] = np.array(ledger.times_us[who]) + late_us + beside_us
         return charged_us
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import ChildSurvived, SupervisorError
 from ..protocol import Link, ProtocolError, Status, Word, make_links
+from ..sandbox.freezer import now_ns
 from ..sandbox.isolation import Child, Room, python_argv, spawn
 from ..tasks.spec import Config
 from .memory import ControlPage, Layout, OutputMemory, Sample
@@ -49,7 +50,8 @@ class CallResult:
     copied: bool = False  # GPU: a result was copied within the timed window
     foreign: bool = False  # a result is said to lie where there is no memory, or on a GPU outside the shared memory
     woke_us: float = 0.0  # processor time that the process has used while it was frozen before this call
-    used_us: float = 0.0  # processor time of all its threads from waking to the end
+    used_us: float = 0.0  # processor time of all its threads from waking until they had stopped
+    after_us: float = 0.0  # of this, what was used after the order to stop, beyond what stopping takes
     carried_us: float = 0.0  # what the decoys before this call did and no call was charged for
     throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
 
@@ -146,8 +148,9 @@ class Actor:
 class Contestant(Actor):
     """An actor on the processor, called and timed by the supervisor itself."""
 
-    def __init__(self, module: str, configs: Sequence[Config], layout: Layout, inputs_fd: int) -> None:
+    def __init__(self, module: str, configs: Sequence[Config], layout: Layout, inputs_fd: int, cores: int) -> None:
         super().__init__(module)
+        self._cores = cores
         self.outputs = OutputMemory(layout, configs)
         self._inputs_fd = inputs_fd
         self._draw = np.random.default_rng(int.from_bytes(os.urandom(16), "little"))
@@ -172,28 +175,28 @@ class Contestant(Actor):
         sample = Sample(self.outputs.results(config), self._draw)
         words[Word.FUNCTION], words[Word.CONFIG], words[Word.CHOICE] = function, config, 0
         words[Word.STEP] = self._step
-        resumed_ns = _now_ns()
+        resumed_ns = now_ns()
         woke_ns = self.child.resume()
         if not self._await(Word.READY, timeout_s):
             return self.broken(timeout_s)
         early = words[Word.DONE] == self._step
-        used_ns, queued_ns = self.child.since_resume() if _now_ns() - resumed_ns > _LATE_NS else (0, 0)
+        used_ns, queued_ns = self.child.since_resume() if now_ns() - resumed_ns > _LATE_NS else (0, 0)
         words[Word.CHOICE] = choice
-        started_ns = _now_ns()
+        started_ns = now_ns()
         words[Word.GO] = self._step
         if not self._await(Word.DONE, timeout_s):
             return self.broken(timeout_s)
         status, places = words[Word.STATUS], self._places(config)  # read once: the page is not ours alone
         at_done = sample.read(pid, places)
-        ended_ns = _now_ns()
-        used_us = self.child.since_resume()[0] / 1e3
-        self.child.freeze()
+        ended_ns = now_ns()
+        stop = self.child.freeze()
         result = CallResult(
             status=None,
             wall_us=(ended_ns - started_ns) / 1e3,
             resume_us=own_lateness_us(started_ns - resumed_ns, used_ns, queued_ns),
             woke_us=woke_ns / 1e3,
-            used_us=used_us,
+            used_us=stop.used_ns / 1e3,
+            after_us=stop.late_ns(self._cores) / 1e3,
             early=early,
         )
         if status != Status.OK:
@@ -237,7 +240,3 @@ class Contestant(Actor):
 def own_lateness_us(late_ns: int, used_ns: int, queued_ns: int) -> float:
     """What a contestant is charged of `late_ns`: not its first thread's queue wait, but all processor time it used."""
     return max(late_ns - queued_ns, used_ns) / 1e3
-
-
-def _now_ns() -> int:
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)

@@ -232,7 +232,7 @@ class CpuSession(Session[Contestant]):
         contestant.child.pin(self.setting.cores.contestants)
 
     def _contestant(self, module: str, inputs_fd: int) -> Contestant:
-        contestant = Contestant(module, self.setting.configs, self._layout, inputs_fd)
+        contestant = Contestant(module, self.setting.configs, self._layout, inputs_fd, self.setting.cores.threads)
         self._stack.callback(contestant.kill)
         return contestant
 

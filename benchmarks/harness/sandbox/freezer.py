@@ -4,17 +4,33 @@ A process is frozen by SIGSTOP. The kernel's own account of the process's proces
 stopped and again at the resume: any work in between shows there, however the process was woken. The submission's
 filter (`seccomp.py`) refuses the calls that could arrange such a wake-up. The last few microseconds of a thread on
 its way to sleep may fall after the first reading on a busy machine, so `resume` returns what was used instead of
-judging.
+judging. A thread goes on after the order to stop while it is in a system call, or until the first thread has had a
+processor to see the order, so `freeze` returns what was used until then. Readings of a thread that is running lack
+what it has used since the system's last tick: only those of a stopped process are compared.
 """
 
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import NotStopped
 
 _STOPPED = "TtZX"
+_STOPPING_NS = 25_000  # a thread uses some microseconds on its way to its stop
+
+
+@dataclass(frozen=True)
+class Stop:
+    """What a process did from its last resume until its last thread had stopped."""
+
+    used_ns: int  # processor time of all its threads
+    ran_ns: int  # from the resume until it was told to stop
+
+    def late_ns(self, cores: int) -> int:
+        """Processor time that `cores` cannot have given it before it was told to stop, beyond what stopping takes."""
+        return max(0, self.used_ns - cores * (self.ran_ns + _STOPPING_NS))
 
 
 class Freezer:
@@ -25,26 +41,30 @@ class Freezer:
         self._clock = (~pid << 3) | 2  # the clock of a process's processor time, as clock_getcpuclockid(3) makes it
         self._frozen_ns: int | None = None
         self._resumed_at = (0, 0)  # processor time and queue wait at the last resume
+        self._resumed_ns = now_ns()
 
-    def freeze(self, deadline_s: float = 2.0) -> None:
+    def freeze(self, deadline_s: float = 2.0) -> Stop:
         """Returns when every thread has stopped. Raises NotStopped after `deadline_s`."""
         signal_quietly(self._pid, signal.SIGSTOP)
+        told_ns = now_ns()
         until = time.monotonic() + deadline_s
         while not self._stopped():
             if time.monotonic() > until:
                 raise NotStopped("a child did not stop when told to")
         before_ns = self._used_ns()
-        while (now_ns := self._used_ns()) != before_ns:
+        while (used_ns := self._used_ns()) != before_ns:
             if time.monotonic() > until:
                 raise NotStopped("a child uses processor time though it has stopped")
-            before_ns = now_ns
-        self._frozen_ns = now_ns
+            before_ns = used_ns
+        self._frozen_ns = used_ns
+        return Stop(used_ns - self._resumed_at[0], told_ns - self._resumed_ns)
 
     def resume(self) -> int:
         """Lets it run; the processor time in ns that it has used since the freeze, over all threads."""
-        self._resumed_at = now_ns, _ = self._used_ns(), queued_ns(self._pid)
-        used_ns = 0 if self._frozen_ns is None else now_ns - self._frozen_ns
+        self._resumed_at = total_ns, _ = self._used_ns(), queued_ns(self._pid)
+        used_ns = 0 if self._frozen_ns is None else total_ns - self._frozen_ns
         self._frozen_ns = None
+        self._resumed_ns = now_ns()
         signal_quietly(self._pid, signal.SIGCONT)
         return max(0, used_ns)
 
@@ -61,6 +81,10 @@ class Freezer:
             return time.clock_gettime_ns(self._clock)
         except OSError:  # it is gone
             return self._frozen_ns or 0
+
+
+def now_ns() -> int:
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
 def queued_ns(pid: int) -> int:
