@@ -112,7 +112,8 @@ def _project(run: Run, events: list[LogEvent]) -> None:
 def _tell_owner(run: Run) -> None:
     if run.owner is not None:
         best = f" Its best kernel has {run.best_score:.2f}×." if run.best_score else " It found no correct kernel."
-        text = f"Your run on {run.task_version.task.name} has ended: {run.reason_text or run.reason}{best}"
+        why = (run.reason_text or run.reason).removesuffix(".")
+        text = f"Your run on {run.task_version.task.name} has ended: {why}.{best}"
         notify(run.owner, NotificationKind.RUN_ENDED, text, run.get_absolute_url())
 
 
