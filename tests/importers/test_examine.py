@@ -97,6 +97,19 @@ def test_what_no_kernel_can_answer_is_refused(paths, body: str, inputs: str, wor
     assert words in found.problem
 
 
+FLOAT32_ALONE = """if x.dtype is torch.bfloat16:
+            raise TypeError('not in bfloat16')
+        return (x.tanh() + 1e4) - 1e4"""
+
+
+def test_a_reference_that_takes_no_bfloat16_is_tried_with_rounded_operands(paths) -> None:
+    found = examine(
+        foreign(MODEL.format(body=FLOAT32_ALONE, inputs="torch.randn(64, 64)")), paths, compare_compiled=False
+    )
+    assert found.labels == (ONE_SHAPE, "low-precision"), found
+    assert any(note == "not tried in lower precision (bfloat16): TypeError" for note in found.notes)
+
+
 def test_a_file_that_does_not_end_is_given_up(paths) -> None:
     found = examine(foreign("while True: pass"), paths, timeout_s=4)
     assert "took more than 4 s" in found.problem

@@ -143,14 +143,16 @@ def measure(case: DrawnCase, findings: Findings) -> None:
     """Errors of honest ways to compute, and of ways in lower precision."""
     for name, results in honest_ways(case):
         _note(case, name, results, findings)
-    lower(case, findings)
+    for name in lower_ways(case):
+        lower(case, name, findings)
 
 
-def lower(case: DrawnCase, findings: Findings) -> None:
-    """Records which ways of computing in lower precision are refused."""
-    for name, results in _lower_ways(case):
-        _note(case, name, results, findings)
-        _record(case, name, results, findings)
+def lower(case: DrawnCase, name: str, findings: Findings) -> None:
+    """Records whether one of `lower_ways` is refused. Raises what the reference raises: it may not take the dtype."""
+    with torch.no_grad():
+        results = as_tuple(case.call(*call_arguments(case.config, _cast(case.tensors, lower_ways(case)[name]))))
+    _note(case, name, results, findings)
+    _record(case, name, results, findings)
 
 
 def _note(case: DrawnCase, name: str, results: Results, findings: Findings) -> None:
@@ -175,22 +177,17 @@ def naive_results(case: DrawnCase) -> Results:
     return tuple(out.to(TORCH_DTYPES[item.dtype]) for item, out in zip(case.config.results, results, strict=True))
 
 
-def _lower_ways(case: DrawnCase) -> Iterator[tuple[str, Results]]:
-    """The next lower precision inside: all operands are rounded to it, whatever range it has."""
+def lower_ways(case: DrawnCase) -> dict[str, Callable[[Tensor], Tensor]]:
+    """What all operands become in the next lower precision: rounded to it, whatever range it has, or cast to it."""
     precision = case.task.precision
     if not any(item.is_floating_point() for item in case.tensors):
-        return
+        return {}
     if precision.name == "float32":
-        yield LOWER_PRECISION[0], _called(case, lambda x: x.bfloat16())
-        yield LOWER_PRECISION[1], _called(case, lambda x: _rounded(x, 11))
-    elif precision.lower is not None:
-        name, bits = precision.lower
-        yield name, _called(case, lambda x: _rounded(x, bits))
-
-
-def _called(case: DrawnCase, cast: Callable[[Tensor], Tensor]) -> Results:
-    with torch.no_grad():
-        return as_tuple(case.call(*call_arguments(case.config, _cast(case.tensors, cast))))
+        return {LOWER_PRECISION[0]: lambda x: x.bfloat16(), LOWER_PRECISION[1]: lambda x: _rounded(x, 11)}
+    if precision.lower is None:
+        return {}
+    name, bits = precision.lower
+    return {name: lambda x: _rounded(x, bits)}
 
 
 def _cast(tensors: Sequence[Tensor], cast: Callable[[Tensor], Tensor]) -> list[Tensor]:

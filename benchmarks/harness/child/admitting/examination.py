@@ -31,6 +31,7 @@ from .admission import (
     attack_problems,
     cases,
     lower,
+    lower_ways,
     naive_results,
     tolerances_of,
 )
@@ -153,15 +154,17 @@ def _with(
 def _admission(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list[str], list[str]]:
     """Labels and notes for what the checker takes though it is no solution."""
     findings = Findings()
+    failures: dict[str, Exception] = {}
     for case in cases(task, module, device_class, _PUBLISHED):
         attack(case, findings)
-        failed = tried(lower, case, findings)
-        if isinstance(failed, Exception):  # not every reference runs in another dtype
-            for name in LOWER_PRECISION:
-                findings.tried.pop(name, None)
-            note = f"not tried in lower precision: {type(failed).__name__}"
-            return _labels(attack_problems(findings), [note])
-    return _labels(attack_problems(findings), [])
+        for name in lower_ways(case):
+            failed = tried(lower, case, name, findings)
+            if isinstance(failed, Exception):  # not every reference runs in another dtype; all take rounded values
+                failures[name] = failed
+    for name in failures:
+        findings.tried.pop(name, None)
+    notes = [f"not tried in lower precision ({name}): {type(error).__name__}" for name, error in failures.items()]
+    return _labels(attack_problems(findings), notes)
 
 
 def _labels(problems: Iterator[str], notes: list[str]) -> tuple[list[str], list[str]]:
