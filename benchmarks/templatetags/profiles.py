@@ -15,7 +15,7 @@ LISTINGS = {
 
 @register.filter
 def share(part: float) -> str:
-    return f"{part:.0%}"
+    return f"{100 * part:.0f} %"
 
 
 @register.filter

@@ -90,7 +90,7 @@ def _print(found: Profile) -> None:
         if config.kernels:
             console.print(_table(config.kernels))
     for line in found.hot_lines:
-        console.print(f"{line.share:.0%} of samples: line {line.line or '?'}: {line.text}")
+        console.print(f"{100 * line.share:.0f} % of samples: line {line.line or '?'}: {line.text}")
     if found.instructions:
         console.print("\ninstructions: " + ", ".join(f"{name} {count}" for name, count in found.instructions.items()))
     for listing in found.listings:

@@ -111,8 +111,8 @@ def test_a_sentence_quotes_its_figures_and_says_what_helps() -> None:
     assert named is not None
     assert named.key == "compute"
     assert "72 %" in named.sentence
-    assert "95% of the call" in named.sentence
-    assert "waits for global or local memory for 25% of its time" in named.sentence
+    assert "95 % of the call" in named.sentence
+    assert "waits for global or local memory for 25 % of its time" in named.sentence
 
 
 @pytest.mark.parametrize("rules", [bottleneck.GPU_RULES, bottleneck.CPU_RULES])
@@ -245,7 +245,7 @@ def test_the_short_form_is_at_most_400_tokens_and_begins_with_what_matters() -> 
     assert text.tokens(short) <= 400
     assert "Slowest configuration batch_size=1024: Arithmetic" in short
     assert "registers per thread 96" in short
-    assert "63% of samples in line 5" in short
+    assert "63 % of samples in line 5" in short
     assert "batch_size=16: 11.5 µs" in short
     many = replace(profile(), configs=tuple(replace(profile().configs[0], key="k" * 300) for _ in range(50)))
     assert text.tokens(text.compact(many)) <= 400

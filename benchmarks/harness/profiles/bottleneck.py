@@ -230,10 +230,10 @@ def _with_kernel(found: Bottleneck, kernel: KernelProfile, kernels: int, call_us
     if found.key in ("latency", "few-blocks", "compute", "l2"):
         waits = [(reason, share) for reason, share in kernel.stalls.items() if reason not in WORKING]
         for reason, share in waits[:1]:
-            more.append(f"a warp {STALLS[reason]} for {share:.0%} of its time")
+            more.append(f"a warp {STALLS[reason]} for {100 * share:.0f} % of its time")
         if found.key == "latency" and kernel.occupancy_limiter:
             more.append(f"the number of blocks per multiprocessor is limited by {kernel.occupancy_limiter}")
     if kernels > 1:
         share = (kernel.metrics.get("duration_us") or 0.0) / call_us if call_us else 0.0
-        more.append(f"in {short_name(kernel.name)}, {share:.0%} of the call")
+        more.append(f"in {short_name(kernel.name)}, {100 * share:.0f} % of the call")
     return Bottleneck(found.key, found.title, ", ".join([found.evidence, *more]), found.advice)

@@ -54,7 +54,7 @@ def _lines(profile: Profile) -> Iterator[str]:
     for config in profile.configs[:_CONFIGS]:
         yield _config(config)
     for line in profile.hot_lines[:_LINES]:
-        yield f"{line.share:.0%} of samples in line {line.line or '?'}: {line.text[:80]}"
+        yield f"{100 * line.share:.0f} % of samples in line {line.line or '?'}: {line.text[:80]}"
     if profile.instructions:
         yield "Instructions in the assembly: " + ", ".join(
             f"{name.replace('_', ' ')} {count}" for name, count in profile.instructions.items()
@@ -77,7 +77,9 @@ def _kernel(kernel: KernelProfile) -> str:
             figure = f"{value:.0f} %" if key.endswith("_pct") else f"{value:.0f}" if value >= 100 else f"{value:.3g}"
             said.append(f"{_TITLES[key].title.lower()} {figure}")
     if kernel.stalls:
-        said.append("stalls " + " ".join(f"{reason} {share:.0%}" for reason, share in list(kernel.stalls.items())[:3]))
+        said.append(
+            "stalls " + " ".join(f"{reason} {100 * share:.0f} %" for reason, share in list(kernel.stalls.items())[:3])
+        )
     if kernel.occupancy_limiter:
         said.append(f"occupancy limited by {kernel.occupancy_limiter}")
     return f"{short_name(kernel.name)}: {', '.join(said)}"
