@@ -54,13 +54,16 @@ def _verdicts(case: Case) -> str:
 
 
 def tasks() -> str:
+    """Those of robust-kbench by their names alone, as they are named everywhere, then those of other suites."""
+    folders = sorted(default_suites().iterdir(), key=lambda folder: (folder.name != "robust_kbench", folder.name))
     rows = []
-    for task in load_suite(default_suites() / "robust_kbench"):
+    for task in (task for folder in folders for task in load_suite(folder)):
         counts = [
             "/".join(str(sum(item.group == group for item in configs)) for group in ("single", "multi", "hidden"))
             for configs in (task.configs.get("cpu", ()), task.configs.get("cuda", ()))
         ]
-        rows.append(f"| `{task.name}` | {task.formula} | {counts[0]} | {counts[1]} |")
+        name = task.name if task.suite == "robust-kbench" else f"{task.suite}/{task.name}"
+        rows.append(f"| `{name}` | {task.formula} | {counts[0]} | {counts[1]} |")
     head = "| task | computes | CPU configurations (single/multi/hidden) | CUDA configurations |"
     return "\n".join([head, "|---|---|---|---|", *rows])
 

@@ -22,13 +22,14 @@ from benchmarks.harness import (
     starter_code,
 )
 
-SUITE = default_suites() / "robust_kbench"
-EXAMPLES = sorted(SUITE.glob("*/kernels/*_cpu.cpp"))
-CUDA_EXAMPLES = sorted(SUITE.glob("*/kernels/*_cuda.cu"))
+SUITES = sorted(default_suites().iterdir())
+EXAMPLES = sorted(default_suites().glob("*/*/kernels/*_cpu.cpp"))
+CUDA_EXAMPLES = sorted(default_suites().glob("*/*/kernels/*_cuda.cu"))
 
 
 def task_name(path: Path) -> str:
-    return f"{path.parents[1].name}/{path.stem.removesuffix('_cpu')}"
+    suite = path.parents[2].name.replace("_", "-")
+    return f"{suite}/{path.parents[1].name}/{path.stem.removesuffix('_cpu')}"
 
 
 @pytest.mark.sandbox
@@ -43,7 +44,7 @@ def test_example_is_right_on_every_configuration(path: Path, rules: Rules, paths
 
 def test_at_least_five_operations_have_an_example_in_both_directions() -> None:
     names = {task_name(path) for path in EXAMPLES}
-    assert sum({f"{op}/forward", f"{op}/backward"} <= names for op in {name.split("/")[0] for name in names}) >= 5
+    assert sum({f"{op}/forward", f"{op}/backward"} <= names for op in {name.rpartition("/")[0] for name in names}) >= 5
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=task_name)
@@ -70,6 +71,6 @@ def test_instructions_of_one_architecture_are_kept_from_others(path: Path) -> No
     assert "cudaDevAttrComputeCapabilityMajor" in text, "other devices would get empty kernels"
 
 
-@pytest.mark.parametrize("task", load_suite(SUITE), ids=lambda task: task.name)
+@pytest.mark.parametrize("task", [task for suite in SUITES for task in load_suite(suite)], ids=lambda task: task.name)
 def test_starter_code_passes_the_static_check(task, rules: Rules) -> None:
     assert check_source(Source(starter_code(task), "cpp"), task, rules).problem is None

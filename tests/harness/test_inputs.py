@@ -48,6 +48,19 @@ def test_a_seed_gives_its_values_again_and_another_seed_gives_others(task):
         assert a.numel() < 3 or not torch.equal(a, c)
 
 
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_values_of_one_byte_are_finite_and_differ(distribution):
+    argument = {"name": "x", "draw": "quantised", "options": {}, "packed": False}
+    drawn = []
+    for seed in (SEED, SEED, bytes(32)):
+        out = torch.zeros(64, 32, dtype=torch.float8_e4m3fn)
+        draw({"arguments": [argument]}, seed, [out], distribution)
+        drawn.append(out.double())
+    assert all(torch.isfinite(values).all() and values.unique().numel() > 3 for values in drawn)
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
 def test_drawing_leaves_the_global_generator_alone():
     before = torch.get_rng_state()
     _drawn(_smallest(TASKS[0]))

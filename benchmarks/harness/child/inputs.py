@@ -175,6 +175,13 @@ def _draw_variance(options: Options, distribution: str, out: Tensor, generator: 
     out.abs_().add_(0.25)
 
 
+def _draw_quantised(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:
+    """Values of a dtype of one byte, which torch does not draw. Their magnitude is in scales, so it does not vary."""
+    wide, limit = torch.empty(out.shape, device=out.device), torch.finfo(out.dtype).max
+    _RECIPES[distribution](wide, generator)
+    out.copy_(wide.clamp_(-limit, limit))
+
+
 def _draw_foreign(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:
     """Something of the right kind, for processes that hold a submission and never a reference: nobody compares it."""
     if out.is_floating_point():
@@ -198,6 +205,7 @@ _DRAWS: Mapping[str, Callable[[Options, str, Tensor, Generator], None]] = {
     "shift": _draw_shift,
     "mean": _draw_shift,
     "variance": _draw_variance,
+    "quantised": _draw_quantised,
     "classes": _draw_classes,
     "foreign": _draw_foreign,
 }

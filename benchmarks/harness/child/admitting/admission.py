@@ -110,7 +110,7 @@ def admission(task: TaskSpec) -> dict[str, Any]:
         "problems": problems,
         "labels": list(numeric.labels),
         "notes": list(numeric.notes),
-        "results": [_result_row(item, findings) for item in task.configs_for("cpu")[0].results],
+        "results": [_result_row(item, task.precision, findings) for item in task.configs_for("cpu")[0].results],
         "refused": {name: [len(findings.refused[name]), len(tried)] for name, tried in findings.tried.items()},
     }
 
@@ -279,16 +279,19 @@ def _autograd_problems(findings: Findings) -> Iterator[str]:
         yield f"gradients differ from those of autograd by {findings.autograd:.1e}"
 
 
-def _result_row(item: Result, findings: Findings) -> dict[str, Any]:
+def _result_row(item: Result, precision: Dtype, findings: Findings) -> dict[str, Any]:
     errors = {way: vars(found[item.name]) for way, found in findings.errors.items()}
     honest = [findings.errors[way][item.name] for way in HONEST]
+    worst, rms = max(found.element for found in honest), max(found.rms for found in honest)
+    full = proposed([worst], FLOOR if item.shape else 0.0), proposed([rms], RMS_FLOOR if item.shape else 0.0)
+    wanted = full if precision.nbytes == 4 else tolerances_of(item, precision, worst, rms)
     return {
         "name": item.name,
         "tolerance": item.tolerance,
         "rms_tolerance": item.rms_tolerance,
         "errors": {way: {key: str(value) for key, value in error.items()} for way, error in errors.items()},
-        "proposed_tolerance": proposed([worst.element for worst in honest], FLOOR if item.shape else 0.0),
-        "proposed_rms_tolerance": proposed([worst.rms for worst in honest], RMS_FLOOR if item.shape else 0.0),
+        "proposed_tolerance": wanted[0],
+        "proposed_rms_tolerance": wanted[1],
     }
 
 
