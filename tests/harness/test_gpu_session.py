@@ -122,34 +122,18 @@ def test_the_state_of_the_device_is_measured(session: GpuSession) -> None:
     assert "flush_us" in session.machine
 
 
-def test_a_session_ends_all_its_processes_and_removes_its_folder(opened: Opened) -> None:
+def test_a_contestant_that_dies_is_told_by_its_exit_and_all_processes_end_with_the_session(opened: Opened) -> None:
     with opened.session(RIGHT) as session:
         crew = session.crew
-        processes = [actor.child.pid for actor in (*crew.baselines, *crew.candidates)]
-    assert not crew.folder.exists()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
-    assert (session.setting.scratch / "candidate0.log").exists()
-
-
-def test_a_kernel_that_cannot_be_loaded_is_a_fault_and_leaves_no_process(opened: Opened) -> None:
-    crashes = RIGHT.replace(
-        "#include", "#include <cstdlib>\n[[gnu::constructor]] static void c() { abort(); }\n#include", 1
-    )
-    session = opened.session(crashes)
-    with pytest.raises(Fault) as raised, session:
-        pass
-    assert raised.value.verdict is Verdict.RUNTIME_ERROR
-    assert not session.crew.folder.exists()
-
-
-def test_a_contestant_that_dies_between_two_calls_is_told_by_its_exit(opened: Opened) -> None:
-    with opened.session(RIGHT) as session:
         choice = session.fill(0)
         os.kill(session.candidate.child.pid, signal.SIGKILL)
         result = session.call_candidate(0, choice)
     assert result.status is None
     assert result.exit_code is not None
     assert not result.timed_out
+    assert all(actor.child.exit_code() is not None for actor in (*crew.baselines, *crew.candidates))
+    assert not crew.folder.exists()
+    assert (session.setting.scratch / "candidate0.log").exists()
 
 
 def test_a_dead_referee_is_our_fault(opened: Opened) -> None:
