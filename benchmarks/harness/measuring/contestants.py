@@ -196,7 +196,7 @@ class Contestant(Actor):
             resume_us=own_lateness_us(started_ns - resumed_ns, used_ns, queued_ns),
             woke_us=woke_ns / 1e3,
             used_us=stop.used_ns / 1e3,
-            after_us=stop.late_ns(self._cores) / 1e3,
+            after_us=stop.late_ns(self._cores, others_ns=max(0, queued_ns - used_ns)) / 1e3,
             early=early,
         )
         if status != Status.OK:

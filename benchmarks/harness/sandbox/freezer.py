@@ -28,9 +28,12 @@ class Stop:
     used_ns: int  # processor time of all its threads
     ran_ns: int  # from the resume until it was told to stop
 
-    def late_ns(self, cores: int) -> int:
-        """Processor time that `cores` cannot have given it before it was told to stop, beyond what stopping takes."""
-        return max(0, self.used_ns - cores * (self.ran_ns + _STOPPING_NS))
+    def late_ns(self, cores: int, others_ns: int) -> int:
+        """Processor time that `cores` cannot have given it before it was told to stop, beyond what stopping takes.
+
+        Of their time other programs had `others_ns`.
+        """
+        return max(0, self.used_ns + others_ns - cores * (self.ran_ns + _STOPPING_NS))
 
 
 class Freezer:
