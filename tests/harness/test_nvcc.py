@@ -14,6 +14,7 @@ from benchmarks.harness.compilers.missing_names import more_headers_may_help
 from benchmarks.harness.compilers.nvcc import Nvcc, needs, operator_headers, with_resources
 from benchmarks.harness.compilers.nvcc_plan import MODULE_ID, parallel_script
 from benchmarks.harness.compilers.toolchain import Compilation, KernelResources, torch_folder
+from tests.built import Kept
 
 RULES = default_rules()
 SOURCES = Path(__file__).parent / "cuda_sources"
@@ -179,6 +180,14 @@ def compile_source(compiler: None, paths: Paths) -> Compile:
     return lambda name: builds.build(Source((SOURCES / name).read_text(), "cuda"), RULES, paths)
 
 
+def built_with(tier: str, name: str, paths: Paths) -> Build:
+    """The build of a source with this choice of headers and no other one."""
+    toolchain = Kept(Nvcc(None, tiers=(tier,)), (tier,))
+    result = builds.build_with(toolchain, Source((SOURCES / name).read_text(), "cuda"), RULES, paths)
+    assert result.binary is not None, result.log
+    return result
+
+
 # few real compilations; `python -m lab.bench.compile` compiles all sources with all headers
 CALL = """
 import sys, torch
@@ -196,31 +205,24 @@ except TypeError:
 
 @pytest.mark.sandbox
 def test_the_thinnest_headers_are_enough_and_bind_to_python(compiler: None, paths: Paths, tmp_path: Path) -> None:
-    with builds.workshop(RULES, paths, lambda: False) as shop:
-        source = Source((SOURCES / "py_tuple.cu").read_text(), "cuda")
-        result = Nvcc(None, tiers=("thinnest",)).compile(source, shop)
-        assert result.exit_code == 0, result.log
-        assert [(item.kernel, item.spill_store_bytes) for item in result.resources] == [
-            ("pool_backward(float4 const*, float4*, long, float)", 0)
-        ]
-        library = nvcc.cuda_folder() / "lib64"
-        done = subprocess.run(
-            [sys.executable, "-c", CALL, str(shop.folder)],
-            env={"LD_LIBRARY_PATH": str(library)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    result = built_with("thinnest", "py_tuple.cu", paths)
+    assert [(item.kernel, item.spill_store_bytes) for item in result.resources] == [
+        ("pool_backward(float4 const*, float4*, long, float)", 0)
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", CALL, str(result.binary.parent)],
+        env={"LD_LIBRARY_PATH": str(nvcc.cuda_folder() / "lib64")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.splitlines() == ["(1, 1, 4, 4) mean pooling", "TypeError"], done.stderr
 
 
 @pytest.mark.sandbox
 def test_the_small_binding_is_enough_for_functions_of_tensors(compiler: None, paths: Paths) -> None:
-    with builds.workshop(RULES, paths, lambda: False) as shop:
-        source = Source((SOURCES / "elementwise.cu").read_text(), "cuda")
-        result = Nvcc(None, tiers=("binding",)).compile(source, shop)
-        assert result.exit_code == 0, result.log
-        assert b"__pybind11_internals" not in (shop.folder / Nvcc.binary).read_bytes()
+    result = built_with("binding", "elementwise.cu", paths)
+    assert b"__pybind11_internals" not in result.binary.read_bytes()
 
 
 @pytest.mark.sandbox
