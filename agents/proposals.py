@@ -39,7 +39,7 @@ CHOICES = (
     Choice(
         "template-evo",
         "Templates, evolved",
-        "No language model: parametrised kernels whose settings a seeded genetic search improves. Costs nothing.",
+        "No language model: a seeded search improves the settings of parametrised kernels. Costs nothing.",
     ),
     Choice("anneal", "Templates, annealed", "The same templates under simulated annealing, to compare with."),
     Choice("random", "Templates at random", "The same templates with settings drawn at random, to compare with."),

@@ -2,13 +2,14 @@
 
 from django.urls import path
 
-from .views import candidates, comparisons, logs, moderation, runs
+from .views import ablations, candidates, comparisons, logs, moderation, runs
 
 urlpatterns = [
     path("", runs.run_list, name="runs"),
     path("new/", runs.run_new, name="run-new"),
     path("compare/", comparisons.compare, name="run-compare"),
     path("compare/figure.json", comparisons.compare_figure, name="run-compare-figure"),
+    path("ablations/", ablations.ablations, name="run-ablations"),
     path("verifiers/", comparisons.verifiers, name="run-verifiers"),
     path("<uuid:code>/", runs.run_detail, name="run"),
     path("<uuid:code>/live/", runs.run_live, name="run-live"),

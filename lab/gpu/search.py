@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.evolve.rng import Rng
-from agents.evolve.search import Trial, evolve
+from agents.evolve.search import Trial, forecasting
 from agents.evolve.templates import Genome, Template, find_template
 from benchmarks.harness import (
     HarnessError,
@@ -189,11 +189,11 @@ def one_generation(hunt: Hunt, builder: CoreBuilder, gpu: GpuProcess, generation
     """Asks, compiles and measures a batch; False if the space is exhausted."""
     moves, pending = [], list(hunt.trials)
     for slot in range(hunt.options.batch):
-        move = evolve(hunt.template.space, pending, Rng(hunt.options.seed, "search", generation, slot))
+        move = forecasting(hunt.template.space, pending, Rng(hunt.options.seed, "search", generation, slot))
         if move is None:
             break
         moves.append(move)
-        pending.append(Trial(move.genome, 0.0))  # as one that brought nothing: the next slot asks for something else
+        pending.append(Trial(move.genome, waiting=True))
     for move, built in zip(moves, builder.build_all([move.genome for move in moves]), strict=True):
         hunt.add(move.genome, built, measured(gpu, built), move.operator)
     keep(hunt)

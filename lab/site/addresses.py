@@ -122,6 +122,7 @@ PAGES: dict[str, Sequence[str]] = {
     "runs/<uuid:code>/log.jsonl": ("/runs/{run}/log.jsonl",),
     "runs/<uuid:code>/log/": ("/runs/{run}/log/",),
     "runs/<uuid:code>/moderate/": ("staff /runs/{run}/moderate/", "staff /runs/{run}/moderate/?candidate={candidate}"),
+    "runs/ablations/": ("/runs/ablations/",),
     "runs/compare/": ("/runs/compare/?a={run}&b={other_run}",),
     "runs/compare/figure.json": ("/runs/compare/figure.json?a={run}&b={other_run}",),
     "runs/new/": ("/runs/new/?task={suite}/{op}/{direction}",),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from agents.evolve.search import Recording, Trial, load_recording
-from agents.evolve.search.surrogate import surrogate
+from agents.evolve.search.surrogate import coordinates, surrogate
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 SHARES = (0.04, 0.08, 0.15)
@@ -30,10 +30,11 @@ def forecast(recording: Recording, share: float, seed: int) -> tuple[float, floa
     order = [genomes[place] for place in np.random.default_rng(seed).permutation(len(genomes))]
     known = order[: max(4, round(share * len(genomes)))]
     rest = [genome for genome in order[len(known) :] if recording.fitness(genome) is not None]
-    worth = surrogate(recording.space, [Trial(genome, recording.fitness(genome)) for genome in known])
-    if worth is None:
+    fitted = surrogate(recording.space, [Trial(genome, recording.fitness(genome)) for genome in known])
+    if fitted is None:
         raise ValueError(f"{len(known)} settings of {recording.name} say nothing")
-    return _scores([worth(genome) for genome in rest], [recording.fitness(genome) or 0.0 for genome in rest])
+    expected = fitted.forecast(coordinates(recording.space, rest)).mean
+    return _scores(expected.tolist(), [recording.fitness(genome) or 0.0 for genome in rest])
 
 
 def _scores(expected: list[float], found: list[float]) -> tuple[float, float]:

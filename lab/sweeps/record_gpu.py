@@ -87,6 +87,14 @@ SWEEPS = {
             "MAX_PARTS": (1, 4, 16),
         },
     ),
+    # Larger ones, of 2,010 and 2,160 settings: by the rates above seven to eight minutes each
+    "h200-unet_linear-backward-large": Sweep(
+        "unet_linear/backward", {"TILE_K": (16, 32), "BUFFERS": (2,), "MAX_PARTS": (1, 4, 16)}
+    ),
+    "h200-mnist_conv_relu_pool-forward-large": Sweep(
+        "mnist_conv_relu_pool/forward",
+        {"STAGED": (1, 8, 32), "MIN_BLOCKS": (1, 4, 8, 12), "LOADS": ("plain", "readonly")},
+    ),
 }
 
 

@@ -35,7 +35,7 @@ def addresses(run: Run) -> list[str]:
     base = run.get_absolute_url()
     key = run.best_key
     return [
-        *("/runs/", "/runs/new/", NEW, "/runs/verifiers/", f"/runs/verifiers/?run={run.code}"),
+        *("/runs/", "/runs/new/", NEW, "/runs/ablations/", "/runs/verifiers/", f"/runs/verifiers/?run={run.code}"),
         *(f"/runs/compare/?a={run.code}&b={run.code}", base, f"{base}?at=20", f"{base}?x=minutes", f"{base}live/"),
         *(f"{base}candidates/", f"{base}candidates/?show=failed", f"{base}candidates/{key}/", f"{base}log/"),
         *(f"{base}log/?type=verdict", f"{base}log/?seq=3"),
@@ -55,7 +55,7 @@ def test_every_page_of_a_run_obeys_the_rules_of_the_site(visitor: Client, run: R
 
 
 def test_a_site_without_runs_shows_every_list(visitor: Client) -> None:
-    for url in ("/runs/", "/runs/compare/", "/runs/verifiers/"):
+    for url in ("/runs/", "/runs/ablations/", "/runs/compare/", "/runs/verifiers/"):
         assert visitor.get(url).status_code == 200
 
 

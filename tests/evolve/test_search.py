@@ -13,7 +13,7 @@ from agents.evolve.logs import MemoryLog
 from agents.evolve.model import ArchiveView, CandidateView, JudgeResult, NoProposal, Proposal, ProposalRequest
 from agents.evolve.proposers.template_evo import TemplateEvo, TemplateRandom, next_move
 from agents.evolve.rng import Rng
-from agents.evolve.search import Search, Trial, anneal, evolve, random_search
+from agents.evolve.search import Search, Trial, anneal, forecasting, genetic, random_search
 from agents.evolve.search.moves import crossover, flip, resample, step
 from agents.evolve.state import RunState
 from agents.evolve.templates import Constraint, Gene, Genome, Space, find_template
@@ -31,7 +31,7 @@ SPACE = Space(
     ),
     (Constraint("TILE x WIDE is too much", lambda genome: int(genome["TILE"]) * int(genome["WIDE"]) <= 16),),
 )
-SEARCHES = [evolve, anneal, random_search]
+SEARCHES = [forecasting, genetic, anneal, random_search]
 TASK = find_task(default_suites(), "mnist_pool/forward")
 TEMPLATE = find_template(TASK.name, "cpp")
 assert TEMPLATE is not None

@@ -146,6 +146,7 @@ PAGES: dict[str, Page] = {
     "runs/<uuid:code>/pause/": SAID,
     "runs/<uuid:code>/resume/": SAID,
     "runs/<uuid:code>/stop/": SAID,
+    "runs/ablations/": OPEN,
     "runs/compare/": OPEN,
     "runs/compare/figure.json": NOTHING_DRAWN,
     "runs/new/": OPEN,

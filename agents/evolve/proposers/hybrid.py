@@ -16,7 +16,7 @@ from ..llm.prompting import PromptForm
 from ..llm.written import WrittenError, WrittenTemplate, read_template
 from ..model import CandidateView, Meter, NoProposal, Proposal, ProposalRequest
 from ..rng import Rng
-from ..search import Move, Trial, evolve
+from ..search import Move, Trial, forecasting
 from .anthropic import Anthropic
 from .template_evo import next_move, thought
 
@@ -81,10 +81,12 @@ class Hybrid(Anthropic):
             planned = _plan(request, slot, lines, affordable=affordable)
             if planned is None or planned.template.name != line.template.name:
                 continue
-            move = next_move(line.template, trials, Rng(request.rng.seed, STREAM, request.generation, slot), evolve)
+            move = next_move(
+                line.template, trials, Rng(request.rng.seed, STREAM, request.generation, slot), forecasting
+            )
             if move is None:
                 return NoProposal("duplicate", f"all {line.template.space.size} settings of the template were tried")
-            trials.append(Trial(move.genome))
+            trials.append(Trial(move.genome, waiting=True))
         return _step(request, line, move) if move else NoProposal("no_parent", "there is no template to tune")
 
 

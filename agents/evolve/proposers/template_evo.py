@@ -16,7 +16,7 @@ from ..events import Live
 from ..memory import warm_start
 from ..model import CandidateView, Meter, NoProposal, Proposal, ProposalRequest
 from ..rng import Rng
-from ..search import Move, Search, Trial, anneal, evolve, random_search
+from ..search import Move, Search, Trial, anneal, forecasting, random_search
 from ..templates import Genome, Template, describe, difference, find_template
 
 STREAM = "template"
@@ -34,11 +34,11 @@ _SAID = {
 
 
 class TemplateEvo:
-    """Asks the genetic algorithm."""
+    """Asks the search with a forecast."""
 
     name = "template-evo"
     needs_key = False
-    search: Search = staticmethod(evolve)
+    search: Search = staticmethod(forecasting)
 
     @classmethod
     def from_config(cls, _config: RunConfig, _settings: Mapping[str, Any]) -> Self:
@@ -67,7 +67,7 @@ class TemplateEvo:
             move = next_move(template, trials, rng, self.search, won)
             if move is None:
                 return None
-            trials.append(Trial(move.genome))
+            trials.append(Trial(move.genome, waiting=True))
         return move
 
 

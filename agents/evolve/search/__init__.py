@@ -9,11 +9,22 @@ from collections.abc import Callable, Sequence
 from ..rng import Rng
 from ..templates.base import Space
 from .annealing import anneal
-from .genetic import evolve
+from .forecasting import forecasting
+from .genetic import genetic
 from .moves import Move, Trial
 from .random_search import random_search
 from .recorded import Recording, load_recording
 
 Search = Callable[[Space, Sequence[Trial], Rng], Move | None]
 
-__all__ = ["Move", "Recording", "Search", "Trial", "anneal", "evolve", "load_recording", "random_search"]
+__all__ = [
+    "Move",
+    "Recording",
+    "Search",
+    "Trial",
+    "anneal",
+    "forecasting",
+    "genetic",
+    "load_recording",
+    "random_search",
+]

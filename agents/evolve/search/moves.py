@@ -16,10 +16,11 @@ TRIES = 24
 
 @dataclass(frozen=True)
 class Trial:
-    """A genome that was asked for, and its fitness; None where it failed or is not known yet."""
+    """A genome that was asked for, and its fitness; None where it failed, and where it is still waited for."""
 
     genome: Genome
     fitness: float | None = None
+    waiting: bool = False
 
 
 @dataclass(frozen=True)
