@@ -55,7 +55,7 @@ def test_a_kernel_on_a_processor_is_read_and_placed_under_its_roofline(paths: Pa
 
 def test_what_does_not_compile_has_no_profile(paths: Paths) -> None:
     with pytest.raises(NotProfiled, match="does not compile"):
-        profile(Source("#include <torch/extension.h>\nint forward = ;", "cpp"), TASK, RULES, paths)
+        profile(Source(f"{RIGHT}\nint broken = ;\n", "cpp"), TASK, RULES, paths)
 
 
 @pytest.fixture

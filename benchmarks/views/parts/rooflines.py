@@ -75,7 +75,7 @@ def roofline_figure(profile: Mapping[str, Any]) -> Any:
     return figure(
         [ceiling, *(_dot(place, item) for place, item in enumerate(points))],
         axis(X_TITLE, *map(math.log10, roof.x), type="log"),
-        axis(Y_TITLE, *map(math.log10, roof.y), type="log"),
+        axis(Y_TITLE, *map(math.log10, roof.y), type="log", exponentformat="SI"),
     )
 
 
