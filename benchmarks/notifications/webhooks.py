@@ -15,10 +15,11 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from http import HTTPStatus
 from urllib.parse import SplitResult, urlsplit
 
-TIMEOUT_S = 5.0  # of everything together after the name is resolved
+TIMEOUT_S = 5.0  # of resolving the name, and of everything together after that
 PORTS = (443, 8443)
 URL_MAX_CHARS = 500
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
@@ -102,12 +103,26 @@ def signature(body: bytes, secret: str) -> Mapping[str, str]:
 
 def _public_address(host: str, port: int) -> str:
     try:
-        found = {str(item[4][0]) for item in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        found = _resolved(host, port)
     except (OSError, UnicodeError) as error:
         raise NotDelivered(f"The name {host} cannot be resolved.") from error
     if not found or not all(is_public(address) for address in found):
         raise NotAllowed(f"The name {host} does not stand for public addresses alone.")
     return min(found, key=lambda address: (":" in address, address))  # IPv4 first: not every site has IPv6
+
+
+def _resolved(host: str, port: int) -> set[str]:
+    """Raises OSError, after TIMEOUT_S as well: the resolver itself has no such limit, so it stays in its thread."""
+    found: Future[set[str]] = Future()
+
+    def resolve() -> None:
+        try:
+            found.set_result({str(item[4][0]) for item in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)})
+        except (OSError, UnicodeError) as error:
+            found.set_exception(error)
+
+    threading.Thread(target=resolve, daemon=True, name="resolver").start()
+    return found.result(TIMEOUT_S)
 
 
 class _Pinned(http.client.HTTPSConnection):

@@ -202,6 +202,21 @@ def test_the_time_ends_before_there_is_a_connection(receiver, monkeypatch):
     assert server.asked == []
 
 
+def test_a_name_that_is_never_resolved_is_given_up(monkeypatch):
+    """Its owner runs the server that is asked for it, and others wait for the same courier."""
+    over = threading.Event()
+
+    def unanswered(*_, **__):
+        over.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", unanswered)
+    monkeypatch.setattr(webhooks, "TIMEOUT_S", 0.1)
+    with pytest.raises(webhooks.NotDelivered, match="cannot be resolved"):
+        webhooks.post("https://hook.example/", b"{}", SECRET)
+    over.set()
+
+
 def test_a_certificate_of_another_name_is_refused(receiver, monkeypatch):
     server, _ = receiver(b"HTTP/1.1 204 No Content\r\n\r\n")
     with pytest.raises(webhooks.NotDelivered, match="certificate"):
