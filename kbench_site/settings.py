@@ -180,6 +180,7 @@ ASKED_FOR = ["email*" if CONFIRMED else "email"] if KBENCH_SENDS_MAIL else []
 ACCOUNT_SIGNUP_FIELDS = ["username*", *ASKED_FOR, "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "mandatory" if CONFIRMED else "optional" if KBENCH_SENDS_MAIL else "none"
 ACCOUNT_EMAIL_NOTIFICATIONS = KBENCH_SENDS_MAIL
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "[kbench] "  # allauth's is the host that the request names
 ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_REAUTHENTICATION_REQUIRED = True

@@ -5,7 +5,9 @@ Names, the switch for sign-ups, addresses behind proxies and redirects are settl
 
 import logging
 from smtplib import SMTPException
+from types import SimpleNamespace
 from typing import Any, ClassVar
+from urllib.parse import urlsplit, urlunsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.models import EmailAddress
@@ -68,9 +70,15 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return bool(super().can_delete_email(email_address)) and (not required or others.exists())
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """A mail server that fails must not fail the page: the visitor can ask for the message again."""
+        """A mail server that fails must not fail the page: the visitor can ask for the message again.
+
+        Links lead to the address in the settings: the host that the request names can be chosen by who sends it.
+        """
+        ours = urlsplit(settings.KBENCH_SITE_URL)
+        links = {name: _of_site(url) for name, url in context.items() if name.endswith("_url") and url}
+        site = {"current_site": SimpleNamespace(name=ours.netloc, domain=ours.netloc)}
         try:
-            super().send_mail(template_prefix, email, context)
+            super().send_mail(template_prefix, email, {**context, **links, **site})
         except (SMTPException, OSError):
             log.exception("An e-mail could not be sent (%s)", template_prefix)
             messages.error(self.request, "The e-mail could not be sent. Try again later.")
@@ -78,6 +86,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def get_login_stages(self) -> list[str]:
         ours = f"{EmailStage.__module__}.{EmailStage.__qualname__}"
         return [ours if stage == ALLAUTHS_STAGE else stage for stage in super().get_login_stages()]
+
+
+def _of_site(url: str) -> str:
+    """The same page at the address of this site."""
+    return f"{settings.KBENCH_SITE_URL}{urlunsplit(('', '', *urlsplit(url)[2:]))}"
 
 
 class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]

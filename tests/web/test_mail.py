@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from allauth.account.models import EmailAddress
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core import mail
 from django.test import Client
@@ -43,7 +44,7 @@ def is_in(client: Client) -> bool:
 
 def link_in(message: Any) -> str:
     """The path of the address that the message asks to be opened."""
-    found = re.search(r"http://testserver(/\S+)", message.body)
+    found = re.search(rf"{re.escape(settings.KBENCH_SITE_URL)}(/\S+)", message.body)
     assert found, message.body
     return found[1]
 
@@ -98,6 +99,23 @@ def test_a_lost_password_is_replaced(visitor: Client) -> None:
     assert b"not correct" in log_in(visitor).content
     log_in(visitor, password=NEW)
     assert is_in(visitor)
+
+
+def test_links_lead_to_the_site_whatever_host_a_request_names(visitor: Client, settings: Any) -> None:
+    """A link to another host would give the key of a new password to whoever has asked for it."""
+    settings.ALLOWED_HOSTS = [".example"]
+    there = {"host": "elsewhere.example"}
+    Client().post(
+        "/accounts/signup/",
+        {"username": "nora", "password1": PASSWORD, "password2": PASSWORD, "email": ADDRESS},
+        headers=there,
+    )
+    for address in (ADDRESS, "nobody@mail.example"):
+        Client().post("/accounts/password/reset/", {"email": address}, headers=there)
+    told = [f"{message.subject} {message.body}" for message in mail.outbox]
+    assert len(told) == 3
+    assert [text for text in told if "elsewhere" in text] == []
+    assert all(f"{settings.KBENCH_SITE_URL}/accounts/" in text for text in told)
 
 
 def test_asking_does_not_tell_who_has_an_account(visitor: Client) -> None:
