@@ -9,6 +9,7 @@ from contextlib import closing
 from http import HTTPStatus
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
 
@@ -65,8 +66,10 @@ def bearer_tokens(get_response: GetResponse) -> GetResponse:
             _act_as(request, token.owner)
         elif of_api:
             _act_as(request, AnonymousUser())
-        if of_api and not _is_storable(request):
+        if of_api and not (is_storable(request.path) and _has_storable_query(request)):
             return problem(Problem(HTTPStatus.BAD_REQUEST, "bad-request", "The address contains NUL or is no UTF-8."))
+        if not _has_storable_query(request):
+            raise BadRequest("The address contains NUL or is no UTF-8.")
         response = get_response(request)
         failed = of_api and response.status_code >= HTTPStatus.BAD_REQUEST
         told = response.headers.get("Content-Type") == CONTENT_TYPE
@@ -75,11 +78,9 @@ def bearer_tokens(get_response: GetResponse) -> GetResponse:
     return middleware
 
 
-def _is_storable(request: HttpRequest) -> bool:
-    """Whether path and query are text that a database can look for."""
-    return is_storable(request.path) and all(
-        is_storable(text) for name, texts in request.GET.lists() for text in (name, *texts)
-    )
+def _has_storable_query(request: HttpRequest) -> bool:
+    """Whether the query is text that a database can look for. A path of a page is looked at by its own route."""
+    return all(is_storable(text) for name, texts in request.GET.lists() for text in (name, *texts))
 
 
 def _act_as(request: HttpRequest, user: AbstractBaseUser | AnonymousUser) -> None:

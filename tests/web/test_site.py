@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 from django.utils import timezone
@@ -14,6 +15,12 @@ from benchmarks.states import Switch
 from benchmarks.templatetags.kbench import VERDICT_BADGES
 
 from . import factories
+
+
+@pytest.mark.parametrize("path", ["/tasks/?q=%00", "/runs/?task=a%00b", "/?%00=1"])
+def test_what_no_database_can_look_for_is_a_bad_request(visitor: Client, path: str) -> None:
+    """PostgreSQL would make it an error of ours."""
+    assert visitor.get(path).status_code == 400
 
 
 def test_weak_isolation_is_announced_on_every_page(visitor: Client) -> None:
