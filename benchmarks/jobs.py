@@ -209,7 +209,7 @@ def prune_events() -> None:
     forget_old_samples()
 
 
-@shared_task(name=queue.CONTESTS_JOB, ignore_result=True, time_limit=60)
+@shared_task(name=queue.CONTESTS_JOB, ignore_result=True, time_limit=600)
 def contests() -> None:
     """Begin, end and finish contests whose time has come."""
     running.advance()

@@ -1,19 +1,20 @@
 """Checks without a GPU from queue to verdict: claim, heartbeat, report, charge.
 
 The table is the queue, as for evaluations. Each change of state is one conditional update that requires the claim. A
-check is charged for the seconds that it ran. Does NOT run anything (`jobs.py`) and does NOT accept checks
-(`services.py`).
+check is charged for the seconds that it ran, and payers take turns. Does NOT run anything (`jobs.py`) and does NOT
+accept checks (`services.py`).
 """
 
 import re
+import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Max, OuterRef, Subquery
 from django.utils import timezone
 
 from ..emulator import EmulatorReport
@@ -39,6 +40,7 @@ class CheckHolding:
 
     check: EmulatorCheck
     claim: uuid.UUID
+    since_s: float = field(default_factory=time.monotonic)
 
     def alive(self) -> bool:
         """Sends a heartbeat. False: stop, the check was deleted or belongs to another worker."""
@@ -49,9 +51,12 @@ class CheckHolding:
         self._held().update(state=CheckState.QUEUED, claim=None, heartbeat=None)
 
     def fail(self, problem: str) -> None:
-        """It ends by our own fault; nothing is charged."""
+        """It ends by our own fault: that costs nothing a few times a day, or who can provoke it would pay nothing."""
         columns = {"state": CheckState.FAILED, "problem": clean_text(problem)[:500], "finished": timezone.now()}
-        self._held().update(**columns, claim=None)
+        with transaction.atomic():
+            ended = self._held().update(**columns, claim=None)
+            if ended and _failures_today(self.check) > settings.KBENCH_REFUNDS_PER_DAY:
+                self._charge(time.monotonic() - self.since_s, "failed")
 
     def record(self, report: EmulatorReport) -> bool:
         """The end: the word, its reasons and the charge, all or nothing. False: it is no longer ours."""
@@ -60,18 +65,19 @@ class CheckHolding:
             columns = {"state": CheckState.DONE, "verdict": report.verdict.value, "report": stored, "claim": None}
             if not self._held().update(**columns, finished=timezone.now()):
                 return False
-            if self.check.payer_id is not None:
-                LedgerEntry.objects.create(
-                    payer_id=self.check.payer_id,
-                    kind=LedgerKind.CHARGE,
-                    judging_s=max(report.seconds, _LEAST_S),
-                    text=f"{self.check.task_version.task.name} {self._what}: {report.verdict.value}",
-                )
+            self._charge(report.seconds, report.verdict.value)
         return True
 
-    @property
-    def _what(self) -> str:
-        return "explained without a GPU" if self.check.explains_id else "checked without a GPU"
+    def _charge(self, seconds: float, ended: str) -> None:
+        if self.check.payer_id is None:
+            return
+        what = "explained without a GPU" if self.check.explains_id else "checked without a GPU"
+        LedgerEntry.objects.create(
+            payer_id=self.check.payer_id,
+            kind=LedgerKind.CHARGE,
+            judging_s=max(seconds, _LEAST_S),
+            text=f"{self.check.task_version.task.name} {what}: {ended}",
+        )
 
     def _held(self) -> Any:
         return EmulatorCheck.objects.filter(pk=self.check.pk, claim=self.claim, state=CheckState.RUNNING)
@@ -94,20 +100,29 @@ def explain(evaluation: Evaluation) -> EmulatorCheck | None:
 
 
 def check_claim() -> CheckHolding | None:
-    """The check that waits longest, those that a person asked for first. None: there is nothing to do."""
+    """The next check, those that a person asked for first. None: there is nothing to do.
+
+    Of the payer whose turn was longest ago, so that one who asks for twenty keeps nobody waiting for all of them.
+    """
     if not switch_is_on(Switch.JUDGING):
         return None
     waiting = EmulatorCheck.objects.filter(state=CheckState.QUEUED)
-    while (
-        pk := waiting.order_by(F("explains").asc(nulls_first=True), "created", "pk")
-        .values_list("pk", flat=True)
-        .first()
-    ) is not None:
+    of_payer = EmulatorCheck.objects.filter(payer=OuterRef("payer")).order_by().values("payer")
+    turn = Subquery(of_payer.annotate(at=Max("heartbeat")).values("at"))
+    order = (F("explains").asc(nulls_first=True), F("turn").asc(nulls_first=True), "created", "pk")
+    following = waiting.annotate(turn=turn).order_by(*order).values_list("pk", flat=True)
+    while (pk := following.first()) is not None:
         claim = uuid.uuid4()
         if waiting.filter(pk=pk).update(state=CheckState.RUNNING, claim=claim, heartbeat=timezone.now()):
             rows = EmulatorCheck.objects.select_related("task_version__task__suite")
             return CheckHolding(rows.get(pk=pk), claim)
     return None
+
+
+def _failures_today(check: EmulatorCheck) -> int:
+    since = timezone.now() - timedelta(days=1)
+    failed = EmulatorCheck.objects.filter(payer=check.payer_id, state=CheckState.FAILED, finished__gte=since)
+    return failed.count()
 
 
 def requeue_lost_checks() -> None:

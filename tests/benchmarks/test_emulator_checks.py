@@ -74,6 +74,26 @@ def test_checks_run_in_their_order(asked, deliver):
     assert (ended(first).state, ended(second).state) == (CheckState.DONE, CheckState.QUEUED)
 
 
+def test_payers_take_turns(asked, deliver, person):
+    """Whoever asks for many keeps nobody waiting for all of them."""
+    other = Payer.objects.create(account=person("stefan"))
+    first, second = asked(), asked()
+    theirs = asked(owner=other.account, payer=other)
+    for _ in range(2):
+        deliver()
+    assert [ended(check).state for check in (first, second, theirs)] == ["done", "queued", "done"]
+
+
+def test_our_own_fault_costs_nothing_a_few_times_a_day(asked, deliver, settings):
+    """Who finds out how to provoke it shall not use the processor for nothing."""
+    settings.KBENCH_REFUNDS_PER_DAY = 1
+    for _ in range(2):
+        asked("// raises\n")
+        deliver()
+    (line,) = LedgerEntry.objects.all()
+    assert line.text.endswith("checked without a GPU: failed")
+
+
 def test_our_own_fault_is_said_and_not_charged(asked, deliver):
     check = asked("// raises\n")
     deliver()
