@@ -1,15 +1,23 @@
 """The proposer without a language model: a search over the genomes of the template that serves the task.
 
 It proposes the plain kernel first, then the template's default, then settings that won on related tasks, then those
-that the search chooses. It finds nothing that its template does not contain. All slots of a generation use the same
-archive, so a slot first recomputes the genomes of the slots before it; no other state is kept. Not covered: the
-searches (`search/`), the templates (`templates/`).
+that the search chooses. Every fourth generation begins with two settings in one source, divided by shape, if the judged
+ones promise that this is faster than the best kernel. It finds nothing that its template does not contain. All slots of
+a generation use the same archive, so a slot first recomputes the genomes of the slots before it; no other state is
+kept. Not covered: the searches (`search/`), the templates (`templates/`).
 """
 
+import hashlib
+import math
+import statistics
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, Self
 
+from benchmarks.harness import device_class
+
+from ..archive import speedups
 from ..budget import Cost
 from ..config import RunConfig
 from ..events import Live
@@ -18,8 +26,12 @@ from ..model import CandidateView, Meter, NoProposal, Proposal, ProposalRequest
 from ..rng import Rng
 from ..search import Move, Search, Trial, anneal, forecasting, random_search
 from ..templates import Genome, Template, describe, difference, find_template
+from ..templates.by_shape import best_split, render_by_shape
 
 STREAM = "template"
+BY_SHAPE = "by shape"
+BY_SHAPE_EVERY = 4  # generations
+BY_SHAPE_GAIN = 1.02  # over the best kernel, by what was judged of its two settings
 _SAID = {
     "translate": "The plain kernel: one result at a time.",
     "guess": "The best guess before any measurement",
@@ -52,6 +64,9 @@ class TemplateEvo:
         if template is None:
             text = f"no template serves {request.task.name} in {request.language}"
             return NoProposal("template_error", text, exhausted=True)
+        together = by_shape(template, request)
+        if together is not None:
+            return together
         move = self._move(template, request)
         if move is None:
             return NoProposal("duplicate", f"all {template.space.size} settings were tried", exhausted=True)
@@ -95,6 +110,39 @@ def next_move(
         if template.space.key(genome) not in known:
             return Move(genome, operator)
     return search(template.space, trials, rng)
+
+
+def by_shape(template: Template, request: ProposalRequest) -> Proposal | None:
+    """Two judged settings in one source; None where that promises nothing or was proposed before."""
+    if request.slot or request.stage != "optimise" or request.generation % BY_SHAPE_EVERY != BY_SHAPE_EVERY - 1:
+        return None
+    configs = [item for item in request.task.configs_for(device_class(template.language)) if not item.hidden]
+    keys = {config.key for config in configs}
+    known = [item for item in request.view.candidates.values() if keys <= speedups(item).keys()]
+    judged = [(item, genome) for item, genome in _tried(template, request) if item in known]
+    split = best_split(configs, [speedups(item) for item, _ in judged])
+    if split is None or split.gain * _best([item for item, _ in judged], keys) < BY_SHAPE_GAIN * _best(known, keys):
+        return None
+    (one, small), (other, large) = judged[split.small], judged[split.large]
+    source = render_by_shape(template, request.task, split.rule, small, large)
+    sha256 = hashlib.sha256(source.encode()).hexdigest()
+    if any(item.source_sha256 == sha256 for item in request.view.candidates.values()):
+        return None
+    words = f"Two settings in one source: that of {one.id} where {split.rule}, else that of {other.id}"
+    return Proposal(
+        source=source,
+        language=template.language,
+        name=f"{template.name} by shape",
+        thought=f"{words}: {difference(small, large)}.",
+        template=template.name,
+        operator=BY_SHAPE,
+        parents=(one.id, other.id),
+    )
+
+
+def _best(candidates: Sequence[CandidateView], keys: AbstractSet[str]) -> float:
+    """The highest mean speedup on these configurations."""
+    return max(math.exp(statistics.fmean(math.log(speedups(item)[key]) for key in keys)) for item in candidates)
 
 
 def _tried(template: Template, request: ProposalRequest) -> list[tuple[CandidateView, Genome]]:
