@@ -7,7 +7,7 @@ own `jobs.py`.
 from celery import Celery
 from django.conf import settings
 
-HOUSEKEEPING_EVERY_S = 3.0
+HOUSEKEEPING_EVERY_S: float = settings.KBENCH_HOUSEKEEPING_S
 
 
 def broker_url(redis_url: str) -> str:

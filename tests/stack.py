@@ -28,12 +28,15 @@ SUBMIT = """
 import json, sys
 import django
 django.setup()
+from django.db import connections
 from benchmarks.models import TaskVersion
 from benchmarks.services import submission_create
 version = TaskVersion.objects.get(task__op="mnist_linear_relu", task__direction="forward", status="active")
-texts, options = json.load(sys.stdin)
-for text in texts:
-    print(submission_create(version=version, text=text, language="cpp", **options).code)
+for line in sys.stdin:
+    texts, options = json.loads(line)
+    codes = [submission_create(version=version, text=text, language="cpp", **options).code for text in texts]
+    connections.close_all()
+    print(*codes, flush=True)
 """
 
 
@@ -61,6 +64,7 @@ class Stack:
         }
         self.output = folder / "up.out"
         self.process = None
+        self._clerk = None
 
     @classmethod
     def prepared(cls, folder, settings="tests.stack_settings"):
@@ -78,6 +82,7 @@ class Stack:
     def down(self):
         self.process.send_signal(signal.SIGINT)
         self.process.wait(60)
+        self.dismiss()
 
     def end(self):
         """At once, as a power cut would: for those who do not look at how it stops."""
@@ -85,6 +90,7 @@ class Stack:
         self.process.kill()
         self.process.wait()
         psutil.wait_procs(family, timeout=20)
+        self.dismiss()
 
     def wait(self, condition, seconds, complaint):
         deadline = time.monotonic() + seconds
@@ -101,17 +107,20 @@ class Stack:
             return database.execute(query, values).fetchall()
 
     def submit(self, *texts):
-        argv = [sys.executable, "-c", SUBMIT]
-        result = subprocess.run(
-            argv,
-            cwd=ROOT,
-            env=self.environment,
-            input=json.dumps([texts, {}]),
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        return [code.replace("-", "") for code in result.stdout.split()]
+        """By a process that is kept, as a web process is: it takes seconds to start."""
+        if self._clerk is None:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            self._clerk = subprocess.Popen([sys.executable, "-c", SUBMIT], cwd=ROOT, env=self.environment, **pipes)
+        print(json.dumps([texts, {}]), file=self._clerk.stdin, flush=True)
+        codes = self._clerk.stdout.readline().split()
+        assert len(codes) == len(texts), f"the process that submits ended with {self._clerk.poll()}"
+        return [code.replace("-", "") for code in codes]
+
+    def dismiss(self):
+        """Whoever submitted ends."""
+        clerk, self._clerk = self._clerk, None
+        if clerk is not None:
+            clerk.communicate()
 
     def state(self, code):
         return self.rows("select state, verdict, attempt from benchmarks_evaluation where code = ?", code)[0]

@@ -7,3 +7,4 @@ from kbench_site.settings import *  # noqa: F403
 
 KBENCH_JUDGE = "tests.fakes.FakeJudge"
 KBENCH_HEARTBEAT_S = 0.5
+KBENCH_HOUSEKEEPING_S = 1.0

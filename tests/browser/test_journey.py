@@ -79,14 +79,19 @@ def test_without_the_event_stream_the_page_follows_by_asking(visitor: Any, kerne
 
 
 def test_a_finished_page_asks_no_more(visitor: Any, kernel: Any) -> None:
-    page = visitor.tab()
+    page = visitor.tab("about:blank")
+    page.clock.install()
     submit(page, kernel("quiet afterwards"))
     expect(page.get_by_text("Accepted").first).to_be_visible(timeout=JUDGED_MS)
-    page.wait_for_timeout(2000)  # what was under way when the verdict came
+    page.wait_for_timeout(1000)  # what was under way when the verdict came
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(6000)
-    assert asked == []
+    page.clock.run_for(60_000)
+    page.evaluate("fetch('/healthz')")
+    assert [url.removeprefix(visitor.site) for url in asked] == ["/healthz"]
+    page.evaluate("document.querySelector('[data-finished]').removeAttribute('data-finished')")
+    page.clock.run_for(11_000)
+    assert len(asked) > 1, "under this clock a page that is not finished asks"
 
 
 def test_bad_input_keeps_the_text_and_says_what_is_wrong(visitor: Any) -> None:

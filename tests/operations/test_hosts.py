@@ -58,7 +58,7 @@ def test_one_of_three_hosts_dies_and_one_is_cut_off(folder: Path) -> None:
         for host in machines:
             host.start()
         site.wait(lambda: all(host.is_online() for host in machines), 120, "not all hosts came")
-        count = 12
+        count = 7
         site.submit(*(f"// number {number}\n// seconds: 3" for number in range(count)))
         stays, dies, leaves = machines
         site.wait(lambda: all(host.at_work() for host in machines), 60, "not all hosts judge at the same time")
@@ -73,10 +73,10 @@ def test_one_of_three_hosts_dies_and_one_is_cut_off(folder: Path) -> None:
 
         leaves.mend()
         site.wait(leaves.is_online, 120, "the host that was cut off did not come back")
-        site.submit(*(f"// again {number}\n// seconds: 2" for number in range(6)))
+        site.submit(*(f"// again {number}\n// seconds: 2" for number in range(4)))
         site.wait(leaves.at_work, 60, "the host that came back takes no work")
-        site.wait(lambda: site.rows(ENDED) == [(count + 6,)], 90, "not everything ended")
-        ended_exactly_once(site, count + 6)
+        site.wait(lambda: site.rows(ENDED) == [(count + 4,)], 90, "not everything ended")
+        ended_exactly_once(site, count + 4)
 
 
 def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:

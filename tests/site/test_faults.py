@@ -23,7 +23,7 @@ def stack(tmp_path_factory):
     running.end()
 
 
-SLOW = "// seconds: 4\n"
+SLOW = "// seconds: 2\n"
 
 
 def test_pages_are_served_before_the_workers_have_tested_themselves(stack):
@@ -54,7 +54,7 @@ def test_a_killed_worker_costs_an_attempt_and_nothing_else(stack):
 
 
 def test_a_killed_compiler_costs_an_attempt_and_nothing_else(stack):
-    (code,) = stack.submit("// compile seconds: 4\n")
+    (code,) = stack.submit("// compile seconds: 2\n")
     stack.wait(lambda: stack.state(code)[0] == "compiling", 60, "it was never compiled")
     stack.kill("celery", "compile@")
     stack.wait_until_ended(code)
@@ -135,6 +135,7 @@ def test_killing_up_itself_leaves_no_process(tmp_path):
     tree = psutil.Process(stack.process.pid).children(recursive=True)
     stack.process.kill()
     stack.process.wait()
+    stack.dismiss()
     assert all_gone(tree)
 
 
