@@ -67,6 +67,26 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class ReferenceOpinion:
+    """What somebody who reads a task's reference says of it: labels for the task, and whole sentences."""
+
+    labels: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    usd: float = 0.0
+
+
+class ReferenceUnread(Exception):
+    """No reference can be read here; the text says why."""
+
+
+ReadsReference = Callable[[str], ReferenceOpinion]
+
+
+def _nobody_reads(usd_max: float) -> ReadsReference:
+    raise ReferenceUnread("nothing that reads references is installed")
+
+
+@dataclass(frozen=True)
 class Extension:
     """What one app adds. Every part may be left out."""
 
@@ -77,6 +97,7 @@ class Extension:
     is_expecting: Callable[[Any], bool] = lambda device_kind: False  # will it soon have something to judge there?
     names: Callable[[Any], bool] = lambda user: False  # does a public page of it name the account?
     costs: Callable[[Scope], Mapping[int, SearchCost]] = lambda scope: {}  # by method
+    reads_references: Callable[[float], ReadsReference] | None = None  # for at most so many dollars
 
 
 _extensions: dict[str, Extension] = {}
@@ -89,6 +110,12 @@ def register(name: str, extension: Extension) -> None:
 
 def extensions() -> list[Extension]:
     return list(_extensions.values())
+
+
+def reference_reader(usd_max: float) -> ReadsReference:
+    """That of the first extension that has one. Raises ReferenceUnread."""
+    found = (extension.reads_references for extension in extensions() if extension.reads_references)
+    return next(found, _nobody_reads)(usd_max)
 
 
 def costs_of(scope: Scope) -> dict[int, SearchCost]:

@@ -7,6 +7,7 @@ from ..record import feed
 from .costs import spent_by_method
 from .exports import files_of
 from .metrics import run_metrics
+from .readers import reference_reader
 
 RUNS = Extension(
     topics={"run": OwnTopic(feed.may_follow, feed.RunLog())},
@@ -16,4 +17,5 @@ RUNS = Extension(
     is_expecting=selectors.is_about_to_want,
     names=selectors.has_runs,
     costs=spent_by_method,
+    reads_references=reference_reader,
 )

@@ -17,7 +17,7 @@ from benchmarks.submissions.selectors import EXPORT_ROWS_MAX
 from benchmarks.templatetags.kbench import holder_of
 
 CONFIG = ("key", "group", "correct", "kernel_us", "eager_us", "compile_us", "speedup", "speedup_lo", "speedup_hi",
-          "roofline_fraction")  # fmt: skip
+          "roofline_fraction", "sol_score")  # fmt: skip
 EVALUATION = ("reason", "verdict", "reason_text", "finished", "vs_eager", "vs_compile", "worst_config", "timing_trust",
               "calls_library")  # fmt: skip
 
@@ -37,6 +37,7 @@ class ExportedConfig(Schema):
     speedup_lo: float | None
     speedup_hi: float | None
     roofline_fraction: float | None
+    sol_score: float | None = Field(description="that of SOL-ExecBench, with our baseline and roofline; ranks nothing")
 
 
 class ExportedEvaluation(Schema):
@@ -64,6 +65,8 @@ class ExportedSubmission(Schema):
     id: UUID
     task: str = Field(description="SUITE/OP/DIRECTION")
     task_version: int
+    task_licence: str = Field(description="of an imported task, as its suite's licence file says")
+    task_origin: str = Field(description="of an imported task: the address or folder of its suite, and the file")
     language: str
     title: str
     by: str
@@ -105,6 +108,8 @@ def _submission(row: Submission) -> ExportedSubmission:
         id=row.code,
         task=row.task_version.task.path,
         task_version=row.task_version.number,
+        task_licence=row.task_version.task.licence,
+        task_origin=row.task_version.task.origin,
         by=holder_of(row),
         method=row.method.slug,
         method_kind=row.method.kind,

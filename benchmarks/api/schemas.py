@@ -44,6 +44,10 @@ class TaskDetail(Schema):
     summary: str
     formula: str
     labels: list[str]
+    licence: str = Field(
+        description="of an imported task, as its suite's licence file says; empty where none was found"
+    )
+    origin: str = Field(description="of an imported task: the address or folder of its suite, and the file")
     version: int
     content_sha256: str
     configurations: dict[str, ConfigCount] = Field(description="by device class")
@@ -224,6 +228,8 @@ def task_detail(version: TaskVersion, starter: dict[str, str], devices: dict[str
         summary=task.summary,
         formula=task.formula,
         labels=task.labels,
+        licence=task.licence,
+        origin=task.origin,
         version=version.number,
         content_sha256=version.content_sha256,
         configurations={

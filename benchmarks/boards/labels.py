@@ -16,6 +16,7 @@ _FILTERS = {
     "no-effect:inputs": "The inputs do not change the results.",
     "no-effect:weights": "The weights do not change the results.",
     "cheap-answers": "The checker accepts results that involve no computation.",
+    "fixed-inputs": "Some inputs are data of the author, the same in every call, which a kernel could contain.",
     "low-precision": "The checker accepts results computed in lower precision than that of the task.",
     "redundant-reference": "A reader of the reference found work in it that does not affect its results.",
     "inefficient-reference": "The reference is needlessly slow: torch.compile is more than ten times as fast.",

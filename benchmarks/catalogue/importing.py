@@ -11,14 +11,14 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from ..extensions import ReadsReference
 from ..harness import Examined, ForeignTask, Paths, clean_text, examine, isolation_in_force, spec_to_json
-from ..importers import Found
+from ..importers import Found, SuiteOrigin
 from ..models import ImportReport, StoredTask, Suite, SuiteImport, Task, TaskVersion
 from ..states import ImportOutcome, TaskVersionStatus
 from .folders import task_sync
 
 Tell = Callable[[ImportReport], None]
-Reader = Callable[[ForeignTask], str | None]  # the label of what somebody who reads a reference finds wrong with it
 
 
 class NotImportable(Exception):
@@ -31,11 +31,11 @@ class Settings:
 
     timeout_s: float = 300.0
     compare_compiled: bool = True
-    readers: tuple[Reader, ...] = ()  # of references; nobody reads them unless somebody is named
+    reads: ReadsReference | None = None  # nobody reads references unless somebody is named
 
 
 def import_suite(
-    found: Iterable[Found], *, suite: str, format_name: str, folder: str, how: Settings, tell: Tell
+    found: Iterable[Found], *, suite: str, format_name: str, origin: SuiteOrigin, how: Settings, tell: Tell
 ) -> SuiteImport:
     """Runs the import to its end.
 
@@ -46,10 +46,20 @@ def import_suite(
         raise NotImportable(f"a public site cannot run authors' files on this machine: {isolation.text}")
     tasks = _distinct(found)
     if not tasks:
-        raise NotImportable(f"{folder} contains no task in {format_name} format")
-    run = SuiteImport.objects.create(suite=_suite(suite), format=format_name, folder=folder[:200])
+        raise NotImportable(f"{origin.folder.name} contains no task in {format_name} format")
+    run = SuiteImport.objects.create(
+        suite=_suite(suite),
+        format=format_name,
+        folder=origin.folder.name[:200],
+        origin=origin.of_suite(),
+        licence=origin.licence_of("x"),
+    )
     for item in tasks:
-        tell(_brought_in(item, run, how))
+        report = _brought_in(item, run, how)
+        if report.version is not None:
+            words = {"licence": origin.licence_of(item.file), "origin": origin.of_task(item.file)}
+            Task.objects.filter(pk=report.version.task_id).update(**words)
+        tell(report)
     for task in _gone(run.suite, tasks):
         tell(_retired(task, run))
     run.finished = timezone.now()
@@ -90,13 +100,15 @@ def _brought_in(item: Found, run: SuiteImport, how: Settings) -> ImportReport:
     if examined.task is None:
         kept = " The previously imported version is kept." if stored is not None else ""
         return _report(item, run, ImportOutcome.REFUSED, problem=examined.problem + kept, seconds=examined.seconds)
-    return _written(item, run, _read(item.task, examined, how.readers))
+    return _written(item, run, _read(item.task, examined, how.reads) if how.reads else examined)
 
 
-def _read(task: ForeignTask, examined: Examined, readers: Iterable[Reader]) -> Examined:
-    """The task with the labels added by readers."""
-    labels = (*examined.labels, *(label for reader in readers if (label := reader(task))))
-    return replace(examined, labels=labels, task=examined.task and replace(examined.task, labels=labels))
+def _read(task: ForeignTask, examined: Examined, reads: ReadsReference) -> Examined:
+    """The task with what somebody says who has read its reference."""
+    opinion = reads(task.source)
+    labels = tuple(dict.fromkeys((*examined.labels, *opinion.labels)))
+    task_read = examined.task and replace(examined.task, labels=labels)
+    return replace(examined, labels=labels, notes=(*examined.notes, *opinion.notes), task=task_read)
 
 
 @transaction.atomic

@@ -11,6 +11,7 @@ from .compilers.gxx import machine_fingerprint
 from .compilers.identity import object_key, source_key
 from .compilers.static_checks import StaticCheck, check_source
 from .compilers.toolchain import Compilation, Workshop, digest, host_compiler, host_compiler_version, torch_folder
+from .compilers.tvm_ffi import tvm_ffi_version
 from .dtypes import DTYPES
 from .errors import (
     Cancelled,
@@ -42,6 +43,7 @@ from .sandbox.isolation import Child, Isolation, Room, child_code, demand_isolat
 from .sandbox.outbox import NotTaken, TooMuch, read_file
 from .sandbox.seccomp import builder_program, candidate_program
 from .sandbox.seccomp import supported as seccomp_supported
+from .scores.sol import sol_score
 from .selfcheck import self_test
 from .shelf import Shelf
 from .source import CancelCheck, Paths, Source, Step, Watcher, never_cancelled
@@ -59,7 +61,7 @@ from .tasks.spec import (
     resized,
 )
 from .tasks.spec_json import spec_from_json, spec_to_json
-from .tasks.starter import starter_code
+from .tasks.starter import definition_of, starter_code
 from .tracks import CPU, Device, devices_here, host_build_lock, keep_ready, versions_on
 
 __all__ = [
@@ -132,6 +134,7 @@ __all__ = [
     "compile_source",
     "default_rules",
     "default_suites",
+    "definition_of",
     "demand_isolation",
     "device_class",
     "device_classes",
@@ -164,12 +167,14 @@ __all__ = [
     "resized",
     "seccomp_supported",
     "self_test",
+    "sol_score",
     "source_key",
     "spawn",
     "spec_from_json",
     "spec_to_json",
     "starter_code",
     "torch_folder",
+    "tvm_ffi_version",
     "versions_on",
     "workshop",
 ]

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import definitions, gpu_mode, kernelbench, robust_kbench
+from .licences import SuiteOrigin
 from .records import FILE_BYTES_MAX, Found, slug
+from .solution_json import definition_named, joined_solution
 
 SuiteReader = Callable[[Path, str], Iterator[Found]]
 READERS: dict[str, SuiteReader] = {
@@ -20,7 +22,19 @@ READERS: dict[str, SuiteReader] = {
 }
 SUITES = {name: name for name in READERS} | {"robust-kbench": "robust-kbench-published"}  # where nobody names one
 
-__all__ = ["FILE_BYTES_MAX", "READERS", "SUITES", "Found", "SuiteReader", "problem_at", "problems_in", "slug"]
+__all__ = [
+    "FILE_BYTES_MAX",
+    "READERS",
+    "SUITES",
+    "Found",
+    "SuiteOrigin",
+    "SuiteReader",
+    "definition_named",
+    "joined_solution",
+    "problem_at",
+    "problems_in",
+    "slug",
+]
 
 
 def problem_at(path: Path) -> Found | None:

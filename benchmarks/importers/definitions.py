@@ -3,7 +3,8 @@
 Two dialects of one format. FlashInfer Trace: `definitions/**/NAME.json` and `workloads/**/NAME.jsonl` below one root,
 each line a trace whose workload is read. SOL-ExecBench: a folder with `definition.json` and `workload.jsonl`, each line
 a workload. Every workload is a configuration; a hidden one has other sizes. The author's tolerance decides nothing.
-Does NOT run a line of the reference, and reads no data files: a workload that needs one is left out.
+Small inputs from files become part of the task; what needs more is left out and named. Does NOT run a line of the
+reference.
 """
 
 import glob
@@ -15,6 +16,7 @@ from typing import Any
 
 from ..harness import DTYPES, ForeignConfig, ForeignTask, TaskError, arithmetic
 from .records import UNNAMED, Found, Unreadable, demand, is_name, is_number, parsed, read_text, slug, words
+from .tensors import TensorFiles, TensorForm
 
 _WORKLOADS_MAX = 40
 _LINES_MAX = 10_000
@@ -23,7 +25,7 @@ _WORKLOAD_FILE_BYTES_MAX = 16 << 20
 _SIZE_MAX = 1 << 40
 _LFS = "version https://git-lfs"
 _DEFINITION, _WORKLOAD = "definition.json", "workload.jsonl"
-_KINDS = ("random", "custom", "scalar")
+_KINDS = ("random", "custom", "scalar", "safetensors")
 Json = dict[str, Any]
 
 
@@ -76,18 +78,24 @@ def _found(path: Path, workloads: Path, folder: Path, suite: str) -> Found:
         named_so = slug(str(data.get("name", "")))
         op = op if named_so == UNNAMED else named_so
         direction = "backward" if data.get("op_type") == "backward" else direction
-        definition = _Definition(data, path.name)
+        root = path.parent if path.name == _DEFINITION else folder / (_root_of(path.relative_to(folder)) or "")
+        definition = _Definition(data, path.name, TensorFiles(root))
         configs, left_out = definition.configs(_workload_lines(workloads, folder), workloads.name)
         return Found(op, direction, file, definition.task(suite, op, direction, configs, left_out))
     except Unreadable as error:
         return Found(op, direction, file, problem=str(error))
 
 
+class _LeftOut(Exception):
+    """A workload cannot be judged here, which is no fault of the definition; the text says why."""
+
+
 class _Definition:
     """One definition whose fields have been checked. Raises Unreadable naming the field."""
 
-    def __init__(self, data: Json, file: str) -> None:
-        self.data, self.file = data, file
+    def __init__(self, data: Json, file: str, files: TensorFiles) -> None:
+        self.data, self.file, self.files = data, file, files
+        self.kinds: Json = {}
         self.axes = self._mapping("axes")
         for axis, item in self.axes.items():
             self._check_axis(axis, item)
@@ -114,76 +122,102 @@ class _Definition:
     def var_axes(self) -> list[str]:
         return [axis for axis, item in self.axes.items() if item["type"] == "var"]
 
-    def configs(self, lines: Sequence[tuple[int, Json]], file: str) -> tuple[list[ForeignConfig], int]:
-        """One configuration per workload, each once, and one that is hidden; how many workloads were left out."""
+    def configs(self, lines: Sequence[tuple[int, Json]], file: str) -> tuple[list[ForeignConfig], list[str]]:
+        """One configuration per workload, each once, and one that is hidden; why workloads were left out."""
         found: list[Json] = []
-        left_out = 0
+        left_out: list[str] = []
         for number, line in lines:
             workload = line.get("workload", line)
             place = f"{file}:{number}"
             if not isinstance(workload, dict) or not isinstance(workload.get("axes"), dict):
                 raise Unreadable(f"{place}: it has no axes")
-            kinds = self._kinds(workload, place)
-            if kinds is None:
-                left_out += 1
+            try:
+                values = self._values(workload, place)
+            except _LeftOut as error:
+                left_out.append(f"{place}: {error}")
                 continue
-            values = {**self._sizes(workload["axes"], place), **kinds}
-            if values not in found and len(found) < _WORKLOADS_MAX:
+            if values in found:
+                continue
+            if len(found) < _WORKLOADS_MAX:
                 found.append(values)
+            else:
+                left_out.append(f"{place}: {_WORKLOADS_MAX} workloads are taken")
         if not found:
-            why = f"all {left_out} workloads need data files, which are not read here" if left_out else "no workload"
-            raise Unreadable(f"{file}: {why}")
+            why = f"all {len(left_out)} workloads are left out; {left_out[0]}" if left_out else "no workload"
+            raise Unreadable(why if left_out else f"{file}: {why}")
         configs = [ForeignConfig("multi" if number else "single", item) for number, item in enumerate(found)]
         hidden = self._hidden(found)
         return [*configs, *([ForeignConfig("hidden", hidden)] if hidden else [])], left_out
 
-    def task(self, suite: str, op: str, direction: str, configs: Sequence[ForeignConfig], left_out: int) -> ForeignTask:
+    def task(
+        self, suite: str, op: str, direction: str, configs: Sequence[ForeignConfig], left_out: Sequence[str]
+    ) -> ForeignTask:
         constants = {axis: item["value"] for axis, item in self.axes.items() if item["type"] == "const"}
+        expressions = {axis: item["expression"] for axis, item in self.axes.items() if item["type"] == "expr"}
+        stored = [name for name, kind in self.kinds.items() if kind == "safetensors"]
+        used = {str(config.values[name]) for config in configs for name in stored}
+        data = {name: self.files.packed[name] for name in sorted(used)}
         described = {
             "op_type": str(self.data.get("op_type", "")),
             "custom": self.data.get("custom_inputs_entrypoint") if self._drawn("custom") else None,
             "axes": constants,
+            **({"expressions": expressions} if expressions else {}),
             "inputs": {name: {**item, "kind": self.kinds[name]} for name, item in self.inputs.items()},
             "outputs": self.outputs,
+            **({"data": data} if data else {}),
         }
         text = " ".join(str(self.data.get("description") or "").split())[:400]
-        note = f" {left_out} workloads need data files and are left out." if left_out else ""
+        note = f" {len(left_out)} workloads are left out; the first: {left_out[0][:300]}." if left_out else ""
         return ForeignTask(
             suite=suite,
             op=op,
             direction=direction,
             title=words(str(self.data.get("name", op)))[:200],
-            summary=text + note,
+            summary=(text + note).strip(),
             family=str(self.data.get("op_type") or "definition")[:40],
             form="definition",
             source=f"{self.reference}\n\nKBENCH_DEFINITION = {described!r}\n",
             configs=tuple(configs),
+            labels=("fixed-inputs",) if data else (),
         )
 
     def _drawn(self, kind: str) -> list[str]:
         return [name for name, found in self.kinds.items() if found == kind]
 
-    def _kinds(self, workload: Json, place: str) -> Json | None:
-        """The scalars of a workload; None where it needs data, or draws in another way than the first one."""
+    def _values(self, workload: Json, place: str) -> Json:
+        """Axes, scalars and names of tensors. Raises _LeftOut, and Unreadable for what is wrong."""
         described = workload.get("inputs")
         if not isinstance(described, dict):
             raise Unreadable(f"{place}: it has no inputs")
-        kinds, scalars = {}, {}
-        for name, item in self.inputs.items():
-            entry = described.get(name)
-            kind = entry.get("type") if isinstance(entry, dict) else None
-            if kind == "safetensors":
-                return None
-            if kind not in _KINDS or (kind == "scalar") is not (item["shape"] is None):
-                raise Unreadable(f"{place}: input {name} cannot be {kind!r}")
-            kinds[name] = kind
-            if kind == "scalar":
-                scalars[name] = self._scalar(entry, f"{place}: input {name}")
+        kinds = {name: self._kind(name, described.get(name), place) for name in self.inputs}
         if "custom" in kinds.values() and not self.data.get("custom_inputs_entrypoint"):
             raise Unreadable(f"{place}: it has custom inputs, and {self.file} names no custom_inputs_entrypoint")
-        if not hasattr(self, "kinds"):
-            self.kinds = kinds
-        return scalars if kinds == self.kinds else None
+        if {"random", "custom"}.isdisjoint(kinds.values()):
+            raise _LeftOut("all of its inputs are fixed, so every call would be the same")
+        if self.kinds and kinds != self.kinds:
+            raise _LeftOut("its inputs are made in other ways than those of the first workload")
+        values = self._sizes(workload["axes"], place)
+        for name, kind in kinds.items():
+            if kind == "scalar":
+                values[name] = self._scalar(described[name], f"{place}: input {name}")
+            elif kind == "safetensors":
+                values[name] = self._from_file(name, described[name], values)
+        self.kinds = kinds
+        return values
+
+    def _kind(self, name: str, entry: Any, place: str) -> str:
+        kind = entry.get("type") if isinstance(entry, dict) else None
+        if kind not in _KINDS or (kind == "scalar") is not (self.inputs[name]["shape"] is None):
+            raise Unreadable(f"{place}: input {name} cannot be {repr(kind)[:40]}")
+        return str(kind)
+
+    def _from_file(self, name: str, entry: Json, sizes: Json) -> str:
+        item = self.inputs[name]
+        known = {axis: found["value"] for axis, found in self.axes.items() if found["type"] == "const"} | sizes
+        try:
+            return self.files.take(entry, TensorForm(item["dtype"], tuple(known[axis] for axis in item["shape"])))
+        except Unreadable as error:
+            raise _LeftOut(f"input {name}: {error}") from error
 
     @staticmethod
     def _scalar(entry: Any, place: str) -> int | float | bool:
@@ -223,7 +257,12 @@ class _Definition:
             raise Unreadable(f"{place}: {error}") from error
 
     def _hidden(self, found: Sequence[Json]) -> Json | None:
-        """Other sizes of every variable axis: multiples of what the published ones have in common."""
+        """Other sizes of every variable axis: multiples of what the published ones have in common.
+
+        None where inputs are from files, which have the sizes that they have.
+        """
+        if "safetensors" in self.kinds.values():
+            return None
         smallest = min(found, key=lambda item: math.prod(item[axis] for axis in self.var_axes))
         sizes = {axis: _between([item[axis] for item in found]) for axis in self.var_axes}
         try:

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 from django.urls import reverse
 
-from ..harness import CPU, VERDICT_TEXTS, Verdict, VerdictText
+from ..harness import CPU, VERDICT_TEXTS, Verdict, VerdictText, sol_score
 from ..querysets import EvaluationQuerySet, WorkerQuerySet
 from ..states import FINISHED, RUNNING, EvaluationReason, Priority, State, WorkerRole, WorkerState
 from .submissions import Submission
@@ -240,6 +240,11 @@ class ConfigResult(models.Model):
     def bound_us(self) -> float | None:
         """What a call took at most, by the clock of the referee."""
         return None if self.kernel_us is None or self.excess_us is None else self.kernel_us + self.excess_us
+
+    @property
+    def sol_score(self) -> float | None:
+        """As SOL-ExecBench defines it, with our baseline and bound."""
+        return sol_score(self.kernel_us, self.eager_us, self.compile_us, self.roofline_fraction)
 
 
 class BaselineResult(models.Model):

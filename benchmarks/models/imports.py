@@ -18,6 +18,8 @@ class SuiteImport(models.Model):
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="imports")
     format = models.CharField(max_length=30)
     folder = models.CharField(max_length=200)  # its name, not where it lies
+    origin = models.CharField(max_length=400, blank=True)  # the address that it was cloned from
+    licence = models.CharField(max_length=300, blank=True)
     started = models.DateTimeField(auto_now_add=True)
     finished = models.DateTimeField(null=True, blank=True)
 

@@ -37,6 +37,12 @@ class Task(models.Model):
     family = models.CharField(max_length=50, blank=True)
     labels = models.JSONField(default=list, blank=True)
     listed = models.BooleanField(default=True)
+    licence = models.CharField(
+        max_length=300, blank=True
+    )  # of an imported one, in one line; empty where none was found
+    origin = models.CharField(
+        max_length=400, blank=True
+    )  # of an imported one: address or folder of its suite, and file
 
     objects = TaskQuerySet.as_manager()
 

@@ -23,7 +23,7 @@ from ..harness import (
     spec_from_json,
     spec_to_json,
 )
-from ..importers import Found, problem_at
+from ..importers import Found, joined_solution, problem_at
 from .records import read_record, write_record
 
 TIMEOUT_S = 300.0  # of each of the two steps of an examination
@@ -70,6 +70,9 @@ def language_for(file: str, text: str, task: TaskSpec) -> str:
 
 
 def source_for(file: str, text: str, task: TaskSpec) -> Source:
+    """What is judged of a solution. Raises UsageError for one in JSON that cannot be used."""
+    if file.lower().endswith(".json"):
+        return joined_solution(text, task)
     return Source(text, language_for(file, text, task))
 
 

@@ -24,7 +24,6 @@ from ..harness import (
     Source,
     Step,
     SupervisorError,
-    TaskError,
     TaskSpec,
     UsageError,
     Verdict,
@@ -122,7 +121,7 @@ def _start(
     task = None if isinstance(found, HarnessError) else found.task
     if task is None or how.device.device_class not in task.configs:
         return
-    with suppress(TaskError):  # a file that cannot be read
+    with suppress(UsageError):  # a file that cannot be read, or a solution in JSON that cannot be used
         source = source_for(solution.file, text_of_solution(folder, solution.file), task)
         if how.again or not _place(source, task, how).with_suffix(".report").is_file():
             builds.start(source, task)

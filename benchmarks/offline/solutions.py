@@ -1,8 +1,8 @@
-"""Assigns the files of a folder to problems by their names.
+"""Assigns the files of a folder to problems by their names; a solution in JSON names its definition itself.
 
 Two conventions are read: KernelBench's runs (`level_1_problem_19_sample_0_kernel.py`), and the problem's own name,
 as one file or as the last folders of a path (`level1/19_ReLU.py`, `mnist_pool/backward.cpp`, `RUN/level1/19_ReLU.py`).
-Does NOT read the files.
+Does NOT read any file but JSON, and not the code there.
 """
 
 import re
@@ -12,12 +12,13 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from ..harness import LANGUAGE_OF_SUFFIX, NotTaken, TaskError, read_file
-from ..importers import Found, slug
+from ..importers import Found, definition_named, slug
 
 _RUN = re.compile(r"level_?(\d{1,9})_problem_?(\d{1,9})(?:_sample_?\d{1,9})?(?:_kernel)?", re.ASCII)
 _SAMPLE = re.compile(r"_sample_?\d{1,9}$", re.ASCII)
 _ENTRIES_MAX = 50_000
 _FILE_BYTES_MAX = 4 << 20  # the rules allow less, and the judge says so
+_JSON = ".json"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,11 @@ def paired(folder: Path, problems: Iterable[Found]) -> Pairing:
     names = _names(problems)
     solutions: list[Solution] = []
     unmatched: list[str] = []
-    for file in _files(folder):
+    for file in _files(folder, _JSON):
+        named = definition_named(text_of_solution(folder, file, default=""))
+        if named is not None and named in names:
+            solutions.append(Solution(file, names[named]))
+    for file in _files(folder, *LANGUAGE_OF_SUFFIX):
         found = next((names[name] for name in names_said(file) if name in names), None)
         if found is None:
             unmatched.append(file)
@@ -63,11 +68,13 @@ def names_said(file: str) -> Iterator[str]:
         yield slug("_".join(parts[first:]))
 
 
-def text_of_solution(folder: Path, file: str) -> str:
+def text_of_solution(folder: Path, file: str, default: str | None = None) -> str:
     """The text; bytes that are no UTF-8 become marks, which the static check names. Raises TaskError."""
     try:
         return read_file(folder, file, _FILE_BYTES_MAX).decode(errors="replace")
     except NotTaken as error:
+        if default is not None:
+            return default
         raise TaskError(f"the file cannot be read: {error}") from error
 
 
@@ -83,10 +90,10 @@ def _names(problems: Iterable[Found]) -> dict[str, Found]:
     return names
 
 
-def _files(folder: Path) -> list[str]:
+def _files(folder: Path, *suffixes: str) -> list[str]:
     entries = list(islice(folder.rglob("*"), _ENTRIES_MAX + 1))
     if len(entries) > _ENTRIES_MAX:
         raise TaskError(f"{folder} has more than {_ENTRIES_MAX} entries: name the folder of one run")
-    known = [path for path in entries if path.suffix.lower() in LANGUAGE_OF_SUFFIX and path.is_file()]
+    known = [path for path in entries if path.suffix.lower() in suffixes and path.is_file()]
     names = (path.relative_to(folder).as_posix() for path in known)
     return [name for name in names if name.isprintable()]

@@ -137,12 +137,14 @@ def config_columns(configs: list[ConfigResult]) -> dict[str, Any]:
     timed = any(config.kernel_us for config in configs)
     bounded = any(config.bound_us for config in configs)
     roofline = any(config.roofline_fraction for config in configs)
-    timed_columns = 4 + roofline
+    sol = any(getattr(config, "sol_score", None) is not None for config in configs)  # recorded ones have none
+    timed_columns = 4 + roofline + sol
     columns = 3 + (timed_columns if timed else 0)
     return {
         "timed": timed,
         "bounded": bounded,
         "roofline": roofline,
+        "sol": sol,
         "timed_columns": timed_columns,
         "columns": columns,
     }

@@ -67,6 +67,7 @@ def task_list(request: HttpRequest) -> HttpResponse:
 
 def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> HttpResponse:
     version = selectors.active_version(suite, op, direction)
+    spec = _spec(version)
     kinds = selectors.device_kinds(version)
     devices = device_choice(request, kinds)
     entries = selectors.top_entries(version, devices.slug)
@@ -85,7 +86,8 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
         "imported": hasattr(version, "stored"),
         "recorded": recorded.leaders_of_task(version.task),
         "contests": open_contests(version.task),
-        "starters": starters(version, device_class),
+        "starters": starters(spec, device_class),
+        "precision": spec.precision,
         "rules": rules,
         "steps": (rules.time if device_class == harness.CPU else rules.gpu_time).steps_per_config,
     }
@@ -104,9 +106,8 @@ def task_starter(request: HttpRequest, suite: str, op: str, direction: str) -> H
     return response
 
 
-def starters(version: TaskVersion, device_class: str) -> list[Starter]:
+def starters(spec: harness.TaskSpec, device_class: str) -> list[Starter]:
     """In every language that such a device runs."""
-    spec = _spec(version)
     texts = [(name, starter_of(spec, name)) for name in languages.languages_of(device_class, modules=spec.takes_python)]
     return [
         Starter(name, harness.LANGUAGES[name].title, languages.suffix_of(name), text) for name, text in texts if text

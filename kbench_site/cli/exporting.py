@@ -15,12 +15,21 @@ from .options import asks_the_site
 from .output import WRONG_USAGE, leave, progress
 
 NO_PARQUET = "kbench: Parquet needs one more package: pip install 'kbench[parquet]'. A file .jsonl needs none."
-TEXTS = ("id", "task", "language", "title", "by", "method", "method_kind", "moderation", "created", "source_sha256",
-         "source")  # fmt: skip
+TEXTS = ("id", "task", "task_licence", "task_origin", "language", "title", "by", "method", "method_kind", "moderation",
+         "created", "source_sha256", "source")  # fmt: skip
 OF_EVALUATION = ("id", "device", "ruleset", "reason", "verdict", "reason_text", "finished", "worst_config",
                  "timing_trust")  # fmt: skip
 SCORES = ("speedup", "speedup_lo", "speedup_hi", "vs_eager", "vs_compile")
-OF_CONFIG = ("kernel_us", "eager_us", "compile_us", "speedup", "speedup_lo", "speedup_hi", "roofline_fraction")
+OF_CONFIG = (
+    "kernel_us",
+    "eager_us",
+    "compile_us",
+    "speedup",
+    "speedup_lo",
+    "speedup_hi",
+    "roofline_fraction",
+    "sol_score",
+)
 
 
 @click.command("export")

@@ -29,8 +29,9 @@ from benchmarks.harness import (
     device_class,
     find_task,
     judge,
+    sol_score,
 )
-from benchmarks.offline import demand_device, language_for, task_at
+from benchmarks.offline import demand_device, source_for, task_at
 
 from ..env import read_environment
 from .output import WRONG_USAGE, exit_code, harness_errors, leave, number, progress
@@ -51,7 +52,8 @@ def judge_command(
     """Judge FILE on TASK: OP/DIRECTION, for example mnist_linear_relu/forward, or a problem of another suite.
 
     Such a problem is, as published, a file of KernelBench, a folder of robust-kbench or one of its func_*.py, a
-    definition of FlashInfer Trace or SOL-ExecBench in JSON, or a folder of GPU MODE.
+    definition of FlashInfer Trace or SOL-ExecBench in JSON, or a folder of GPU MODE. FILE may be a solution of
+    FlashInfer Trace or SOL-ExecBench in JSON.
     """
     with harness_errors():
         report = _judge(task, file, device, language, ruleset, quick=quick)
@@ -81,7 +83,7 @@ def worker_command(device: str, compilers: int | None) -> None:
 def _judge(task: str, file: Path, device: str | None, language: str | None, ruleset: str, *, quick: bool) -> Report:
     paths = Paths(read_environment()["KBENCH_DATA_DIR"])
     spec, rules, text = _task(task, paths), default_rules(ruleset), text_of(file)
-    source = Source(text, language or language_for(file.name, text, spec))
+    source = Source(text, language) if language else source_for(file.name, text, spec)
     place = device or ("cpu" if device_class(source.language) == "cpu" else "cuda:0")
     demand_device(spec, place.partition(":")[0])
     return judge(source, spec, rules, paths, device=place, quick=quick, watcher=Watcher(_tell))
@@ -134,7 +136,9 @@ def _print_report(report: Report) -> None:
 
 
 def _table(configs: tuple[ConfigReport, ...]) -> Table:
-    table = Table("configuration", "correct", "kernel µs", "eager µs", "compile µs", "speedup", "max error")
+    table = Table(
+        "configuration", "correct", "kernel µs", "eager µs", "compile µs", "speedup", "SOL score", "max error"
+    )
     for item in configs:
         correct = {True: "yes", False: f"no: {item.failure}", None: "not run"}[item.correct]
         table.add_row(
@@ -144,6 +148,7 @@ def _table(configs: tuple[ConfigReport, ...]) -> Table:
             number(item.eager_us, ".1f"),
             number(item.compile_us, ".1f"),
             number(item.speedup, ".2f"),
+            number(sol_score(item.kernel_us, item.eager_us, item.compile_us, item.roofline_fraction), ".2f"),
             number(item.max_rel_error, ".1e"),
         )
     return table

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.harness import ConfigReport, Score, default_rules
+from benchmarks.harness import ConfigReport, Score, default_rules, sol_score
 from benchmarks.harness.scores import scoring
 from benchmarks.harness.scores.stats import PairedTimes
 
@@ -31,6 +31,25 @@ def scored(**paired: PairedTimes) -> tuple[Score, list[ConfigReport]]:
 def test_score_is_the_geometric_mean_of_the_configurations() -> None:
     score, _ = scored(a=times(10, 40), b=times(10, 10))
     assert score.speedup == pytest.approx(2.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("kernel_us", "compile_us", "score"),
+    [
+        (40.0, None, 0.5),  # as fast as eager
+        (20.0, None, 0.75),  # (40 - 10) / ((40 - 10) + (20 - 10))
+        (20.0, 20.0, 0.5),  # as fast as torch.compile
+        (10.0, None, 1.0),  # at the bound
+        (9.0, None, 1.0),  # beyond it, which a gate is for
+        (20.0, 10.0, None),  # the baseline is at the bound
+    ],
+)
+def test_the_sol_score_is_half_at_the_baseline_and_one_at_the_bound(
+    kernel_us: float, compile_us: float | None, score: float | None
+) -> None:
+    found = sol_score(kernel_us, 40.0, compile_us, 10.0 / kernel_us)
+    assert found == (score if score is None else pytest.approx(score))
+    assert sol_score(kernel_us, 40.0, compile_us, None) is None
 
 
 def test_score_lies_in_its_interval_and_names_the_worst_configuration() -> None:

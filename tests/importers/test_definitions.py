@@ -9,7 +9,7 @@ import pytest
 from benchmarks.harness import Source, TaskError, Verdict, arithmetic, examine, judge, starter_code
 from benchmarks.harness.tasks.spec_json import write_folder
 from benchmarks.importers import READERS, SUITES, problem_at, problems_in
-from benchmarks.offline import language_for
+from benchmarks.offline.problems import language_for, source_for
 
 from .conftest import FIXTURES
 
@@ -30,7 +30,10 @@ def test_a_definition_of_flashinfer_trace_becomes_a_task() -> None:
         ("multi", {"rows": 160, "eps": 1e-6}),
         ("hidden", {"rows": 128, "eps": 1e-6}),
     ]
-    assert found.task.summary.endswith("1 workloads need data files and are left out.")
+    assert found.task.summary.endswith(
+        "1 workloads are left out; the first: row_norm_h96.jsonl:3: its inputs are made in other ways than those of "
+        "the first workload."
+    )
 
 
 def test_a_definition_of_sol_execbench_becomes_a_task() -> None:
@@ -115,7 +118,10 @@ def test_a_broken_definition_is_refused_by_name(tmp_path: Path, definition: dict
         (LINE % '{"type": "scalar", "value": NaN}', "input eps has no number"),
         (LINE % '{"type": "random"}', "input eps cannot be 'random'"),
         (LINE.replace('"random"', '"custom"', 1) % '{"type": "scalar", "value": 1}', "no custom_inputs_entrypoint"),
-        (LINE.replace('"random"', '"safetensors"') % "1", "all 1 workloads need data files"),
+        (
+            LINE.replace('"random"', '"safetensors"') % '{"type": "scalar", "value": 1}',
+            "all 1 workloads are left out; workload.jsonl:1: all of its inputs are fixed",
+        ),
     ],
 )
 def test_a_broken_workload_is_refused_by_line(tmp_path: Path, line: str, words: str) -> None:
@@ -144,16 +150,53 @@ def test_an_expression_is_arithmetic_of_limited_size(text: str, words: str) -> N
     assert arithmetic("+a ** 2 // 2", {"a": 7}) == 24
 
 
-CPP = """
-#include <torch/extension.h>
+PARTS_H = "#pragma once\n#include <torch/extension.h>\ntorch::Tensor tripled(const torch::Tensor &x);\n"
+PARTS_CPP = '#include "parts.h"\ntorch::Tensor tripled(const torch::Tensor &x) { return x * 3.0; }\n'
+MAIN_CPP = """
+#include "parts.h"
 
-std::vector<torch::Tensor> backward(torch::Tensor grad_output, torch::Tensor x) {
+void run(torch::Tensor grad_output, torch::Tensor x, torch::Tensor grad_x, torch::Tensor grad_scale) {
     const auto product = grad_output * x;
-    return {product * 3.0, product.sum(0)};
+    grad_x.copy_(tripled(product));
+    grad_scale.copy_(product.sum(0));
 }
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("backward", &backward); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
 """
+TVM_CPP = """
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/function.h>
+
+void run(tvm::ffi::TensorView grad_output, tvm::ffi::TensorView x, tvm::ffi::TensorView grad_x,
+         tvm::ffi::TensorView grad_scale) {
+    TVM_FFI_ICHECK(x.ndim() == 2 && x.IsContiguous());
+    const auto *g = static_cast<const float *>(grad_output.data_ptr()), *v = static_cast<const float *>(x.data_ptr());
+    auto *gx = static_cast<float *>(grad_x.data_ptr()), *gs = static_cast<float *>(grad_scale.data_ptr());
+    const int64_t rows = x.size(0), size = x.size(1);
+    for (int64_t i = 0; i < size; ++i) gs[i] = 0;
+    for (int64_t i = 0; i < rows * size; ++i) {
+        gx[i] = 3.0f * g[i] * v[i];
+        gs[i % size] += g[i] * v[i];
+    }
+}
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, run);
+"""
+TVM_SOLUTION = {
+    "definition": "scaled_backward",
+    "spec": {"language": "cpp", "entry_point": "main.cpp::run"},
+    "sources": [{"path": "main.cpp", "content": TVM_CPP}],
+}
+SOLUTION = {
+    "definition": "scaled_backward",
+    "spec": {"language": "cpp", "binding": "torch", "entry_point": "main.cpp::run"},
+    "sources": [
+        {"path": "parts.h", "content": PARTS_H},
+        {"path": "main.cpp", "content": MAIN_CPP},
+        {"path": "parts.cpp", "content": PARTS_CPP},
+    ],
+}
 
 
 @pytest.mark.sandbox
@@ -185,9 +228,12 @@ class TestForReal:
             reports = [judge(Source(text, "python"), norm, rules, paths, quick=True) for text in (starter, wrong)]
         assert [report.verdict for report in reports] == [Verdict.PASS, Verdict.INCORRECT_VALUE], reports[0].reason
 
-    def test_gradients_with_inputs_of_the_author_are_judged(self, task, rules, paths, crews) -> None:
+    def test_gradients_with_inputs_of_the_author_are_judged_by_solutions_in_json(
+        self, task, rules, paths, crews
+    ) -> None:
         _, backward = task(SOL / "scaled_backward")
         assert backward.result_names == ("grad_x", "grad_scale")
+        sources = [source_for("solution.json", json.dumps(item), backward) for item in (SOLUTION, TVM_SOLUTION)]
         with crews.at_work():
-            report = judge(Source(CPP, "cpp"), backward, rules, paths, quick=True)
-        assert report.verdict is Verdict.PASS, report.reason
+            reports = [judge(source, backward, rules, paths, quick=True) for source in sources]
+        assert [report.verdict for report in reports] == [Verdict.PASS] * 2, [report.reason for report in reports]

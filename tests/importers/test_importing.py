@@ -12,8 +12,9 @@ from django.test import Client
 from benchmarks.boards.labels import is_ranked, text_of
 from benchmarks.catalogue import importing
 from benchmarks.catalogue.folders import spec_of, tasks_sync
+from benchmarks.extensions import ReferenceOpinion
 from benchmarks.harness import Examined, Isolation, TaskError
-from benchmarks.importers import READERS
+from benchmarks.importers import READERS, SuiteOrigin
 from benchmarks.models import ImportReport, StoredTask, Task, TaskVersion
 
 from .test_readers import MODEL, put
@@ -181,13 +182,45 @@ def test_python_is_offered_where_it_is_taken(folder: Path, asked: list[str], cli
 
 
 def test_a_reader_of_references_may_add_a_label(folder: Path, asked: list[str]) -> None:
+    put(folder, {NAMES[0]: f"{MODEL}# idle\n"})
     found = READERS["kernelbench"](folder, "kernelbench")
-    how = importing.Settings(readers=(lambda task: "redundant-reference" if task.op == A else None,))
-    words = {"suite": "kernelbench", "format_name": "kernelbench", "folder": "authors"}
+
+    def reads(source: str) -> ReferenceOpinion:
+        return ReferenceOpinion(("redundant-reference", "one-shape") if "# idle" in source else (), ("It was read.",))
+
+    how = importing.Settings(reads=reads)
+    words = {"suite": "kernelbench", "format_name": "kernelbench", "origin": SuiteOrigin(folder)}
     importing.import_suite(found, **words, how=how, tell=lambda report: None)
     labels = dict(Task.objects.values_list("op", "labels"))
     assert labels == {A: ["one-shape", "redundant-reference"], B: ["one-shape"]}
     assert not is_ranked(labels[A])
+    assert StoredTask.objects.get(version__task__op=A).notes == ["a note", "It was read."]
+
+
+def test_without_a_key_nothing_is_read_and_the_command_says_so(folder: Path, asked: list[str], settings) -> None:
+    settings.ANTHROPIC_API_KEY = ""
+    with pytest.raises(CommandError, match="no key for language models is set"):
+        run(folder, "--read-references", "1")
+    assert asked == []
+
+
+MIT = "The MIT License\n\nCopyright (c) 2026 The Authors\n\nPermission is hereby granted, free of charge, to any\n"
+
+
+def test_licence_and_origin_are_shown_and_exported(folder: Path, asked: list[str], client: Client) -> None:
+    put(folder, {"LICENSE": MIT})
+    run(folder, "--source", "https://example.org/suite")
+    task = Task.objects.get(op=A)
+    assert task.licence == "MIT; Copyright (c) 2026 The Authors (LICENSE)"
+    assert task.origin == "https://example.org/suite: level1/1_a.py"
+    pages = [client.get(place).content.decode() for place in (task.get_absolute_url(), "/suites/kernelbench/imports/")]
+    assert all(task.licence in page and "https://example.org/suite" in page for page in pages)
+    detail = client.get(f"/api/v1/tasks/kernelbench/{A}/forward").json()
+    assert (detail["licence"], detail["origin"]) == (task.licence, task.origin)
+    (folder / "LICENSE").unlink()
+    run(folder)
+    assert Task.objects.get(op=A).licence == ""
+    assert "No licence file was found beside it." in client.get(task.get_absolute_url()).content.decode()
 
 
 def test_labels() -> None:

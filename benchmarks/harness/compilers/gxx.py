@@ -34,6 +34,7 @@ from .toolchain import (
     packages,
     torch_libraries,
 )
+from .tvm_ffi import Library, tvm_ffi_for
 
 TIERS = ("binding", "thin", "stock")  # of headers; all but the last are ours, precompiled
 _PRECOMPILED = "kbench.h.gch"
@@ -63,7 +64,7 @@ class Gxx:
     def compile(self, source: Source, shop: Workshop) -> Compilation:
         shop.give({f"{MODULE}.cpp": source.text})
         return fallback(
-            [functools.partial(_attempt, shop, tier) for tier in self._tiers],
+            [functools.partial(_attempt, shop, tier, tvm_ffi_for(source.text)) for tier in self._tiers],
             lambda outcome: bool(_MISSING_NAME.search(outcome.log)),
         )
 
@@ -118,14 +119,14 @@ def readable(source: Source, shop: Workshop) -> Compilation:
     """Leaves `REMARKS` in the workshop's folder: what became of each loop, MODULE.s on a line, and the assembly."""
     shop.give({f"{MODULE}.cpp": source.text})
     return fallback(
-        [functools.partial(_readable, shop, tier) for tier in TIERS],
+        [functools.partial(_readable, shop, tier, tvm_ffi_for(source.text)) for tier in TIERS],
         lambda outcome: bool(_MISSING_NAME.search(outcome.log)),
     )
 
 
-def _readable(shop: Workshop, tier: str) -> Compilation:
+def _readable(shop: Workshop, tier: str, library: Library) -> Compilation:
     place = shop.scratch
-    room, compiling = _compiling(shop, tier)
+    room, compiling = _compiling(shop, tier, library)
     told = [
         f"-fopt-info-vec-optimized-missed={place}/vec",
         "-fverbose-asm",
@@ -139,9 +140,9 @@ def _readable(shop: Workshop, tier: str) -> Compilation:
     return shop.make(steps, f"{place}/both", room, shop.folder / REMARKS)
 
 
-def _attempt(shop: Workshop, tier: str) -> Compilation:
+def _attempt(shop: Workshop, tier: str, library: Library) -> Compilation:
     """Compiles and links with the headers of `tier`."""
-    room, compiling = _compiling(shop, tier)
+    room, compiling = _compiling(shop, tier, library)
     place, binary = shop.scratch, f"{MODULE}.so"
     steps = [
         [*compiling, "-c", f"{MODULE}.cpp", "-o", f"{place}/a.o"],
@@ -154,19 +155,20 @@ def _attempt(shop: Workshop, tier: str) -> Compilation:
             *torch_libraries("c10", "torch", "torch_cpu", "torch_python"),
             "-fopenmp",
             "-Wl,--as-needed",
+            *library.linking,
         ],
     ]
     return shop.make(steps, f"{place}/{binary}", room, shop.folder / binary)
 
 
-def _compiling(shop: Workshop, tier: str) -> tuple[Room, list[str]]:
+def _compiling(shop: Workshop, tier: str, library: Library) -> tuple[Room, list[str]]:
     """A room with the headers of `tier`, and the compiler with its flags."""
-    room, use = shop.room(packages()), list[str]()
+    room, use = shop.room({**packages(), **library.folders}), list[str]()
     headers = prepare_headers(shop.rules, shop.paths, tier) if tier != "stock" else None
     if headers:
         room = replace(room, read_only={**room.read_only, headers: "/kbench/precompiled"})
         use = ["-include", f"{inside(headers, 'precompiled')}/kbench.h"]
-    return room, [host_compiler(), *use, *_flags(shop.rules), *_includes(tier)]
+    return room, [host_compiler(), *use, *_flags(shop.rules), *_includes(tier), *library.compiling]
 
 
 def _flags(rules: Rules) -> list[str]:

@@ -38,6 +38,7 @@ from .toolchain import (
     torch_folder,
     torch_libraries,
 )
+from .tvm_ffi import Library, tvm_ffi_for
 
 DEFAULT_TARGET = "sm_90"
 TIERS = ("binding", "thinnest", "thin", "stock")  # of headers
@@ -90,15 +91,25 @@ class Nvcc:
             "kbench_operators.h": operator_headers(source.text),
             "kbench_needs.h": needs(source.text),
         }
-        attempts = [functools.partial(self._attempt, shop, tier, texts) for tier in self._tiers]
+        library = tvm_ffi_for(source.text)
+        attempts = [functools.partial(self._attempt, shop, tier, texts, library) for tier in self._tiers]
         headers = torch_folder() / "include"
         outcome = fallback(attempts, lambda failed: more_headers_may_help(failed.log, headers))
         return _demangled(with_resources(outcome), shop)
 
-    def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str]) -> Compilation:
-        folders, place = {**packages(), **_cuda_packages()}, shop.scratch
+    def _attempt(self, shop: Workshop, tier: str, texts: Mapping[str, str], library: Library) -> Compilation:
+        folders, place = {**packages(), **_cuda_packages(), **library.folders}, shop.scratch
         nvcc = f"{inside(cuda_folder(), 'cuda')}/bin/nvcc"
-        compiling = [nvcc, *self._flags(shop.rules), *_includes(tier), "-c", f"{MODULE}.cu", "-o", f"{place}/a.o"]
+        compiling = [
+            nvcc,
+            *self._flags(shop.rules),
+            *_includes(tier),
+            *library.compiling,
+            "-c",
+            f"{MODULE}.cu",
+            "-o",
+            f"{place}/a.o",
+        ]
         script = self._script(compiling, folders, shop, place)
         if script is not None:
             texts = {**texts, "steps.sh": script, MODULE_ID: f"_{MODULE}"}
@@ -106,6 +117,7 @@ class Nvcc:
         shop.give(texts)
         made = f"{place}/{self.binary}"
         linking = [host_compiler(), "-shared", f"{place}/a.o", "-o", made, "-Wl,--as-needed", "-fopenmp", *_linking()]
+        linking += library.linking
         return shop.make([compiling, linking], made, shop.room(folders), shop.folder / self.binary)
 
     def _script(self, compiling: list[str], folders: dict[Path, str], shop: Workshop, place: str) -> str | None:

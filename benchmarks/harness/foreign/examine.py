@@ -53,7 +53,7 @@ class ForeignConfig:
 
 @dataclass(frozen=True)
 class ForeignTask:
-    """One task as its author wrote it. `form` is one of FORMS."""
+    """One task as its author wrote it. `form` is one of FORMS; `labels` are those that its reader gives it."""
 
     suite: str
     op: str
@@ -64,6 +64,7 @@ class ForeignTask:
     form: str
     source: str
     configs: tuple[ForeignConfig, ...]
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class _Work:
         task = made_task(self.foreign, found)
         findings = self._examined(task, compare_compiled=compare_compiled)
         task = _adjusted(task, findings)
-        labels = [*([ONE_SHAPE] if _has_one_shape(found) else []), *findings["labels"]]
+        labels = [*([ONE_SHAPE] if _has_one_shape(found) else []), *self.foreign.labels, *findings["labels"]]
         notes = [*self.notes, *findings["notes"]]
         return Examined(replace(task, labels=tuple(labels)), labels=tuple(labels), notes=tuple(notes))
 

@@ -6,6 +6,7 @@ It is generated from the task definition. Not covered: fast kernels; the example
 import ast
 import re
 from collections.abc import Callable
+from typing import Any
 
 from ..dtypes import DTYPES
 from ..errors import UsageError
@@ -107,6 +108,14 @@ def starter_code(task: TaskSpec, language: str = "cpp") -> str:
     group = task.configs.get(device_class(language)) or next(iter(task.configs.values()))
     writers: dict[str, Callable[[TaskSpec, Config], str]] = {"cpp": _cpp, "cuda": _cuda, "triton": _triton}
     return writers[language](task, group[0])
+
+
+def definition_of(task: TaskSpec) -> dict[str, Any] | None:
+    """The axes, inputs and outputs of a task that was imported as a definition; None for any other task."""
+    text = task.reference_source.rpartition(TAIL_MARK)[0].rpartition(DEFINITION_MARK)[2]
+    is_definition = DEFINITION_MARK in task.reference_source and task.entry is not None
+    found: dict[str, Any] | None = ast.literal_eval(text.strip()) if is_definition else None
+    return found
 
 
 def _module(task: TaskSpec) -> str:

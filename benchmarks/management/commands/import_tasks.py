@@ -15,7 +15,8 @@ from django.core.validators import validate_slug
 
 from benchmarks.catalogue.folders import base_rows_sync
 from benchmarks.catalogue.importing import NotImportable, Settings, import_suite
-from benchmarks.importers import READERS, SUITES
+from benchmarks.extensions import ReadsReference, ReferenceUnread, reference_reader
+from benchmarks.importers import READERS, SUITES, SuiteOrigin
 from benchmarks.models import ImportReport
 from benchmarks.states import ImportOutcome
 
@@ -27,8 +28,16 @@ class Command(BaseCommand):
         parser.add_argument("format", choices=sorted(READERS))
         parser.add_argument("folder", type=Path, metavar="DIR", help="as its authors publish it")
         parser.add_argument("--suite", help="the name of the suite here; by default that of the format")
+        parser.add_argument("--source", default="", help="where it is published; by default the address of the clone")
+        parser.add_argument("--licence", default="", help="in one line; by default what its licence files say")
         parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for each step of one task")
         parser.add_argument("--no-compile", action="store_true", help="do not compare eager with torch.compile")
+        parser.add_argument(
+            "--read-references",
+            type=float,
+            metavar="USD",
+            help="let a language model read each new reference for needless work, for at most so many dollars together",
+        )
         parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -39,6 +48,7 @@ class Command(BaseCommand):
         validate_slug(suite)
         base_rows_sync()
         reports: list[ImportReport] = []
+        how = Settings(options["timeout"], not options["no_compile"], _reader(options["read_references"]))
 
         def tell(report: ImportReport) -> None:
             reports.append(report)
@@ -51,8 +61,8 @@ class Command(BaseCommand):
                 READERS[options["format"]](folder, suite),
                 suite=suite,
                 format_name=options["format"],
-                folder=folder.name,
-                how=Settings(options["timeout"], not options["no_compile"]),
+                origin=SuiteOrigin(folder, options["source"][:200], options["licence"][:200]),
+                how=how,
                 tell=tell,
             )
         except NotImportable as error:
@@ -64,6 +74,13 @@ class Command(BaseCommand):
             self.stdout.write(", ".join(f"{count} {name}" for name, count in sorted(counts.items())))
         if set(counts) <= {ImportOutcome.REFUSED, ImportOutcome.RETIRED}:
             raise CommandError("no task could be imported")
+
+
+def _reader(usd_max: float | None) -> ReadsReference | None:
+    try:
+        return reference_reader(usd_max) if usd_max is not None else None
+    except ReferenceUnread as error:
+        raise CommandError(f"references cannot be read: {error}") from error
 
 
 def line_of(report: ImportReport) -> str:
