@@ -61,7 +61,8 @@ class Guest(Contestant):
     """A submission whose results are copied to where the referee of an open session looks for them."""
 
     def __init__(self, host: CpuSession) -> None:
-        super().__init__("candidate", host.setting.configs, host._layout, host.baseline._inputs_fd)
+        baseline = host.baseline
+        super().__init__("candidate", host.setting.configs, host._layout, baseline._inputs_fd, baseline._cores)
         self.outputs.close()
         self.outputs = host.candidate.outputs
 
