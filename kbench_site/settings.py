@@ -199,7 +199,16 @@ SOCIALACCOUNT_FORMS = {"signup": "benchmarks.forms.ProviderSignUpForm"}
 SOCIALACCOUNT_AUTO_SIGNUP = False  # people choose their name here
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = False  # an address at a provider opens no account that exists
 
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RATE_LIMITS = {"webauthn_login": "80/10m/ip"}  # two requests for each attempt
+MFA_FORMS = {
+    "add_webauthn": "benchmarks.accounts.passkeys.AddPasskeyForm",
+    "edit_webauthn": "benchmarks.accounts.passkeys.RenamePasskeyForm",
+    "authenticate_webauthn": "benchmarks.accounts.passkeys.PasskeyFactorForm",
+    "login_webauthn": "benchmarks.accounts.passkeys.PasskeyLogInForm",
+    "reauthenticate_webauthn": "benchmarks.accounts.passkeys.PasskeyAgainForm",
+}
 MFA_TOTP_ISSUER = "kbench"
 MFA_TOTP_TOLERANCE = 1  # of 30 seconds: clocks differ
 

@@ -56,7 +56,8 @@ def files_of(user: User) -> Iterator[File]:
     addresses = EmailAddress.objects.filter(user=user).order_by("pk")
     yield "email_addresses.json", as_json([picked(row, ("email", "verified", "primary")) for row in addresses])
     factors = Authenticator.objects.filter(user=user).order_by("pk")
-    yield "second_factors.json", as_json([picked(row, ("type", "created_at", "last_used_at")) for row in factors])
+    dated = ("type", "created_at", "last_used_at")
+    yield "second_factors.json", as_json([{"name": row.data.get("name"), **picked(row, dated)} for row in factors])
     connected = SocialAccount.objects.filter(user=user).order_by("pk")
     yield (
         "providers.json",

@@ -37,6 +37,12 @@ PAGES: dict[str, Page] = {
     "accounts/2fa/recovery-codes/generate/": SAID_EITHER_WAY,  # only after the password was asked for again
     "accounts/2fa/totp/activate/": SAID_EITHER_WAY,
     "accounts/2fa/totp/deactivate/": Page("302 404 404 404", "302 404 404 404"),
+    "accounts/2fa/webauthn/": Page("302 200 200 200", "302 405 405 405"),
+    "accounts/2fa/webauthn/add/": SAID_EITHER_WAY,
+    "accounts/2fa/webauthn/keys/<int:pk>/edit/": SAID_EITHER_WAY,
+    "accounts/2fa/webauthn/keys/<int:pk>/remove/": SAID_EITHER_WAY,
+    "accounts/2fa/webauthn/login/": SAID_EITHER_WAY,  # without the answer of a key: back to the log-in
+    "accounts/2fa/webauthn/reauthenticate/": SAID_EITHER_WAY,
     "accounts/connections/": SIGNED_IN,
     "accounts/connections/login/cancelled/": OPEN_TO_READ,
     "accounts/connections/login/error/": Page("401 401 401 401"),
