@@ -19,6 +19,7 @@ from django.forms.utils import ErrorDict
 
 from .accounts import names
 from .catalogue.devices import NoDevice, kind_for
+from .comments import TEXT_MAX_CHARS
 from .harness import LANGUAGES, Flag, Rules, Source, StaticCheck, TaskSpec
 from .models import DeviceKind
 from .selectors import TASK_ORDERS, TaskFilter
@@ -227,6 +228,17 @@ class DeletionForm(forms.Form):
     sure = forms.BooleanField(
         label="Delete the source and all its results",
         error_messages={"required": "Tick the box to confirm. Deletion cannot be undone."},
+    )
+
+
+class CommentForm(forms.Form):
+    """A comment on a submission."""
+
+    text = forms.CharField(
+        label="Your comment",
+        max_length=TEXT_MAX_CHARS,
+        widget=forms.Textarea({"rows": 4}),
+        help_text="Plain text, for everybody. Addresses of pages become links.",
     )
 
 

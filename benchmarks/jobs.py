@@ -23,7 +23,7 @@ from benchmarks.boards import standings
 from benchmarks.judgings import moves
 from benchmarks.judgings.moves import ClaimLost, Holding
 
-from . import events
+from . import comments, events
 from .accounts import limits
 from .catalogue.folders import rules_of, spec_of
 from .contests import running
@@ -204,6 +204,7 @@ def rejudge() -> None:
 def prune_events() -> None:
     events.prune()
     telling.forget()
+    comments.forget()
     checks.forget_checks()
     limits.forget()
     forget_old_samples()

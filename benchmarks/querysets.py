@@ -227,9 +227,14 @@ class ActionQuerySet(AppendOnlyQuerySet):
         return self.exclude(kind=ActionKind.FLAG)
 
     def open_reports(self) -> Self:
-        """Reports after which nothing was decided about their submission."""
+        """Reports of submissions after which nothing was decided about them."""
         later = self.model.objects.decisions().filter(submission=OuterRef("submission"), pk__gt=OuterRef("pk"))
         return self.filter(~Exists(later), kind=ActionKind.FLAG, submission__isnull=False)
+
+    def open_comment_reports(self) -> Self:
+        """Reports of comments after which nothing was decided about them."""
+        later = self.model.objects.decisions().filter(comment=OuterRef("comment"), pk__gt=OuterRef("pk"))
+        return self.filter(~Exists(later), kind=ActionKind.FLAG, comment__isnull=False, comment__deleted=None)
 
 
 class EventQuerySet(models.QuerySet[Any]):

@@ -167,6 +167,7 @@ class Switch(models.TextChoices):
     JUDGING = "judging", "Judging of queued submissions"
     RUNS = "runs", "New agent runs"
     SIGN_UPS = "sign-ups", "New accounts"
+    COMMENTS = "comments", "New comments"
     RECORDED = "recorded", "Recorded results of other machines"
     BANNER = "banner", "Notice on every page"
 
@@ -203,6 +204,7 @@ class NotificationKind(models.TextChoices):
     RUN_ENDED = "run-ended", "End of an agent run"
     REPORT_DECIDED = "report-decided", "Decision about a report"
     CONTEST_ENDED = "contest-ended", "Results of a contest"
+    COMMENT = "comment", "Comment on a submission"
     WEBHOOK_OFF = "webhook-off", "Webhook switched off"
 
 

@@ -11,6 +11,7 @@ _PAUSED = {
     Switch.JUDGING: "Judging is paused",
     Switch.RUNS: "New agent runs are paused",
     Switch.SIGN_UPS: "New accounts are paused",
+    Switch.COMMENTS: "New comments are paused",
 }
 
 

@@ -11,6 +11,7 @@ from .views import (
     badges,
     changes,
     checks,
+    comments,
     compare,
     contests,
     evaluations,
@@ -47,6 +48,7 @@ evaluation_urls = [
     path("<uuid:code>/live/", evaluations.evaluation_live, name="evaluation-live"),
     path("<uuid:code>/cancel/", evaluations.evaluation_stop, name="evaluation-cancel"),
     path("<uuid:code>/audit/", evaluations.evaluation_audit, name="evaluation-audit"),
+    path("<uuid:code>/comments/", comments.comment_new, name="comment-new"),
     path("<uuid:code>/full/", evaluations.evaluation_full, name="evaluation-full"),
     path("<uuid:code>/profile/", profiles.profile_detail, name="evaluation-profile"),
     path("<uuid:code>/profile/live/", profiles.profile_live, name="evaluation-profile-live"),
@@ -62,6 +64,11 @@ evaluation_urls = [
 check_urls = [
     path("<uuid:code>/", checks.check_detail, name="emulator-check"),
     path("<uuid:code>/live/", checks.check_live, name="emulator-check-live"),
+]
+
+comment_urls = [
+    path("<int:pk>/delete/", comments.comment_end, name="comment-end"),
+    path("<int:pk>/report/", comments.comment_report, name="comment-report"),
 ]
 
 submission_urls = [
@@ -121,6 +128,7 @@ moderation_urls = [
     path("log/", moderation.log, name="moderation-log"),
     path("report/<uuid:code>/", moderation.report, name="report-submission"),
     path("submissions/<uuid:code>/", moderation.submission, name="moderate"),
+    path("comments/<int:pk>/", comments.comment_moderate, name="moderate-comment"),
     path("accounts/<str:name>/", moderation.account, name="moderate-account"),
     path("switches/", moderation.switches, name="switches"),
     path("rejudge/", rejudge.rejudge, name="rejudge"),
@@ -170,6 +178,7 @@ urlpatterns = [
     path("tasks/", include(task_urls)),
     path("checks/", include(check_urls)),
     path("evaluations/", include(evaluation_urls)),
+    path("comments/", include(comment_urls)),
     path("submissions/", include(submission_urls)),
     path("leaderboards/", include(leaderboard_urls)),
     path("badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg", badges.board_badge, name="board-badge"),

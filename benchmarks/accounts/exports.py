@@ -18,17 +18,27 @@ from django.db.models import Prefetch
 from django.utils import timezone
 
 from ..extensions import extensions
-from ..models import ApiToken, ContestParticipant, EmulatorCheck, Evaluation, LedgerEntry, Notification, Submission
+from ..models import (
+    ApiToken,
+    Comment,
+    ContestParticipant,
+    EmulatorCheck,
+    Evaluation,
+    LedgerEntry,
+    Notification,
+    Submission,
+)
 from ..submissions.languages import suffix_of
 
 ABOUT = """Everything that this site keeps of the account {name}, as of {now}.
 
 account.json            the account
 email_addresses.json    its e-mail addresses
-second_factors.json     kind and dates of its second factors, without their secrets
+second_factors.json     name, kind and dates of its second factors, without their secrets
 providers.json          accounts at other sites that it logs in with, and what these told
 tokens.json             its API tokens; their text is kept nowhere
 contests.json           the contests that it takes part in
+comments.json           what it wrote about submissions
 notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
 checks/CODE/            check.json and the source of a check without a GPU
@@ -67,6 +77,9 @@ def files_of(user: User) -> Iterator[File]:
     yield "ledger.json", as_json([_line(row) for row in LedgerEntry.objects.filter(payer__account=user)])
     joined = ContestParticipant.objects.filter(account=user).select_related("contest").order_by("pk")
     yield "contests.json", as_json([{"contest": row.contest.slug, **picked(row, ("joined",))} for row in joined])
+    written = Comment.objects.filter(author=user, deleted=None).select_related("submission").order_by("pk")
+    of = [{"submission": row.submission.code, **picked(row, ("text", "created", "moderation"))} for row in written]
+    yield "comments.json", as_json(of)
     told = Notification.objects.filter(owner=user).order_by("pk")
     yield "notifications.json", as_json([picked(row, _NOTIFICATION) for row in told])
     for check in EmulatorCheck.objects.filter(owner=user).iterator(AT_ONCE):

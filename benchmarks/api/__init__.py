@@ -26,6 +26,7 @@ from benchmarks.views.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
 from . import (
     boards,
     checks,
+    comments,
     comparison,
     contests,
     export,
@@ -81,6 +82,7 @@ api.add_router("/quota", submissions.quota_router)
 api.add_router("/checks", checks.router)
 api.add_router("/evaluations", profiles.router)
 api.add_router("/leaderboards", boards.router)
+api.add_router("", comments.router)
 api.add_router("", comparison.router)
 api.add_router("/recorded", recorded.router)
 api.add_router("/contests", contests.router)

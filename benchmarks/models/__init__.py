@@ -7,6 +7,7 @@ Does NOT cover accounts themselves (Django's own User) and agent runs (the `agen
 from .accounts import ApiToken
 from .boards import Standing
 from .checks import EmulatorCheck
+from .comments import Comment
 from .contests import CONTEST_SEEN, Contest, ContestEntry, ContestParticipant, ContestSitting, ContestTask
 from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
 from .imports import ImportReport, StoredTask, SuiteImport
@@ -27,6 +28,7 @@ __all__ = [
     "BaselineResult",
     "CachedValue",
     "CodeBlob",
+    "Comment",
     "ConfigResult",
     "Contest",
     "ContestEntry",

@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from ..querysets import ActionQuerySet
 from ..states import ActionKind, BatchState
+from .comments import Comment
 from .evaluations import Evaluation
 from .submissions import Submission
 from .tasks import RuleSet, TaskVersion
@@ -94,6 +95,9 @@ class ModerationAction(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="moderated"
     )
     batch = models.ForeignKey(RejudgeBatch, null=True, blank=True, on_delete=models.SET_NULL, related_name="actions")
+    comment = models.ForeignKey(
+        Comment, null=True, blank=True, on_delete=models.SET_NULL, related_name="moderation_actions"
+    )
     subject = models.CharField(max_length=300)
     public_reason = models.TextField(blank=True)
     private_note = models.TextField(blank=True)  # for staff; of a report, its text

@@ -22,8 +22,9 @@ from benchmarks.switches import switch_set
 
 from ..events import emit
 from ..extensions import extensions
-from ..models import Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
+from ..models import Comment, Evaluation, ModerationAction, RejudgeBatch, SiteSwitch, Submission
 from ..notifications import telling
+from ..querysets import ActionQuerySet
 from ..states import FINISHED, ActionKind, Moderation, Switch
 
 REPORTS_PER_DAY = 20
@@ -63,14 +64,29 @@ DECISIONS = (*MOVES, ActionKind.DISMISS)
 def report(submission: Submission, *, by: User, text: str) -> None:
     """Tell staff what is wrong with a submission. Raises Refused for a second open report and for too many."""
     with transaction.atomic():
-        User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
-        mine = ModerationAction.objects.filter(actor=by)
+        mine = _reports_by(by)
         if mine.open_reports().filter(submission=submission).exists():
             raise Refused("You have already reported this submission; staff will look at it.")
-        recent = mine.filter(kind=ActionKind.FLAG, created__gte=timezone.now() - timedelta(days=1))
-        if recent.count() >= REPORTS_PER_DAY:
-            raise Refused(f"That is {REPORTS_PER_DAY} reports within a day, which is the limit.")
         log_action(ActionKind.FLAG, by, _subject(submission), submission=submission, private_note=text)
+
+
+def report_comment(comment: Comment, *, by: User, subject: str, text: str) -> None:
+    """The same for a comment; `subject` is what the log calls it."""
+    with transaction.atomic():
+        mine = _reports_by(by)
+        if mine.open_comment_reports().filter(comment=comment).exists():
+            raise Refused("You have already reported this comment; staff will look at it.")
+        log_action(ActionKind.FLAG, by, subject, comment=comment, private_note=text)
+
+
+def _reports_by(by: User) -> ActionQuerySet:
+    """What an account has done so far. Raises Refused where that is many reports within a day."""
+    User.objects.select_for_update().get(pk=by.pk)  # two at once are counted one after the other
+    mine: ActionQuerySet = ModerationAction.objects.filter(actor=by)
+    recent = mine.filter(kind=ActionKind.FLAG, created__gte=timezone.now() - timedelta(days=1))
+    if recent.count() >= REPORTS_PER_DAY:
+        raise Refused(f"That is {REPORTS_PER_DAY} reports within a day, which is the limit.")
+    return mine
 
 
 def decide(
@@ -85,7 +101,7 @@ def decide(
         reports = ModerationAction.objects.open_reports().filter(submission=submission, actor__isnull=False)
         reporters = [line.actor for line in reports.select_related("actor")]
         _move(submission, kind, seen)
-        telling.report_decided(reporters, submission, kind, reason)
+        telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
         if kind in MOVES:
             _standings_follow(submission)

@@ -12,7 +12,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from ..harness import Verdict
-from ..models import DeviceKind, Method, RuleSet, Submission, Task
+from ..models import Comment, DeviceKind, Method, RuleSet, Submission, Task
 from ..states import ActionKind, Moderation, Switch, TaskVersionStatus
 from .rejudging import Wanted
 
@@ -58,6 +58,24 @@ class DecisionForm(ReasonForm):
         self.fields["kind"] = forms.ChoiceField(
             label="Decision", widget=forms.RadioSelect, choices=[(kind, _WHAT_IT_DOES[kind]) for kind in kinds]
         )
+
+
+class CommentDecisionForm(ReasonForm):
+    """What can be decided about a comment."""
+
+    kind = forms.ChoiceField(label="Decision")
+    field_order = ("kind", "reason", "note")
+
+    def __init__(self, comment: Comment, *args: Any, reported: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        turn = ActionKind.RESTORE if comment.is_hidden else ActionKind.HIDE
+        titles = {
+            ActionKind.HIDE: "Hide: only staff can read it; the public reason takes its place",
+            ActionKind.RESTORE: "Show it again",
+            ActionKind.DISMISS: _WHAT_IT_DOES[ActionKind.DISMISS],
+        }
+        kinds = [ActionKind.DISMISS, turn] if reported else [turn]
+        self.fields["kind"] = forms.ChoiceField(label="Decision", choices=[(kind, titles[kind]) for kind in kinds])
 
 
 def possible_decisions(submission: Submission, *, reported: bool) -> list[ActionKind]:

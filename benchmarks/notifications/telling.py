@@ -11,7 +11,7 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from ..models import Delivery, Evaluation, Notification, Standing, Submission
+from ..models import Comment, Delivery, Evaluation, Notification, Standing, Submission
 from ..states import ActionKind, Channel, EvaluationReason, NotificationKind, Origin, State
 from .choices import choice_of, mail_address
 
@@ -59,11 +59,22 @@ def record_lost(before: Iterable[Standing], leader: Standing) -> None:
             notify(owner, NotificationKind.RECORD_LOST, text, path)
 
 
-def report_decided(reporters: Iterable[User], submission: Submission, kind: ActionKind, reason: str) -> None:
-    """Staff have decided about a submission that `reporters` had reported."""
-    text = f"Your report of submission {str(submission.code)[:8]} to {_task(submission)}: {kind.label}. {reason}"
+def report_decided(reporters: Iterable[User], what: str, kind: ActionKind, reason: str) -> None:
+    """Staff have decided about what `reporters` had reported, as the log calls it."""
+    text = f"Your report of {what}: {kind.label}. {reason}"
     for reporter in reporters:
         notify(reporter, NotificationKind.REPORT_DECIDED, text, reverse("moderation-log"))
+
+
+def commented(comment: Comment) -> None:
+    """Somebody else has commented on a submission. Its owner is told who, not what: the text stays on its page."""
+    submission = comment.submission
+    owner, judged = submission.owner, submission.evaluations.order_by("-pk").first()
+    if owner is None or owner == comment.author or judged is None:
+        return
+    title = f"“{submission.title}”, {_task(submission)}" if submission.title else _task(submission)
+    text = f"{comment.author.get_username()} commented on your submission {title}."
+    notify(owner, NotificationKind.COMMENT, text, f"{judged.get_absolute_url()}#comment-{comment.pk}")
 
 
 def forget() -> int:

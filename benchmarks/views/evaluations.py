@@ -12,8 +12,9 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from benchmarks import quotas, selectors, services
+from benchmarks import comments, quotas, selectors, services
 from benchmarks.accounts import limits
+from benchmarks.forms import CommentForm
 from benchmarks.judgings import moves
 from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text
@@ -29,8 +30,17 @@ from .previews import preview_of_evaluation
 
 
 def evaluation_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    evaluation = selectors.evaluation_for(request.user, code)
+    return evaluation_page(request, selectors.evaluation_for(request.user, code))
+
+
+def evaluation_page(
+    request: HttpRequest, evaluation: Evaluation, comment_form: CommentForm | None = None
+) -> HttpResponse:
+    """`comment_form` is what somebody has written and what is wrong with it."""
     context = _live_part(request, evaluation)
+    if comments.has_comments(evaluation.submission):
+        shown = comments.comments_of(evaluation.submission, request.GET.get("page", 1))
+        context |= {"comments": shown, "comment_form": comment_form or CommentForm()}
     context["comparable"] = submission_selectors.comparable(request.user, evaluation)
     context["original"] = submission_selectors.original_of(request.user, evaluation)
     context["owned"] = _is_owner(request, evaluation)

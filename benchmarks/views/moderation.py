@@ -10,7 +10,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from benchmarks import selectors
+from benchmarks import comments, selectors
 from benchmarks.models import SiteSwitch
 from benchmarks.moderation import decisions, review
 from benchmarks.moderation.forms import DecisionForm, ReasonForm, ReportForm, SwitchForm
@@ -43,6 +43,7 @@ def queue(request: HttpRequest) -> HttpResponse:
         return render(request, "moderation/copies.html", {"copies": copies})
     context = {
         "reports": review.open_reports(request.GET.get("reports", 1)),
+        "comment_reports": comments.open_reports()[: review.PAGE_ROWS],
         "under_review": review.under_review(request.GET.get("page", 1)),
         "taken_down": review.taken_down(request.GET.get("down", 1)),
     }

@@ -32,6 +32,7 @@ from benchmarks.catalogue import devices
 from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
 from benchmarks.judgings.checks import FINDINGS_MAX
 from benchmarks.models import (
+    Comment,
     EmulatorCheck,
     Evaluation,
     ImportReport,
@@ -114,6 +115,7 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     run["check"] = _check(targets)
     names = judgings.names(targets)
     _profile(names["evaluation"])
+    run["comment"] = _comments(names["submission"], accounts)
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
         loading.load_bundle(path)
     return names | {"change": str(batch.code), "contest": contest, **run, **_people(accounts)}
@@ -163,6 +165,14 @@ def _profile(code: str) -> None:
     evaluation = Evaluation.objects.get(code=code)
     result = profiled.profile().to_json()
     ProfileRequest.objects.create(evaluation=evaluation, state=CheckState.DONE, result=result, finished=timezone.now())
+
+
+def _comments(code: str, accounts: list[Any]) -> str:
+    """A long discussion of one submission."""
+    submission = Submission.objects.get(code=code)
+    text = "Have you tried to keep the row in registers? See https://example.org/rows for numbers.\n" * 5
+    rows = [Comment(submission=submission, author=author, text=text) for author in accounts[:200]]
+    return str(write(Comment, rows)[0].pk)
 
 
 def _people(accounts: list[Any]) -> dict[str, Any]:

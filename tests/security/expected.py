@@ -79,6 +79,8 @@ PAGES: dict[str, Page] = {
     "changes/<uuid:code>/": OPEN,
     "checks/<uuid:code>/": OWN,
     "checks/<uuid:code>/live/": OWN,
+    "comments/<int:pk>/delete/": Page(NONE, "302 404 302 404"),  # the submission is hidden, the comment its author's
+    "comments/<int:pk>/report/": Page("302 404 404 404", "302 404 404 404"),
     "compare/": OPEN,
     "compare/figure.json": NOTHING_DRAWN,
     "contests/": OPEN,
@@ -92,6 +94,7 @@ PAGES: dict[str, Page] = {
     "evaluations/<uuid:code>/audit/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/badge.svg": Page("404 404 404 404", "404 404 404 404"),
     "evaluations/<uuid:code>/cancel/": Page("405 405 405 405", "404 404 302 404"),
+    "evaluations/<uuid:code>/comments/": Page(NONE, "302 404 404 404"),  # a private one has none
     "evaluations/<uuid:code>/full/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/live/": OWN,
     "evaluations/<uuid:code>/preview.png": Page("404 404 404 404", "404 404 404 404"),
@@ -116,6 +119,7 @@ PAGES: dict[str, Page] = {
     "metrics": Page("200 200 200 200"),
     "moderation/": STAFF,
     "moderation/accounts/<str:name>/": STAFF,
+    "moderation/comments/<int:pk>/": STAFF,
     "moderation/log/": OPEN,
     "moderation/rejudge/": STAFF,
     "moderation/rejudge/<uuid:code>/": STAFF,
@@ -196,6 +200,7 @@ OPERATIONS: dict[str, str] = {
     "GET /api/v1/status": "200 200 200 200 200",
     "GET /api/v1/submissions": "200 200 200 200 200",
     "GET /api/v1/submissions/{id}": "404 404 200 200 404",
+    "GET /api/v1/submissions/{id}/comments": "404 404 404 404 404",
     "GET /api/v1/tasks": "200 200 200 200 200",
     "GET /api/v1/tasks/{suite}/{op}/{direction}": "200 200 200 200 200",
     "GET /api/v1/whoami": "401 200 200 200 200",
@@ -210,5 +215,6 @@ OPERATIONS: dict[str, str] = {
     "POST /api/v1/runs/{id}/close": "401 422 422 422 422",
     "POST /api/v1/runs/{id}/fork": "401 422 422 422 422",
     "POST /api/v1/runs/{id}/{wish}": "401 403 403 409 409",
+    "POST /api/v1/submissions/{id}/comments": "401 422 422 422 422",
     "POST /api/v1/submissions": "401 422 422 422 422",
 }

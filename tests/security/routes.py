@@ -53,6 +53,8 @@ def _words(route: str, world: World) -> dict[str, Any]:
         "contests/": {"slug": world.contest.slug},
         "checks/": {"code": world.check.code},
         "runs/": {"code": world.run.code, "key": world.candidate.key},
+        "comments/": {"pk": world.comment.pk},
+        "moderation/comments/": {"pk": world.comment.pk},
         "accounts/tokens/": {"pk": world.token.pk},
         "accounts/": {"key": "no-such-key", "uidb36": "1", "provider_id": "openid"},
         "submissions/": {"code": world.private.submission.code},

@@ -13,13 +13,14 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from agents.models import Candidate, Opinion, Run, RunEvent
-from benchmarks import services, switches
+from benchmarks import comments, services, switches
 from benchmarks.accounts import tokens
 from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
 from benchmarks.harness import Flag, StageReport, Verdict
 from benchmarks.judgings import checks, profiles
 from benchmarks.models import (
     ApiToken,
+    Comment,
     Contest,
     EmulatorCheck,
     Evaluation,
@@ -62,6 +63,7 @@ class World:
     token: Any
     contest: Contest
     check: EmulatorCheck
+    comment: Comment  # of the owner, on the submission that was hidden
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -77,6 +79,7 @@ class World:
             "runs": Run.objects.filter(owner=self.owner),
             "notifications": Notification.objects.filter(owner=self.owner),
             "choices": NotificationChoice.objects.filter(owner=self.owner),
+            "comments": Comment.objects.filter(author=self.owner),
             "checks": EmulatorCheck.objects.filter(owner=self.owner),
         }
         return {name: list(rows.order_by("pk").values()) for name, rows in mine.items()}
@@ -106,8 +109,11 @@ def build() -> World:
         token=tokens.token_create(owner, TITLE[:80]).row,
         contest=contests.draft("draft", title=TITLE[:80], rules_text=TITLE),
         check=_check(owner),
+        comment=Comment.objects.get(author=owner),
     )
     _profile(world.public)
+    written = comments.comment_create(world.public.submission, by=stranger, text=TITLE)
+    comments.comment_report(written, by=owner, text=TITLE)
     contests.running_with(owner, slug="running", title=TITLE[:80], rules_text=TITLE)
     _spoil_texts_of(world.run)
     decisions.report(world.public.submission, by=stranger, text=TITLE)
@@ -137,6 +143,7 @@ def _profile(evaluation: Evaluation) -> None:
 
 def _hidden(owner: Any, staff: Any) -> Evaluation:
     evaluation = factories.judged(_passing(), owner=owner, title=TITLE[:80], text=_source("hidden"))
+    comments.comment_create(evaluation.submission, by=owner, text=TITLE)
     decisions.decide(evaluation.submission, ActionKind.HIDE, by=staff, reason=TITLE, note=TITLE)
     return evaluation
 

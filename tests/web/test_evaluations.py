@@ -162,7 +162,7 @@ def test_the_history_agrees_with_the_page_when_a_judging_ends_meanwhile() -> Non
 def test_the_page_keeps_its_number_of_queries(visitor: Client, django_assert_num_queries: Any) -> None:
     evaluation = factories.judged()
     factories.many_entries(40)
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         page(visitor, evaluation)
 
 

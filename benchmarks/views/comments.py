@@ -1,0 +1,92 @@
+"""Comments on a public submission: writing and deleting one's own, reporting one, and what staff decide about it.
+
+They are read on the page of an evaluation. Does NOT decide what is shown: `benchmarks/comments.py` does.
+"""
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from benchmarks import comments, selectors
+from benchmarks.forms import CommentForm
+from benchmarks.models import Comment, Evaluation
+from benchmarks.moderation.forms import CommentDecisionForm, ReportForm
+from benchmarks.services import Refused
+from benchmarks.states import ActionKind
+
+from .evaluations import evaluation_page
+from .parts.staff import person, staff_only
+
+
+@require_POST
+@login_required
+def comment_new(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
+    evaluation = selectors.evaluation_for(request.user, code)
+    if not comments.has_comments(evaluation.submission):
+        raise Http404("This submission has no comments.")
+    form = CommentForm(request.POST)
+    if form.is_valid():
+        try:
+            made = comments.comment_create(evaluation.submission, by=person(request), text=form.cleaned_data["text"])
+        except Refused as error:
+            form.add_error(None, str(error))
+        else:
+            place = (
+                evaluation.submission.comments.filter(pk__lt=made.pk, deleted=None).count() // comments.PAGE_ROWS + 1
+            )
+            return redirect(f"{evaluation.get_absolute_url()}?page={place}#comment-{made.pk}")
+    return evaluation_page(request, evaluation, form)
+
+
+@require_POST
+@login_required
+def comment_end(request: HttpRequest, pk: int) -> HttpResponse:
+    """By its author, also where nobody reads it any more."""
+    found = comments.own_comment(pk, request.user)
+    comments.comment_delete(found)
+    messages.success(request, "The comment was deleted.")
+    evaluation = _evaluation_of(found) if comments.has_comments(found.submission) else None
+    return redirect(f"{evaluation.get_absolute_url()}#comments" if evaluation else "home")
+
+
+@login_required
+def comment_report(request: HttpRequest, pk: int) -> HttpResponse:
+    found = comments.comment_shown(pk)
+    evaluation, form = _evaluation_of(found), ReportForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            comments.comment_report(found, by=person(request), text=form.cleaned_data["text"])
+        except Refused as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, "Thank you. Staff will look at it; their decision appears in the public log.")
+            return redirect(evaluation)
+    return render(request, "moderation/report_comment.html", {"form": form, "comment": found, "evaluation": evaluation})
+
+
+@staff_only
+def comment_moderate(request: HttpRequest, pk: int) -> HttpResponse:
+    found = comments.comment_for_staff(pk)
+    form = CommentDecisionForm(found, request.POST or None, reported=comments.open_reports(found).exists())
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        kind = ActionKind(data["kind"])
+        try:
+            comments.comment_decide(found, kind, by=person(request), reason=data["reason"], note=data["note"])
+        except Refused as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, f"{kind.label}. The decision stands in the public log.")
+            return redirect("moderate-comment", pk)
+    context = {"form": form, "comment": found, "evaluation": _evaluation_of(found)}
+    return render(request, "moderation/comment.html", {**context, "history": comments.history(found)})
+
+
+def _evaluation_of(comment: Comment) -> Evaluation:
+    """The newest judging of the submission, on whose page the comment stands."""
+    found: Evaluation = comment.submission.evaluations.order_by("-pk")[0]
+    return found
