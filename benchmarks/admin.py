@@ -23,6 +23,7 @@ from .models import (
     Standing,
     Submission,
     Task,
+    Team,
     Worker,
 )
 from .states import EvaluationReason, Priority
@@ -31,6 +32,21 @@ from .states import EvaluationReason, Priority
 @admin.register(Method)
 class MethodAdmin(admin.ModelAdmin[Method]):
     list_display = ("slug", "title", "kind", "owner")
+
+
+@admin.register(Team)
+class TeamAdmin(admin.ModelAdmin[Team]):
+    """A name that cannot stay is changed here."""
+
+    list_display = ("name", "created")
+    search_fields = ("name",)
+    fields = ("name",)
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]

@@ -13,6 +13,7 @@ from allauth.account.forms import LoginForm, SignupForm
 from allauth.socialaccount.forms import SignupForm as SocialSignupForm
 from django import forms
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 from django.forms.utils import ErrorDict
@@ -21,7 +22,7 @@ from .accounts import names
 from .catalogue.devices import NoDevice, kind_for
 from .comments import TEXT_MAX_CHARS
 from .harness import LANGUAGES, Flag, Rules, Source, StaticCheck, TaskSpec
-from .models import DeviceKind
+from .models import DeviceKind, Team
 from .selectors import TASK_ORDERS, TaskFilter
 from .states import TokenScope, Visibility
 from .submissions.checking import Busy, checked
@@ -45,6 +46,7 @@ class SubmissionForm(forms.Form):
     device = forms.ChoiceField(required=False)
     title = forms.CharField(label="Title", required=False, max_length=200)
     visibility = forms.ChoiceField(label="Who can see it", choices=Visibility.choices, required=False)
+    team = forms.ChoiceField(label="Made for", required=False)
     client_token = forms.CharField(required=False, max_length=60, initial=new_token, widget=forms.HiddenInput)
 
     def __init__(
@@ -54,6 +56,7 @@ class SubmissionForm(forms.Form):
         *args: Any,
         kinds: Sequence[DeviceKind] = (),
         signed_in: bool = False,
+        teams: Sequence[Team] = (),
         refusal: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -66,6 +69,10 @@ class SubmissionForm(forms.Form):
             required=False,
             choices=[("", "Default for the language"), *((kind.slug, kind.title) for kind in kinds)],
         )
+        self.fields["team"] = forms.ChoiceField(
+            label="Made for", required=False, choices=[("", "myself"), *((team.name, team.name) for team in teams)]
+        )
+        self.has_teams = bool(teams)
         self.source: Source | None = None
         self.findings: tuple[Flag, ...] = ()
         choices = Visibility.choices if signed_in else [c for c in Visibility.choices if c[0] != Visibility.PRIVATE]
@@ -229,6 +236,34 @@ class DeletionForm(forms.Form):
         label="Delete the source and all its results",
         error_messages={"required": "Tick the box to confirm. Deletion cannot be undone."},
     )
+
+
+class TeamForm(forms.Form):
+    """A new team."""
+
+    name = forms.CharField(label="Name of the team", max_length=24, help_text="It is shown on leaderboards.")
+
+    def clean_name(self) -> str:
+        name = names.normal(self.cleaned_data["name"])
+        problem = names.problem_with(name)
+        if problem:
+            raise ValidationError(problem)
+        if names.is_taken(name):
+            raise ValidationError("An account or a team with this name or one that looks the same already exists.")
+        return name
+
+
+class InvitationForm(forms.Form):
+    """Who is invited."""
+
+    account = forms.CharField(label="Name of the account", max_length=150)
+
+    def clean_account(self) -> User:
+        name = names.normal(self.cleaned_data["account"])
+        found = User.objects.filter(username=name).first() if name.isprintable() else None
+        if found is None:
+            raise ValidationError("There is no account with this name.")
+        return found
 
 
 class CommentForm(forms.Form):

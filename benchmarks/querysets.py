@@ -18,6 +18,7 @@ from .states import (
     RUNNING,
     ActionKind,
     EvaluationReason,
+    MembershipState,
     Moderation,
     Priority,
     State,
@@ -41,6 +42,12 @@ class Place:
     turn: int
     queued: datetime | None
     pk: int | None
+
+
+def teams_of_member(user: Any) -> models.QuerySet[Any]:
+    """The keys of the teams that an account is a member of, invitations left out."""
+    rows: models.QuerySet[Any] = user.team_memberships.filter(state=MembershipState.MEMBER)
+    return rows.order_by().values("team")
 
 
 class TaskQuerySet(models.QuerySet[Any]):
@@ -67,7 +74,13 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def with_context(self) -> Self:
         """Everything a row on a page shows, in one query; the report and the source stay out."""
         return self.select_related(
-            "submission__owner", "submission__method", "task_version__task__suite", "device_kind", "ruleset", "worker"
+            "submission__owner",
+            "submission__team",
+            "submission__method",
+            "task_version__task__suite",
+            "device_kind",
+            "ruleset",
+            "worker",
         ).defer(
             "report",
             "error_internal",
@@ -80,11 +93,18 @@ class EvaluationQuerySet(models.QuerySet[Any]):
 
     def with_holder(self) -> Self:
         """What a line shows of a judging below a board that is known."""
-        return self.select_related("submission__owner", "submission__method").defer("report", "error_internal")
+        return self.select_related("submission__owner", "submission__team", "submission__method").defer(
+            "report", "error_internal"
+        )
 
     def readable_by(self, user: User) -> Self:
-        """What `user` may open when they have the link; what is hidden, owner and staff alone."""
+        """What `user` may open when they have the link, and what was made for a team of theirs.
+
+        What is hidden, owner and staff alone.
+        """
         shown = ~Q(submission__visibility=Visibility.PRIVATE)
+        if user.is_authenticated:
+            shown |= Q(submission__team__in=teams_of_member(user))
         if not getattr(user, "is_staff", False):
             shown &= ~Q(submission__moderation=Moderation.HIDDEN)
         return self.filter(shown | Q(submission__owner=user)) if user.is_authenticated else self.filter(shown)
@@ -204,9 +224,9 @@ class StandingQuerySet(models.QuerySet[Any]):
         )
 
     def with_context(self) -> Self:
-        return self.select_related("evaluation__submission__owner", "evaluation__submission__method").defer(
-            "evaluation__report", "evaluation__error_internal"
-        )
+        return self.select_related(
+            "evaluation__submission__owner", "evaluation__submission__team", "evaluation__submission__method"
+        ).defer("evaluation__report", "evaluation__error_internal")
 
 
 class AppendOnlyQuerySet(models.QuerySet[Any]):

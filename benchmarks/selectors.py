@@ -246,9 +246,10 @@ def _of_active_boards(device: str) -> dict[str, str]:
 
 
 def evaluation_for(user: User, code: uuid.UUID) -> Evaluation:
-    """The only access to one evaluation. For a private one, everyone except its owner gets a 404."""
+    """The only access to one evaluation. For a private one, everyone except owner and team gets a 404."""
     rows = Evaluation.objects.readable_by(user).select_related(
         "submission__owner",
+        "submission__team",
         "submission__method",
         "submission__blob",
         "task_version__task__suite",

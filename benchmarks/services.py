@@ -27,6 +27,7 @@ from .models import (
     RuleSet,
     Submission,
     TaskVersion,
+    Team,
 )
 from .selectors import find_device_kind
 from .states import (
@@ -75,10 +76,12 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
     payer: Payer | None = None,
     judge_again: bool = True,
     quick: bool = False,
+    team: Team | None = None,
 ) -> Evaluation:
     """The queued evaluation of a new submission; of the earlier one where owner and `client_token` are the same.
 
-    `quick` asks for a quick check alone. Without a `payer` nobody's quota is touched.
+    `quick` asks for a quick check alone. A `team` is one that its owner belongs to. Without a `payer` nobody's quota is
+    touched.
 
     Raises Refused while submissions are paused and for a task version that
     is no longer judged, OverQuota, and, unless told to `judge_again`, Identical.
@@ -94,6 +97,7 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
             submission = Submission.objects.create(
                 task_version=version,
                 owner=owner,
+                team=team,
                 method=method or Method.objects.get(slug="human"),
                 blob=_blob(text, language),
                 language=language,

@@ -127,6 +127,19 @@ class Origin(models.TextChoices):
     EXAMPLE = "example", "Shipped with kbench"
 
 
+class TeamRole(models.TextChoices):
+    OWNER = "owner", "Owner"
+    MEMBER = "member", "Member"
+
+
+class MembershipState(models.TextChoices):
+    """What an account is in a team."""
+
+    INVITED = "invited", "Invited"
+    MEMBER = "member", "Member"
+    ENDED = "ended", "No longer in the team"
+
+
 class LedgerKind(models.TextChoices):
     CHARGE = "charge", "Charged"
     REFUND = "refund", "Refunded"
@@ -205,6 +218,7 @@ class NotificationKind(models.TextChoices):
     REPORT_DECIDED = "report-decided", "Decision about a report"
     CONTEST_ENDED = "contest-ended", "Results of a contest"
     COMMENT = "comment", "Comment on a submission"
+    TEAM = "team", "Invitation to a team"
     WEBHOOK_OFF = "webhook-off", "Webhook switched off"
 
 

@@ -33,6 +33,7 @@ from .views import (
     submissions,
     submit,
     tasks,
+    teams,
     tokens,
 )
 
@@ -106,6 +107,7 @@ account_urls: list[URLPattern | URLResolver] = [
     path("data/archive.zip", accounts.own_archive, name="own-archive"),
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/settings/", notifications.notification_settings, name="notification-settings"),
+    path("teams/", teams.own_teams, name="teams"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke/", tokens.token_end, name="token-end"),
     path("email/", accounts.with_mail(allauth.email), name="account_email"),
@@ -167,6 +169,15 @@ contest_urls = [
     path("<slug:slug>/cancel/", contests.contest_cancel, name="contest-cancel"),
 ]
 
+team_urls = [
+    path("<str:name>/", teams.team_detail, name="team"),
+    path("<str:name>/invite/", teams.team_invite, name="team-invite"),
+    path("<str:name>/answer/", teams.team_answer, name="team-answer"),
+    path("<str:name>/members/<str:account>/", teams.team_member, name="team-member"),
+    path("<str:name>/leave/", teams.team_leave, name="team-leave"),
+    path("<str:name>/delete/", teams.team_end, name="team-end"),
+]
+
 change_urls = [
     path("", changes.change_list, name="changes"),
     path("<uuid:code>/", changes.change, name="change"),
@@ -184,6 +195,7 @@ urlpatterns = [
     path("badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg", badges.board_badge, name="board-badge"),
     path("recorded/", include(recorded_urls)),
     path("methods/", include(method_urls)),
+    path("teams/", include(team_urls)),
     path("people/<str:name>/", people.person, name="person"),
     path("compare/", compare.compare, name="compare"),
     path("compare/figure.json", compare.compare_figure, name="compare-figure"),

@@ -54,7 +54,9 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         if problem:
             raise ValidationError(problem, code="name-refused")
         if not shallow and names.is_taken(name):
-            raise ValidationError("An account with this name or one that looks the same already exists.", code="unique")
+            raise ValidationError(
+                "An account or a team with this name or one that looks the same already exists.", code="unique"
+            )
         return name
 
     def get_client_ip(self, request: HttpRequest) -> str:

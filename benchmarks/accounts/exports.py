@@ -27,6 +27,7 @@ from ..models import (
     LedgerEntry,
     Notification,
     Submission,
+    TeamMembership,
 )
 from ..submissions.languages import suffix_of
 
@@ -38,6 +39,7 @@ second_factors.json     name, kind and dates of its second factors, without thei
 providers.json          accounts at other sites that it logs in with, and what these told
 tokens.json             its API tokens; their text is kept nowhere
 contests.json           the contests that it takes part in
+teams.json              the teams that it belongs to or was invited to
 comments.json           what it wrote about submissions
 notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
@@ -77,6 +79,9 @@ def files_of(user: User) -> Iterator[File]:
     yield "ledger.json", as_json([_line(row) for row in LedgerEntry.objects.filter(payer__account=user)])
     joined = ContestParticipant.objects.filter(account=user).select_related("contest").order_by("pk")
     yield "contests.json", as_json([{"contest": row.contest.slug, **picked(row, ("joined",))} for row in joined])
+    inside = TeamMembership.objects.filter(account=user).select_related("team").order_by("pk")
+    rows = [{"team": row.team.name, **picked(row, ("role", "state", "changed"))} for row in inside]
+    yield "teams.json", as_json(rows)
     written = Comment.objects.filter(author=user, deleted=None).select_related("submission").order_by("pk")
     of = [{"submission": row.submission.code, **picked(row, ("text", "created", "moderation"))} for row in written]
     yield "comments.json", as_json(of)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from django.contrib.auth.models import User
 
+from ..models import Team
+
 MARKS_IN = ("DEVANAGARI", "BENGALI", "TAMIL", "TELUGU", "THAI", "ARABIC", "HEBREW")  # scripts whose words need marks
 _ONE = {"HIRAGANA": "HAN", "KATAKANA": "HAN", "CJK": "HAN", "HANGUL": "HAN", "BOPOMOFO": "HAN"}  # written together
 _PUNCTUATION = ".@+-_"
@@ -44,10 +46,11 @@ def problem_with(name: str) -> str:
 
 
 def is_taken(name: str) -> bool:
-    """Whether an account has this name, or one that looks the same."""
+    """Whether an account or a team has this name, or one that looks the same."""
     wanted = looks(name)
-    names = User.objects.order_by().values_list("username", flat=True)
-    return any(wanted & looks(known) for known in names.iterator(chunk_size=2000))
+    accounts = User.objects.order_by().values_list("username", flat=True)
+    teams = Team.objects.order_by().values_list("name", flat=True)
+    return any(wanted & looks(known) for names in (accounts, teams) for known in names.iterator(chunk_size=2000))
 
 
 @cache

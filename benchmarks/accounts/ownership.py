@@ -14,7 +14,7 @@ from benchmarks.boards import reviews, standings
 from benchmarks.judgings.moves import evaluation_cancel
 from benchmarks.services import Refused
 
-from .. import quotas
+from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
 from ..models import CodeBlob, Evaluation, Submission
@@ -55,6 +55,7 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
     with transaction.atomic():
         for extension in extensions():
             extension.on_account_end(user, "the account that was deleted")
+        teams.account_ends(user)
         mine = Submission.objects.filter(owner=user)
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
         for submission in going | mine.filter(visibility=Visibility.PRIVATE):

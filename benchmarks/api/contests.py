@@ -10,6 +10,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
+from benchmarks import teams
 from benchmarks.contests import results, running, sealing
 from benchmarks.contests.results import ContestBoard
 from benchmarks.models import Contest
@@ -17,6 +18,7 @@ from benchmarks.services import Refused
 
 from .auth import MAY_SEND_TOKEN, Token, owner_of
 from .problems import Problem
+from .schemas import TeamName
 
 router = Router(tags=["contests"])
 
@@ -57,7 +59,7 @@ class ContestSumOut(Schema):
 class ContestDetail(ContestOut):
     rules: str
     participants: int
-    takes_part: bool = Field(description="the owner of the token")
+    takes_part: bool = Field(description="the owner of the token, alone or with a team")
     sealed_sha256: str | None = Field(description="of `sealed`")
     sealed: str | None = Field(description="hidden configurations with a salt; null until the final judging begins")
     overall: list[ContestSumOut]
@@ -75,11 +77,12 @@ def contest(request: HttpRequest, slug: str) -> Any:
 
 
 @router.post("/{slug}/join", response=ContestDetail, summary="Take part in a contest", auth=Token())
-def contest_join(request: HttpRequest, slug: str) -> Any:
+def contest_join(request: HttpRequest, slug: str, team: TeamName = "") -> Any:
+    """Alone, or with a `team` of which the owner of the token is an owner."""
     owner = owner_of(request)
     found = results.contest_named(owner, slug)
     try:
-        running.join(found, owner)
+        running.join(found, owner, teams.team_for(owner, team, owned=True))
     except Refused as error:
         raise Problem(HTTPStatus.CONFLICT, "not-open", str(error)) from error
     return _detail(request, found)

@@ -17,7 +17,7 @@ from .problems import CONTENT_TYPE
 PROBLEMS: dict[int, tuple[str, ...]] = {
     400: ("bad-request", "bad-idempotency-key"),
     401: ("token-required", "invalid-token"),
-    403: ("scope-missing", "not-yours"),
+    403: ("scope-missing", "not-yours", "not-a-member"),
     404: ("not-found", "unknown-task", "unknown-method", "not-profiled"),
     405: ("method-not-allowed",),
     409: (
@@ -54,9 +54,10 @@ STATUS_OF = {code: status for status, codes in PROBLEMS.items() for code in code
 
 # What single operations answer beside what follows from their form.
 OWN: dict[tuple[str, str], tuple[str, ...]] = {
-    ("get", "/submissions"): ("token-required", "unknown-task"),
+    ("get", "/submissions"): ("token-required", "unknown-task", "not-found"),
     ("post", "/submissions"): (
         "bad-idempotency-key",
+        "not-a-member",
         "unknown-task",
         "identical-source",
         "idempotency-key-reused",

@@ -20,6 +20,8 @@ _LANGUAGES = tuple(LANGUAGES)
 PAGE_MAX = 1_000_000
 PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; numbers beyond the last page mean the last")]
 
+TeamName = Annotated[str, Field(max_length=24, description="name of a team")]
+
 
 class ConfigCount(Schema):
     shown: int
@@ -82,6 +84,7 @@ class SubmissionIn(Schema):
     title: str = Field("", max_length=200)
     visibility: Visibility = Visibility.PUBLIC
     judge_again: bool = Field(False, description="judge it even if the same source was submitted before")
+    team: str = Field("", max_length=24, description="the team of yours that it is made for")
     quick: bool = Field(False, description="check correctness only: takes seconds, no score, no rank")
 
 
@@ -164,6 +167,7 @@ class SubmissionOut(Schema):
     language: str
     title: str
     visibility: str
+    team: str | None = Field(description="the team that it was made for")
     moderation: str = Field(description="ok, hidden or invalidated by staff; the page gives the reason")
     source_sha256: str
     created: datetime
@@ -298,6 +302,7 @@ def submission_out(
         language=submission.language,
         title=submission.title,
         visibility=submission.visibility,
+        team=str(submission.team) if submission.team else None,
         moderation=submission.moderation,
         source_sha256=submission.blob_id,
         created=submission.created,

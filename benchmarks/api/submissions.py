@@ -10,15 +10,16 @@ from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from ninja import Router, Status
 
-from benchmarks import harness, quotas, selectors, services
+from benchmarks import harness, quotas, selectors, services, teams
 from benchmarks.accounts import limits, ownership
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import NoDevice, kind_for
 from benchmarks.harness import Source
-from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion
+from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion, Team
 from benchmarks.states import Origin
 from benchmarks.submissions import checking
 from benchmarks.submissions import selectors as submission_selectors
@@ -50,12 +51,22 @@ def submission_create(request: HttpRequest, wanted: SubmissionIn, response: Http
 
 
 @router.get("", response=schemas.SubmissionPage, summary="Submissions, newest first", openapi_extra=MAY_SEND_TOKEN)
-def submission_list(request: HttpRequest, task: str = "", mine: bool = False, page: schemas.PageNumber = 1) -> Any:
-    """What everybody may list, or with `mine` what the owner of the token has made."""
+def submission_list(
+    request: HttpRequest,
+    task: str = "",
+    mine: bool = False,
+    team: schemas.TeamName = "",
+    page: schemas.PageNumber = 1,
+) -> Any:
+    """What everybody may list, or with `mine` what the owner of the token has made.
+
+    With `team` what was made for it: for its members all, for others what is public.
+    """
     if mine and not request.user.is_authenticated:
         raise Problem(HTTPStatus.UNAUTHORIZED, "token-required", "Send a token to list your own submissions.")
     wanted = version_of(task).task if task else None
-    rows = submission_selectors.submission_rows(request.user, mine=mine, task=wanted, page=page)
+    of = teams.team_named(team, request.user)[0] if team else None
+    rows = submission_selectors.submission_rows(request.user, mine=mine, task=wanted, team=of, page=page)
     shown = [schemas.submission_line(row) for row in rows]
     return schemas.SubmissionPage(page=rows.number, pages=rows.paginator.num_pages, submissions=shown)
 
@@ -149,7 +160,7 @@ def submit(request: HttpRequest, wanted: SubmissionIn) -> tuple[Evaluation, list
     version = version_of(wanted.task)
     kind = _kind(wanted)
     remarks = checked_source(wanted.source, wanted.language, version)
-    key = idempotency_key(request)
+    key, team = idempotency_key(request), _team(owner, wanted.team)
     try:
         with quota_as_problem():
             evaluation = services.submission_create(
@@ -165,6 +176,7 @@ def submit(request: HttpRequest, wanted: SubmissionIn) -> tuple[Evaluation, list
                 payer=limits.payer(request),
                 judge_again=wanted.judge_again,
                 quick=wanted.quick,
+                team=team,
             )
     except services.Refused as error:
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "submissions-closed", str(error)) from error
@@ -178,6 +190,13 @@ def _identical(evaluation: Evaluation) -> Problem:
     detail = f"{services.IDENTICAL} See {evaluation.get_absolute_url()}, or ask for it again: judge_again, --again."
     place = {"evaluation": str(evaluation.code), "submission": str(evaluation.submission.code)}
     return Problem(HTTPStatus.CONFLICT, "identical-source", detail, **place, url=evaluation.get_absolute_url())
+
+
+def _team(owner: User, name: str) -> Team | None:
+    try:
+        return teams.team_for(owner, name)
+    except services.Refused as error:
+        raise Problem(HTTPStatus.FORBIDDEN, "not-a-member", str(error)) from error
 
 
 def _kind(wanted: SubmissionIn) -> DeviceKind:

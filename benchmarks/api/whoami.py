@@ -6,6 +6,8 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Field, Router, Schema
 
+from benchmarks import teams
+
 from .auth import Token
 
 router = Router(tags=["account"])
@@ -20,6 +22,7 @@ class TokenOut(Schema):
 class WhoamiOut(Schema):
     account: str
     is_staff: bool
+    teams: list[str] = Field(description="teams that it can submit for")
     token: TokenOut
 
 
@@ -27,4 +30,6 @@ class WhoamiOut(Schema):
 def whoami(request: HttpRequest) -> Any:
     token = request.api_token  # type: ignore[attr-defined]
     told = TokenOut(name=token.name, scope=token.scope, expires=token.expires)
-    return WhoamiOut(account=token.owner.get_username(), is_staff=token.owner.is_staff, token=told)
+    owner = token.owner
+    mine = [team.name for team in teams.teams_of(owner)]
+    return WhoamiOut(account=owner.get_username(), is_staff=owner.is_staff, teams=mine, token=told)

@@ -1,7 +1,7 @@
-"""The public data of an account: its ranked entries and its submissions.
+"""The public data of an account or a team: its ranked entries and its submissions.
 
-Nothing private, unlisted, hidden or under review counts. Does NOT read agent
-runs: an extension says whether it has something public of the account.
+Nothing private, unlisted, hidden or under review counts; members of a team see what was made for it, though. Does NOT
+read agent runs: an extension says whether it has something public of the account.
 """
 
 from dataclasses import dataclass
@@ -15,21 +15,20 @@ from django.db.models import Count, Min, Q
 from django.http import Http404
 
 from ..extensions import extensions
-from ..models import Evaluation, Standing, Submission
+from ..models import Evaluation, Standing, Submission, Team
 from ..querysets import HEAVY
 from ..querysets import User as Reader
 from ..selectors import page_by_key
-from ..states import Origin, TaskVersionStatus
+from ..states import Moderation, Origin, TaskVersionStatus
 
 NEWEST = 10
+NEWEST_INSIDE = 50  # for members of a team
 
 
 @dataclass(frozen=True)
 class PublicProfile:
     """Figures over all current boards, one page of `entries`, and what was submitted last, agent runs left out."""
 
-    person: User
-    is_public: bool
     entries: Page[Any]  # standings with `of`: how many entries their board ranks
     tasks: int
     firsts: int
@@ -48,10 +47,21 @@ def person_named(name: str, reader: Reader) -> tuple[User, bool]:
     raise Http404("No account with this name has published anything here.")
 
 
-def profile(name: str, reader: Reader, page: int | str = 1) -> PublicProfile:
-    """Raises Http404."""
-    person, public = person_named(name, reader)
-    mine = _current().filter(evaluation__submission__owner=person)
+def profile_of_person(person: User, page: int | str = 1) -> PublicProfile:
+    made = _public(person)
+    return _profile(Q(evaluation__submission__owner=person), made, _newest(made), page)
+
+
+def profile_of_team(team: Team, *, inside: bool, page: int | str = 1) -> PublicProfile:
+    """`inside`: for a member, who may read private submissions, too."""
+    made = Submission.objects.published().filter(team=team).order_by()
+    all_of_it = Submission.objects.filter(team=team).exclude(moderation=Moderation.HIDDEN)
+    newest = _newest(all_of_it, NEWEST_INSIDE) if inside else _newest(made)
+    return _profile(Q(evaluation__submission__team=team), made, newest, page)
+
+
+def _profile(whose: Q, made: Any, newest: list[Evaluation], page: int | str) -> PublicProfile:
+    mine = _current().filter(whose)
     figures = mine.order_by().aggregate(
         tasks=Count("task_version", distinct=True), firsts=Count("pk", filter=Q(rank=1))
     )
@@ -59,12 +69,10 @@ def profile(name: str, reader: Reader, page: int | str = 1) -> PublicProfile:
     entries = page_by_key(mine.order_by("rank", "-score", "pk"), whole.defer(*HEAVY), page)
     _attach_board_sizes(list(entries))
     return PublicProfile(
-        person=person,
-        is_public=public,
         entries=entries,
-        newest=_newest(person),
+        newest=newest,
         **figures,
-        **_public(person).aggregate(submissions=Count("pk"), since=Min("created")),
+        **made.aggregate(submissions=Count("pk"), since=Min("created")),
     )
 
 
@@ -87,10 +95,10 @@ def _attach_board_sizes(entries: list[Any]) -> None:
         row.of = sizes[row.task_version_id, row.device_kind_id]
 
 
-def _newest(person: User) -> list[Evaluation]:
+def _newest(made: Any, count: int = NEWEST) -> list[Evaluation]:
     """The newest judging of each of the newest submissions made by hand."""
-    codes = _public(person).exclude(origin=Origin.AGENT).order_by("-created", "-pk").values_list("pk", flat=True)
-    rows = Evaluation.objects.with_context().filter(submission__in=list(codes[:NEWEST]))
+    codes = made.exclude(origin=Origin.AGENT).order_by("-created", "-pk").values_list("pk", flat=True)
+    rows = Evaluation.objects.with_context().filter(submission__in=list(codes[:count]))
     newest: dict[int, Evaluation] = {}
     for row in rows.order_by("-submission__created", "-queued", "-pk"):
         newest.setdefault(row.submission_id, row)

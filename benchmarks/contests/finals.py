@@ -9,9 +9,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, Max, Q, Window
-from django.db.models.functions import RowNumber
+from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Q, Window
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
 from ..boards.reviews import judgings_of_same_code, review_reason
@@ -28,6 +30,7 @@ from ..models import (
     RuleSet,
     StoredTask,
     TaskVersion,
+    TeamMembership,
 )
 from ..notifications.telling import notify
 from ..querysets import HEAVY
@@ -35,6 +38,7 @@ from ..services import evaluation_create
 from ..states import (
     FINISHED,
     EvaluationReason,
+    MembershipState,
     Moderation,
     NotificationKind,
     TaskVersionStatus,
@@ -49,16 +53,28 @@ RESTARTS_MAX = 2  # after that what was judged counts, whoever judged it
 def submitted(contest: Contest) -> Any:
     """Full judgings of what participants submitted between the start of the contest and its end.
 
-    One that is asked for after the end counts for nothing: who could go on asking could put off the final judging.
+    One that is asked for after the end counts for nothing: who could go on asking could put off the final judging. What
+    an account made for a team counts for the team alone. `who` is the key of the participant.
     """
-    return Evaluation.objects.full().filter(
-        queued__lt=contest.ends,
-        device_kind__in=contest.device_kinds.values("pk"),
-        task_version__task__in=contest.tasks.values("task"),
-        submission__owner__in=contest.participants.filter(account__is_active=True).values("account"),
-        submission__created__gte=contest.starts,
-        submission__created__lt=contest.ends,
+    alone = contest.participants.filter(account__is_active=True).values("account")
+    together = contest.participants.filter(team__isnull=False).values("team")
+    return (
+        Evaluation.objects.full()
+        .filter(
+            Q(submission__team=None, submission__owner__in=alone)
+            | Q(submission__team__in=together, submission__owner__is_active=True),
+            queued__lt=contest.ends,
+            device_kind__in=contest.device_kinds.values("pk"),
+            task_version__task__in=contest.tasks.values("task"),
+            submission__created__gte=contest.starts,
+            submission__created__lt=contest.ends,
+        )
+        .annotate(who=Coalesce(_key(0 - F("submission__team_id")), _key(F("submission__owner_id"))))
     )
+
+
+def _key(number: Combinable) -> Any:
+    return ExpressionWrapper(number, BigIntegerField())
 
 
 def unfinished(contest: Contest) -> Any:
@@ -75,18 +91,21 @@ def accepted(contest: Contest) -> Any:
 
 def leaders(contest: Contest) -> Any:
     """The best accepted judging of each participant on each board, found by the database."""
-    board = [F("task_version__task"), F("device_kind"), F("submission__owner")]
+    board = [F("task_version__task"), F("device_kind"), F("who")]
     place = Window(RowNumber(), partition_by=board, order_by=[F("score").desc(), F("finished"), F("pk")])
     sound = accepted(contest).filter(Q(gated=False) | Q(submission__confirmed_at__isnull=False))
     return sound.annotate(place=place).filter(place=1)
 
 
 def best_entries(contest: Contest, count: int) -> Iterator[tuple[int, int, int, Evaluation]]:
-    """Task, device kind, owner and judging: the best `count` different programs of each participant on each board."""
+    """Task, device kind, key of the participant and judging.
+
+    The best `count` different programs of each participant on each board.
+    """
     seen: dict[tuple[int, int, int], set[str]] = {}
     rows = accepted(contest).order_by("-score", "finished", "pk")
     for row in rows.iterator(chunk_size=500):
-        board = (row.task_version.task_id, row.device_kind_id, row.submission.owner_id)
+        board = (row.task_version.task_id, row.device_kind_id, row.who)
         programs = seen.setdefault(board, set())
         program = row.submission.source_key or row.submission.blob_id
         if program not in programs and len(programs) < count:
@@ -103,13 +122,13 @@ def begin(contest: Contest) -> None:
     tasks = {task.task_id: task for task in contest.tasks.select_related("task__suite")}
     for task in tasks.values():
         _make_final_version(task, hidden.get(task.task.path, {}))
-    participants = {row.account_id: row for row in contest.participants.all()}
-    for task_pk, device_pk, owner_pk, evaluation in list(best_entries(contest, contest.best_n)):
+    participants = {row.key: row for row in contest.participants.all()}
+    for task_pk, device_pk, who, evaluation in list(best_entries(contest, contest.best_n)):
         if tasks[task_pk].final_version is not None:
             ContestEntry.objects.create(
                 task=tasks[task_pk],
                 device_kind_id=device_pk,
-                participant=participants[owner_pk],
+                participant=participants[who],
                 submission=evaluation.submission,
             )
     for device_kind in contest.device_kinds.all():
@@ -211,7 +230,7 @@ def freeze(contest: Contest) -> None:
         entry.save(update_fields=["verdict", "score", "score_lo", "score_hi"])
     contest.sittings.update(ended=timezone.now())
     text = f"The contest “{contest.title}” has ended, and its results are there."
-    rows = ContestParticipant.objects.filter(contest=contest, account__isnull=False).select_related("account")
-    for participant in rows:
-        assert participant.account is not None  # noqa: S101 - filtered
-        notify(participant.account, NotificationKind.CONTEST_ENDED, text, contest.get_absolute_url())
+    members = TeamMembership.objects.filter(state=MembershipState.MEMBER, team__contests__contest=contest)
+    alone = ContestParticipant.objects.filter(contest=contest, account__isnull=False)
+    for account in User.objects.filter(Q(pk__in=alone.values("account")) | Q(pk__in=members.values("account"))):
+        notify(account, NotificationKind.CONTEST_ENDED, text, contest.get_absolute_url())

@@ -10,10 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import Q
 from django.http import Http404
 
 from ..boards.ranking import Entry, rank
 from ..models import CONTEST_SEEN, Contest, ContestEntry, ContestTask, DeviceKind, Evaluation, Submission, Task
+from ..querysets import teams_of_member
 from ..states import FINISHED, ContestState, Moderation, Visibility
 from .finals import leaders
 
@@ -74,7 +76,19 @@ def open_contests(task: Task) -> list[Contest]:
 
 
 def takes_part(contest: Contest, reader: Reader) -> bool:
-    return reader.is_authenticated and contest.participants.filter(account=reader.pk).exists()
+    """Alone or with a team."""
+    if not reader.is_authenticated:
+        return False
+    mine = Q(account=reader.pk) | Q(team__in=teams_of_member(reader))
+    return bool(contest.participants.filter(mine).exists())
+
+
+def teams_in(contest: Contest, reader: Reader) -> list[str]:
+    """The teams of the reader that take part."""
+    if not reader.is_authenticated:
+        return []
+    rows = contest.participants.filter(team__in=teams_of_member(reader))
+    return list(rows.order_by("team__name").values_list("team__name", flat=True))
 
 
 def progress(contest: Contest) -> tuple[int, int]:
@@ -127,10 +141,10 @@ Lines = dict[tuple[int, int], list[ContestLine]]
 def _so_far(contest: Contest) -> Lines:
     if contest.state not in (ContestState.RUNNING, ContestState.JUDGING):
         return {}
-    names = dict(contest.participants.values_list("account", "account__username"))
+    names = {row.key: str(row) for row in contest.participants.select_related("account", "team")}
     found: Lines = {}
     for row in leaders(contest):
-        line = _line(names[row.submission.owner_id], row, row.submission, row)
+        line = _line(names[row.who], row, row.submission, row)
         found.setdefault((row.task_version.task_id, row.device_kind_id), []).append(line)
     return found
 
@@ -138,7 +152,9 @@ def _so_far(contest: Contest) -> Lines:
 def _frozen(contest: Contest) -> Lines:
     """The best of each participant; what staff have taken down since is left out."""
     entries = ContestEntry.objects.filter(task__contest=contest, score__isnull=False)
-    rows = entries.select_related("task", "participant__account", "submission", "final").order_by("-score", "pk")
+    rows = entries.select_related("task", "participant__account", "participant__team", "submission", "final").order_by(
+        "-score", "pk"
+    )
     found: Lines = {}
     seen: set[tuple[int, int, int]] = set()
     for entry in rows.defer("final__report", "final__error_internal"):
@@ -147,8 +163,9 @@ def _frozen(contest: Contest) -> Lines:
         if taken_down or (*board, entry.participant_id) in seen:
             continue
         seen.add((*board, entry.participant_id))
-        account = entry.participant.account
-        name = account.get_username() if account else f"{DELETED} {entry.participant_id}"
+        participant = entry.participant
+        named = participant.account or participant.team
+        name = str(participant) if named else f"{DELETED} {entry.participant_id}"
         found.setdefault(board, []).append(_line(name, entry, entry.submission, entry.final))
     return found
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from ..harness import TaskError
-from ..models import Contest, ContestParticipant, ContestTask, DeviceKind, Task
+from ..models import Contest, ContestParticipant, ContestTask, DeviceKind, Task, Team
 from ..services import Refused
-from ..states import CONTEST_MOVES, ContestState
+from ..states import CONTEST_MOVES, ContestState, MembershipState
 from . import finals, sealing
 
 logger = logging.getLogger(__name__)
@@ -83,11 +84,29 @@ def cancel(contest: Contest, why: str) -> None:
         raise Refused("Only an announced or running contest can be cancelled.")
 
 
-def join(contest: Contest, account: User) -> None:
-    """Take part, from now to the end. Joining twice is joining once. Raises Refused."""
+def join(contest: Contest, account: User, team: Team | None = None) -> None:
+    """Take part, from now to the end, alone or with a team. Joining twice is joining once. Raises Refused.
+
+    Nobody takes part alone and with a team, or with two teams, when they join; who enters a team later is not asked.
+    """
     if contest.state not in JOINABLE or contest.ends <= timezone.now():
         raise Refused("Nobody can join the contest now.")
-    ContestParticipant.objects.get_or_create(contest=contest, account=account)
+    with transaction.atomic():
+        Contest.objects.select_for_update().get(pk=contest.pk)
+        if team is None:
+            _refuse_second(contest, [account.pk], besides=Q(account=account))
+            ContestParticipant.objects.get_or_create(contest=contest, account=account)
+        else:
+            inside = team.memberships.filter(state=MembershipState.MEMBER).values_list("account", flat=True)
+            _refuse_second(contest, list(inside), besides=Q(team=team))
+            ContestParticipant.objects.get_or_create(contest=contest, team=team)
+
+
+def _refuse_second(contest: Contest, accounts: list[int], *, besides: Q) -> None:
+    others = contest.participants.exclude(besides)
+    same = {"team__memberships__account__in": accounts, "team__memberships__state": MembershipState.MEMBER}
+    if others.filter(account__in=accounts).exists() or others.filter(**same).exists():
+        raise Refused("Somebody of you takes part already, alone or with another team.")
 
 
 def advance() -> None:

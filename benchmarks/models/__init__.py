@@ -20,6 +20,7 @@ from .recorded import RecordedBundle, RecordedEntry
 from .site import Event, SiteSwitch
 from .submissions import CodeBlob, Method, Submission
 from .tasks import DeviceKind, RuleSet, Suite, Task, TaskVersion
+from .teams import Team, TeamMembership
 
 __all__ = [
     "CONTEST_SEEN",
@@ -66,5 +67,7 @@ __all__ = [
     "SuiteImport",
     "Task",
     "TaskVersion",
+    "Team",
+    "TeamMembership",
     "Worker",
 ]

@@ -15,6 +15,7 @@ from ..states import ContestState
 from .evaluations import Evaluation, Worker
 from .submissions import Submission
 from .tasks import DeviceKind, RuleSet, Task, TaskVersion
+from .teams import Team
 
 CONTEST_SEEN = (ContestState.ANNOUNCED, ContestState.RUNNING, ContestState.JUDGING, ContestState.FINISHED)
 
@@ -79,20 +80,34 @@ class ContestTask(models.Model):
 
 
 class ContestParticipant(models.Model):
-    """An account that takes part. With the account its place in frozen results loses the name."""
+    """An account that takes part, or a team. When it is deleted, its place in frozen results loses the name."""
 
     contest = models.ForeignKey(Contest, on_delete=models.CASCADE, related_name="participants")
     account = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="contests"
     )
+    team = models.ForeignKey(Team, null=True, blank=True, on_delete=models.SET_NULL, related_name="contests")
     joined = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering: ClassVar = ["pk"]
-        constraints: ClassVar = [models.UniqueConstraint(fields=["contest", "account"], name="contestparticipant_once")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["contest", "account"], name="contestparticipant_once"),
+            models.UniqueConstraint(fields=["contest", "team"], name="contestparticipant_team_once"),
+            models.CheckConstraint(
+                condition=Q(account__isnull=True) | Q(team__isnull=True), name="contestparticipant_is_one"
+            ),
+        ]
 
     def __str__(self) -> str:
+        if self.team:
+            return self.team.name
         return self.account.get_username() if self.account else "deleted account"
+
+    @property
+    def key(self) -> int:
+        """As `contests/finals.py` names whose a submission is: accounts above zero, teams below."""
+        return -self.team_id if self.team_id else self.account_id or 0
 
 
 class ContestEntry(models.Model):

@@ -49,6 +49,9 @@ class Submission(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="submissions"
     )
+    team = models.ForeignKey(  # for which the owner made it; its members read it
+        "benchmarks.Team", null=True, blank=True, on_delete=models.SET_NULL, related_name="submissions"
+    )
     method = models.ForeignKey(Method, on_delete=models.PROTECT, related_name="submissions")
     blob = models.ForeignKey(CodeBlob, on_delete=models.PROTECT, related_name="submissions")
     language = models.CharField(max_length=10)

@@ -53,6 +53,7 @@ def changes(batch: RejudgeBatch, page: int | str = 1) -> Page[Any]:
     ended = _public(batch).filter(after__state__in=FINISHED).annotate(change=ratio, other_verdict=other)
     rows = RejudgeItem.objects.select_related(
         "before__submission__owner",
+        "before__submission__team",
         "before__submission__method",
         "before__device_kind",
         "before__task_version",

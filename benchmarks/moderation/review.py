@@ -57,7 +57,9 @@ def awaiting_on(board: BoardKey) -> list[Standing]:
     waiting = {holder: pk for holder, pk, submission in entries if submission not in judged_here}
     rows = Standing.objects.filter(pk__in=list(waiting.values())).with_context()
     return list(
-        rows.select_related("task_version", "ruleset", "evaluation__submission__owner").order_by("-score", "pk")
+        rows.select_related(
+            "task_version", "ruleset", "evaluation__submission__owner", "evaluation__submission__team"
+        ).order_by("-score", "pk")
     )
 
 

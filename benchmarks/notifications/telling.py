@@ -11,7 +11,7 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from ..models import Comment, Delivery, Evaluation, Notification, Standing, Submission
+from ..models import Comment, Delivery, Evaluation, Notification, Standing, Submission, TeamMembership
 from ..states import ActionKind, Channel, EvaluationReason, NotificationKind, Origin, State
 from .choices import choice_of, mail_address
 
@@ -75,6 +75,12 @@ def commented(comment: Comment) -> None:
     title = f"“{submission.title}”, {_task(submission)}" if submission.title else _task(submission)
     text = f"{comment.author.get_username()} commented on your submission {title}."
     notify(owner, NotificationKind.COMMENT, text, f"{judged.get_absolute_url()}#comment-{comment.pk}")
+
+
+def invited(membership: TeamMembership) -> None:
+    team, by = membership.team, membership.invited_by
+    text = f"{by.get_username() if by else 'Somebody'} invites you to the team {team.name}."
+    notify(membership.account, NotificationKind.TEAM, text, team.get_absolute_url())
 
 
 def forget() -> int:

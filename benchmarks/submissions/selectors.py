@@ -13,17 +13,24 @@ from django.db.models import Case, Exists, OuterRef, Prefetch, Subquery, Value, 
 from django.http import Http404
 
 from ..harness import Source, Verdict
-from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion
-from ..querysets import HEAVY, User
+from ..models import DeviceKind, Evaluation, Submission, Task, TaskVersion, Team
+from ..querysets import HEAVY, User, teams_of_member
 from ..selectors import evaluation_for, page_by_key, submission_for, visible_standings
-from ..states import EvaluationReason, Origin, Priority, State
+from ..states import EvaluationReason, Moderation, Origin, Priority, State
 
 EXPORT_ROWS_MAX = 100  # a source may have 256 KiB
 
 
-def submission_rows(user: User, *, mine: bool, task: Task | None = None, page: int | str = 1) -> Page[Any]:
-    """Submissions with their `newest` evaluation: the reader's own, or what everybody may list."""
+def submission_rows(
+    user: User, *, mine: bool, task: Task | None = None, team: Team | None = None, page: int | str = 1
+) -> Page[Any]:
+    """Submissions with their `newest` evaluation: the reader's own, those of a team, or what everybody may list."""
     rows = Submission.objects.filter(owner=user.pk) if mine else Submission.objects.published()
+    if team is not None:
+        of_team = Submission.objects.filter(team=team)
+        inside = user.is_authenticated and teams_of_member(user).filter(team=team).exists()
+        everybody = of_team.exclude(moderation=Moderation.HIDDEN) if inside else of_team.published()
+        rows = of_team.filter(owner=user.pk) if mine else everybody
     judged = Evaluation.objects.exclude(reason=EvaluationReason.CONTEST)
     newest = judged.filter(submission=OuterRef("pk")).order_by("-queued", "-pk").values("pk")[:1]
     rows = rows.filter(task_version__task=task) if task else rows
@@ -49,7 +56,7 @@ def exported(after: uuid.UUID | None, rows: int) -> list[Submission] | None:
         everything = everything.filter(pk__gt=last)
     judged = Evaluation.objects.filter(state=State.DONE).select_related("device_kind", "ruleset").order_by("pk")
     judged = judged.defer("report", "error_internal", "ruleset__text").prefetch_related("configs", "standings")
-    whole = everything.select_related("blob", "method", "owner", "task_version__task__suite").defer(*HEAVY)
+    whole = everything.select_related("blob", "method", "owner", "team", "task_version__task__suite").defer(*HEAVY)
     return list(whole.prefetch_related(Prefetch("evaluations", judged))[:rows])
 
 

@@ -160,9 +160,12 @@ def holder(evaluation: Evaluation) -> str:
 
 
 def holder_of(submission: Submission) -> str:
+    """A team with the person who made it."""
     if submission.owner:
-        return str(submission.owner.get_username())
-    return "kbench" if submission.origin == "example" else "anonymous"
+        person = str(submission.owner.get_username())
+    else:
+        person = "kbench" if submission.origin == "example" else "anonymous"
+    return f"{submission.team} ({person})" if submission.team else person
 
 
 @register.filter
@@ -170,7 +173,12 @@ def holder_link(evaluation: Evaluation) -> SafeString | str:
     """Whose it is, as a link to their page where the evaluation is public."""
     submission = evaluation.submission
     public = submission.owner and submission.visibility == Visibility.PUBLIC
-    return person_link(submission.owner) if public else holder(evaluation)
+    if not public:
+        return holder(evaluation)
+    person = person_link(submission.owner)
+    if submission.team is None:
+        return person
+    return format_html('<a href="{}">{}</a> ({})', submission.team.get_absolute_url(), submission.team, person)
 
 
 @register.filter

@@ -14,6 +14,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
+from benchmarks import teams
 from benchmarks.contests import results, running, sealing
 from benchmarks.contests.forms import CancelForm, ContestForm
 from benchmarks.models import Contest
@@ -35,6 +36,8 @@ def contest_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "boards": boards,
         "overall": results.overall(boards),
         "takes_part": results.takes_part(contest, request.user),
+        "with_teams": results.teams_in(contest, request.user),
+        "teams": teams.teams_of(request.user, owned=True),
         "participants": contest.participants.count(),
         "joinable": contest.state in running.JOINABLE,
         "cancel": CancelForm() if contest.state in (ContestState.ANNOUNCED, ContestState.RUNNING) else None,
@@ -64,7 +67,13 @@ def contest_edit(request: HttpRequest, slug: str = "") -> HttpResponse:
 @require_POST
 @login_required
 def contest_join(request: HttpRequest, slug: str) -> HttpResponse:
-    return _done(request, slug, lambda contest: running.join(contest, person(request)), "You take part.")
+    """Alone, or with a team that one owns (`team`)."""
+    by = person(request)
+
+    def join(contest: Contest) -> None:
+        running.join(contest, by, teams.team_for(by, request.POST.get("team", ""), owned=True))
+
+    return _done(request, slug, join, "You take part.")
 
 
 @require_POST

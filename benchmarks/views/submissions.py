@@ -30,13 +30,19 @@ _SHOWN = {
 }
 
 
+def _shown(submission: Submission, visibility: Visibility) -> str:
+    if submission.team is None or visibility == Visibility.PUBLIC:
+        return _SHOWN[visibility]
+    return f"{_SHOWN[visibility]} The members of {submission.team} can read it, too."
+
+
 @login_required
 def submission_edit(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     submission, evaluations = _own(request, code)
     first = {"title": submission.title, "visibility": submission.visibility}
     form = SubmissionChangeForm(request.POST or None, initial=first)
     if request.method == "POST" and form.is_valid() and _changed(request, submission, form):
-        messages.success(request, _SHOWN[form.cleaned_data["visibility"]])
+        messages.success(request, _shown(submission, Visibility(form.cleaned_data["visibility"])))
         return redirect(evaluations[0])
     return _edit_page(request, submission, evaluations, form, DeletionForm())
 

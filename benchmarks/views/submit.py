@@ -13,7 +13,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from benchmarks import harness, quotas, selectors, services
+from benchmarks import harness, quotas, selectors, services, teams
 from benchmarks.accounts import limits
 from benchmarks.catalogue import folders
 from benchmarks.forms import SubmissionForm
@@ -41,6 +41,7 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
         initial=first,
         kinds=kinds,
         signed_in=request.user.is_authenticated,
+        teams=teams.teams_of(request.user),
         refusal=limits.log_in_demanded(request),
     )
     ready = request.method == "POST" and form.is_valid() and "check" not in request.POST
@@ -149,6 +150,7 @@ def _queued(request: HttpRequest, form: SubmissionForm, version: TaskVersion) ->
         payer=limits.payer(request),
         judge_again="judge_again" in request.POST,
         quick="quick" in request.POST,
+        team=teams.team_for(request.user, form.cleaned_data["team"]),
     )
 
 

@@ -42,6 +42,7 @@ PAGES: dict[str, Sequence[str]] = {
     "accounts/reauthenticate/": ("reader /accounts/reauthenticate/",),
     "accounts/signup/": ("/accounts/signup/",),
     "accounts/submissions/": ("reader /accounts/submissions/", "reader /accounts/submissions/?page=20"),
+    "accounts/teams/": ("reader /accounts/teams/",),
     "accounts/tokens/": ("reader /accounts/tokens/",),
     "badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg": (
         "/badges/{suite}/{op}/{direction}/{device}.svg",
@@ -144,6 +145,7 @@ PAGES: dict[str, Sequence[str]] = {
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/": (TASK, f"reader {TASK}"),
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/starter/": (f"{TASK}starter/",),
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/submit/": (f"{TASK}submit/", f"reader {TASK}submit/"),
+    "teams/<str:name>/": ("/teams/{team}/", "reader /teams/{team}/"),
 }
 
 API: dict[str, Sequence[str]] = {
@@ -211,6 +213,7 @@ NOT_READ = frozenset(
         "evaluations/<uuid:code>/profile/ask/",
         "events/",
         "submissions/<uuid:code>/delete/",
+        *(f"teams/<str:name>/{word}/" for word in ("answer", "delete", "invite", "leave", "members/<str:account>")),
         *(f"moderation/rejudge/<uuid:code>/{word}/" for word in ("cancel", "pause", "resume")),
         *(f"runs/<uuid:code>/{word}/" for word in ("fork", "pause", "resume", "stop")),
     }

@@ -27,6 +27,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from agents.models import Candidate, Opinion, Run, RunEvent
+from benchmarks import teams
 from benchmarks.accounts import tokens
 from benchmarks.catalogue import devices
 from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
@@ -115,6 +116,7 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     run["check"] = _check(targets)
     names = judgings.names(targets)
     _profile(names["evaluation"])
+    run["team"] = _team(accounts)
     run["comment"] = _comments(names["submission"], accounts)
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
         loading.load_bundle(path)
@@ -173,6 +175,15 @@ def _comments(code: str, accounts: list[Any]) -> str:
     text = "Have you tried to keep the row in registers? See https://example.org/rows for numbers.\n" * 5
     rows = [Comment(submission=submission, author=author, text=text) for author in accounts[:200]]
     return str(write(Comment, rows)[0].pk)
+
+
+def _team(accounts: list[Any]) -> str:
+    """One of several accounts, with everything that the first of them has submitted."""
+    made = teams.team_create("a-team", by=accounts[0])
+    for account in accounts[1:10]:
+        teams.invite(made, account, by=accounts[0])
+    Submission.objects.filter(owner=accounts[0]).update(team=made)
+    return made.name
 
 
 def _people(accounts: list[Any]) -> dict[str, Any]:

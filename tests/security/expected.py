@@ -27,6 +27,7 @@ SAID_EITHER_WAY = Page("302 302 302 302", "302 302 302 302")
 OPEN_TO_READ = Page(ALL)
 REFUSED = Page("401 401 401 401", "401 401 401 401")
 ENTRANCE = Page("200 302 302 302", "200 302 302 302")  # whoever is logged in is led on
+IN_TEAM = Page(NONE, "302 404 302 404")  # its owner is told what is missing
 PAGES: dict[str, Page] = {
     "": OPEN,
     "accounts/2fa/": Page("302 200 200 200", "302 405 405 405"),
@@ -72,6 +73,7 @@ PAGES: dict[str, Page] = {
     "accounts/quota/": OPEN,
     "accounts/signup/": ENTRANCE,
     "accounts/submissions/": OPEN,
+    "accounts/teams/": SIGNED_IN,
     "accounts/tokens/": SIGNED_IN,
     "accounts/tokens/<int:pk>/revoke/": SAID,
     "badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg": OPEN,
@@ -170,6 +172,12 @@ PAGES: dict[str, Page] = {
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/": OPEN,
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/starter/": OPEN,
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/submit/": OPEN,
+    "teams/<str:name>/": Page("404 404 200 200", "404 404 200 200"),  # nothing public was made for it
+    "teams/<str:name>/answer/": Page(NONE, "302 404 404 404"),
+    "teams/<str:name>/delete/": IN_TEAM,
+    "teams/<str:name>/invite/": Page(NONE, "302 404 200 404"),
+    "teams/<str:name>/leave/": IN_TEAM,
+    "teams/<str:name>/members/<str:account>/": IN_TEAM,
 }
 
 # no token, a stranger's, the owner's for reading only, the owner's, one of staff

@@ -59,6 +59,7 @@ def _words(route: str, world: World) -> dict[str, Any]:
         "accounts/": {"key": "no-such-key", "uidb36": "1", "provider_id": "openid"},
         "submissions/": {"code": world.private.submission.code},
         "moderation/rejudge/": {"code": world.batch.code},
+        "teams/": {"name": quote(world.team.name), "account": world.stranger.username},
         "people/": {"name": quote(world.owner.username)},
         "moderation/accounts/": {"name": world.stranger.username},
         "moderation/submissions/": {"code": world.hidden.submission.code},

@@ -13,7 +13,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from agents.models import Candidate, Opinion, Run, RunEvent
-from benchmarks import comments, services, switches
+from benchmarks import comments, services, switches, teams
 from benchmarks.accounts import tokens
 from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
 from benchmarks.harness import Flag, StageReport, Verdict
@@ -31,6 +31,8 @@ from benchmarks.models import (
     RejudgeBatch,
     RuleSet,
     Submission,
+    Team,
+    TeamMembership,
 )
 from benchmarks.moderation import decisions, rejudging
 from benchmarks.recorded import loading
@@ -63,6 +65,7 @@ class World:
     token: Any
     contest: Contest
     check: EmulatorCheck
+    team: Team  # of the owner; nothing public was made for it
     comment: Comment  # of the owner, on the submission that was hidden
 
     @cached_property
@@ -79,6 +82,7 @@ class World:
             "runs": Run.objects.filter(owner=self.owner),
             "notifications": Notification.objects.filter(owner=self.owner),
             "choices": NotificationChoice.objects.filter(owner=self.owner),
+            "memberships": TeamMembership.objects.filter(team__memberships__account=self.owner),
             "comments": Comment.objects.filter(author=self.owner),
             "checks": EmulatorCheck.objects.filter(owner=self.owner),
         }
@@ -95,15 +99,19 @@ def build() -> World:
     owner, stranger = factories.user("olga" + TITLE[:20]), factories.user("stefan")
     staff = get_user_model().objects.create_superuser("staff", password="staff-has-a-long-password")
     Method.objects.filter(slug="human").update(title=TITLE[:60], description=TITLE)
+    team, shown = (teams.team_create(f"{TITLE[:20]}{number}", by=owner) for number in (1, 2))
     world = World(
         owner,
         stranger,
         staff,
-        public=factories.judged(_passing(), owner=owner, title=TITLE[:80], text=_source("public")),
+        public=factories.judged(_passing(), owner=owner, title=TITLE[:80], text=_source("public"), team=shown),
         failed=factories.judged(_failing(), owner=owner, title=TITLE[:80], text=_source("failed")),
         hidden=_hidden(owner, staff),
         batch=_batch(staff),
-        private=factories.queued(owner=owner, title=TITLE[:80], text=_source("private"), visibility="private"),
+        private=factories.queued(
+            owner=owner, title=TITLE[:80], text=_source("private"), visibility="private", team=team
+        ),
+        team=team,
         recorded=_recorded(),
         run=runs.driven(runs.started(owner)),
         token=tokens.token_create(owner, TITLE[:80]).row,

@@ -12,6 +12,7 @@ TEXT = (ROOT / "docs" / "compared.md").read_text()
 ROW = re.compile(r"^\| ([^|]+) \| \*\*([YPN])\*\* \|.*\| ([^|]*) \|$", re.MULTILINE)
 ROWS = ROW.findall(TEXT)
 WORDS = {
+    "NAME": "a-team",
     "CODE": "00000000-0000-4000-8000-000000000000",
     "SUITE": "robust-kbench",
     "OP": "layernorm",

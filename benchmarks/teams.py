@@ -1,0 +1,185 @@
+"""Teams: made by an account, joined by invitation, left and deleted. A submission can be made for a team.
+
+Each submission keeps the account that made it: that one pays with its quota, answers for it and may change it. Members
+read what was made for the team, private submissions included. Does NOT show boards (`boards/people.py`) and does NOT
+check names (`forms.py`).
+"""
+
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.http import Http404
+from django.utils import timezone
+
+from .models import ContestParticipant, Submission, Team, TeamMembership
+from .notifications import telling
+from .querysets import User as Reader
+from .services import Refused
+from .states import ContestState, MembershipState, TeamRole
+
+OWNED_MAX = 5  # teams of one account
+MEMBERS_MAX = 30  # of one team, invited ones included
+INVITATIONS_PER_DAY = 20  # by one account
+INVITED_AGAIN_AFTER = timedelta(days=1)
+_NOT_OVER = (ContestState.ANNOUNCED, ContestState.RUNNING, ContestState.JUDGING)
+_OPEN = (MembershipState.INVITED, MembershipState.MEMBER)
+
+
+def team_named(name: str, reader: Reader) -> tuple[Team, TeamMembership | None]:
+    """A team and what its reader is in it. Raises Http404 to others while nothing public was made for it."""
+    team = Team.objects.filter(name=name).first() if name.isprintable() else None
+    if team is not None:
+        mine = team.memberships.filter(account=reader.pk, state__in=_OPEN).first() if reader.is_authenticated else None
+        if mine is not None or getattr(reader, "is_staff", False) or is_public(team):
+            return team, mine
+    raise Http404("There is no such team, or it has published nothing.")
+
+
+def is_public(team: Team) -> bool:
+    return bool(Submission.objects.published().filter(team=team).exists())
+
+
+def members(team: Team) -> list[TeamMembership]:
+    """Owners first, then by date; invited ones last."""
+    rows = list(team.memberships.filter(state__in=_OPEN).select_related("account").order_by("changed", "pk"))
+    return sorted(rows, key=lambda row: (row.state != MembershipState.MEMBER, row.role != TeamRole.OWNER))
+
+
+def memberships_of(account: User) -> list[TeamMembership]:
+    """Its teams and open invitations, by name."""
+    rows = account.team_memberships.filter(state__in=_OPEN).select_related("team", "invited_by")
+    return list(rows.order_by("team__name"))
+
+
+def teams_of(account: Reader, *, owned: bool = False) -> list[Team]:
+    """What it may submit for; `owned` alone: what it may speak for."""
+    if not account.is_authenticated:
+        return []
+    mine = TeamMembership.objects.filter(account=account.pk, state=MembershipState.MEMBER)
+    mine = mine.filter(role=TeamRole.OWNER) if owned else mine
+    return list(Team.objects.filter(pk__in=mine.values("team")))
+
+
+def team_for(account: Reader, name: str, *, owned: bool = False) -> Team | None:
+    """The team that a submission or an entry to a contest is made for; None for none. Raises Refused."""
+    found = next((team for team in teams_of(account, owned=owned) if team.name == name), None) if name else None
+    if name and found is None:
+        raise Refused(f"You are not {'an owner' if owned else 'a member'} of a team with this name.")
+    return found
+
+
+def team_create(name: str, *, by: User) -> Team:
+    """Raises Refused."""
+    with transaction.atomic():
+        User.objects.select_for_update().get(pk=by.pk)
+        if len(teams_of(by, owned=True)) >= OWNED_MAX:
+            raise Refused(f"An account owns at most {OWNED_MAX} teams.")
+        try:
+            with transaction.atomic():
+                team = Team.objects.create(name=name)
+        except IntegrityError as error:
+            raise Refused("Another team has this name.") from error
+        columns = {"role": TeamRole.OWNER, "state": MembershipState.MEMBER, "changed": timezone.now()}
+        TeamMembership.objects.create(team=team, account=by, **columns)
+    return team
+
+
+def invite(team: Team, account: User, *, by: User) -> None:
+    """By an owner; the account is told. Raises Refused."""
+    now = timezone.now()
+    with transaction.atomic():
+        _lock(team, by)
+        before = team.memberships.filter(account=account).first()
+        if before is not None and before.state in _OPEN:
+            raise Refused(f"{account.get_username()} belongs to the team or is invited already.")
+        if before is not None and before.changed > now - INVITED_AGAIN_AFTER:
+            raise Refused(f"{account.get_username()} was in the team or invited a day ago or less. Ask again later.")
+        if not account.is_active:
+            raise Refused("This account is suspended.")
+        if team.memberships.filter(state__in=_OPEN).count() >= MEMBERS_MAX:
+            raise Refused(f"A team has at most {MEMBERS_MAX} members, invited ones included.")
+        recent = TeamMembership.objects.filter(invited_by=by, changed__gt=now - timedelta(days=1))
+        if recent.count() >= INVITATIONS_PER_DAY:
+            raise Refused(f"That is {INVITATIONS_PER_DAY} invitations within a day, which is the limit.")
+        columns = {"state": MembershipState.INVITED, "role": TeamRole.MEMBER, "invited_by": by, "changed": now}
+        row, _ = TeamMembership.objects.update_or_create(team=team, account=account, defaults=columns)
+        telling.invited(row)
+
+
+def answer(membership: TeamMembership, *, accept: bool) -> None:
+    """By the invited. Raises Refused where the invitation is no longer open."""
+    state = MembershipState.MEMBER if accept else MembershipState.ENDED
+    held = TeamMembership.objects.filter(pk=membership.pk, state=MembershipState.INVITED)
+    if not held.update(state=state, changed=timezone.now()):
+        raise Refused("This invitation is not open any more.")
+
+
+def role_set(team: Team, account: User, role: TeamRole, *, by: User) -> None:
+    """By an owner. Raises Refused where nobody would own the team."""
+    with transaction.atomic():
+        _lock(team, by)
+        held = team.memberships.filter(account=account, state=MembershipState.MEMBER)
+        if role != TeamRole.OWNER:
+            _refuse_ownerless(team, account)
+        if not held.update(role=role):
+            raise Refused(f"{account.get_username()} is no member of the team.")
+
+
+def remove(team: Team, account: User, *, by: User) -> None:
+    """By an owner: a member, or an invitation. What the member made for the team stays. Raises Refused."""
+    with transaction.atomic():
+        _lock(team, by)
+        _refuse_ownerless(team, account)
+        _end(team, account)
+
+
+def leave(team: Team, account: User) -> None:
+    """What the member made for the team stays. Raises Refused for the last owner."""
+    with transaction.atomic():
+        Team.objects.select_for_update().filter(pk=team.pk).first()
+        _refuse_ownerless(team, account)
+        _end(team, account)
+
+
+def team_delete(team: Team, *, by: User) -> None:
+    """By an owner. Its submissions stay their authors', without the team. Raises Refused during a contest."""
+    with transaction.atomic():
+        _lock(team, by)
+        if ContestParticipant.objects.filter(team=team, contest__state__in=_NOT_OVER).exists():
+            raise Refused("The team takes part in a contest that is not over.")
+        team.delete()
+
+
+def account_ends(account: User) -> None:
+    """Before an account is deleted: its teams get another owner, or go where nobody is left."""
+    for team in teams_of(account, owned=True):
+        others = team.memberships.filter(state=MembershipState.MEMBER).exclude(account=account)
+        if not others.exists():
+            team.delete()
+        elif not others.filter(role=TeamRole.OWNER).exists():
+            oldest = others.order_by("changed", "pk")[0]
+            others.filter(pk=oldest.pk).update(role=TeamRole.OWNER)
+
+
+def _lock(team: Team, by: User) -> None:
+    """In a transaction: nobody else changes the team meanwhile. Raises Refused unless `by` is one of its owners."""
+    Team.objects.select_for_update().filter(pk=team.pk).first()
+    if not _owners(team).filter(account=by).exists():
+        raise Refused("Only an owner of the team can do this.")
+
+
+def _owners(team: Team) -> QuerySet[TeamMembership]:
+    return team.memberships.filter(state=MembershipState.MEMBER, role=TeamRole.OWNER)
+
+
+def _refuse_ownerless(team: Team, account: User) -> None:
+    if not _owners(team).exclude(account=account).exists():
+        raise Refused("A team needs an owner: make another member an owner first, or delete the team.")
+
+
+def _end(team: Team, account: User) -> None:
+    held = team.memberships.filter(account=account, state__in=_OPEN)
+    if not held.update(state=MembershipState.ENDED, role=TeamRole.MEMBER, changed=timezone.now()):
+        raise Refused(f"{account.get_username()} does not belong to the team.")
