@@ -24,7 +24,7 @@ from .comments import TEXT_MAX_CHARS
 from .harness import LANGUAGES, Flag, Rules, Source, StaticCheck, TaskSpec
 from .models import DeviceKind, Team
 from .selectors import TASK_ORDERS, TaskFilter
-from .states import TokenScope, Visibility
+from .states import Difficulty, TokenScope, Visibility
 from .submissions.checking import Busy, checked
 from .submissions.languages import language_of_upload, titles_for
 from .templatetags.numbers import size
@@ -192,6 +192,7 @@ class TaskFilterForm(forms.Form):
     direction = forms.ChoiceField(
         required=False, choices=[("", "Both directions"), ("forward", "Forward"), ("backward", "Backward")]
     )
+    difficulty = forms.ChoiceField(required=False, choices=[("", "Any difficulty"), *Difficulty.choices])
     state = forms.ChoiceField(
         required=False,
         choices=[
@@ -217,6 +218,7 @@ class TaskFilterForm(forms.Form):
             family=data.get("family", ""),
             direction=data.get("direction", ""),
             state=data.get("state", ""),
+            difficulty=data.get("difficulty", ""),
             device=data.get("device", ""),
             sort=data.get("sort") or "name",
         )

@@ -91,6 +91,7 @@ class TaskFilter:
     family: str = ""
     direction: str = ""
     state: str = ""
+    difficulty: str = ""
     device: str = ""
     sort: str = "name"
 
@@ -145,7 +146,7 @@ def _narrowed(tasks: QuerySet[Any], chosen: TaskFilter) -> QuerySet[Any]:
             | Q(summary__icontains=word)
             | Q(suite__slug__icontains=word)
         )
-    exact = {"family": chosen.family, "direction": chosen.direction}
+    exact = {"family": chosen.family, "direction": chosen.direction, "difficulty": chosen.difficulty}
     tasks = tasks.filter(**{name: value for name, value in exact.items() if value})
     states = {"open": Q(entries=0), "slower": Q(best_score__lte=1.0), "faster": Q(best_score__gt=1.0)}
     return tasks.filter(states[chosen.state]) if chosen.state else tasks

@@ -103,6 +103,14 @@ class MethodKind(models.TextChoices):
     LIBRARY = "library", "Library"
 
 
+class Difficulty(models.TextChoices):
+    """Derived from the definition of a task by `catalogue/difficulty.py`."""
+
+    EASY = "easy", "Easy"
+    MEDIUM = "medium", "Medium"
+    HARD = "hard", "Hard"
+
+
 class ImportOutcome(models.TextChoices):
     """What an import made of one task."""
 

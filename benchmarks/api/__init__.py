@@ -20,6 +20,7 @@ from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import kinds_for
 from benchmarks.judgings import moves
 from benchmarks.selectors import TaskFilter
+from benchmarks.states import Difficulty
 from benchmarks.submissions.languages import starter_of
 from benchmarks.views.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
 
@@ -64,8 +65,9 @@ that takes the same tokens, replays what came after `Last-Event-ID` and ends wit
 
 
 @api.get("/tasks", response=list[schemas.TaskOut], summary="All tasks with their best verified entry")
-def task_list(request: HttpRequest, q: str = "", device: str = "") -> Any:
-    return [schemas.task_out(task) for task in selectors.all_tasks(TaskFilter(words=q, device=device))]
+def task_list(request: HttpRequest, q: str = "", device: str = "", difficulty: Difficulty | None = None) -> Any:
+    wanted = TaskFilter(words=q, device=device, difficulty=difficulty or "")
+    return [schemas.task_out(task) for task in selectors.all_tasks(wanted)]
 
 
 @api.get("/tasks/{suite}/{op}/{direction}", response=schemas.TaskDetail, summary="One task with starter code")

@@ -35,6 +35,7 @@ class TaskOut(Schema):
     formula: str
     family: str
     labels: list[str]
+    difficulty: str = Field(description="easy, medium or hard, derived from its definition; empty: not graded")
     entries: int = Field(description="verified entries on the board of `device`")
     best: float | None = Field(description="best verified speedup there")
 
@@ -50,6 +51,8 @@ class TaskDetail(Schema):
         description="of an imported task, as its suite's licence file says; empty where none was found"
     )
     origin: str = Field(description="of an imported task: the address or folder of its suite, and the file")
+    difficulty: str
+    difficulty_facts: dict[str, Any] = Field(description="what the difficulty was derived from")
     version: int
     content_sha256: str
     configurations: dict[str, ConfigCount] = Field(description="by device class")
@@ -218,6 +221,7 @@ def task_out(task: Task) -> TaskOut:
         formula=task.formula,
         family=task.family,
         labels=task.labels,
+        difficulty=task.difficulty,
         entries=getattr(task, "entries", 0),
         best=getattr(task, "best_score", None),
     )
@@ -234,6 +238,8 @@ def task_detail(version: TaskVersion, starter: dict[str, str], devices: dict[str
         labels=task.labels,
         licence=task.licence,
         origin=task.origin,
+        difficulty=task.difficulty,
+        difficulty_facts=task.difficulty_facts,
         version=version.number,
         content_sha256=version.content_sha256,
         configurations={

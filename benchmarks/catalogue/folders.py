@@ -33,6 +33,7 @@ from ..harness import (
 )
 from ..models import DeviceKind, Evaluation, Method, RuleSet, StoredTask, Submission, Suite, Task, TaskVersion
 from ..states import MethodKind, Origin, Priority, Switch, TaskVersionStatus
+from .difficulty import difficulty_of
 from .stored import stored_spec
 
 EXAMPLES_METHOD = "reference-kernels"
@@ -62,6 +63,7 @@ def tasks_sync(suites: Path | None = None) -> SyncReport:
             change = task_sync(spec)
             (created if change == "created" else renewed if change == "renewed" else []).append(spec.name)
         retired = _retire_others({(spec.suite, spec.op, spec.direction) for spec in tasks})
+        _grade_imported()
     return SyncReport(tuple(created), tuple(renewed), tuple(retired))
 
 
@@ -200,6 +202,7 @@ def _tasks_in(folder: Path) -> tuple[TaskSpec, ...]:
 def task_sync(spec: TaskSpec) -> str | None:
     """The rows of one task: `created`, `renewed` with a version more, or None where nothing that counts differs."""
     suite, _ = Suite.objects.get_or_create(slug=spec.suite, defaults={"title": spec.suite})
+    difficulty, facts = difficulty_of(spec)
     task, created = Task.objects.update_or_create(
         suite=suite,
         op=spec.op,
@@ -210,6 +213,8 @@ def task_sync(spec: TaskSpec) -> str | None:
             "formula": spec.formula,
             "family": spec.family,
             "labels": list(spec.labels),
+            "difficulty": difficulty,
+            "difficulty_facts": facts,
             "listed": True,
         },
     )
@@ -230,6 +235,17 @@ def _version_add(task: Task, spec: TaskSpec) -> None:
         definition=definition_of(spec),
         reference_source=spec.reference_source,
     )
+
+
+def _grade_imported() -> None:
+    """Imported tasks that have no grade: they are older than grades."""
+    stored = StoredTask.objects.filter(version__status=TaskVersionStatus.ACTIVE, version__task__difficulty="")
+    for row in stored.select_related("version__task__suite"):
+        try:
+            difficulty, facts = difficulty_of(shown_spec(row.version))
+        except TaskError:  # what can be read no longer is told where it is judged, and does not stop a start
+            continue
+        Task.objects.filter(pk=row.version.task_id).update(difficulty=difficulty, difficulty_facts=facts)
 
 
 def _retire_others(names: set[tuple[str, str, str]]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from ..querysets import DeviceKindQuerySet, TaskQuerySet
-from ..states import TaskVersionStatus
+from ..states import Difficulty, TaskVersionStatus
 
 MODELS_SHOWN = 3  # of the processors of a kind
 
@@ -36,6 +36,8 @@ class Task(models.Model):
     formula = models.CharField(max_length=500, blank=True)
     family = models.CharField(max_length=50, blank=True)
     labels = models.JSONField(default=list, blank=True)
+    difficulty = models.CharField(max_length=10, choices=Difficulty, blank=True)  # of its newest definition
+    difficulty_facts = models.JSONField(default=dict, blank=True)  # what that was derived from
     listed = models.BooleanField(default=True)
     licence = models.CharField(
         max_length=300, blank=True

@@ -1,6 +1,7 @@
 """Labels of tasks for templates. What they mean is in `benchmarks.boards.labels`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from django import template
 
@@ -17,3 +18,21 @@ def label_text(label: str) -> str:
 @register.filter
 def unranked(found: Iterable[str]) -> bool:
     return not labels.is_ranked(found)
+
+
+@register.filter
+def difficulty_text(facts: Mapping[str, Any]) -> str:
+    """What a grade was derived from, as sentences."""
+    if not facts:
+        return ""
+    counted = [
+        (facts["products"], "matrix product or convolution", "matrix products and convolutions"),
+        (facts["reductions"], "reduction", "reductions"),
+        (facts["operations"], "further operation", "further operations"),
+        (facts["loops"], "loop", "loops"),
+        (facts["results"], "result", "results"),
+    ]
+    said = ", ".join(f"{number} {one if number == 1 else several}" for number, one, several in counted if number)
+    direction = ", backward" if facts["backward"] else ""
+    arithmetic = f"up to {facts['flops_per_byte']} floating-point operations for each byte"
+    return f"The reference has {said}{direction}; {arithmetic}. That makes {facts['points']} points."
