@@ -30,7 +30,8 @@ def a_hunt(folder: Path) -> Hunt:
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_is_large_enough_to_compare_searches_and_small_enough_to_measure(name: str) -> None:
-    assert 200 <= GpuSweep(name, argparse.Namespace()).space.size <= 560
+    smallest, largest = (2000, 2200) if name.endswith("-large") else (200, 560)  # minutes of a GPU: about eight, or two
+    assert smallest <= GpuSweep(name, argparse.Namespace()).space.size <= largest
 
 
 def test_what_is_searched_by_default_has_a_core() -> None:

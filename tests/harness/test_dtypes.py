@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.harness import Config, Result, TaskSpec, TensorArgument, starter_code
-from benchmarks.harness.child.admitting.admission import DrawnCase, Findings, lower, tolerances_of
+from benchmarks.harness.child.admitting.admission import DrawnCase, Findings, lower, lower_ways, tolerances_of
 from benchmarks.harness.child.check import compare, reference
 from benchmarks.harness.child.inputs import draw
 from benchmarks.harness.child.shell import TORCH_DTYPES
@@ -105,7 +105,9 @@ def test_the_next_lower_precision_inside_is_refused(name: str) -> None:
     config = task.configs["cpu"][0]
     config = replace(config, results=(replace(item, tolerance=tolerance, rms_tolerance=rms_tolerance),))
     findings = Findings()
-    lower(DrawnCase(task, module, config, "published", [x], expected, expected), findings)
+    case = DrawnCase(task, module, config, "published", [x], expected, expected)
+    for way in lower_ways(case):
+        lower(case, way, findings)
     assert findings.tried
     assert findings.tried == findings.refused
 
@@ -113,9 +115,9 @@ def test_the_next_lower_precision_inside_is_refused(name: str) -> None:
 def test_nothing_is_lower_than_integers() -> None:
     x = torch.ones(32, 64, dtype=torch.int32)
     module = SimpleNamespace(forward=lambda x: x + 1)
-    task, findings = task_of("int32", "int32"), Findings()
-    lower(DrawnCase(task, module, task.configs["cpu"][0], "published", [x], (x.double() + 1,), (x.double(),)), findings)
-    assert not findings.tried
+    task = task_of("int32", "int32")
+    case = DrawnCase(task, module, task.configs["cpu"][0], "published", [x], (x.double() + 1,), (x.double(),))
+    assert not lower_ways(case)
 
 
 @pytest.mark.parametrize(
