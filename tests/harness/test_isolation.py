@@ -20,7 +20,7 @@ from benchmarks.harness import IsolationError
 from benchmarks.harness.errors import NotStopped
 from benchmarks.harness.measuring.process_memory import MemoryReader
 from benchmarks.harness.sandbox import freezer, isolation
-from benchmarks.harness.sandbox.freezer import Freezer, Stop
+from benchmarks.harness.sandbox.freezer import Freezer, RunSpan
 from benchmarks.harness.sandbox.isolation import STEADY_HEAP, Child, Isolation, Room, spawn
 from benchmarks.harness.sandbox.seccomp import builder_program, candidate_program, gpu_program
 from benchmarks.harness.sandbox.system_calls import NUMBERS
@@ -400,10 +400,10 @@ def test_what_a_thread_does_in_one_long_system_call_before_it_stops_is_counted(t
 
 
 def test_what_its_processors_can_give_and_what_stopping_takes_is_not_late() -> None:
-    assert Stop(used_ns=2_050_000, ran_ns=1_000_000).late_ns(2, 0) == 0
-    assert Stop(used_ns=2_050_400, ran_ns=1_000_000).late_ns(2, 0) == 400
-    assert Stop(used_ns=2_050_400, ran_ns=1_000_000).late_ns(1, 0) == 1_025_400
-    assert Stop(used_ns=2_050_400, ran_ns=1_000_000).late_ns(2, others_ns=300_000) == 300_400
+    assert RunSpan(used_ns=2_050_000, ran_ns=1_000_000).late_ns(2, 0) == 0
+    assert RunSpan(used_ns=2_050_400, ran_ns=1_000_000).late_ns(2, 0) == 400
+    assert RunSpan(used_ns=2_050_400, ran_ns=1_000_000).late_ns(1, 0) == 1_025_400
+    assert RunSpan(used_ns=2_050_400, ran_ns=1_000_000).late_ns(2, others_ns=300_000) == 300_400
 
 
 def test_who_runs_while_it_should_be_frozen_is_seen(spinner: Child) -> None:

@@ -22,7 +22,7 @@ _STOPPING_NS = 25_000  # a thread uses some microseconds on its way to its stop
 
 
 @dataclass(frozen=True)
-class Stop:
+class RunSpan:
     """What a process did from its last resume until its last thread had stopped."""
 
     used_ns: int  # processor time of all its threads
@@ -46,7 +46,7 @@ class Freezer:
         self._resumed_at = (0, 0)  # processor time and queue wait at the last resume
         self._resumed_ns = now_ns()
 
-    def freeze(self, deadline_s: float = 2.0) -> Stop:
+    def freeze(self, deadline_s: float = 2.0) -> RunSpan:
         """Returns when every thread has stopped. Raises NotStopped after `deadline_s`."""
         signal_quietly(self._pid, signal.SIGSTOP)
         told_ns = now_ns()
@@ -60,7 +60,7 @@ class Freezer:
                 raise NotStopped("a child uses processor time though it has stopped")
             before_ns = used_ns
         self._frozen_ns = used_ns
-        return Stop(used_ns - self._resumed_at[0], told_ns - self._resumed_ns)
+        return RunSpan(used_ns - self._resumed_at[0], told_ns - self._resumed_ns)
 
     def resume(self) -> int:
         """Lets it run; the processor time in ns that it has used since the freeze, over all threads."""

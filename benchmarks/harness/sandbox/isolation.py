@@ -23,7 +23,7 @@ from pathlib import Path
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
 from . import seccomp
-from .freezer import Freezer, Stop, signal_quietly, state_of, threads_of
+from .freezer import Freezer, RunSpan, signal_quietly, state_of, threads_of
 from .outbox import log_end
 
 _HARNESS = Path(__file__).parents[1]
@@ -157,9 +157,9 @@ class Child:
         """Processor time of all threads and queue wait of the first one since it was let run, in ns."""
         return (0, 0) if self._freezer is None else self._freezer.since_resume()
 
-    def freeze(self) -> Stop:
+    def freeze(self) -> RunSpan:
         """Returns when every thread of the child has stopped. A dead child is frozen too. Raises NotStopped."""
-        return Stop(0, 0) if self._freezer is None else self._freezer.freeze()
+        return RunSpan(0, 0) if self._freezer is None else self._freezer.freeze()
 
     def pin(self, cores: Sequence[int]) -> None:
         """Moves every thread of the child to `cores`; threads that it starts later follow."""
