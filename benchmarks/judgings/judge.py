@@ -57,6 +57,9 @@ class Judge(Protocol):
     def versions(self, device: str) -> dict[str, str]:
         """Of compiler, and of a GPU CUDA and driver."""
 
+    def build_ahead(self) -> None:
+        """Builds what a new machine needs before it judges on its processor."""
+
     def self_test(self, device: str) -> None:
         """Raises SupervisorError where a tiny good or a tiny bad kernel gets a wrong verdict."""
 
@@ -128,6 +131,9 @@ class HarnessJudge:
 
     def versions(self, device: str) -> dict[str, str]:
         return harness.versions_on(device)
+
+    def build_ahead(self) -> None:
+        harness.build_ahead(harness.default_rules(settings.KBENCH_RULESET), self.paths)
 
     def self_test(self, device: str) -> None:
         harness.self_test(harness.default_rules(settings.KBENCH_RULESET), self.paths, device)
