@@ -149,8 +149,8 @@ class FakeJudge:
     def versions(self, device):
         return {"compiler": "fake 1.0"}
 
-    def build_ahead(self):
-        pass
+    def builds_ahead(self):
+        return ()
 
     def self_test(self, device):
         """Nothing can be wrong with a fake."""

@@ -17,7 +17,7 @@ from benchmarks.harness import (
     UsageError,
     Verdict,
     Watcher,
-    build_ahead,
+    builds_ahead,
     default_rules,
     default_suites,
     find_task,
@@ -166,7 +166,8 @@ def test_a_wrong_reference_is_our_fault_and_never_the_kernels(paths: Paths, tmp_
 
 @pytest.mark.alone
 def test_what_is_built_ahead_is_all_that_the_self_test_compiles(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    build_ahead(default_rules(), paths)
+    for job in builds_ahead(default_rules(), paths):
+        job()
     monkeypatch.setattr(builds, "_compile", lambda *_: pytest.fail("it compiles"))
     self_test(default_rules(), paths)
 

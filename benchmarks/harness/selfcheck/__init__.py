@@ -5,7 +5,7 @@ mnist_linear_relu/forward and lie in `kernels/`. What a CPU needs for it and for
 Not covered: how fast or how quiet the machine is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,14 +45,24 @@ def self_test(rules: Rules, paths: Paths, device: str = "cpu") -> None:
             raise SupervisorError(f"the self-test of {device} got {found}")
 
 
-def build_ahead(rules: Rules, paths: Paths) -> None:
-    """What a new machine needs before it judges on its processor. Without it the first to need something builds it."""
+def builds_ahead(rules: Rules, paths: Paths) -> tuple[Callable[[], None], ...]:
+    """What a new machine builds before it judges on its processor, as jobs that may run at the same time.
+
+    Whatever has not been built ahead is built by the first who needs it.
+    """
     track = CpuTrack(rules, paths)
-    with track.build_lock(NOBODY):
-        track.prepare_tools()
-        for _, source, _ in _kernels(CPU):
-            builds.build(source, rules, paths)
-        track.preparation(_task(), NOBODY, stage="prepare").probes(paths)
+
+    def tools() -> None:
+        with track.build_lock(NOBODY):
+            track.prepare_tools()
+            for _, source, _ in _kernels(CPU):
+                builds.build(source, rules, paths)
+
+    def probes() -> None:
+        with track.build_lock(NOBODY):
+            track.preparation(_task(), NOBODY, stage="prepare").probes(paths)
+
+    return tools, probes
 
 
 def _task() -> TaskSpec:

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -48,6 +48,7 @@ from kbench_site.workers import (
 )
 
 TEND_EVERY_S = 0.25
+BUILDS_AHEAD_NICE = 5
 REPORTED = (WorkerState.ONLINE, WorkerState.QUARANTINED)
 
 
@@ -66,7 +67,7 @@ class Command(BaseCommand):
             _refuse_taken_port()
             self.say(f"data in {settings.DATA_DIR}, logs in {settings.DATA_DIR / 'log'}")
             remove_scratch(Paths(settings.DATA_DIR))
-            threading.Thread(target=build_ahead, args=(devices,), daemon=True, name="build-ahead").start()
+            build_ahead(devices)
             prepare()
             offer(devices)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -129,13 +130,17 @@ def prepare() -> None:
 
 
 def build_ahead(devices: Sequence[Device]) -> None:
-    """On a new machine compiling what every judging needs takes about as long as everything else before `ready`.
-
-    Whatever goes wrong is seen again by the self-test of the judge, which says it on the status page.
-    """
+    """Starts compiling what every judging needs: on a new machine it takes longer than everything before `ready`."""
     if any(device.name == CPU for device in devices):
-        with suppress(HarnessError, OSError):
-            site_judge().build_ahead()
+        for job in site_judge().builds_ahead():
+            threading.Thread(target=_built_ahead, args=(job,), daemon=True, name="builds-ahead").start()
+
+
+def _built_ahead(job: Callable[[], None]) -> None:
+    """The pages go first. Whatever goes wrong is seen again by the self-test of the judge, which says it."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BUILDS_AHEAD_NICE)
+    with suppress(HarnessError, OSError):
+        job()
 
 
 def offer(devices: Sequence[Device]) -> None:
