@@ -72,13 +72,10 @@ class Stack:
         shutil.copytree(_prepared_folder(), folder, dirs_exist_ok=True)
         return cls(folder, settings)
 
-    def start(self, *options):
+    def up(self, *options):
         with self.output.open("w") as output:
             argv = [sys.executable, "manage.py", "up", *options]
             self.process = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stdout=output, stderr=output)
-
-    def up(self, *options):
-        self.start(*options)
         self.wait(lambda: "workers: " in self.output.read_text(), 120, "the stack did not come up")
         return self
 

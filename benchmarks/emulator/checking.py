@@ -21,8 +21,8 @@ from ..harness import (
 )
 from .build import SOURCE, emulated_build, lines_of, plain_names, prepare
 from .reported import ReportedFinding, ReportedProblem
-from .running import CheckPlan, Conversation, PlannedRun, memories, reference_process, run_submission
-from .sizes import emulated_configs
+from .running import CheckPlan, Conversation, memories, reference_process, run_submission
+from .sizes import emulated_configs, sampled_config
 from .translate import NotTranslated
 from .verdicts import EmulatorFinding, EmulatorReport, EmulatorVerdict
 
@@ -30,9 +30,9 @@ SEEDS = (0, 1, 2)  # threads in their order, in reverse, at random
 _BUDGET_S = 60.0
 _ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d{{1,9}}):\d+: (?:fatal )?error: ([^\n]{{1,300}})")
 _SHARED_NAME = re.compile(r"shared variable (_Z\w+)")
-_NOTES = ("uninitialised", "undefined shuffle")  # they count only where results are wrong, too
+_NOTES = ("uninitialised", "undefined shuffle", "not joined")  # they count only where results are wrong, too
 _DTYPES = {"float32", "int64"}  # of tensors
-_RUNS_ON = ("race", "raised", "wrong result", *_NOTES)  # a launch goes on after these
+_RUNS_ON = ("race", "raised", "wrong result", "stale read", *_NOTES)  # a launch goes on after these
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _checked(check: _Check) -> EmulatorReport:
     configs = emulated_configs(check.task)
     if not configs:
         return _abstained("every configuration of this task is too large for the emulator")
-    plan = CheckPlan(check.task, configs, SEEDS)
+    plan = CheckPlan(check.task, configs, SEEDS, sampled_config(check.task))
     with memories(plan) as fds, reference_process(plan, fds, check.paths) as reference:
         try:
             build = emulated_build(check.source, check.rules, check.paths, check.cancelled)
@@ -134,12 +134,14 @@ class Transcript:
         if wrong:
             first = min(wrong, key=lambda item: item.kind in ("wrong result", "raised"))  # its cause tells more
             return EmulatorReport(EmulatorVerdict.WRONG, f"{first.kind}: {first.sentence}", first.line, tuple(wrong))
-        said = self._talk.report
-        if said.abstention is not None:
-            return _abstained(*said.abstention)
-        if self._talk.ended or self._compared() != [run.number for run in self._plan.runs]:
+        done, planned = len(self._compared()), len(self._plan.runs)
+        enough = self._talk.overdue and done >= len(self._plan.configs)
+        if (done < planned or self._talk.ended) and not enough:
+            if self._talk.report.abstention is not None:
+                return _abstained(*self._talk.report.abstention)
             return _abstained(f"the submission's process {self._talk.ended or 'stopped early'}")
-        text = f"{len(self._plan.configs)} configurations, {len(self._talk.done)} runs, all within tolerance"
+        runs = f"{done} runs" if done == planned else f"{done} of {planned} runs before the time was over"
+        text = f"{len(self._plan.configs)} configurations, {runs}, all within tolerance"
         return EmulatorReport(
             EmulatorVerdict.CORRECT_HERE, text, notes=tuple(f"{it.kind}: {it.sentence}" for it in notes)
         )
@@ -166,7 +168,7 @@ class Transcript:
         names = self._plain_names(traced)
         seen = set()
         for item in found:
-            config = self._config_of(item.run)
+            config = self._plan.key_of(item.run)
             if isinstance(item, ReportedProblem):
                 yield EmulatorFinding(item.kind, item.text, config)
                 continue
@@ -184,18 +186,12 @@ class Transcript:
             if problem:
                 right = any(not self._talk.problems.get(other.number) for other in runs if other.config == run.config)
                 text = f"{problem}; with another order of threads it is right" if right else problem
-                yield EmulatorFinding("wrong result", text, self._key(run))
+                yield EmulatorFinding("wrong result", text, self._plan.key_of(run.number))
                 return
 
     def _plain_names(self, found: Sequence[ReportedFinding]) -> dict[str, str]:
         mangled = sorted({name for item in found for name in _SHARED_NAME.findall(item.place)})[:32]
         return dict(zip(mangled, plain_names(mangled, self._rules, self._paths), strict=True))
-
-    def _key(self, run: PlannedRun) -> str:
-        return self._plan.configs[run.config].key
-
-    def _config_of(self, number: int | None) -> str:
-        return next((self._key(run) for run in self._plan.runs if run.number == number), "")
 
 
 def _finding(

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,14 @@ from ..harness import (
     torch_folder,
 )
 from .reported import SubmissionReport, submission_report
+from .sizes import runs_once
 
 HERE = Path(__file__).parent
 _PLACE_BYTES = 64
 _REPORT_BYTES = 256 * 1024
-_ROOM_BYTES = 24 << 30  # of address space, most of it never touched: the shadow of the emulated memory
+_ROOM_BYTES = 40 << 30  # of address space, most of it never touched: the shadow of the emulated memory
 _REFERENCE_S = 120.0
+_SAMPLED_SEED = 3  # of the run in which the emulator runs a few blocks of each launch, on zeros
 POISONS = (0xFFF7FFF3, 0x7B7B7B7B, 0xFB7BFB7B)  # NaN, large, large and negative: what uninitialised memory holds
 
 
@@ -64,22 +67,40 @@ class Conversation:
 
     report: SubmissionReport = field(default_factory=SubmissionReport)
     ended: str = ""  # how the process ended, if not as it should
+    overdue: bool = False  # it was ended because its time was over
     log: str = ""
     done: tuple[PlannedRun, ...] = ()  # those with results
     problems: dict[int, str] = field(default_factory=dict)  # by number of the run
 
 
 class CheckPlan:
-    """Where everything lies: inputs by configuration, results by run."""
+    """Where everything lies: inputs by configuration, results by run.
 
-    def __init__(self, task: TaskSpec, configs: Sequence[Config], seeds: Sequence[int]) -> None:
-        self.task, self.configs, self.function = task, configs, task.direction
+    After the runs that are compared comes one of `sampled`, if there is one: a few blocks of each launch, on zeros, so
+    that addresses and launches at full size are seen. It has neither inputs nor results.
+    """
+
+    def __init__(
+        self, task: TaskSpec, configs: Sequence[Config], seeds: Sequence[int], sampled: Config | None = None
+    ) -> None:
+        self.task, self.configs, self.function, self.sampled = task, configs, task.direction, sampled
         self.inputs_bytes = self.results_bytes = 0
         self.input_offsets = [[self._input(item.nbytes) for item in config.tensors] for config in configs]
         self.runs = [
             PlannedRun(number, place, seed, tuple(self._result(item.nbytes) for item in configs[place].results))
-            for number, (seed, place) in enumerate((seed, place) for seed in seeds for place in range(len(configs)))
+            for number, (seed, place) in enumerate(_turns(configs, seeds))
         ]
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of all runs, in their order."""
+        return list(range(len(self.runs) + (self.sampled is not None)))
+
+    def key_of(self, number: int | None) -> str:
+        """The configuration of a run; empty if there is no such run."""
+        if number == len(self.runs) and self.sampled is not None:
+            return f"{self.sampled.key}, a few blocks of each launch"
+        return next((self.configs[run.config].key for run in self.runs if run.number == number), "")
 
     def described(self) -> list[dict[str, Any]]:
         """The configurations for the process that draws and compares."""
@@ -97,7 +118,11 @@ class CheckPlan:
     def words(self, inputs: int, results: int, report: int) -> str:
         """The same for the submission's process."""
         head = f"function {self.function} inputs {inputs} {self.inputs_bytes} results {results} report {report}"
-        return "\n".join([head, *(self._run_words(run) for run in self.runs), "end", ""])
+        runs = [self._run_words(run) for run in self.runs]
+        if self.sampled is not None:
+            arguments = [_argument_words(item, repeat(-1)) for item in self.sampled.arguments]
+            runs.append(" ".join([f"run {len(self.runs)} {_SAMPLED_SEED} 0 {len(arguments)}", *arguments, "0"]))
+        return "\n".join([head, *runs, "end", ""])
 
     def _run_words(self, run: PlannedRun) -> str:
         config, places = self.configs[run.config], iter(self.input_offsets[run.config])
@@ -116,6 +141,14 @@ class CheckPlan:
     def _result(self, nbytes: int) -> int:
         place, self.results_bytes = self.results_bytes, self.results_bytes + _rounded(nbytes)
         return place
+
+
+def _turns(configs: Sequence[Config], seeds: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Every configuration in every order, and the large one in the last."""
+    for seed in seeds:
+        for place, config in enumerate(configs):
+            if seed == seeds[-1] or not runs_once(config):
+                yield seed, place
 
 
 class ReferenceProcess:
@@ -233,9 +266,10 @@ def run_submission(
         finally:
             child.kill()
         log = child.log_tail(rules.limits.output_bytes)
-    said = submission_report(os.pread(report, _REPORT_BYTES, 0), [run.number for run in plan.runs])
+    said = submission_report(os.pread(report, _REPORT_BYTES, 0), plan.numbers)
     found = Conversation(report=said, log=log)
     found.ended = "" if code == 0 else f"did not end within {budget_s:g} s" if code is None else _end(code)
+    found.overdue = code is None
     found.done = tuple(run for run in plan.runs if run.number in said.returned)
     return found
 

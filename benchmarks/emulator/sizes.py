@@ -1,53 +1,101 @@
 """Chooses the configurations of a task that are emulated, with sizes that an emulator can run.
 
 First come the public GPU configurations that are small enough, then those for the CPU, then larger ones with reduced
-sizes. A reduced size keeps its remainder after division by 32, so that divisible sizes stay divisible. One more has
-odd sizes. Hidden configurations are never used.
+sizes. A reduced size keeps its remainder after division by 32, so that divisible sizes stay divisible. Two more have
+odd sizes, and one of them has a batch of one. The last one is the largest public configuration that can be run once,
+because kernels choose their path by size. Hidden configurations are never used.
 """
 
 from collections.abc import Iterator, Mapping
 
 from ..harness import Config, HarnessError, TaskSpec, resized
 
-MOST_CONFIGS = 8
+MOST_CONFIGS = 10
 _MOST_PRODUCTS = 24_000_000  # multiplications and additions of one call
 _MOST_BYTES = 6 << 20  # of arguments and results
+_ONCE_PRODUCTS = 40_000_000  # of a configuration that is run in one order of threads only
+_ONCE_BYTES = 70_000_000
+_ONE_ROW_PRODUCTS = 2_000_000
+_SAMPLED_BYTES = 1_200_000_000  # of address space: what is not touched takes no memory
 _KEPT = 32  # remainders after division by this stay
+_CONSTANT = 0.01  # instead of one that is almost nothing, such as eps
 _SMALL = 16  # sizes up to this are of kernels, strides and the like
 
 
 def emulated_configs(task: TaskSpec) -> tuple[Config, ...]:
-    """At most MOST_CONFIGS, the largest first within each kind."""
+    """At most MOST_CONFIGS. One that is run once comes last."""
     chosen: dict[str, Config] = {}
     for config in _candidates(task):
+        if len(chosen) == MOST_CONFIGS - 1:
+            break
         if bearable(config):
             chosen.setdefault(str(sorted(config.values.items(), key=str)), config)
-        if len(chosen) == MOST_CONFIGS:
-            break
-    return tuple(chosen.values())
+    return (*chosen.values(), *_once(task))
 
 
-def bearable(config: Config) -> bool:
-    moved = sum(item.nbytes for item in config.tensors) + sum(item.nbytes for item in config.results)
-    return config.flops <= 2 * _MOST_PRODUCTS and moved <= _MOST_BYTES
+def sampled_config(task: TaskSpec) -> Config | None:
+    """The public configuration with the most work of those that are too large to run but fit into memory."""
+    large = [config for config in _shown(task) if runs_once(config) and _bytes(config) <= _SAMPLED_BYTES]
+    large = [config for config in large if config not in _once(task)]
+    return max(large, key=lambda config: config.flops, default=None)
+
+
+def bearable(config: Config, most_products: int = _MOST_PRODUCTS, most_bytes: int = _MOST_BYTES) -> bool:
+    return config.flops <= 2 * most_products and _bytes(config) <= most_bytes
+
+
+def _bytes(config: Config) -> int:
+    return sum(item.nbytes for item in config.tensors) + sum(item.nbytes for item in config.results)
+
+
+def runs_once(config: Config) -> bool:
+    """Too large for several orders of threads."""
+    return not bearable(config)
+
+
+def _once(task: TaskSpec) -> list[Config]:
+    large = [config for config in _shown(task) if runs_once(config) and bearable(config, _ONCE_PRODUCTS, _ONCE_BYTES)]
+    return [max(large, key=lambda config: config.flops)] if large else []
+
+
+def _shown(task: TaskSpec) -> list[Config]:
+    return [config for config in task.configs.get("cuda", ()) if not config.hidden]
 
 
 def _candidates(task: TaskSpec) -> Iterator[Config]:
-    """Odd sizes go second, so that they are never left out."""
-    shown = [config for config in task.configs.get("cuda", ()) if not config.hidden]
+    """Odd sizes go early, so that they are never left out."""
+    shown = _shown(task)
     small = [config for config in shown if bearable(config)]
     reduced = [found for config in shown if not bearable(config) and (found := _reduced(task, config)) is not None]
     first = [*small, *reduced][:1]
     yield from first
-    for config in first:
-        odd = _with(task, config, {name: _odd(size) for name, size in _sizes(config).items()})
-        if odd is not None:
-            yield odd
+    largest = reduced[:1] or small[-1:]
+    for config in (*first, *largest):
+        yield from _odd_sizes(task, config)
+    for config in shown[-1:]:
+        yield from _one_row(task, config)
     yield from small[:3]
     yield from reduced[:3]
     yield from (config for config in task.configs.get("cpu", ()) if not config.hidden)
     yield from small
     yield from reduced
+
+
+def _odd_sizes(task: TaskSpec, config: Config) -> Iterator[Config]:
+    odd = _with(task, config, {name: _odd(size) for name, size in _sizes(config).items()})
+    if odd is not None:
+        yield odd
+
+
+def _one_row(task: TaskSpec, config: Config) -> Iterator[Config]:
+    """A batch of one, with odd sizes: a block that does not fill. Small constants, such as eps, are larger."""
+    if isinstance(config.values.get("batch_size"), int):
+        values = config.values.items()
+        constants = {name: _CONSTANT for name, value in values if isinstance(value, float) and 0 < value < 1e-3}
+        single = _with(task, config, {"batch_size": 1, **constants})
+        found = _reduced(task, single, _ONE_ROW_PRODUCTS) if single is not None else None
+        if found is not None:
+            yield from _odd_sizes(task, found)
 
 
 def _sizes(config: Config) -> dict[str, int]:
@@ -63,11 +111,11 @@ def _odd(size: int) -> int:
     return size - 1 if size % 2 == 0 else size
 
 
-def _reduced(task: TaskSpec, config: Config) -> Config | None:
+def _reduced(task: TaskSpec, config: Config, most_products: int = _MOST_PRODUCTS) -> Config | None:
     """`config` with its largest size halved again and again; None if that does not help."""
     found: Config | None = config
     for _ in range(64):
-        if found is None or bearable(found):
+        if found is None or bearable(found, most_products):
             return found
         sizes = _sizes(found)
         if not sizes:
@@ -87,7 +135,7 @@ def halved(size: int) -> int:
     return size - (size // 2 + _KEPT - 1) // _KEPT * _KEPT
 
 
-def _with(task: TaskSpec, config: Config, values: Mapping[str, int]) -> Config | None:
+def _with(task: TaskSpec, config: Config, values: Mapping[str, float]) -> Config | None:
     merged = {name: value for name, value in config.values.items() if name not in values} | dict(values)
     try:
         return resized(task, config, {name: merged[name] for name in config.values})

@@ -30,6 +30,11 @@ _DYNAMIC = re.compile(
 _ALIGNMENT = re.compile(r"(?:__align__|alignas)\s*\(\s*\w+\s*\)")
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?:\s*\b(?:volatile|__volatile__|__volatile)\b)?\s*\(")
 _CONSTRAINT = re.compile(r'"([=+]?&?[rlfhdnqb])"\s*\(')
+_CLUSTER = re.compile(
+    r"\b__cluster_dims__\s*\(([^()]{1,80})\)\s*(?:__launch_bounds__\s*\([^()]{1,80}\)\s*)?(?:void\s+)?"
+    r"(?:__launch_bounds__\s*\([^()]{1,80}\)\s*)?(\w+)\s*\("
+)
+_BY_POINTER = re.compile(r"\bcudaLaunch(?:Cooperative)?Kernel(?:Ex|ExC)?\b")
 _UNTYPED = re.compile(
     r"(\bcudaLaunch(?:Cooperative)?Kernel\s*\(\s*)(?:\(\s*(?:const\s+)?void\s*\*\s*\)|reinterpret_cast\s*<\s*(?:const\s+)?void\s*\*\s*>)"
 )
@@ -140,6 +145,11 @@ _EMPTY = '""'
 def _launches(text: str) -> Iterator[str]:
     """`kernel<T><<<grid, block, bytes, stream>>>(arguments)`, where the kernel may be a template that is deduced."""
     code, lines, done, opening = _blank(text), _Lines(text), 0, -3
+    clusters = {found[2]: found[1] for found in _CLUSTER.finditer(code)}
+    if clusters and (pointer := _BY_POINTER.search(code)):
+        raise NotTranslated(
+            "a kernel with __cluster_dims__ may be launched through a pointer", lines.at(pointer.start())
+        )
     while (opening := code.find("<<<", opening + 3)) >= 0:
         if opening < done or not _is_launch(code, opening):
             continue
@@ -150,6 +160,8 @@ def _launches(text: str) -> Iterator[str]:
         kernel = " ".join(text[start:opening].split())
         config = text[opening + 3 : closing]
         call = f"kbench::Launcher({json.dumps(kernel[:160])}, {lines.at(opening)}, {config})"
+        if name := re.match(r"(?:\w+::)*(\w+)", kernel):
+            call += f".clustered({clusters[name[1]]})" if name[1] in clusters else ""
         lost = "\n" * text.count("\n", start, opening)
         yield f"{text[done:start]}{call}.of([=](auto... kb_a) {{ {kernel}(kb_a...); }}){lost}"
         done = closing + 3

@@ -27,6 +27,14 @@ def test_the_kernel_of_a_launch_may_follow_other_words() -> None:
     assert 'else kbench::Launcher("ns::other<A<B>>"' in text
 
 
+def test_a_kernel_with_cluster_dims_is_launched_with_them() -> None:
+    kernel = "template <int N> __global__ void __cluster_dims__(2, 1, 1) k(int* p) {}\n"
+    assert '"k<4>", 2, 8, 32).clustered(2, 1, 1).of(' in translated(f"{kernel}void f() {{ k<4><<<8, 32>>>(p); }}")
+    assert "clustered" not in translated(f"{kernel}void f() {{ other<<<8, 32>>>(p); }}")
+    with pytest.raises(NotTranslated, match="pointer"):
+        translated(f"{kernel}void f() {{ cudaLaunchKernelEx(&config, k<4>, p); }}")
+
+
 def test_nothing_in_comments_and_strings_is_translated() -> None:
     text = '// k<<<1, 2>>>(a)\nconst char* s = "k<<<1, 2>>>(a)"; /* asm("x") */'
     assert translated(text) == text

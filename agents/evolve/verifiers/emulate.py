@@ -17,14 +17,21 @@ from ..config import RunConfig
 from ..model import Reason, VerifierOpinion
 
 _MOST_REASONS = 5
-_FAULTS = {"race": "race", "divergent barrier": "race", "wrong result": "numerics", "raised": "interface"}
+_FAULTS = {
+    "race": "race",
+    "stale read": "race",
+    "divergent barrier": "race",
+    "wrong result": "numerics",
+    "raised": "interface",
+    "refused launch": "interface",
+}
 
 
 class EmulateVerifier:
     """V2. It needs a C++ compiler, and neither a GPU nor nvcc."""
 
     id = "emulate"
-    version = "1"
+    version = "2"
 
     def __init__(self, paths: Paths, rules: Rules | None = None) -> None:
         self._paths, self._rules = paths, rules or default_rules()

@@ -33,6 +33,7 @@
 #include "emulator/binding.h"
 #include "emulator/device.h"
 #include "emulator/groups.h"
+#include "emulator/pipeline.h"
 #include "emulator/ptx.h"
 #include "emulator/tensors.h"
 #include "emulator/wmma.h"

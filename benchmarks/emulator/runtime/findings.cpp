@@ -14,6 +14,10 @@ namespace kbench {
 namespace {
 
 constexpr size_t kFindingsMax = 24;
+constexpr const char* kNotes[] = {"uninitialised", "undefined shuffle", "not joined"};  // no fault by themselves
+// What is a fault whatever the values are, and whichever blocks have run.
+constexpr const char* kSampled[] = {"race", "out of bounds", "use after free", "illegal address", "misaligned address", "divergent barrier", "wrong mask", "stale read",
+                                    "stack overflow", "refused launch"};
 std::set<std::tuple<std::string, uintptr_t, uintptr_t>> told;
 
 std::string clean(const std::string& text) {
@@ -43,15 +47,18 @@ bool is_news(const char* kind, uintptr_t site, uintptr_t other_site) { return to
 
 // finding, kind, text, where, kernel, line of the launch, site, other site, block, thread, other block, other thread, line
 void record(const Finding& finding) {
+    if (state.options.sampled && std::none_of(std::begin(kSampled), std::end(kSampled), [&](const char* kind) { return std::strcmp(finding.kind, kind) == 0; }))
+        return;
     if (told.size() >= kFindingsMax || !told.insert({finding.kind, finding.site, finding.other_site}).second) return;
-    if (std::strcmp(finding.kind, "uninitialised") != 0 && std::strcmp(finding.kind, "undefined shuffle") != 0) state.faulty = true;
+    if (std::none_of(std::begin(kNotes), std::end(kNotes), [&](const char* kind) { return std::strcmp(finding.kind, kind) == 0; }))
+        state.faulty = true;
     const Launch& launch = state.launch;
     std::string line = std::string("finding\t") + finding.kind + "\t" + clean(finding.text) + "\t" + clean(finding.where);
     line += "\t" + clean(launch.kernel) + "\t" + std::to_string(launch.line);
     line += "\t" + std::to_string(finding.site) + "\t" + std::to_string(finding.other_site);
     const Fiber* fiber = state.fiber;
-    add_index(line, fiber ? fiber->block->index : Index{});
-    add_index(line, fiber ? fiber->thread : Index{});
+    add_index(line, finding.by ? finding.by[0] : fiber ? fiber->block->index : Index{});
+    add_index(line, finding.by ? finding.by[1] : fiber ? fiber->thread : Index{});
     const unsigned block = finding.other / kMaxThreads, thread = finding.other % kMaxThreads;
     line += "\t" + std::to_string(finding.other ? int(block) - 1 : -1) + "\t" + std::to_string(finding.other ? int(thread) : -1);
     line += "\t" + std::to_string(finding.line ? finding.line : finding.site ? 0 : state.line);
@@ -69,6 +76,7 @@ void fail(const char* kind, const char* text) {
 }
 
 void abstain(int line, const char* text) {
+    if (state.options.sampled) std::_Exit(0);
     put("abstain\t" + std::to_string(line) + "\t" + clean(text) + "\n");
     std::_Exit(6);
 }

@@ -32,7 +32,8 @@ struct Cell {
     uint32_t other_reader, other_time;  // another thread that read it
 };
 
-constexpr size_t kHeapBytes = size_t(1) << 30, kGranule = 16, kStackBytes = 64 << 10, kStacksBytes = size_t(9) << 29;
+constexpr size_t kHeapBytes = size_t(2) << 30, kGranule = 16, kStackBytes = 64 << 10, kStacksBytes = size_t(9) << 29;
+constexpr size_t kGuardedStacks = 24000;  // each is two mappings, and a process may have 65530
 constexpr size_t kParameterBytes = 64 << 10, kAlignment = 512, kRedZone = 4096;
 constexpr uint8_t kFreed = 0xff;
 
@@ -169,51 +170,86 @@ bool ordered(uint32_t thread, uint32_t time, bool shared) {
 }
 
 bool conflicts(uint32_t thread, uint32_t time, uint32_t me, bool shared) {
-    return thread != 0 && thread != me && time >= state.launch.began && !ordered(thread, time, shared);
+    if (thread == 0) return false;
+    if (time < state.launch.began) return state.several_streams && !shared && !launch_was_over(time);
+    return thread != me && !ordered(thread, time, shared);
 }
 
 struct Pending {  // two threads have written the same word; harmless if the value stays
     uint32_t* word = nullptr;
     uint32_t value = 0, bytes = 0;
     Finding finding;
+    Index by[2] = {};
 } pending;
 
+// A thread reads a word that others change atomically. Harmless where it only tries to exchange what it has read.
+struct Guess {
+    const Cell* cell = nullptr;
+    uint32_t thread = 0, accesses = 0;
+    Finding finding;
+    Index by[2] = {};
+} guess;
+constexpr uint32_t kAccessesOfGuess = 16;
+
+void settle_guess() {
+    if (guess.cell == nullptr) return;
+    guess.cell = nullptr;
+    guess.finding.by = guess.by;
+    record(guess.finding);
+}
+
+void follow_guess(const Cell& cell, uint32_t me, Access access) {
+    if (guess.cell == &cell && guess.thread == me && access == kCompare) guess.cell = nullptr;
+    else if (guess.thread != me || ++guess.accesses > kAccessesOfGuess) settle_guess();
+}
+
 void settle_pending() {
+    settle_guess();
     if (pending.word == nullptr) return;
     uint32_t* word = pending.word;
     pending.word = nullptr;
+    pending.finding.by = pending.by;
     if (((*word ^ pending.value) & pending.bytes) != 0) record(pending.finding);
 }
 
-const char* race_text(bool first_writes, bool second_writes) {
+const char* race_text(bool first_writes, bool second_writes, bool streams) {
+    if (streams) return "two launches on different streams touch it, one of them writes, and no event orders them";
     if (first_writes && second_writes) return "two threads write it without a barrier between them";
     return first_writes ? "a thread reads what another one has written, without a barrier between them"
                         : "a thread writes what another one has read, without a barrier between them";
 }
 
-void race(uintptr_t place, const Touch& before, bool before_wrote, bool write, uintptr_t site) {
+void race(uintptr_t place, const Touch& before, bool before_wrote, bool write, uintptr_t site, const Cell& cell) {
     if (!is_news("race", site, before.site >> 5)) return;
-    Finding finding{"race", race_text(before_wrote, write), site, before.site >> 5, before.thread, describe(place)};
+    Finding finding{"race", race_text(before_wrote, write, before.time < state.launch.began), site, before.site >> 5, before.thread, describe(place)};
+    if (before_wrote && !write && (before.site & 16) && before.time >= state.launch.began) {
+        if (guess.cell != nullptr && guess.finding.site == site) return;  // its other half
+        settle_guess();
+        guess = {&cell, name_of(*state.fiber), 0, finding, {state.fiber->block->index, state.fiber->thread}};
+        return;
+    }
     if (!(before_wrote && write)) return record(finding);
     settle_pending();
     uint32_t bytes = 0;
     for (int i = 0; i < 4; ++i) bytes |= before.site >> i & 1 ? 0xffu << (8 * i) : 0;
     auto* word = reinterpret_cast<uint32_t*>(place & ~uintptr_t(3));
-    pending = {word, *word, bytes, finding};
+    pending = {word, *word, bytes, finding, {state.fiber->block->index, state.fiber->thread}};
 }
 
 void note(Cell& cell, uintptr_t place, uint32_t mask, Access access, uintptr_t site, bool shared) {
     const uint32_t me = name_of(*state.fiber);
-    const bool atomic = access == kAtomic, write = access != kRead;
+    const bool atomic = access >= kAtomic, write = access != kRead;
+    if (guess.cell != nullptr) follow_guess(cell, me, access);
+    if (access == kCompare && cell.reader.thread == me) cell.reader = {};
     const Touch mine{me, state.now, uint32_t(site) << 5 | (atomic ? 16u : 0u) | mask};
     const auto meets = [&](const Touch& other) { return (other.site & mask) && !(atomic && (other.site & 16)); };
-    if (cell.writer.thread != me && meets(cell.writer) && conflicts(cell.writer.thread, cell.writer.time, me, shared))
-        race(place, cell.writer, true, write, site);
+    if ((cell.writer.thread != me || state.several_streams) && meets(cell.writer) && conflicts(cell.writer.thread, cell.writer.time, me, shared))
+        race(place, cell.writer, true, write, site, cell);
     if (write) {
         if (meets(cell.reader)) {
-            if (conflicts(cell.reader.thread, cell.reader.time, me, shared)) race(place, cell.reader, false, true, site);
+            if (conflicts(cell.reader.thread, cell.reader.time, me, shared)) race(place, cell.reader, false, true, site, cell);
             else if (conflicts(cell.other_reader, cell.other_time, me, shared))
-                race(place, {cell.other_reader, cell.other_time, cell.reader.site}, false, true, site);
+                race(place, {cell.other_reader, cell.other_time, cell.reader.site}, false, true, site, cell);
         }
         if (cell.writer.thread == me && cell.writer.time == state.now) cell.writer.site |= mask;
         else cell.writer = mine;
@@ -246,7 +282,7 @@ void check(uintptr_t place, size_t bytes, size_t alignment, Access access, uintp
     Cell* cell = spot.cell;
     for (uintptr_t word = place & ~uintptr_t(3); word < place + bytes; word += 4, ++cell) {
         const unsigned from = unsigned(std::max(place, word) - word), to = unsigned(std::min(place + bytes, word + 4) - word);
-        if (access != kWrite && spot.kind != Spot::module && *reinterpret_cast<uint32_t*>(word) == state.options.poison &&
+        if (access != kWrite && !state.options.sampled && spot.kind != Spot::module && *reinterpret_cast<uint32_t*>(word) == state.options.poison &&
             is_news("uninitialised", site, 0))
             record({"uninitialised", "reads memory that nobody has written", site, 0, 0, describe(word)});
         note(*cell, word, (1u << to) - (1u << from), access, site, spot.kind == Spot::shared);
@@ -268,7 +304,7 @@ void* device_allocate(size_t bytes, bool zeroed) {
     std::memset(granules + first, int(kGranule), whole);
     if (bytes % kGranule) granules[first + whole] = uint8_t(bytes % kGranule);
     pieces[at] = {bytes, false, ""};
-    if (!zeroed) fill(reinterpret_cast<void*>(at), rounded);
+    if (!zeroed && !state.options.sampled) fill(reinterpret_cast<void*>(at), rounded);
     return reinterpret_cast<void*>(at);
 }
 
@@ -353,7 +389,7 @@ void* parameter_room(size_t bytes) {
 uintptr_t stack_of(unsigned index) {
     const size_t place = kParameterBytes / kStackBytes + index;
     const uintptr_t low = stacks + place * kStackBytes;
-    if (!guarded[place]) mprotect(reinterpret_cast<void*>(low), 4096, PROT_NONE), guarded[place] = true;
+    if (place < kGuardedStacks && !guarded[place]) mprotect(reinterpret_cast<void*>(low), 4096, PROT_NONE), guarded[place] = true;
     return low + kStackBytes;
 }
 
@@ -409,6 +445,15 @@ void memory_settle() { settle_pending(); }
 
 void touch(const void* place, size_t bytes, Access access, size_t alignment) {
     if (state.fiber != nullptr) check(uintptr_t(place), bytes, alignment, access, uintptr_t(__builtin_return_address(0)) - module_begin);
+}
+
+void read_only(const void* place, size_t bytes) {
+    if (state.fiber == nullptr) return;
+    const Spot spot = spot_of(uintptr_t(place), bytes);
+    if (spot.kind != Spot::global || !spot.valid || spot.cell->writer.thread == 0 || spot.cell->writer.time < state.launch.began) return;
+    const Touch& writer = spot.cell->writer;
+    record({"stale read", "reads through the read-only cache what the same launch has written", uintptr_t(__builtin_return_address(0)) - module_begin,
+            writer.site >> 5, writer.thread, describe(uintptr_t(place))});
 }
 
 uint32_t shared_address(const void* pointer) {

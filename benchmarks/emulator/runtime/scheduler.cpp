@@ -1,5 +1,6 @@
 // Threads as fibres: blocks, warps, barriers, and who runs next. Everything runs on one thread of the host.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -81,6 +82,8 @@ State state;
 namespace {
 
 constexpr unsigned kPollsMax = 32, kIdleRoundsMax = 200000;
+constexpr unsigned kSampledBlocks = 16;  // of a launch: the first and last ones, and others between them
+constexpr std::chrono::milliseconds kSampledLaunch(700);
 void* scheduler_stack;
 std::vector<Block*> live;
 std::vector<unsigned> free_slots;
@@ -88,6 +91,7 @@ Gate grid_gate;
 std::mt19937 shuffler;
 
 unsigned volume(const Index& i) { return i.x * i.y * i.z; }
+std::string text_of(const Index& i) { return std::to_string(i.x) + " x " + std::to_string(i.y) + " x " + std::to_string(i.z); }
 
 void prepare_stack(Fiber& fiber, unsigned index) {
     auto* top = reinterpret_cast<uint64_t*>(stack_of(index));
@@ -314,8 +318,18 @@ bool wake_spinning() {
 }
 
 void report_deadlock() {
+    if (state.options.sampled) std::_Exit(0);  // they may wait for a block that is left out
     if (state.used_active_mask) abstain(state.launch.line, "threads diverge around __activemask, which is not modelled");
     record({"divergent barrier", "threads wait for each other for ever: " + waiting_text()});
+}
+
+std::vector<unsigned> sampled(const std::vector<unsigned>& order) {
+    if (order.size() <= kSampledBlocks) return order;
+    std::vector<unsigned> kept;
+    const size_t last = order.size() - 1, ends = kSampledBlocks / 4;
+    for (size_t i = 0; i < ends; ++i) kept.push_back(order[i]), kept.push_back(order[last - i]);
+    for (size_t i = 1; i <= kSampledBlocks - 2 * ends; ++i) kept.push_back(order[ends + (order.size() - 2 * ends) * i / (kSampledBlocks - 2 * ends + 1)]);
+    return kept;
 }
 
 void run_blocks() {
@@ -325,6 +339,8 @@ void run_blocks() {
     for (unsigned i = 0; i < order.size(); ++i) order[i] = i;
     if (state.options.seed == 1) std::reverse(order.begin(), order.end());
     if (state.options.seed > 1) std::shuffle(order.begin(), order.end(), shuffler);
+    if (state.options.sampled) order = sampled(order);
+    const auto began = std::chrono::steady_clock::now();
     const unsigned most = std::max(together, resident_here());
     size_t next = 0;
     unsigned idle = 0;
@@ -334,7 +350,10 @@ void run_blocks() {
         // a cluster of several in x; blocks of it are neighbours
         for (unsigned rank = 0; rank < together; ++rank) make_block(first * together + rank, cluster, rank);
     };
-    const auto may_start = [&] { return next < order.size() && live.size() + together <= most; };
+    const auto may_start = [&] {
+        if (state.options.sampled && std::chrono::steady_clock::now() - began > kSampledLaunch) return false;
+        return next < order.size() && live.size() + together <= most;
+    };
     while (!state.stopped) {
         Block* chosen = state.current != nullptr && !state.current->ready.empty() ? state.current : nullptr;
         for (size_t i = 0; chosen == nullptr && i < live.size(); ++i)
@@ -389,10 +408,18 @@ int run_grid(const char* kernel, int line, const Shape& shape, void (*invoke)(vo
     if (state.stopped) return kIllegalAddress;
     const unsigned threads = volume(shape.block), together = volume(shape.cluster);
     const Index& grid = shape.grid;
+    const auto refuse = [&](int error, const std::string& why) {
+        state.refused = std::string("the launch of ") + kernel + " is refused: " + why, state.refused_line = line;
+        return error;
+    };
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return kInvalidConfiguration;
     if (threads == 0 || threads > kMaxThreads || shape.block.x > 1024 || shape.block.y > 1024 || shape.block.z > 64)
-        return kInvalidConfiguration;
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) return kInvalidConfiguration;
-    if (shape.shared_bytes > state.allowed_shared) return kInvalidValue;
+        return refuse(kInvalidConfiguration, "a block of " + text_of(shape.block) + " threads");
+    if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
+        return refuse(kInvalidConfiguration, "a grid of " + text_of(grid) + " blocks, where y and z may be 65535");
+    if (shape.shared_bytes > state.allowed_shared)
+        return refuse(kInvalidValue, std::to_string(shape.shared_bytes) + " bytes of dynamic shared memory, where " +
+                                         std::to_string(state.allowed_shared) + " are allowed");
     if (uint64_t(grid.x) * grid.y * grid.z >= 1u << 21) abstain(line, "the grid has more than 2 million blocks");
     if (together > 1 && (grid.x % shape.cluster.x || volume(shape.cluster) != shape.cluster.x)) {
         if (grid.x % shape.cluster.x) return kInvalidConfiguration;
@@ -403,9 +430,12 @@ int run_grid(const char* kernel, int line, const Shape& shape, void (*invoke)(vo
     state.launch = {kernel, line, shape, invoke, call, ++state.now, {}, {}, false};
     state.launch.released.assign(blocks, 0), state.launch.acquired.assign(blocks, 0);
     state.used_active_mask = false;
+    stream_begins(shape.stream, state.launch.began);
     shuffler.seed(unsigned(state.options.seed));
     kb_blockDim = shape.block, kb_gridDim = grid;
-    if (shape.cooperative && blocks > resident_max()) return kTooLarge;
+    if (shape.cooperative && blocks > resident_max())
+        return refuse(kTooLarge, "a cooperative launch of " + std::to_string(blocks) + " blocks, of which " + std::to_string(resident_max()) + " fit");
+    if (shape.cooperative && state.options.sampled) std::_Exit(0);  // all of its blocks are needed
     if (shape.cooperative && blocks > resident_here()) abstain(line, "a cooperative launch with more threads than the emulator holds");
     memory_begin();
     free_slots.clear();
@@ -544,12 +574,12 @@ Mbarrier& mbarrier_at(void* place, int line) {
     return found->second;
 }
 
-void advance(Block& block, Mbarrier& barrier) {
+void advance(Mbarrier& barrier) {
     if (barrier.pending > 0 || barrier.bytes != 0) return;
     barrier.pending = barrier.expected;
     ++barrier.phase;
     ++state.now;
-    (void)block;
+    for (Fiber* fiber : barrier.waiting) fiber->synced = state.now;
     wake(barrier.waiting, false);
 }
 
@@ -571,14 +601,14 @@ void mbarrier_arrive(void* place, unsigned count, int64_t expected_bytes, int li
     barrier.knows[w] = ++state.now;
     barrier.bytes += expected_bytes;
     barrier.pending -= std::min(count, barrier.pending);
-    advance(block, barrier);
+    advance(barrier);
 }
 
 void mbarrier_deliver(void* place, int64_t bytes) {
     Mbarrier& barrier = mbarrier_at(place, 0);
     barrier.knows[state.fiber->warp] = ++state.now;
     barrier.bytes -= bytes;
-    advance(*state.fiber->block, barrier);
+    advance(barrier);
 }
 
 bool mbarrier_wait(void* place, unsigned parity, bool block_until, int line) {

@@ -100,6 +100,7 @@ struct Launch {
 
 struct Options {
     int seed = 0;
+    bool sampled = false;  // a few blocks of each launch, on memory full of zeros; results are not looked at
     uint32_t poison = 0xfff7fff3;
 };
 
@@ -110,10 +111,12 @@ struct State {
     Options options;
     uint32_t now = 1;
     size_t allowed_shared = kDefaultShared;
-    bool stopped = false, used_active_mask = false;
+    bool stopped = false, used_active_mask = false, several_streams = false;
     bool faulty = false;  // something was found that is not only a note
     int line = 0;         // of the built-in function or asm statement at work
     int report_fd = -1;
+    std::string refused;  // the last launch that was refused, and why
+    int refused_line = 0;
 };
 
 extern State state;
@@ -127,6 +130,12 @@ std::string describe(uintptr_t place);
 uintptr_t stack_of(unsigned index);
 unsigned stack_capacity();
 
+// streams.cpp
+void streams_reset();
+void stream_begins(const void* stream, uint32_t began);  // a launch
+bool launch_was_over(uint32_t time);                     // the launch of that time, before the one at work began
+bool work_is_left();                                     // that the default stream does not wait for
+
 // findings.cpp
 struct Finding {
     const char* kind;
@@ -135,6 +144,7 @@ struct Finding {
     uint32_t other = 0;  // thread number as in a cell; 0: none
     std::string where = "";
     int line = 0;  // where there is no site
+    const Index* by = nullptr;  // block and thread, where another one runs by now
 };
 void record(const Finding& finding);
 bool is_news(const char* kind, uintptr_t site, uintptr_t other_site);  // nothing like it was recorded in this run

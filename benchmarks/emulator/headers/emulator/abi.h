@@ -13,6 +13,7 @@ struct Shape {  // of one launch
     Index grid, block, cluster;
     size_t shared_bytes;
     bool cooperative;
+    const void* stream = nullptr;
 };
 
 // Runs every thread of a grid: `invoke(call)` is the kernel with its arguments. Returns 0 or the number of a cudaError.
@@ -39,7 +40,8 @@ bool all_blocks_resident();
 using Combine = void (*)(void** brought, unsigned mask);
 void collective(unsigned mask, const char* what, void* brought, Combine combine, int line);
 
-enum Access { kRead, kWrite, kAtomic };
+enum Access { kRead, kWrite, kAtomic, kCompare };  // the last one is atomic, too, and depends on what was read before
+void read_only(const void* place, size_t bytes);  // read through the cache that sees no writes of this launch
 void touch(const void* place, size_t bytes, Access access, size_t alignment = 1);
 // A thread reads the same value at the same place again: after some times others get their turn.
 void polled(const void* place, uint64_t value);
@@ -67,6 +69,15 @@ void* dynamic_shared();
 void remark(const char* kind, const char* text);             // a finding that does not
 [[noreturn]] void abstain(int line, const char* text);
 void used_active_mask();
+
+// Streams and events. A null stream is the default one.
+void* stream_create(bool blocking);
+void stream_wait(const void* stream, const void* event);
+void* event_create();
+void event_record(const void* event, const void* stream);
+void host_waits_for_event(const void* event);
+void host_waits_for_stream(const void* stream);
+void host_waits_for_all();
 
 void allow_shared_bytes(size_t bytes);
 void* device_allocate(size_t bytes, bool zeroed);

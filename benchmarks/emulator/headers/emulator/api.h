@@ -100,8 +100,12 @@ struct Launcher {
     const char* kernel;
     int line;
     Shape shape;
-    Launcher(const char* k, int l, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t = nullptr)
-        : kernel(k), line(l), shape{index_of(grid), index_of(block), {1, 1, 1}, shared_bytes, false} {}
+    Launcher(const char* k, int l, dim3 grid, dim3 block, size_t shared_bytes = 0, cudaStream_t stream = nullptr)
+        : kernel(k), line(l), shape{index_of(grid), index_of(block), {1, 1, 1}, shared_bytes, false, stream} {}
+    Launcher& clustered(unsigned x, unsigned y = 1, unsigned z = 1) {
+        shape.cluster = {x, y, z};
+        return *this;
+    }
     template <class F>
     struct Bound {
         const Launcher& launcher;
@@ -122,7 +126,7 @@ cudaError_t launch_pointer(const Shape& shape, int line, void (*kernel)(P...), A
 
 template <class... P, class... A>
 cudaError_t kb_cudaLaunchKernelEx(int line, const cudaLaunchConfig_t* c, void (*kernel)(P...), A&&... args) {
-    kbench::Shape shape{kbench::index_of(c->gridDim), kbench::index_of(c->blockDim), {1, 1, 1}, c->dynamicSmemBytes, false};
+    kbench::Shape shape{kbench::index_of(c->gridDim), kbench::index_of(c->blockDim), {1, 1, 1}, c->dynamicSmemBytes, false, c->stream};
     for (unsigned i = 0; i < c->numAttrs; ++i) {
         const auto& a = c->attrs[i];
         if (a.id == cudaLaunchAttributeClusterDimension) shape.cluster = {a.val.clusterDim.x, a.val.clusterDim.y, a.val.clusterDim.z};
@@ -139,8 +143,8 @@ cudaError_t launch_array(const Shape& shape, int line, void (*kernel)(P...), voi
 }
 }  // namespace kbench
 template <class... P>
-cudaError_t kb_launch_kernel(int line, bool cooperative, void (*kernel)(P...), dim3 grid, dim3 block, void** args, size_t shared_bytes = 0, cudaStream_t = nullptr) {
-    const kbench::Shape shape{kbench::index_of(grid), kbench::index_of(block), {1, 1, 1}, shared_bytes, cooperative};
+cudaError_t kb_launch_kernel(int line, bool cooperative, void (*kernel)(P...), dim3 grid, dim3 block, void** args, size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
+    const kbench::Shape shape{kbench::index_of(grid), kbench::index_of(block), {1, 1, 1}, shared_bytes, cooperative, stream};
     return kbench::launch_array(shape, line, kernel, args, std::index_sequence_for<P...>());
 }
 inline cudaError_t kb_launch_kernel(int line, bool, const void*, dim3, dim3, void**, size_t = 0, cudaStream_t = nullptr) {
@@ -182,14 +186,25 @@ template <class T>
 cudaError_t cudaMallocManaged(T** p, size_t bytes, unsigned = 0) { return cudaMalloc(p, bytes); }
 template <class T>
 cudaError_t cudaMallocHost(T** p, size_t bytes) { return cudaMalloc(p, bytes); }
-inline cudaError_t cudaFree(void* p) { return kbench::device_free(p) ? cudaSuccess : kbench::noted(cudaErrorInvalidValue); }
-inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return cudaFree(p); }
+inline cudaError_t cudaFree(void* p) {
+    kbench::host_waits_for_all();
+    return kbench::device_free(p) ? cudaSuccess : kbench::noted(cudaErrorInvalidValue);
+}
+inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return kbench::device_free(p) ? cudaSuccess : kbench::noted(cudaErrorInvalidValue); }
 inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
-inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t = nullptr) {
     kbench::raw_copy(to, from, bytes);
     return cudaSuccess;
 }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind k, cudaStream_t = nullptr) { return cudaMemcpy(to, from, bytes, k); }
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind k) {
+    kbench::host_waits_for_stream(nullptr);
+    return cudaMemcpyAsync(to, from, bytes, k);
+}
+inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind, cudaStream_t = nullptr) {
+    for (size_t row = 0; row < height; ++row)
+        kbench::raw_copy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+    return cudaSuccess;
+}
 inline cudaError_t cudaMemset(void* p, int v, size_t bytes) {
     std::memset(p, v, bytes);
     return cudaSuccess;
@@ -221,21 +236,27 @@ inline cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 
 // ---- streams, events, the device ----------------------------------------------------------------------------------------
 
-inline cudaError_t cudaStreamCreate(cudaStream_t* s) { *s = reinterpret_cast<cudaStream_t>(8); return cudaSuccess; }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
-inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return cudaStreamCreate(s); }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+    *s = static_cast<cudaStream_t>(kbench::stream_create(flags == cudaStreamDefault));
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags(s, cudaStreamDefault); }
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) { return cudaStreamCreateWithFlags(s, flags); }
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) { *least = 0, *greatest = -5; return cudaSuccess; }
 inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaPeekAtLastError() == cudaErrorIllegalAddress ? cudaErrorIllegalAddress : cudaSuccess; }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
-inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = reinterpret_cast<cudaEvent_t>(8); return cudaSuccess; }
+inline cudaError_t kb_after_waiting() { return cudaPeekAtLastError() == cudaErrorIllegalAddress ? cudaErrorIllegalAddress : cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t s) { kbench::host_waits_for_stream(s); return kb_after_waiting(); }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) { kbench::stream_wait(s, e); return cudaSuccess; }
+inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
+inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = static_cast<cudaEvent_t>(kbench::event_create()); return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
-inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr) { return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) { kbench::event_record(e, s); return cudaSuccess; }
+inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s = nullptr, unsigned = 0) { return cudaEventRecord(e, s); }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { kbench::host_waits_for_event(e); return kb_after_waiting(); }
+inline cudaError_t cudaEventQuery(cudaEvent_t e) { return cudaEventSynchronize(e); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { *ms = 1; return cudaSuccess; }
-inline cudaError_t cudaDeviceSynchronize() { return cudaStreamSynchronize(nullptr); }
+inline cudaError_t cudaDeviceSynchronize() { kbench::host_waits_for_all(); return kb_after_waiting(); }
 inline cudaError_t cudaGetDevice(int* d) { *d = 0; return cudaSuccess; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* n) { *n = 1; return cudaSuccess; }

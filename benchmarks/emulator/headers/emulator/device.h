@@ -86,8 +86,8 @@ inline Voted voted(unsigned mask, uint64_t in, const char* what, int line) {
 }
 
 template <class T, class F>
-KB_DEVICE T change(T* place, F f) {
-    touch(place, sizeof(T), kAtomic, sizeof(T));
+KB_DEVICE T change(T* place, F f, Access access = kAtomic) {
+    touch(place, sizeof(T), access, sizeof(T));
     T before, after;
     raw_copy(&before, place, sizeof(T));
     after = f(before);
@@ -141,6 +141,12 @@ inline int __all_sync(unsigned mask, int p, KB_LINE) {
     return all.yes == all.joined;
 }
 template <class T>
+unsigned __match_all_sync(unsigned mask, T v, int* all, KB_LINE) {
+    const unsigned equal = kbench::voted(mask, kbench::bits_of(v), "__match_all_sync", kb_line).equal;
+    *all = equal == mask;
+    return *all ? mask : 0;
+}
+template <class T>
 unsigned __match_any_sync(unsigned mask, T v, KB_LINE) { return kbench::voted(mask, kbench::bits_of(v), "__match_any_sync", kb_line).equal; }
 inline unsigned __reduce_add_sync(unsigned m, unsigned v, KB_LINE) { return unsigned(kbench::voted(m, v, "__reduce_add_sync", kb_line).sum); }
 inline int __reduce_add_sync(unsigned m, int v, KB_LINE) { return kbench::voted(m, unsigned(v), "__reduce_add_sync", kb_line).sum; }
@@ -180,10 +186,13 @@ KB_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
 #undef KB_ATOMIC
 template <class T>
 KB_DEVICE T atomicCAS(T* place, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
-    return kbench::change(place, [=](T old) { return kbench::bits_of(old) == kbench::bits_of(expected) ? v : old; });
+    return kbench::change(place, [=](T old) { return kbench::bits_of(old) == kbench::bits_of(expected) ? v : old; }, kbench::kCompare);
 }
 KB_DEVICE float2 atomicAdd(float2* place, float2 v) {
     return kbench::change(place, [=](float2 old) { return float2{old.x + v.x, old.y + v.y}; });
+}
+KB_DEVICE float4 atomicAdd(float4* place, float4 v) {
+    return kbench::change(place, [=](float4 old) { return float4{old.x + v.x, old.y + v.y, old.z + v.z, old.w + v.w}; });
 }
 
 // ---- loads and stores --------------------------------------------------------------------------------------------------
@@ -191,8 +200,13 @@ KB_DEVICE float2 atomicAdd(float2* place, float2 v) {
 #define KB_LOAD(name) \
     template <class T> \
     KB_DEVICE T name(const T* p) { return *p; }
-KB_LOAD(__ldg) KB_LOAD(__ldca) KB_LOAD(__ldcg) KB_LOAD(__ldcs) KB_LOAD(__ldlu) KB_LOAD(__ldcv)
+KB_LOAD(__ldca) KB_LOAD(__ldcg) KB_LOAD(__ldcs) KB_LOAD(__ldlu) KB_LOAD(__ldcv)
 #undef KB_LOAD
+template <class T>
+KB_DEVICE T __ldg(const T* p) {
+    kbench::read_only(p, sizeof(T));
+    return *p;
+}
 #define KB_STORE(name) \
     template <class T> \
     KB_DEVICE void name(T* p, std::type_identity_t<T> v) { *p = v; }
@@ -231,6 +245,22 @@ inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __frcp_rz(float v) { return 1 / v; }
+inline float __fdiv_rz(float a, float b) { return a / b; }
+inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __dsqrt_rn(double v) { return std::sqrt(v); }
+inline double __drcp_rn(double v) { return 1 / v; }
+inline void __sincosf(float v, float* s, float* c) { *s = std::sin(v), *c = std::cos(v); }
+inline float rcbrtf(float v) { return 1 / std::cbrt(v); }
+inline float norm3df(float a, float b, float c) { return std::sqrt(a * a + b * b + c * c); }
+inline float rnorm3df(float a, float b, float c) { return 1 / norm3df(a, b, c); }
+inline float rhypotf(float a, float b) { return 1 / std::hypot(a, b); }
+inline float erfcxf(float v) { return float(std::exp(double(v) * v) * std::erfc(double(v))); }
+inline double normcdf(double v) { return 0.5 * std::erfc(-v * 0.70710678118654752); }
+inline float sinpif(float v) { return float(std::sin(M_PI * double(v))); }
+inline float cospif(float v) { return float(std::cos(M_PI * double(v))); }
 inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __saturatef(float v) { return v > 0 ? std::min(v, 1.0f) : 0; }
@@ -242,6 +272,26 @@ inline int __float2int_rn(float v) { return int(std::nearbyint(v)); }
 inline int __float2int_rz(float v) { return int(v); }
 inline int __float2int_rd(float v) { return int(std::floor(v)); }
 inline int __float2int_ru(float v) { return int(std::ceil(v)); }
+inline int __double2int_rn(double v) { return int(std::nearbyint(v)); }
+inline int __double2int_rz(double v) { return int(v); }
+inline long long __float2ll_rn(float v) { return (long long)(std::nearbyint(v)); }
+inline long long __double2ll_rn(double v) { return (long long)(std::nearbyint(v)); }
+inline float __ll2float_rn(long long v) { return float(v); }
+inline float __ull2float_rn(unsigned long long v) { return float(v); }
+inline double __int2double_rn(int v) { return double(v); }
+inline double __ll2double_rn(long long v) { return double(v); }
+inline unsigned __float2uint_rz(float v) { return unsigned(v); }
+inline int __double2hiint(double v) { return int(std::bit_cast<uint64_t>(v) >> 32); }
+inline int __double2loint(double v) { return int(std::bit_cast<uint64_t>(v)); }
+inline double __hiloint2double(int high, int low) { return std::bit_cast<double>(uint64_t(unsigned(high)) << 32 | unsigned(low)); }
+inline unsigned __sad(int a, int b, unsigned c) { return unsigned(a > b ? a - b : b - a) + c; }
+inline unsigned __umul24(unsigned a, unsigned b) { return a * b; }
+inline int __hadd(int a, int b) { return int((long long)(a) + b >> 1); }
+inline unsigned long long __brevll(unsigned long long v) {
+    unsigned long long r = 0;
+    for (int i = 0; i < 64; ++i) r |= (v >> i & 1) << (63 - i);
+    return r;
+}
 inline unsigned __float2uint_rn(float v) { return unsigned(std::nearbyint(v)); }
 inline float __int2float_rn(int v) { return float(v); }
 inline float __uint2float_rn(unsigned v) { return float(v); }

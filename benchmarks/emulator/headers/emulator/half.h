@@ -78,6 +78,35 @@ inline uint16_t float_to_half_bits(float f) {
     inline bool __hlt(type a, type b) { return float(a) < float(b); }                                \
     inline bool __hle(type a, type b) { return float(a) <= float(b); }                               \
     inline bool __heq(type a, type b) { return float(a) == float(b); }                               \
+    inline bool __hne(type a, type b) { return float(a) != float(b); }                               \
+    inline bool __hisinf(type a) { return std::isinf(float(a)); }                                    \
+    inline type hexp2(type a) { return type(std::exp2(float(a))); }                                  \
+    inline type hlog2(type a) { return type(std::log2(float(a))); }                                  \
+    inline type htanh(type a) { return type(std::tanh(float(a))); }                                  \
+    inline type hsin(type a) { return type(std::sin(float(a))); }                                    \
+    inline type hcos(type a) { return type(std::cos(float(a))); }                                    \
+    inline type hfloor(type a) { return type(std::floor(float(a))); }                                \
+    inline type hceil(type a) { return type(std::ceil(float(a))); }                                  \
+    inline type hrint(type a) { return type(std::nearbyint(float(a))); }                             \
+    inline pair operator/(pair a, pair b) { return {a.x / b.x, a.y / b.y}; }                         \
+    inline pair operator-(pair a) { return {-a.x, -a.y}; }                                           \
+    inline pair& operator+=(pair& a, pair b) { return a = a + b; }                                   \
+    inline pair& operator*=(pair& a, pair b) { return a = a * b; }                                   \
+    inline pair __h2div(pair a, pair b) { return a / b; }                                            \
+    inline pair __hneg2(pair a) { return -a; }                                                       \
+    inline pair __habs2(pair a) { return {__habs(a.x), __habs(a.y)}; }                               \
+    inline pair h2exp(pair a) { return {hexp(a.x), hexp(a.y)}; }                                     \
+    inline pair h2log(pair a) { return {hlog(a.x), hlog(a.y)}; }                                     \
+    inline pair h2sqrt(pair a) { return {hsqrt(a.x), hsqrt(a.y)}; }                                  \
+    inline pair h2rsqrt(pair a) { return {hrsqrt(a.x), hrsqrt(a.y)}; }                               \
+    inline pair h2rcp(pair a) { return {hrcp(a.x), hrcp(a.y)}; }                                     \
+    inline pair __hgt2(pair a, pair b) { return {type(a.x > b.x ? 1.0f : 0.0f), type(a.y > b.y ? 1.0f : 0.0f)}; } \
+    inline type __hfma_relu(type a, type b, type c) { return __hmax(__hfma(a, b, c), type(0.0f)); }  \
+    inline pair __lows2##raw##2(pair a, pair b) { return {a.x, b.x}; }                               \
+    inline pair __highs2##raw##2(pair a, pair b) { return {a.y, b.y}; }                              \
+    inline pair __low2##raw##2(pair a) { return {a.x, a.x}; }                                        \
+    inline pair __high2##raw##2(pair a) { return {a.y, a.y}; }                                       \
+    inline pair __lowhigh2highlow(pair a) { return {a.y, a.x}; }                                     \
     inline bool __hisnan(type a) { return std::isnan(float(a)); }                                    \
     inline pair __hadd2(pair a, pair b) { return a + b; }                                            \
     inline pair __hsub2(pair a, pair b) { return a - b; }                                            \
@@ -105,6 +134,17 @@ inline __half __double2half(double v) { return float(v); }
 inline float __half2float(__half v) { return v; }
 inline __half __int2half_rn(int v) { return v; }
 inline int __half2int_rn(__half v) { return int(std::nearbyint(float(v))); }
+inline __half __float2half_rz(float v) {
+    const __half near(v);
+    if (std::isinf(v) || std::fabs(float(near)) <= std::fabs(v)) return near;
+    return __half(__half_raw{static_cast<unsigned short>(near.bits - 1)});
+}
+inline unsigned __half2uint_rn(__half v) { return unsigned(std::nearbyint(float(v))); }
+inline int __half2int_rz(__half v) { return int(float(v)); }
+inline __half __short2half_rn(short v) { return v; }
+inline __half __uint2half_rn(unsigned v) { return v; }
+inline short __half_as_short(__half v) { return short(v.bits); }
+inline __half __short_as_half(short v) { return __half(__half_raw{static_cast<unsigned short>(v)}); }
 inline __half2 __floats2half2_rn(float a, float b) { return {a, b}; }
 inline __half2 __float22half2_rn(float2 v) { return {v.x, v.y}; }
 inline __half2 __float2half2_rn(float v) { return {v, v}; }
@@ -116,6 +156,10 @@ inline unsigned short __half_as_ushort(__half v) { return v.bits; }
 inline __half __ushort_as_half(unsigned short v) { return __half(__half_raw{v}); }
 inline __nv_bfloat16 __float2bfloat16(float v) { return v; }
 inline __nv_bfloat16 __float2bfloat16_rn(float v) { return v; }
+inline __nv_bfloat16 __double2bfloat16(double v) { return float(v); }
+inline __nv_bfloat16 __int2bfloat16_rn(int v) { return v; }
+inline __nv_bfloat162 __float2bfloat162_rn(float v) { return {v, v}; }
+inline __nv_bfloat162 make_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return {a, b}; }
 inline float __bfloat162float(__nv_bfloat16 v) { return v; }
 inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {a, b}; }
 inline __nv_bfloat162 __float22bfloat162_rn(float2 v) { return {v.x, v.y}; }

@@ -70,7 +70,7 @@ template <class D, class A, class B, class C>
 __attribute__((no_sanitize("thread"))) void multiply(void** lanes, unsigned) {
     using P = Product<D, A, B, C>;
     constexpr int M = D::rows, N = D::columns, K = A::columns;
-    static float a[M][K], b[K][N], c[M][N];
+    float a[M][K], b[K][N], c[M][N];
     const auto spread = [&](auto pick, auto& to, int columns, int count) {
         for (int lane = 0; lane < 32; ++lane)
             for (int i = 0; i < count; ++i) {
