@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.evolve.verifiers.emulate import EmulateVerifier
 from agents.evolve.verifiers.matrix import MEASURED
 from benchmarks.emulator import EmulatorVerdict, check
 from benchmarks.harness import Paths, default_rules
-from lab.cuda_corpus.specimens import LABELS, CudaSpecimen, planned, read_labels
+from lab.cuda_corpus.specimens import LABELS, CudaLabel, CudaSpecimen, planned, read_labels
 
 ROOT = Path(__file__).parents[2]
 _WORDS = tuple(EmulatorVerdict)
@@ -27,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.table or options.keep:
         words, labels = read_words(options.file), _labels(options.labels)
         if options.keep:
-            MEASURED.write_text(json.dumps(by_class(words, labels), indent=1) + "\n")
+            MEASURED.write_text(json.dumps(by_class(words, read_labels(options.labels)), indent=1) + "\n")
         print("\n".join(table(words, labels)))
         return 0
     known = {word["sha256"] for word in read_words(options.file)}
@@ -61,6 +62,7 @@ def emulated(specimen: CudaSpecimen, paths: Paths) -> dict[str, Any]:
         "runs": report.runs,
         "compile_s": report.compile_s,
         "seconds": report.seconds,
+        "version": EmulateVerifier.version,
     }
 
 
@@ -101,16 +103,23 @@ def agreement(words: Sequence[Mapping[str, Any]], labels: Mapping[str, bool]) ->
     }
 
 
-def by_class(words: Sequence[Mapping[str, Any]], labels: Mapping[str, bool]) -> dict[str, dict[str, float]]:
-    """Counts of decisions by truth, as `Confusion` has them, for each class of labelled specimens."""
+def by_class(words: Sequence[Mapping[str, Any]], labels: Sequence[CudaLabel]) -> dict[str, dict[str, float]]:
+    """Counts of decisions by truth, as `Confusion` has them, for each class of labelled specimens.
+
+    Judging is saved where the judge itself has labelled a wrong specimen that is rejected; others took it no time.
+    """
+    known = {label.sha256: label for label in labels if label.correct is not None}
     decisions = {"CORRECT_HERE": "accepted", "WRONG": "rejected", "ABSTAINED": "abstained"}
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for word in words:
-        if word["sha256"] in labels:
-            truth = "correct" if labels[word["sha256"]] else "incorrect"
+        label = known.get(word["sha256"])
+        if label is not None:
+            truth = "correct" if label.correct else "incorrect"
             counts = found[word["fault"] if word["operator"] else "no planted fault"]
             counts[f"{decisions[word['verdict']]}_{truth}"] += 1
             counts["seconds"] += word["seconds"]
+            if word["verdict"] == EmulatorVerdict.WRONG and not label.correct and label.labelled_by == "judge":
+                counts["judging_s_saved"] += label.seconds
     return {name: {key: round(value, 1) for key, value in sorted(found[name].items())} for name in sorted(found)}
 
 

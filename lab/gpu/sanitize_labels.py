@@ -22,7 +22,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.emulator import EmulatorVerdict
 from benchmarks.harness import Verdict
+from lab.bench.emulated_corpus import read_words
 from lab.cuda_corpus.specimens import LABELS, CudaSpecimen, label_line, planned, read_labels
 
 from .label_together import built
@@ -44,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return merge(options.merge)
     right = {label.sha256: label for label in read_labels() if label.correct}
     todo = [item for item in planned() if item.sha256 in right and not item.seed.heavy]
+    if options.rejected:
+        rejected = {word["sha256"] for word in read_words(options.rejected) if word["verdict"] == EmulatorVerdict.WRONG}
+        todo = [item for item in todo if item.sha256 in rejected]
     todo.sort(key=lambda item: (right[item.sha256].fault in ("seed", "equivalent"), item.seed.task))
     groups = [todo[at : at + _TOGETHER] for at in range(0, len(todo), _TOGETHER)][: options.groups]
     print(f"{len(todo)} kernels with right results, {len(groups)} extensions", flush=True)
@@ -96,7 +101,14 @@ def run_tool(tool: str, library: Path, group: Sequence[CudaSpecimen], deadline: 
     command = [sanitizer, "--tool", tool, *kept, *child]
     output = library.parent / f"{tool}.txt"
     with output.open("w") as file:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},  # or memcheck takes a neighbour for one tensor
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
             process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -158,6 +170,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--found", type=Path, default=Path("sanitized.jsonl"), help="append what was found here")
     parser.add_argument("--merge", type=Path, help="write these findings into the labels")
+    parser.add_argument("--rejected", type=Path, help="only those that the emulator rejects by this file of its words")
     parser.add_argument("--jobs", type=int, default=cores, help="compilers at a time")
     parser.add_argument("--lanes", type=int, default=12, help="processes on the GPU at a time")
     parser.add_argument("--groups", type=int, help="at most so many extensions of eight kernels")
