@@ -63,6 +63,8 @@ def joined_solution(text: str, task: TaskSpec) -> Source:
     data = _json(text)
     if not isinstance(data, dict):
         raise UsageError("it is no JSON object that can be read here")
+    if not _is_text(data):
+        raise UsageError("it holds halves of characters (\\ud800 to \\udfff alone), which are no text")
     definition = definition_of(task)
     if definition is None:
         raise UsageError(f"a solution in JSON is for a definition; {task.name} is of another kind")
@@ -80,6 +82,15 @@ def _json(text: str) -> Any:
         return json.loads(text) if len(text) <= 8 * _BYTES_MAX else None
     except (ValueError, RecursionError):
         return None
+
+
+def _is_text(data: Json) -> bool:
+    """JSON can name half of a pair of surrogates, which no file and no terminal can hold."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _ordered(data: Json) -> _Order:
@@ -100,7 +111,8 @@ def _ordered(data: Json) -> _Order:
     if is_c is file.endswith(".py"):
         raise UsageError(f"its entry point is in {file}, its language is {language}")
     options = spec.get("compile_options")
-    flags = [str(flag) for item in (options.values() if isinstance(options, dict) else ()) for flag in item or ()]
+    lists = [item for item in options.values() if isinstance(item, list)] if isinstance(options, dict) else []
+    flags = [str(flag) for item in lists for flag in item]
     uses_tvm_ffi = is_c and binding == _TVM_FFI
     return _Order(language, files, file, symbol, takes_outputs, uses_tvm_ffi, _one_line(" ".join(flags)))
 
@@ -115,7 +127,7 @@ def _check_binding(binding: str, *, takes_outputs: bool) -> None:
 
 
 def _language(named: Sequence[Any]) -> str:
-    unknown = [item for item in named if item not in _LANGUAGES]
+    unknown = [item for item in named if not isinstance(item, str) or item not in _LANGUAGES]
     if unknown or not named:
         raise UsageError(f"its language {str(unknown[0] if unknown else None)[:40]} is not judged here")
     found = {_LANGUAGES[item] for item in named}

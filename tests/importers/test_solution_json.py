@@ -1,13 +1,15 @@
 """Solutions in JSON: what is joined to one source, and what is refused by name. Nothing is compiled."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.harness import Config, Result, Source, TaskSpec, TensorArgument, UsageError, tvm_ffi_version
-from benchmarks.importers import definition_named, joined_solution, problems_in, solution_json
+from benchmarks.importers import definition_named, joined_solution, problems_in, slug, solution_json
 from benchmarks.offline import paired
 
 from .conftest import FIXTURES
@@ -140,6 +142,40 @@ def test_a_file_that_is_already_right_stays_as_it_is() -> None:
 def test_what_cannot_be_joined_is_refused_by_name(files: dict, entry: str, spec: dict, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         joined(files, entry, **spec)
+
+
+STRANGE: tuple = (None, True, 0, -1, 10**400, 1.5, "", "x", "\ud800", "\x00", "a\nb", "../x", "é", [], [[]], [{}])
+STRANGE += ([None], ["\ud800"], {}, {"a": 5}, {"a": [[]]}, {"a": "x"})
+
+
+def places_in(data: object, above: tuple = ()) -> Iterator[tuple]:
+    parts = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    yield above
+    for key, part in parts:
+        yield from places_in(part, (*above, key))
+
+
+def changed(data: Any, place: tuple, value: object) -> Any:
+    if not place:
+        return value
+    copy = dict(data) if isinstance(data, dict) else list(data)
+    copy[place[0]] = changed(data[place[0]], place[1:], value)
+    return copy
+
+
+@pytest.mark.parametrize("files", [FILES, PYTHON])
+def test_whatever_stands_in_a_solution_it_becomes_a_text_or_is_refused(files: dict[str, str]) -> None:
+    entry, language = ("kernel.py::norm", "pytorch") if files is PYTHON else ("main.cpp::run", "cuda_cpp")
+    spec = {"language": "cuda", "binding": "torch", "compile_options": {"cflags": ["-O3"]}}
+    whole = json.loads(solution(files, entry, languages=[language], **spec))
+    for place in places_in(whole):
+        for value in STRANGE:
+            text = json.dumps(changed(whole, place, value))
+            assert definition_named(text) in (None, "my_norm", *map(slug, map(str, STRANGE)))
+            try:
+                joined_solution(text, task_of()).text.encode()
+            except UsageError as error:
+                str(error).encode()
 
 
 FLASHINFER = {
