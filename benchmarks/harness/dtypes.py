@@ -49,6 +49,8 @@ DTYPES = {
         Dtype("bool", 1, "bool"),
     )
 }
+_SMALL = 8  # a tensor with less than this part of the values of the largest one is no operand of a product
+_OPERANDS = 2
 _FASTER = {"cpu": {2: 16, 1: 32}, "cuda": {2: 2, 1: 4}}  # matrix units, by bytes of a value, over what is measured
 
 
@@ -58,6 +60,19 @@ def precision_of(names: Iterable[str]) -> Dtype:
     return min(floats, key=lambda item: item.bits, default=DTYPES["float32"])
 
 
-def arithmetic_factor(names: Iterable[str], device_class: str) -> int:
-    """How many times faster than the measured peak a device may compute with these dtypes, at most."""
-    return _FASTER[device_class].get(min((DTYPES[name].nbytes for name in names if name != "bool"), default=4), 1)
+def arithmetic_factor(tensors: Iterable[tuple[str, int]], device_class: str) -> int:
+    """How many times faster than the measured peak a device may compute, at most; dtype and size of each operand.
+
+    A product is as fast as its wider operand allows, so the second narrowest of the large tensors counts. Scales are
+    not large, and a single tensor of small integers beside others is a mask, or is multiplied by one of these.
+    """
+    known = [(DTYPES[name], values) for name, values in tensors if name != "bool"]
+    largest = max((values for _, values in known), default=0)
+    integers = [item.nbytes for item, values in known if not item.is_float and _SMALL * values >= largest]
+    floats = [(item.nbytes, values) for item, values in known if item.is_float]
+    if floats:
+        largest = max(values for _, values in floats)
+        narrow = [nbytes for nbytes in integers if nbytes < DTYPES["float32"].nbytes]
+        integers = narrow if len(narrow) >= _OPERANDS else []
+    widths = sorted([*integers, *(nbytes for nbytes, values in floats if _SMALL * values >= largest)])
+    return _FASTER[device_class].get(widths[:_OPERANDS][-1] if widths else 4, 1)

@@ -140,10 +140,29 @@ def test_what_is_not_rounded_has_to_be_exact() -> None:
 
 
 def test_matrix_units_make_a_lower_bound_of_time_lower() -> None:
-    assert arithmetic_factor(["float32", "int64"], "cpu") == 1
-    assert arithmetic_factor(["float32", "bool"], "cuda") == 1
-    assert arithmetic_factor(["bfloat16", "float32"], "cuda") == 2
-    assert arithmetic_factor(["bfloat16"], "cpu") > arithmetic_factor(["float32"], "cpu")
+    assert arithmetic_factor([("float32", 64), ("int64", 64)], "cpu") == 1
+    assert arithmetic_factor([("float32", 64), ("bool", 64)], "cuda") == 1
+    assert arithmetic_factor([("bfloat16", 64), ("bfloat16", 64), ("float32", 1)], "cuda") == 2
+    assert arithmetic_factor([("bfloat16", 64)], "cpu") > arithmetic_factor([("float32", 64)], "cpu")
+    assert arithmetic_factor([], "cpu") == 1
+
+
+@pytest.mark.parametrize(
+    ("tensors", "factor"),
+    [
+        ([*[("float32", 4096)] * 3, ("uint8", 65536)], 1),  # attention with a mask
+        ([("float32", 4096), ("float32", 4096), ("int8", 8)], 1),
+        ([("float32", 4096), ("int8", 4096)], 1),  # the product of both is one of float32
+        ([("float16", 4096), ("int8", 4096), ("int8", 256)], 16),
+        ([("int8", 4096), ("int8", 4096), ("float32", 64)], 32),  # with scales
+        ([("int8", 4096), ("int8", 4096), ("float32", 4096)], 32),  # with something to add
+        ([("int8", 4096)], 32),
+        ([("bfloat16", 4096), ("int32", 4096), ("int64", 4096)], 16),  # with indices
+        ([("float8_e4m3fn", 4096), ("float32", 4096)], 1),
+    ],
+)
+def test_a_product_is_as_fast_as_its_wider_operand_allows(tensors: list[tuple[str, int]], factor: int) -> None:
+    assert arithmetic_factor(tensors, "cpu") == factor
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,8 @@ class TaskSpec:
         faster with small dtypes.
         """
         flops = config.flops // 4 if self.family == "convolution" else config.flops
-        return flops // arithmetic_factor((item.dtype for item in config.tensors), device_class)
+        operands = ((item.dtype, math.prod(item.shape)) for item in config.tensors)
+        return flops // arithmetic_factor(operands, device_class)
 
     @property
     def precision(self) -> Dtype:
