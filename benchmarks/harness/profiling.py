@@ -100,7 +100,7 @@ class _Work:
             peaks = self._peaks()
             calls = self._calls(binary, configs, scratch)
             self.watcher.on_step(Step("profile", "finished"))
-        launched = {base_name(item.name) for _, kernels in calls.pairs for item in kernels}
+        launched = {base_name(item.name) for _, kernels in calls.pairs for item in longest(kernels)}
         reading = self._read(binary, launched)
         no_peaks = () if peaks else ("no roofline: the ceilings of this device could not be measured",)
         found = Profile(

@@ -210,6 +210,15 @@ def test_a_page_without_samples_is_read_without_an_error() -> None:
     assert ncu_tables.hot_lines((FIXTURES / "h100-source.csv").read_text(), SOURCE) == []
 
 
+def test_a_hostile_page_is_read_in_the_time_of_its_length() -> None:
+    """Rows times columns, or rows times lines of the source, would be ten thousand million steps here."""
+    head = '"Line No","Source","# Samples",' + ",".join(['"x"'] * 100_000) + "\n"
+    rows = "".join(f'"{number}","a","{number}"\n' for number in range(1, 100_001))
+    lines = ncu_tables.hot_lines(head + rows, "a\n" * 100_000)
+    assert [item.line for item in lines] == [100_000, 99_999, 99_998, 99_997, 99_996]
+    assert ncu_tables.hot_lines('"Source","# Samples"\n"a","9e300"\n', "a") == []
+
+
 def test_a_line_of_another_text_is_not_taken_for_one_of_the_source() -> None:
     lines = ncu_tables.hot_lines(SOURCE_PAGE, "something else\n" * 20)
     assert {item.line for item in lines} == {None}

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from ..errors import AuditBroken
 from ..protocol import clean_text
@@ -22,6 +21,7 @@ _NAME_CHARS = 200
 _LINE_CHARS = 160
 _COLUMNS_MAX = 2000
 _HOT_LINES = 5
+_SAMPLES_MAX = 1e15
 _NUMBER = re.compile(r"-?[0-9][0-9,]{0,30}(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
 _SCALES = {
     **{"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6},  # times become microseconds
@@ -65,22 +65,23 @@ def hot_lines(text: str, source: str) -> list[HotLine]:
     of the tool has it. An instruction belongs to the line that stands before it, if that is so for several lines.
     """
     found: list[tuple[str, int | None, str, int]] = []
-    kernel, line, head = "", None, list[str]()
+    lines = [line.strip() for line in source.split("\n")]
+    kernel, line = "", None
+    columns: _SourceColumns | None = None
     for row in _source_rows(text):
         if row[0] in ("Kernel Name", "File Name"):
-            kernel, line, head = (shown(row[1]) if row[0] == "Kernel Name" and len(row) > 1 else kernel), None, []
+            kernel, line, columns = (shown(row[1]) if row[0] == "Kernel Name" and len(row) > 1 else kernel), None, None
         elif "Source" in row:
-            head = row
-        elif "Source" in head:
-            cells = _cells(row, head)
-            line = _line_of(cells, source) or line
-            count = next((number(cells[name]) for name in head if _counts_samples(name)), None)
-            if count is not None and count >= 1:
-                found.append((kernel, line, cells["Source"].strip(), int(count)))
+            columns = _SourceColumns(row)
+        elif columns is not None:
+            said, count = columns.source(row), columns.samples(row)
+            line = columns.line(row, lines) or line
+            if count is not None and 1 <= count <= _SAMPLES_MAX:
+                found.append((kernel, line, said, int(count)))
     samples: Counter[tuple[str, int | None, str]] = Counter()
-    lines, known = source.split("\n"), len({line for _, line, _, _ in found} - {None}) > 1
+    known = len({line for _, line, _, _ in found} - {None}) > 1
     for kernel, line, said, count in found:
-        samples[kernel, *((line, lines[line - 1].strip()) if known and line else (None, said))] += count
+        samples[kernel, *((line, lines[line - 1]) if known and line else (None, said))] += count
     whole = sum(samples.values())
     return [
         HotLine(kernel, line, clean_text(said)[:_LINE_CHARS], count, round(count / whole, 4))
@@ -123,22 +124,38 @@ def _source_rows(text: str) -> Iterator[list[str]]:
             yield line[1:-1].split('","')
 
 
-def _cells(row: Sequence[str], head: Sequence[str]) -> dict[str, str]:
-    """By column. Cells too many are parts of the text of a line."""
-    place, extra = head.index("Source"), max(0, len(row) - len(head))
-    joined = [*row[:place], '","'.join(row[place : place + extra + 1]), *row[place + extra + 1 :]]
-    return dict(zip_longest(head, joined[: len(head)], fillvalue=""))
+class _SourceColumns:
+    """Where the columns are that are read, by the row above them. Reading a row takes the time of its own length."""
+
+    def __init__(self, head: Sequence[str]) -> None:
+        self._width = len(head)
+        self._source = head.index("Source")
+        self._line = next((head.index(name) for name in ("Line No", "#") if name in head), None)
+        self._samples = next((place for place, name in enumerate(head) if _counts_samples(name)), None)
+
+    def source(self, row: Sequence[str]) -> str:
+        """Cells too many are parts of the text of a line."""
+        return '","'.join(row[self._source : self._source + self._extra(row) + 1]).strip()
+
+    def samples(self, row: Sequence[str]) -> float | None:
+        return None if self._samples is None else number(self._cell(row, self._samples))
+
+    def line(self, row: Sequence[str], lines: Sequence[str]) -> int | None:
+        """The line of the submission that a row is about; None for an instruction."""
+        place = None if self._line is None else number(self._cell(row, self._line))
+        if place is None or not 1 <= place <= len(lines):
+            return None
+        return int(place) if lines[int(place) - 1] == self.source(row) else None
+
+    def _extra(self, row: Sequence[str]) -> int:
+        return max(0, len(row) - self._width)
+
+    def _cell(self, row: Sequence[str], place: int) -> str:
+        there = place + (self._extra(row) if place > self._source else 0)
+        return row[there] if there < len(row) else ""
 
 
 def _counts_samples(name: str) -> bool:
     """The tool has renamed this column several times."""
     plain = name.lower()
     return "sampl" in plain and "not" not in plain
-
-
-def _line_of(cells: Mapping[str, str], source: str) -> int | None:
-    """The line of the submission that a row is about; None for an instruction."""
-    lines = source.split("\n")
-    place = number(cells.get("Line No", cells.get("#", "")))
-    fits = place is not None and 1 <= place <= len(lines) and lines[int(place) - 1].strip() == cells["Source"].strip()
-    return int(place) if fits and place is not None else None
