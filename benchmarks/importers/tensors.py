@@ -19,6 +19,7 @@ from .records import Unreadable
 
 _FILE_BYTES_MAX = 64 << 20
 _TENSOR_BYTES_MAX = 4 << 20
+_READ_BYTES_MAX = 1 << 30  # of all files that the workloads of a task name, each as often as it is read
 _TEXT_MAX = 64 << 10  # of all tensors of a task: they are part of its reference, which pages and agents show
 _LFS = b"version https://git-lfs"
 _NAMES = {
@@ -51,7 +52,8 @@ class TensorFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[tuple[str, str], tuple[str, Packed]] = {}
+        self._known: dict[tuple[str, str], tuple[str, Packed] | Unreadable] = {}
+        self._left_bytes = _READ_BYTES_MAX
         self.packed: dict[str, Packed] = {}
 
     def take(self, entry: Mapping[str, Any], wanted: TensorForm) -> str:
@@ -59,7 +61,7 @@ class TensorFiles:
         path, key = (entry.get(name) for name in ("path", "tensor_key"))
         if not isinstance(path, str) or not isinstance(key, str):
             raise Unreadable("it names no path and tensor_key")
-        name, packed = self._known.get((path, key)) or self._known.setdefault((path, key), self._read(path, key))
+        name, packed = self._tensor(path, key)
         if packed[:2] != (wanted.dtype, wanted.shape):
             told = f"{packed[0]} {list(packed[1])}, the definition says {wanted.dtype} {list(wanted.shape)}"
             raise Unreadable(f"{_shown(path)}: {key[:80]} is {told}")
@@ -70,15 +72,30 @@ class TensorFiles:
         self.packed[name] = packed
         return name
 
+    def _tensor(self, path: str, key: str) -> tuple[str, Packed]:
+        """What is read of a file is read once, and so is what cannot be."""
+        if (path, key) not in self._known:
+            try:
+                self._known[path, key] = self._read(path, key)
+            except Unreadable as error:
+                self._known[path, key] = error
+        found = self._known[path, key]
+        if isinstance(found, Unreadable):
+            raise found
+        return found
+
     def _read(self, path: str, key: str) -> tuple[str, Packed]:
         if PurePosixPath(path).is_absolute():
             raise Unreadable(f"{_shown(path)} is no path below the folder")
+        if self._left_bytes < 0:
+            raise Unreadable(f"{_shown(path)} is not read: others took {_READ_BYTES_MAX >> 20} MiB already")
         try:
             data = read_file(self._folder, path, _FILE_BYTES_MAX)
         except TooMuch as error:
             raise Unreadable(f"{_shown(path)} has more than {_FILE_BYTES_MAX >> 20} MiB") from error
         except NotTaken as error:
             raise Unreadable(f"{_shown(path)} cannot be read: {error}") from error
+        self._left_bytes -= len(data)
         if data.startswith(_LFS):
             raise Unreadable(f"{_shown(path)} is a pointer of Git LFS, not the file: fetch it with git lfs pull")
         try:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import examine
-from benchmarks.importers import READERS
+from benchmarks.harness import examine, read_file
+from benchmarks.importers import READERS, tensors
 
 DEFINITION = {
     "name": "gather",
@@ -110,6 +110,18 @@ def test_tensors_of_a_task_are_limited_together(tmp_path: Path) -> None:
     tensor = ("I32", [1 << 15], noise)
     problem = read(suite(tmp_path, [workload(picked=1 << 15)], {"index": tensor})).problem
     assert "its tensors take more than 64 KiB compressed" in problem
+
+
+def test_files_are_read_once_and_not_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "_READ_BYTES_MAX", 250)
+    reads: list[str] = []
+    monkeypatch.setattr(tensors, "read_file", lambda *given: reads.append(given[1]) or read_file(*given))
+    keys = ["none", "none", "index", "index", "other", "more", "last"]
+    lines = [workload(STORED | {"tensor_key": key}, rows=32 + number) for number, key in enumerate(keys)]
+    task = read(suite(tmp_path, lines)).task
+    assert [item.values["rows"] for item in task.configs] == [34, 35]
+    assert len(reads) == 3  # of about 100 bytes each
+    assert "5 workloads are left out" in task.summary
 
 
 def test_a_workload_without_a_fresh_input_is_left_out(tmp_path: Path) -> None:
