@@ -13,6 +13,7 @@ from benchmarks.harness import Paths, Source, default_rules
 from benchmarks.harness.compilers import builds, gxx
 from benchmarks.harness.compilers.builds import Build
 from benchmarks.harness.compilers.gxx import Gxx, prepare_headers
+from benchmarks.harness.compilers.python_module import PythonModule
 from benchmarks.harness.compilers.toolchain import Compilation, Workshop, torch_folder
 
 pytestmark = pytest.mark.sandbox
@@ -99,6 +100,26 @@ def test_who_pretends_that_the_machine_failed_pays_both_builds_and_gets_no_third
     assert builds.build_with(toolchain, source, RULES, paths).seconds == 2
     again = builds.build_with(toolchain, source, RULES, paths)
     assert (again.cached, again.exit_code, toolchain.runs) == (True, 1, 2)
+
+
+def test_all_extensions_and_the_second_attempt_share_the_time_of_one_build(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"functions": {}, "cpp": ["int x;"], "cuda": [], "flags": []}
+    spent_s: list[float] = []
+
+    def compiled(_: Gxx, source: Source, shop: Workshop) -> Compilation:
+        spent_s.append(sum(shop.spent_s))
+        shop.spent_s.append(100.0)
+        (shop.folder / "kbench_submission.so").write_bytes(b"")
+        return Compilation(0, "") if len(spent_s) < 3 else Compilation(1, "error: No space left on device")
+
+    monkeypatch.setattr(Gxx, "compile", compiled)
+    requests = [{"name": name, **asked} for name in "abc"]
+    monkeypatch.setattr(PythonModule, "_asked", lambda *_: (Compilation(0, ""), requests))
+    source = Source(f"load_inline = '{uuid.uuid4()}'", "python")
+    assert builds.build_with(PythonModule(None), source, RULES, paths).exit_code == 1
+    assert spent_s == [0.0, 100.0, 200.0, 300.0]
 
 
 def test_a_compiler_bomb_runs_out_of_time(paths: Paths) -> None:

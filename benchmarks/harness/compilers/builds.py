@@ -93,8 +93,8 @@ def build_with(
     with workshop(rules, paths, cancelled) as shop:
         result = _compile(source, shop, toolchain, folder)
     if _is_of_the_machine(result):
-        with workshop(rules, paths, cancelled) as shop:
-            again = _compile(source, shop, toolchain, folder)
+        with workshop(rules, paths, cancelled) as other:
+            again = _compile(source, replace(other, spent_s=shop.spent_s), toolchain, folder)
         result = replace(again, seconds=result.seconds + again.seconds)
     if result.exit_code is None:
         return result

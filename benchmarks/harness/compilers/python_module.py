@@ -76,7 +76,7 @@ class PythonModule:
         for number, request in enumerate(requests):
             folder = shop.folder / f"extension{number}"
             folder.mkdir()
-            outcome = self._extension(request, replace(shop, folder=folder, spent_s=[]))
+            outcome = self._extension(request, replace(shop, folder=folder))
             log += _remarks(request) + outcome.log
             if outcome.exit_code != 0:
                 return replace(outcome, log=log)
