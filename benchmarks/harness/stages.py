@@ -177,6 +177,7 @@ class _Work:
     environment: dict[str, Any] = field(default_factory=dict)
     _log_of_stage: str = ""
     _exit_code_of_stage: int | None = None
+    _session: Session[Any] | None = None
 
     def run(self) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         self._stage("static", self._check)
@@ -200,12 +201,13 @@ class _Work:
     def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
         """Raises Fault if the same judging works without the submission: then what broke it off is its own."""
         assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
+        fills = self._session.last_fills() if self._session else ()
         with scratch_folder("control-", self.paths.scratch) as scratch:
             new = self.track.control(self.task, self.configs, build.binary, prepared, scratch)
             if new is None:
                 return
             with new as session:
-                Judging(session, Watcher(cancelled=self.watcher.cancelled)).control()
+                Judging(session, Watcher(cancelled=self.watcher.cancelled)).control(fills)
         reason = f"the judging broke off while the submission ran, and works without it: {first_line(str(error))}"
         raise Fault(Verdict.RUNTIME_ERROR, reason) from error
 
@@ -285,7 +287,7 @@ class _Work:
         before = os.sched_getaffinity(0)
         self._log = _VisibleLog(scratch / "candidate0.log")
         with ExitStack() as stack:
-            new = self.track.session(self.task, self.configs, build.binary, prepared, scratch)
+            self._session = new = self.track.session(self.task, self.configs, build.binary, prepared, scratch)
             session = self._stage("load", lambda: self._load(stack, new))
             stack.callback(os.sched_setaffinity, 0, before)
             os.sched_setaffinity(0, self.track.cores.supervisor)

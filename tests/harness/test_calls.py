@@ -188,6 +188,33 @@ def test_a_control_run_leaves_the_submission_alone() -> None:
         Judging(Scripted(right=False), NOBODY).control()
 
 
+def test_a_control_run_meets_the_values_that_the_submission_met() -> None:
+    """A reference that fails on rare values fails there, too, and the submission is not blamed."""
+
+    class Drawn(Scripted):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seeds: list[tuple[str, ...]] = []
+            self._referee = cast(Any, SimpleNamespace(ask=lambda _, seeds, **more: self.seeds.append(tuple(seeds))))
+
+        def fill(self, config: int, distribution: str | None = None) -> int:
+            return Session.fill(self, config, distribution)
+
+        def compare(self, who: str, config: int, choice: int) -> CallComparison:
+            if self.seeds[-1] in unlucky and choice == SETS - 1:
+                raise RefereeError("the reference is not finite")
+            return super().compare(who, config, choice)
+
+    session, unlucky = Drawn(), set[tuple[str, ...]]()
+    judged(session)
+    assert [fill.seeds for fill in session.last_fills()] == session.seeds[-2:]
+    Judging(Drawn(), NOBODY).control(session.last_fills())
+    unlucky.add(session.seeds[-2])
+    Judging(Drawn(), NOBODY).control()
+    with pytest.raises(RefereeError):
+        Judging(Drawn(), NOBODY).control(session.last_fills())
+
+
 @pytest.mark.parametrize("trouble", [NotStopped("it goes on"), PermissionError("unreadable")])
 def test_a_process_that_resists_the_judge_is_tampering_if_it_is_the_submissions(trouble: Exception) -> None:
     with pytest.raises(Fault) as found, faults_of("candidate"):

@@ -24,7 +24,7 @@ from ..source import Step, Watcher
 from ..tasks.spec import Config
 from .contestants import CallResult
 from .faults import Fault, call_fault
-from .session import COMPILE, EAGER, NOTHING, CallComparison, Session
+from .session import COMPILE, EAGER, NOTHING, CallComparison, Fill, Session
 
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
@@ -186,10 +186,17 @@ class Judging:
         low, high = interval(np.mean(logs, axis=0))
         return (high - low) / 2 > self._rules.score.max_half_width * math.sqrt(low * high)
 
-    def control(self) -> None:
-        """One call of each baseline on every configuration, without the submission. Raises SupervisorError."""
+    def control(self, fills: Sequence[Fill] = ()) -> None:
+        """Calls of the baselines on every configuration, without the submission, and on all values of `fills`.
+
+        Raises SupervisorError: then it was not the submission that broke the judging off.
+        """
         for number in range(len(self.ledgers)):
             self._verify_baselines(number, self._session.fill(number))
+        for fill in fills:
+            self._session.fill_again(fill)
+            for choice in range(len(fill.seeds)):
+                self._verify_baselines(fill.config, choice)
 
     def paired_times(self, number: int) -> PairedTimes:
         """Paired times of a configuration; raises Fault if too few steps were worth keeping.

@@ -69,6 +69,15 @@ class CpuSetting(Setting):
     control: bool = False  # a control run: without the submission
 
 
+@dataclass(frozen=True)
+class Fill:
+    """What makes the values of one configuration's input sets, so that they can be drawn again."""
+
+    config: int
+    seeds: tuple[str, ...]
+    distribution: str | None
+
+
 class Session(ABC, Generic[ActorT]):
     """Context manager; every child is dead when it is left. Raises Fault if the submission cannot be loaded."""
 
@@ -79,6 +88,7 @@ class Session(ABC, Generic[ActorT]):
         self._sets = [_set_count(config, setting.rules) for config in setting.configs]
         self._secret = secrets.token_bytes(32)
         self._drawn = 0
+        self._fills: dict[int, list[Fill]] = {}
         self._stack = ExitStack()
         self._casts: list[tuple[ActorT, ActorT]] = []  # baseline and candidate of each launch
         self._referee: RefereeProcess
@@ -120,9 +130,18 @@ class Session(ABC, Generic[ActorT]):
 
     def fill(self, config: int, distribution: str | None = None) -> int:
         """Fresh values for every input set of `config`; the number of the one that will count, known to nobody else."""
-        seeds = [self._seed() for _ in range(self._sets[config])]
-        self._referee.ask("fill", config=config, seeds=seeds, distribution=distribution)
-        return secrets.randbelow(len(seeds))
+        fill = Fill(config, tuple(self._seed() for _ in range(self._sets[config])), distribution)
+        self._fills[config] = [*self._fills.pop(config, [])[-1:], fill]  # the configuration of the last fill comes last
+        self.fill_again(fill)
+        return secrets.randbelow(len(fill.seeds))
+
+    def fill_again(self, fill: Fill) -> None:
+        """Draws the same values as another session did."""
+        self._referee.ask("fill", config=fill.config, seeds=list(fill.seeds), distribution=fill.distribution)
+
+    def last_fills(self) -> tuple[Fill, ...]:
+        """Of the configuration that was filled last: what its decoys are made of, and its values."""
+        return tuple(next(reversed(self._fills.values()), ()))
 
     def any_set(self, config: int) -> int:
         """The number of some input set of `config`, for a call that does not count."""
