@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..harness import ForeignTask, NotTaken, TooMuch, read_file
+from ..harness import ForeignTask, NotTaken, TooMuch, clean_text, read_file
 
 FILE_BYTES_MAX = 256 << 10
 UNNAMED = "unnamed"
@@ -29,6 +29,9 @@ class Found:
     file: str  # below the folder
     task: ForeignTask | None = None
     problem: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "problem", clean_text(self.problem))  # it quotes the files
 
     @property
     def name(self) -> str:

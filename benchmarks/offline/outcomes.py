@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..harness import Verdict
+from ..harness import Verdict, clean_text
 from .evaporation import Evaporation
 
 NOT_JUDGED = "NOT_JUDGED"  # the problem cannot be judged here, or the file cannot be read
@@ -33,6 +33,9 @@ class Outcome:
     naive: str | None = None  # what the usual script says, where it was asked
     naive_speedup: float | None = None
     evaporation: Evaporation | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", clean_text(self.reason))  # it may quote the file
 
     @property
     def is_decided(self) -> bool:

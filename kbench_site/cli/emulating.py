@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from benchmarks.emulator import EmulatorReport, EmulatorVerdict, check
 from benchmarks.harness import Paths, Source, default_rules, default_suites, find_task
@@ -14,7 +13,7 @@ from benchmarks.harness import Paths, Source, default_rules, default_suites, fin
 from ..env import read_environment
 from .following import LOOK_EVERY_S
 from .options import asks_the_site, with_token
-from .output import ACCEPTED, NOT_ACCEPTED, NOT_DECIDED, OUR_FAULT, WRONG_USAGE, harness_errors, leave, progress
+from .output import ACCEPTED, NOT_ACCEPTED, NOT_DECIDED, OUR_FAULT, WRONG_USAGE, harness_errors, leave, progress, screen
 from .sources import language_of, text_of
 
 _CODES = {
@@ -66,11 +65,11 @@ def _checked_by_site(task: str, file: Path) -> EmulatorReport:
         leave("kbench: only CUDA sources are checked without a GPU", WRONG_USAGE)
     client, told = with_token(), ""
     found = client.start_check(task, text_of(file))
-    progress.print(f"started: {client.url}{found['url']}", style="dim", markup=False)
+    progress.print(f"started: {client.url}{found['url']}", style="dim")
     while not found["finished"]:
         if found["state"] != told:
             told = found["state"]
-            progress.print(told, style="dim", markup=False)
+            progress.print(told, style="dim")
         time.sleep(LOOK_EVERY_S)
         found = client.check(found["id"])
     if found["report"] is None:
@@ -79,7 +78,7 @@ def _checked_by_site(task: str, file: Path) -> EmulatorReport:
 
 
 def _print_report(report: EmulatorReport) -> None:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = screen(soft_wrap=True)
     line = f" (line {report.line})" if report.line and not report.findings else ""
     console.print(f"{report.verdict}  {report.reason}{line}")
     for finding in report.findings[:_MOST_FINDINGS]:

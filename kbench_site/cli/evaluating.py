@@ -33,7 +33,7 @@ from benchmarks.offline import (
 )
 
 from ..env import read_environment
-from .output import ACCEPTED, INTERRUPTED, OUR_FAULT, harness_errors, leave, number, progress, tell
+from .output import ACCEPTED, INTERRUPTED, OUR_FAULT, harness_errors, leave, number, progress, screen, tell
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _COLUMNS = ("problem", "solution", "verdict", "speedup", "95 % interval", "over eager", "remark")
@@ -99,7 +99,7 @@ def _judged(solutions: tuple[Solution, ...], folder: Path, how: EvalSettings) ->
             for outcome in evaluate(solutions, folder, how, watch):
                 outcomes.append(outcome)
                 times = "" if outcome.speedup is None else f" {outcome.speedup:.2f}×"
-                progress.print(f"{outcome.file}: {outcome.verdict}{times}", style="dim", markup=False)
+                progress.print(f"{outcome.file}: {outcome.verdict}{times}", style="dim")
                 bar()
     except KeyboardInterrupt:
         leave(f"kbench: Interrupted after {len(outcomes)}. The same command continues here.", INTERRUPTED)
@@ -153,10 +153,10 @@ def _document(outcomes: Sequence[Outcome], pairs: Pairing, how: EvalSettings) ->
 
 
 def _print_figures(outcomes: Sequence[Outcome], pairs: Pairing, how: EvalSettings) -> None:
-    console, figures = Console(highlight=False), summary(outcomes)
+    console, figures = screen(), summary(outcomes)
     if pairs.unmatched:
         shown = ", ".join(pairs.unmatched[:5]) + (", …" if len(pairs.unmatched) > 5 else "")
-        console.print(f"{len(pairs.unmatched)} files are named after no problem: {shown}", markup=False)
+        console.print(f"{len(pairs.unmatched)} files are named after no problem: {shown}")
     faults = sum(item.is_our_fault for item in outcomes)
     left_out = figures.solutions - figures.decided - faults
     console.print(

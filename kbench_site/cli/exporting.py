@@ -46,7 +46,7 @@ def export_command(file: Path) -> None:
         unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)
-    progress.print(f"written: {count} submissions to {file}", style="dim", markup=False)
+    progress.print(f"written: {count} submissions to {file}", style="dim")
 
 
 def _pages(client: Client) -> Iterator[list[dict[str, Any]]]:

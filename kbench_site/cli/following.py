@@ -31,7 +31,7 @@ class Lines:
     def tell(self, text: str, done: int | None = None, total: int | None = None) -> None:
         line = f"{text} ({done or 0} of {total})" if total else text
         if line != self._told:
-            progress.print(line, style="dim", markup=False)
+            progress.print(line, style="dim")
         self._told = line
 
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from benchmarks.boards.labels import text_of as text_of_label
 from benchmarks.harness import (
@@ -34,7 +34,7 @@ from benchmarks.harness import (
 from benchmarks.offline import demand_device, source_for, task_at
 
 from ..env import read_environment
-from .output import WRONG_USAGE, exit_code, harness_errors, leave, number, progress
+from .output import WRONG_USAGE, exit_code, harness_errors, leave, number, progress, screen
 from .sources import text_of
 
 
@@ -96,12 +96,12 @@ def _task(name: str, paths: Paths) -> TaskSpec:
     except TaskError:
         if not Path(name).exists():
             raise
-    progress.print(f"examining {name}, once", style="dim", markup=False)
+    progress.print(f"examining {name}, once", style="dim")
     found = task_at(Path(name), paths)
     if found.task is None:
         raise TaskError(f"{name} cannot be judged: {found.problem}")
     for text in (*map(text_of_label, found.labels), *found.notes):
-        progress.print(f"problem: {text}", style="dim", markup=False)
+        progress.print(f"problem: {text}", style="dim")
     return found.task
 
 
@@ -113,8 +113,8 @@ def _tell(step: Step) -> None:
 
 
 def _print_report(report: Report) -> None:
-    console = Console(highlight=False)
-    console.print(f"[bold]{report.verdict}[/bold]  {report.reason}")
+    console = screen()
+    console.print(Text.assemble((report.verdict, "bold"), f"  {report.reason}"))
     if report.score is not None:
         low, high = report.score.ci95
         compiled = "not measured" if report.score.vs_compile is None else f"{report.score.vs_compile:.2f}×"
@@ -132,7 +132,7 @@ def _print_report(report: Report) -> None:
     console.print(f"isolation: {report.isolation}; rules: {report.ruleset}", style="dim")
     for stage in report.stages:
         if stage.log_tail and report.verdict is not Verdict.PASS:
-            console.print(f"--- output of {stage.name}\n{stage.log_tail}", markup=False)
+            console.print(f"--- output of {stage.name}\n{stage.log_tail}")
 
 
 def _table(configs: tuple[ConfigReport, ...]) -> Table:

@@ -11,14 +11,20 @@ from typing import Any, NoReturn
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
 
-from benchmarks.harness import HarnessError, UsageError, Verdict
+from benchmarks.harness import HarnessError, UsageError, Verdict, clean_text
 
 ACCEPTED, NOT_ACCEPTED, WRONG_USAGE, OUR_FAULT, NOT_DECIDED = 0, 1, 2, 3, 4
 INTERRUPTED = 130  # as shells have it
-progress = Console(stderr=True, highlight=False)
+
+
+def screen(*, stderr: bool = False, soft_wrap: bool = False) -> Console:
+    """Where texts are printed as they are: submissions wrote some of them, and brackets are no markup there."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap)
+
+
+progress = screen(stderr=True)
 
 
 def exit_code(verdict: Verdict) -> int:
@@ -28,7 +34,7 @@ def exit_code(verdict: Verdict) -> int:
 
 
 def leave(text: str, code: int) -> NoReturn:
-    click.echo(text, err=True)
+    click.echo(clean_text(text), err=True)
     sys.exit(code)
 
 
@@ -54,10 +60,10 @@ def tell(
     if as_json:
         click.echo(json.dumps(document))
         return
-    console, (first, *others) = Console(highlight=False), columns
+    console, (first, *others) = screen(), columns
     if title:
-        console.print(title, markup=False)
+        console.print(title)
     table = Table(Column(first, no_wrap=True), *others)
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*map(clean_text, row))
     console.print(table)

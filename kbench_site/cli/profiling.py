@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import (
@@ -28,7 +27,7 @@ from benchmarks.offline import demand_device, language_for
 
 from ..env import read_environment
 from .options import as_json_option
-from .output import NOT_ACCEPTED, harness_errors, leave, number, progress
+from .output import NOT_ACCEPTED, harness_errors, leave, number, progress, screen
 from .sources import text_of
 
 
@@ -70,18 +69,18 @@ def _times_us(source: Source, spec: TaskSpec, paths: Paths) -> dict[str, float]:
     """By a quick judging; empty for a kernel that is not accepted."""
     report = judge(source, spec, default_rules(), paths, quick=True, watcher=Watcher(_tell))
     if report.score is None:
-        progress.print(f"{report.verdict}: {report.reason}; it is profiled without times", style="dim", markup=False)
+        progress.print(f"{report.verdict}: {report.reason}; it is profiled without times", style="dim")
         return {}
     return {item.key: item.kernel_us for item in report.configs if item.kernel_us is not None}
 
 
 def _tell(step: Step) -> None:
     if step.state != "finished":
-        progress.print(f"{step.stage} {step.text}".rstrip(), style="dim", markup=False)
+        progress.print(f"{step.stage} {step.text}".rstrip(), style="dim")
 
 
 def _print(found: Profile) -> None:
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = screen(soft_wrap=True)
     for config in found.configs:
         time = "time unknown" if config.time_us is None else f"{config.time_us:.1f} µs"
         console.print(f"\n{config.key} ({time})")

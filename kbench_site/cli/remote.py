@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from benchmarks.harness import Verdict
 
 from .client import Client
 from .following import followed
 from .options import as_json_option, asks_the_site, device_option, timeout_option, with_token
-from .output import NOT_ACCEPTED, OUR_FAULT, WRONG_USAGE, exit_code, leave, number, progress
+from .output import NOT_ACCEPTED, OUR_FAULT, WRONG_USAGE, exit_code, leave, number, progress, screen
 from .sources import LANGUAGES, language_of, text_of
 
 
@@ -93,7 +92,7 @@ def download_command(evaluation: str, what: str, output: Path | None) -> None:
         click.echo(content, nl=False)
     else:
         output.write_bytes(content)
-        progress.print(f"written: {output}", style="dim", markup=False)
+        progress.print(f"written: {output}", style="dim")
 
 
 def _finish(found: dict[str, Any], *, as_json: bool) -> None:
@@ -107,8 +106,8 @@ def _finish(found: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    console = Console(highlight=False)
-    console.print(f"{found['verdict'] or found['state']}  {found['reason']}", markup=False)
+    console = screen()
+    console.print(f"{found['verdict'] or found['state']}  {found['reason']}")
     score = found["score"]
     if score:
         low, high = score["ci95"]

@@ -98,7 +98,7 @@ def _followed(client: Client, code: str) -> dict[str, Any]:
 
 
 def _tell(event: dict[str, Any]) -> None:
-    progress.print(f"#{event['seq']} {event['type']} {event['candidate'] or ''} {event['text']}", markup=False)
+    progress.print(f"#{event['seq']} {event['type']} {event['candidate'] or ''} {event['text']}")
 
 
 def _told(run: dict[str, Any]) -> str:

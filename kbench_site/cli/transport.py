@@ -83,7 +83,7 @@ def send(request: urllib.request.Request, pauses_s: float = PAUSES_S) -> bytes:
             if number == TRIES_MAX - 1 or paused_s > pauses_s:
                 raise lost.error from lost
             if pause_s >= 1:
-                progress.print(f"{lost.error} Trying again in {pause_s:.0f} s.", style="dim", markup=False)
+                progress.print(f"{lost.error} Trying again in {pause_s:.0f} s.", style="dim")
             time.sleep(pause_s)
     raise AssertionError("the last try returns or raises")
 
