@@ -347,11 +347,16 @@ def _compile(sitting: Sitting) -> None:
 def _prepare(sitting: Sitting) -> None:
     """The baselines too are compiled ahead, so that a device need not wait for them; a quick check has none."""
     evaluation = sitting.holding.evaluation
-    if evaluation.is_quick or _is_judged_before_baselines(evaluation):
+    if evaluation.is_quick or (_is_judged_before_baselines(evaluation) and _a_judge_is_ready(evaluation.device_kind)):
         return
     given = _assignment(evaluation)
     site_judge().prepare(given.task, given.rules, device=given.device, watcher=sitting.watcher)
     _raise_if_stopped(sitting)
+
+
+def _a_judge_is_ready(device_kind: DeviceKind) -> bool:
+    """While the judge of a new site tests itself, the machine has time for the baselines."""
+    return Worker.objects.filter(device_kind=device_kind, role=WorkerRole.JUDGE, state=WorkerState.ONLINE).exists()
 
 
 def _is_judged_before_baselines(evaluation: Evaluation) -> bool:

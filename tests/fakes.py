@@ -149,6 +149,9 @@ class FakeJudge:
     def versions(self, device):
         return {"compiler": "fake 1.0"}
 
+    def builds_ahead(self):
+        return ()
+
     def self_test(self, device):
         """Nothing can be wrong with a fake."""
 

@@ -72,10 +72,13 @@ class Stack:
         shutil.copytree(_prepared_folder(), folder, dirs_exist_ok=True)
         return cls(folder, settings)
 
-    def up(self, *options):
+    def start(self, *options):
         with self.output.open("w") as output:
             argv = [sys.executable, "manage.py", "up", *options]
             self.process = subprocess.Popen(argv, cwd=ROOT, env=self.environment, stdout=output, stderr=output)
+
+    def up(self, *options):
+        self.start(*options)
         self.wait(lambda: "workers: " in self.output.read_text(), 120, "the stack did not come up")
         return self
 

@@ -5,6 +5,7 @@ It runs at every start and changes only what differs. Does NOT judge whether a t
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,11 +267,13 @@ def _ruleset_sync(rules: Rules) -> None:
 
 
 def _new_examples(suites: Path) -> Iterator[Example]:
+    """Those of the largest suite first: they are judged in this order."""
     active = TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True).select_related(
         "task__suite"
     )
     kinds = list(DeviceKind.objects.all())
-    for version in active.order_by("task__op", "task__direction"):
+    sizes = Counter(version.task.suite_id for version in active)
+    for version in sorted(active, key=lambda item: (-sizes[item.task.suite_id], item.task.op, item.task.direction)):
         for language, text in _shipped(suites, version):
             for kind in kinds:
                 example = Example(version, kind, language, text)

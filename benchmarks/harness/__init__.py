@@ -44,7 +44,7 @@ from .sandbox.outbox import NotTaken, TooMuch, read_file
 from .sandbox.seccomp import builder_program, candidate_program
 from .sandbox.seccomp import supported as seccomp_supported
 from .scores.sol import sol_score
-from .selfcheck import self_test
+from .selfcheck import builds_ahead, self_test
 from .shelf import Shelf
 from .source import CancelCheck, Paths, Source, Step, Watcher, never_cancelled
 from .stages import audit, compile_source, is_prepared, judge, prepare_task, remove_scratch
@@ -127,6 +127,7 @@ __all__ = [
     "audit",
     "build_with",
     "builder_program",
+    "builds_ahead",
     "candidate_program",
     "check_source",
     "child_code",

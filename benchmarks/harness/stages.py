@@ -50,15 +50,18 @@ def judge(
     device: str = "cpu",
     quick: bool = False,
     public: bool = False,
+    rehearsal: bool = False,
     watcher: Watcher = NOBODY,
 ) -> Report:
     """Judges `source` on `task`. `quick` takes few steps and leaves torch.compile out: a look, not a ranking.
+
+    Of a `rehearsal` the times count nowhere, so on a CPU builds may run beside it.
 
     Raises UsageError, IsolationError (`public` and no strong sandbox), SupervisorError (our fault), Cancelled.
     """
     isolation = demand_isolation(public=public)
     track = open_track(device, quick_rules(rules) if quick else rules, paths)
-    work = _Work(source, task, track, quick, watcher)
+    work = _Work(source, task, track, quick, watcher, rehearsal)
     work.environment |= {"isolation": isolation.text, "cpu": processor().model}
     try:
         score, reason, results = work.run()
@@ -170,6 +173,7 @@ class _Work:
     track: Track
     quick: bool
     watcher: Watcher
+    rehearsal: bool = False
     stages: list[StageReport] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
     gates: tuple[Flag, ...] = ()
@@ -186,9 +190,10 @@ class _Work:
             self.track.prepare_tools()
         with self._preparation.turn(self.paths, self.track.prepare_lock):
             prepared = self._stage("prepare", lambda: self._preparation.compiled(self.paths))
-        with self.track.lock(self.watcher):
+        with self.track.rehearsal_lock(self.watcher) if self.rehearsal else self.track.lock(self.watcher):
             self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
-            self._preparation.peaks(self.paths)  # now, while nothing else is alive
+            if not self.rehearsal:
+                self._preparation.peaks(self.paths)  # now, while nothing else is alive
             try:
                 with scratch_folder("judge-", self.paths.scratch) as scratch:
                     return self._run_session(build, prepared, scratch)
@@ -330,7 +335,7 @@ class _Work:
             if not config.hidden:
                 times[result.key] = judging.paired_times(number)
                 self._remark(judging, number, config)
-        finished = self._with_times(times, self._preparation.peaks(self.paths))
+        finished = self._with_times(times, None if self.rehearsal else self._preparation.peaks(self.paths))
         if scoring.under_the_floor(finished, self.rules):
             finished = self._with_times(times, self._preparation.peaks(self.paths, again=True))
         timed = [item for item in finished if item.group != "hidden"]
@@ -348,13 +353,12 @@ class _Work:
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
         return score, f"{score.speedup:.2f}× over the stronger baseline on {len(timed)} configurations", tuple(finished)
 
-    def _with_times(self, times: Mapping[str, PairedTimes], peaks: Peaks) -> list[ConfigReport]:
+    def _with_times(self, times: Mapping[str, PairedTimes], peaks: Peaks | None) -> list[ConfigReport]:
         finished = []
         for config, result in zip(self.configs, self.results, strict=True):
             if not config.hidden:
-                floor_us = peaks.floor_us(
-                    config.bytes_moved, self.task.least_flops(config, self.track.device.device_class)
-                )
+                least_flops = self.task.least_flops(config, self.track.device.device_class)
+                floor_us = None if peaks is None else peaks.floor_us(config.bytes_moved, least_flops)
                 result = scoring.with_times(result, times[result.key], floor_us, self.rules)  # noqa: PLW2901
             finished.append(result)
         return finished

@@ -4,7 +4,7 @@
 tables: a judge knows nothing of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,6 +56,9 @@ class Judge(Protocol):
 
     def versions(self, device: str) -> dict[str, str]:
         """Of compiler, and of a GPU CUDA and driver."""
+
+    def builds_ahead(self) -> tuple[Callable[[], None], ...]:
+        """What a new machine builds before it judges on its processor, as jobs that may run at the same time."""
 
     def self_test(self, device: str) -> None:
         """Raises SupervisorError where a tiny good or a tiny bad kernel gets a wrong verdict."""
@@ -128,6 +131,9 @@ class HarnessJudge:
 
     def versions(self, device: str) -> dict[str, str]:
         return harness.versions_on(device)
+
+    def builds_ahead(self) -> tuple[Callable[[], None], ...]:
+        return harness.builds_ahead(harness.default_rules(settings.KBENCH_RULESET), self.paths)
 
     def self_test(self, device: str) -> None:
         harness.self_test(harness.default_rules(settings.KBENCH_RULESET), self.paths, device)

@@ -18,7 +18,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from ..models import DeviceKind, Worker
-from ..states import DEVICELESS, WorkerRole
+from ..states import DEVICELESS, WorkerRole, WorkerState
 
 BROKER_TIMEOUT_S = 1
 
@@ -93,15 +93,21 @@ def _workers() -> list[Check]:
     """One worker for housekeeping, one for agent runs, and a judge and a compiler for each device kind."""
     since = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
     alive = set(Worker.objects.alive(since).values_list("role", "device_kind__slug"))
+    begun = Worker.objects.filter(state=WorkerState.STARTING, heartbeat__gte=since)
+    starting = set(begun.values_list("role", "device_kind__slug"))
     wanted: list[tuple[WorkerRole, str | None]] = [(role, None) for role in DEVICELESS]
     kinds = DeviceKind.objects.usable().order_by("slug").values_list("slug", flat=True)
     wanted += [(role, kind) for kind in kinds for role in (WorkerRole.JUDGE, WorkerRole.COMPILE)]
-    return [_worker(role, kind, there=(role, kind) in alive) for role, kind in wanted]
+    return [
+        _worker(role, kind, there=(role, kind) in alive, starting=(role, kind) in starting) for role, kind in wanted
+    ]
 
 
-def _worker(role: WorkerRole, kind: str | None, *, there: bool) -> Check:
+def _worker(role: WorkerRole, kind: str | None, *, there: bool, starting: bool) -> Check:
     name = f"{role.value}.{kind}" if kind else role.value
     if there:
         return Check(name, Level.OK, "A worker is online.")
     what = role.label.lower() + (f" on {kind}" if kind else "")
+    if starting:
+        return Check(name, Level.DEGRADED, f"The worker for {what} is starting and tests itself.")
     return Check(name, Level.DEGRADED, f"No worker is online for {what}.")

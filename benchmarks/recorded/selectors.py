@@ -26,9 +26,14 @@ EAGER, COMPILED = "PyTorch eager", "torch.compile"
 
 
 def bundles() -> list[RecordedBundle]:
-    """Those with entries, the one with most tasks first, GPUs before CPUs. Empty where recorded results are hidden."""
+    """Those with entries, the one with most tasks first; among equals the rules of today, then GPUs before CPUs.
+
+    Empty where recorded results are hidden.
+    """
     found = list(RecordedBundle.objects.filter(kernels__gt=0)) if settings.KBENCH_RECORDED else []
-    return found if found and switch_is_on(Switch.RECORDED) else []
+    if not found or not switch_is_on(Switch.RECORDED):
+        return []
+    return sorted(found, key=lambda bundle: (-bundle.tasks, bundle.ruleset != settings.KBENCH_RULESET))
 
 
 def bundle_named(name: str) -> RecordedBundle:

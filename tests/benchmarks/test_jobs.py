@@ -256,6 +256,16 @@ def test_a_person_sees_a_provisional_score_before_the_baselines_are_prepared(sub
     assert (row().verdict, row().score, row().attempt) == ("PASS", 3.0, 1)
 
 
+def test_the_baselines_are_prepared_while_the_judge_still_tests_itself(submit, deliver, worker, unprepared):
+    Worker.objects.filter(pk=worker.pk).update(state=WorkerState.STARTING)
+    submit()
+    jobs.compile_next.apply(args=["cpu-avx2"]).get()
+    assert (unprepared, row().state, row().built is None) == (["prepare"], State.QUEUED, False)
+    Worker.objects.filter(pk=worker.pk).update(state=WorkerState.ONLINE)
+    deliver()
+    assert (unprepared, row().verdict, row().provisional) == (["prepare", "full"], "PASS", None)
+
+
 def test_a_wrong_kernel_waits_for_no_baseline(submit, deliver, unprepared):
     submit(text="// verdict: INCORRECT_VALUE\n")
     deliver()

@@ -231,6 +231,13 @@ def test_one_switch_hides_everything(path: Path, by: str, settings: Any) -> None
 
 
 @pytest.mark.django_db
+def test_the_rules_of_today_come_first_among_bundles_of_as_many_tasks(path: Path) -> None:
+    for name, ruleset in (("a-before", "rk-1"), ("b-today", "rk-2"), ("c-before", "rk-1")):
+        load_bundle(written(path, {**HEADER, "name": name, "ruleset": ruleset}, entry()))
+    assert [bundle.name for bundle in selectors.bundles()] == ["b-today", "a-before", "c-before"]
+
+
+@pytest.mark.django_db
 def test_a_bundle_can_be_removed(path: Path) -> None:
     load_bundle(bundle_file(path))
     call_command("load_records", remove="bundle")

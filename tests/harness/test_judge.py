@@ -17,6 +17,7 @@ from benchmarks.harness import (
     UsageError,
     Verdict,
     Watcher,
+    builds_ahead,
     default_rules,
     default_suites,
     find_task,
@@ -25,8 +26,10 @@ from benchmarks.harness import (
     prepare_task,
     self_test,
 )
+from benchmarks.harness.compilers import builds
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.measuring.calls import Judging
+from benchmarks.harness.tracks import open_track
 from tests.scheduling import beside_the_cache
 
 pytestmark = pytest.mark.sandbox
@@ -162,5 +165,17 @@ def test_a_wrong_reference_is_our_fault_and_never_the_kernels(paths: Paths, tmp_
 
 
 @pytest.mark.alone
-def test_the_machine_proves_itself(paths: Paths) -> None:
+def test_what_is_built_ahead_is_all_that_the_self_test_compiles(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    for job in builds_ahead(default_rules(), paths):
+        job()
+    monkeypatch.setattr(builds, "_compile", lambda *_: pytest.fail("it compiles"))
     self_test(default_rules(), paths)
+
+
+def test_each_task_begins_with_the_probes_of_the_machine(paths: Paths, tmp_path: Path) -> None:
+    preparation = open_track("cpu", RULES, paths).preparation(TASK, Watcher(), stage="prepare")
+    probes = preparation.probes(paths)
+    preparation.begin(paths, tmp_path / "cache")
+    names = {file.relative_to(probes) for file in probes.rglob("*.so")}
+    assert names
+    assert names == {file.relative_to(tmp_path / "cache") for file in (tmp_path / "cache").rglob("*.so")}

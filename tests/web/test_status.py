@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from benchmarks import switches
 from benchmarks.models import QueueSample
-from benchmarks.states import Priority, Switch
+from benchmarks.states import Priority, Switch, WorkerState
 from benchmarks.templatetags.sparklines import HEIGHT, MARGIN, sparkline
 from benchmarks.views.status import version_rows
 from tests.rows import cpu_kind
@@ -65,6 +65,13 @@ def test_what_does_not_work_is_said_above(visitor: Client) -> None:
     html = visitor.get("/status/").content.decode()
     assert "No worker is online for judging on cpu-avx2." in html
     assert "Everything works" not in html
+
+
+def test_a_worker_that_tests_itself_is_not_called_missing(visitor: Client) -> None:
+    factories.worker("judge", state=WorkerState.STARTING)
+    html = visitor.get("/status/").content.decode()
+    assert "The worker for judging on cpu-avx2 is starting and tests itself." in html
+    assert "No worker is online for judging" not in html
 
 
 def test_with_everything_there_it_says_so(visitor: Client, redis_server: Any) -> None:

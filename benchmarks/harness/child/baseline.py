@@ -27,9 +27,12 @@ def main(arguments: Sequence[str]) -> None:
     calls = open_calls(message)
     if message["prepare"] or any(message["compile"]):
         without_precompiled_headers()
-    if message["prepare"] and message["peaks"]:  # they count for every task: no reference is loaded beside them
-        os.sched_setaffinity(0, message["cores"])
-        link.send(peaks=measure_peaks(message["threads"]))
+    if message["prepare"] and message["instead"]:  # it counts for every task: no reference is loaded beside it
+        if message["instead"] == "peaks":
+            os.sched_setaffinity(0, message["cores"])
+            link.send(peaks=measure_peaks(message["threads"]))
+        else:
+            link.send(probes=compiled_probes())
         return
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
@@ -48,6 +51,13 @@ def without_precompiled_headers() -> None:
     import torch._inductor.config as inductor
 
     inductor.cpp_cache_precompile_headers = False
+
+
+def compiled_probes() -> list[str]:
+    """The instruction sets that torch.compile may use here; it compiles and loads a program for each to find out."""
+    from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+
+    return [str(item) for item in valid_vec_isa_list()] or ["none"]
 
 
 def compiled_copy(function: Function) -> Function:

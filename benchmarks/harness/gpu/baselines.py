@@ -21,7 +21,7 @@ class GpuPreparation(Preparation):
     def machine(self) -> tuple[str, ...]:
         return (*compiler_environment().values(), self.gpu.title, self.gpu.driver, self.gpu.accelerator)
 
-    def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Actor:
+    def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Actor:
         room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
         child = Actor("gpu.baseline")
         with ExitStack() as failed:
@@ -35,7 +35,7 @@ class GpuPreparation(Preparation):
                     "task": task_folder(self.task),
                     "prepare": True,
                     "wanted": wanted,
-                    "peaks": peaks,
+                    "instead": instead,
                 }
             )
             failed.pop_all()

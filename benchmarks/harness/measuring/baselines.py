@@ -91,8 +91,8 @@ class Preparation(ABC):
         self.problems = dict.fromkeys(range(len(self.configs)), LEFT_OUT) if self.quick else {}
 
     @abstractmethod
-    def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Actor:
-        """A child that compiles the configurations `wanted` into `cache`, or measures the `peaks` and nothing else."""
+    def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Actor:
+        """A child that compiles the configurations `wanted` into `cache`, or does `instead` what needs no reference."""
 
     @property
     @abstractmethod
@@ -122,12 +122,16 @@ class Preparation(ABC):
             discard(folder)
             folder.mkdir(parents=True)
             with scratch_folder("prepare-", paths.scratch) as scratch:
-                (scratch / "cache").mkdir()
+                self.begin(paths, scratch / "cache")
                 self._compile(scratch / "cache", scratch / "log")
                 _taken(scratch / "cache", folder / "cache")
             problems = [self.problems[number] for number in range(len(self.configs))]
             _write(folder / "ready.json", {"problems": problems})
         return PreparedBaseline(folder / "cache", tuple(json.loads((folder / "ready.json").read_text())["problems"]))
+
+    def begin(self, paths: Paths, cache: Path) -> None:
+        """Makes the folder in which torch.compile keeps what it has compiled."""
+        cache.mkdir()
 
     def peaks(self, paths: Paths, *, again: bool = False) -> Peaks:
         """Those of this machine, measured first if it has none.
@@ -152,22 +156,25 @@ class Preparation(ABC):
     def _compile(self, cache: Path, log: Path) -> None:
         """In one child; a second one is needed only after a configuration that did not end."""
         while wanted := [number for number in range(len(self.configs)) if number not in self.problems]:
-            with self._child(cache, log, wanted=wanted, peaks=False) as child:
+            with self._child(cache, log, wanted=wanted) as child:
                 self._follow(child)
 
     def _measured(self, paths: Paths) -> Peaks:
-        with ExitStack() as stack:
-            scratch = stack.enter_context(scratch_folder("peaks-", paths.scratch))
+        with scratch_folder("peaks-", paths.scratch) as scratch:
             (scratch / "cache").mkdir()
-            child = stack.enter_context(self._child(scratch / "cache", scratch / "log", wanted=[], peaks=True))
-            message: dict[str, Any] = {}
-            while not message.get("peaks"):
+            return Peaks.from_json(self._asked("peaks", scratch))
+
+    def _asked(self, errand: str, scratch: Path) -> Any:
+        """The answer of a child that sees a cache in `scratch` and loads no reference."""
+        message: dict[str, Any] = {}
+        with self._child(scratch / "cache", scratch / "log", wanted=[], instead=errand) as child:
+            while not message.get(errand):
                 message = self._receive(child, _OWN_TIME_S)
-            return Peaks.from_json(message["peaks"])
+        return message[errand]
 
     @contextmanager
-    def _child(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Iterator[Actor]:
-        child = self.start(cache, log, wanted=wanted, peaks=peaks)
+    def _child(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Iterator[Actor]:
+        child = self.start(cache, log, wanted=wanted, instead=instead)
         try:
             yield child
         except ProtocolError as error:
@@ -219,7 +226,23 @@ class CpuPreparation(Preparation):
     def machine(self) -> tuple[str, ...]:
         return (*compiler_environment().values(), str(self.cores.threads))
 
-    def start(self, cache: Path, log: Path, *, wanted: list[int], peaks: bool) -> Contestant:
+    def begin(self, paths: Paths, cache: Path) -> None:
+        """With the programs from which torch.compile learns what the processor can do: compiling them takes 10 s."""
+        _taken(self.probes(paths), cache)
+
+    def probes(self, paths: Paths) -> Path:
+        """Those programs, compiled once per machine in a process that loads no reference: some are strangers' code."""
+        folder = paths.baselines / f"probes-{_digest(*self.machine)}"
+        with file_lock(folder.with_suffix(".lock")):
+            if not folder.exists():
+                with scratch_folder("probes-", paths.scratch) as scratch:
+                    (scratch / "cache").mkdir()
+                    self._asked("probes", scratch)
+                    _taken(scratch / "cache", scratch / "taken")
+                    (scratch / "taken").rename(folder)
+        return folder
+
+    def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Contestant:
         layout = lay_out(self.configs, [1] * len(self.configs))
         inputs = SharedMemory("inputs", layout.input_bytes)
         child = Contestant("baseline", self.configs, layout, inputs.fd, self.cores.threads)
@@ -231,7 +254,7 @@ class CpuPreparation(Preparation):
                 builder_program() if supported() else b"",
             )
             common = opening(self.task, describe(self.configs, layout), self.cores.threads)
-            work = {"prepare": True, "wanted": wanted, "peaks": peaks, "cores": self.cores.contestants}
+            work = {"prepare": True, "wanted": wanted, "instead": instead, "cores": self.cores.contestants}
             child.open({**common, **work})
             failed.pop_all()
         return child

@@ -1,20 +1,23 @@
 """Tests a device before it judges: a correct and an incorrect kernel in each language must get the right verdicts.
 
 A worker runs this at its start and after an internal error, and takes no work if it fails. The kernels are for
-mnist_linear_relu/forward and lie in `kernels/`. Not covered: how fast or how quiet the machine is.
+mnist_linear_relu/forward and lie in `kernels/`. What a CPU needs for it and for every judging can be built ahead.
+Not covered: how fast or how quiet the machine is.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from ..compilers import builds
 from ..errors import SupervisorError
 from ..languages import LANGUAGES
 from ..report import Report, Verdict
 from ..rules import Rules
-from ..source import Paths, Source
+from ..source import NOBODY, Paths, Source
 from ..stages import judge
 from ..tasks.spec import TaskSpec, find_task
-from ..tracks import open_track
+from ..tracks import CPU, CpuTrack, open_track
 
 _KERNELS = Path(__file__).parent / "kernels"
 _EXPECTED = {"right": Verdict.PASS, "wrong": Verdict.INCORRECT_VALUE}
@@ -25,7 +28,7 @@ _STEPS = {"steps_per_config": 3, "min_steps_per_config": 3}
 def _judged(source: Source, task: TaskSpec, rules: Rules, paths: Paths, device: str) -> Report:
     """A verdict that is our own fault, such as a noisy moment, is asked for again."""
     for _ in range(_ATTEMPTS):
-        report = judge(source, task, rules, paths, device=device, quick=True)
+        report = judge(source, task, rules, paths, device=device, quick=True, rehearsal=True)
         if not report.verdict.ours:
             break
     return report
@@ -33,14 +36,43 @@ def _judged(source: Source, task: TaskSpec, rules: Rules, paths: Paths, device: 
 
 def self_test(rules: Rules, paths: Paths, device: str = "cpu") -> None:
     """Raises SupervisorError if a verdict is not the expected one."""
-    task = find_task(_KERNELS.parents[2] / "suites", "mnist_linear_relu/forward")
     short = replace(rules, time=replace(rules.time, **_STEPS))
     wanted = open_track(device, rules, paths).device.device_class
-    proving = (item for item in LANGUAGES.values() if item.device_classes[0] == wanted and not item.is_module)
-    for language in proving:
-        for name, expected in _EXPECTED.items():
-            file = _KERNELS / f"{name}{language.suffix}"
-            report = _judged(Source(file.read_text(), language.name), task, short, paths, device)
-            if report.verdict is not expected:
-                found = f"{report.verdict} for {file.name}, not {expected}: {report.reason}"
-                raise SupervisorError(f"the self-test of {device} got {found}")
+    for file, source, expected in _kernels(wanted):
+        report = _judged(source, _task(), short, paths, device)
+        if report.verdict is not expected:
+            found = f"{report.verdict} for {file.name}, not {expected}: {report.reason}"
+            raise SupervisorError(f"the self-test of {device} got {found}")
+
+
+def builds_ahead(rules: Rules, paths: Paths) -> tuple[Callable[[], None], ...]:
+    """What a new machine builds before it judges on its processor, as jobs that may run at the same time.
+
+    Whatever has not been built ahead is built by the first who needs it.
+    """
+    track = CpuTrack(rules, paths)
+
+    def tools() -> None:
+        with track.build_lock(NOBODY):
+            track.prepare_tools()
+            for _, source, _ in _kernels(CPU):
+                builds.build(source, rules, paths)
+
+    def probes() -> None:
+        with track.build_lock(NOBODY):
+            track.preparation(_task(), NOBODY, stage="prepare").probes(paths)
+
+    return tools, probes
+
+
+def _task() -> TaskSpec:
+    return find_task(_KERNELS.parents[2] / "suites", "mnist_linear_relu/forward")
+
+
+def _kernels(device_class: str) -> Iterator[tuple[Path, Source, Verdict]]:
+    """Those of the languages of a class of devices, with the verdict that each must get."""
+    for language in LANGUAGES.values():
+        if language.device_classes[0] == device_class and not language.is_module:
+            for name, expected in _EXPECTED.items():
+                file = _KERNELS / f"{name}{language.suffix}"
+                yield file, Source(file.read_text(), language.name), expected

@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> None:
     import_module("torch._inductor.compile_fx")  # what torch.compile needs takes seconds to import
     link.send(awake=True)
     message = link.receive()
-    if message["prepare"] and message["peaks"]:  # they count for every task: no reference is loaded beside them
+    if (
+        message["prepare"] and message["instead"] == "peaks"
+    ):  # they count for every task: no reference is loaded beside them
         link.send(peaks=measure_peaks(device))
         return
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
