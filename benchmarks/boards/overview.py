@@ -27,7 +27,7 @@ from ..selectors import active_ruleset
 from ..states import State, TaskVersionStatus
 from .comparing import FAST_AT, Mark, MethodFigures, best_of, common, figures
 
-KEPT_FROM = 5000  # marks and attempts; what is smaller is read anew each time
+KEPT_FROM = 1000  # marks and attempts; what is smaller is read anew each time
 REUSE = 20  # times what the reading took: at most a twentieth of the time goes into reading
 KEPT_S = 300.0
 KEPT_MAX = 8

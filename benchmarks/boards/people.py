@@ -49,7 +49,7 @@ def person_named(name: str, reader: Reader) -> tuple[User, bool]:
 
 def profile_of_person(person: User, page: int | str = 1) -> PublicProfile:
     made = _public(person)
-    return _profile(Q(evaluation__submission__owner=person), made, _newest(made), page)
+    return _profile(Q(submission__owner=person), made, _newest(made), page)
 
 
 def profile_of_team(team: Team, *, inside: bool, page: int | str = 1) -> PublicProfile:
@@ -57,16 +57,17 @@ def profile_of_team(team: Team, *, inside: bool, page: int | str = 1) -> PublicP
     made = Submission.objects.published().filter(team=team).order_by()
     all_of_it = Submission.objects.filter(team=team).exclude(moderation=Moderation.HIDDEN)
     newest = _newest(all_of_it, NEWEST_INSIDE) if inside else _newest(made)
-    return _profile(Q(evaluation__submission__team=team), made, newest, page)
+    return _profile(Q(submission__team=team), made, newest, page)
 
 
 def _profile(whose: Q, made: Any, newest: list[Evaluation], page: int | str) -> PublicProfile:
-    mine = _current().filter(whose)
+    # As a subquery, so that a database begins with what was submitted and not with all standings.
+    mine = _current().filter(evaluation__in=Evaluation.objects.filter(whose).order_by().values("pk"))
     figures = mine.order_by().aggregate(
-        tasks=Count("task_version", distinct=True), firsts=Count("pk", filter=Q(rank=1))
+        ranked=Count("pk"), tasks=Count("task_version", distinct=True), firsts=Count("pk", filter=Q(rank=1))
     )
     whole = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind")
-    entries = page_by_key(mine.order_by("rank", "-score", "pk"), whole.defer(*HEAVY), page)
+    entries = page_by_key(mine.order_by("rank", "-score", "pk"), whole.defer(*HEAVY), page, count=figures.pop("ranked"))
     _attach_board_sizes(list(entries))
     return PublicProfile(
         entries=entries,

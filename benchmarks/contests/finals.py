@@ -65,7 +65,7 @@ def submitted(contest: Contest) -> Any:
             | Q(submission__team__in=together, submission__owner__is_active=True),
             queued__lt=contest.ends,
             device_kind__in=contest.device_kinds.values("pk"),
-            task_version__task__in=contest.tasks.values("task"),
+            task_version__in=TaskVersion.objects.filter(task__in=contest.tasks.values("task")).values("pk"),
             submission__created__gte=contest.starts,
             submission__created__lt=contest.ends,
         )
@@ -84,7 +84,10 @@ def unfinished(contest: Contest) -> Any:
 def accepted(contest: Contest) -> Any:
     """What of it may be judged at the end."""
     rows = submitted(contest).filter(
-        verdict=Verdict.PASS, ruleset__name=settings.KBENCH_RULESET, submission__moderation=Moderation.OK
+        verdict=Verdict.PASS,
+        score__isnull=False,
+        ruleset__name=settings.KBENCH_RULESET,
+        submission__moderation=Moderation.OK,
     )
     return rows.select_related("submission", "task_version").defer("report", "error_internal", *HEAVY)
 

@@ -25,7 +25,7 @@ from tests.stack import ROOT, Stack
 TASK = "mnist_linear_relu/forward"
 KERNEL = "the visitor's own kernel"
 OUT = ROOT / "docs" / "results" / "first_minutes.json"
-WAIT_S = 140.0
+WAIT_S = 110.0
 ROW = "select state, verdict, provisional, score, reason_text from benchmarks_evaluation where code = ?"
 EVENTS = "select created, kind, payload from benchmarks_event where topic = ? order by id"
 TESTED = "select role, started, tested, test_passed from benchmarks_worker where role in ('judge', 'compile')"
