@@ -35,11 +35,12 @@ from .measuring.session import CpuSession, CpuSetting, Session
 from .measuring.shell_library import shell_library
 from .report import ConfigReport, Verdict
 from .rules import Rules
-from .source import CancelCheck, Paths, Watcher
+from .source import NOBODY, CancelCheck, Paths, Watcher
 from .tasks.spec import Config, TaskSpec
 
 _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end
+AHEAD_PLACES = 2  # jobs that build ahead at the same time
 _HOST_IS_BUSY = "another submission is being timed or built on this machine"
 _LEFT_RUNNING = 0.1  # a kernel that shares the GPU takes more of its speed than this
 TrackFindings = tuple[tuple[ConfigReport, ...], dict[str, Any]]
@@ -417,6 +418,11 @@ def keep_ready() -> None:
 def host_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
     """One timing on the processors of this machine at a time, and no build beside it."""
     return machine_lock("cpu", _HOST_IS_BUSY, stage, watcher)
+
+
+def host_ahead_lock() -> AbstractContextManager[None]:
+    """As `host_build_lock`, for what a new machine builds ahead: submissions do not wait for a place beside it."""
+    return build_lock("cpu", _HOST_IS_BUSY, "compile", NOBODY, places=AHEAD_PLACES, kind="ahead")
 
 
 def host_build_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:

@@ -66,8 +66,8 @@ def test_a_lock_file_that_is_there_is_not_opened_as_if_to_make_it(monkeypatch: p
     assert not any(flags & os.O_CREAT for flags in asked)
 
 
-def building(cancelled=never_cancelled):
-    return build_lock("device", "somebody is at work", "compile", Watcher(cancelled=cancelled), places=2)
+def building(cancelled=never_cancelled, kind="build"):
+    return build_lock("device", "somebody is at work", "compile", Watcher(cancelled=cancelled), places=2, kind=kind)
 
 
 def is_free(lock) -> bool:
@@ -125,3 +125,9 @@ def test_a_timing_lets_in_the_builds_that_waited_before_the_next_timing() -> Non
         threading.Event().wait(2 * locks._POLL_S)  # by now both hold the turn
         waiters.enter_context(waiting_for(taken, log, "timing"))
     assert log == ["build", "build", "timing"]
+
+
+def test_what_is_built_ahead_takes_no_place_from_a_build() -> None:
+    with building(kind="ahead"), building():
+        assert is_free(building)
+        assert not is_free(taken)

@@ -33,10 +33,12 @@ def machine_lock(name: str, text: str, stage: str, watcher: Watcher) -> Iterator
 
 
 @contextmanager
-def build_lock(name: str, text: str, stage: str, watcher: Watcher, *, places: int) -> Iterator[None]:
-    """As `machine_lock`, but shared by as many builds as there are `places`."""
+def build_lock(
+    name: str, text: str, stage: str, watcher: Watcher, *, places: int, kind: str = "build"
+) -> Iterator[None]:
+    """As `machine_lock`, but shared by as many builds of a `kind` as there are `places`."""
     with ExitStack() as stack:
-        open_places = [stack.enter_context(_open_shared(f"kbench-{name}.build{place}")) for place in range(places)]
+        open_places = [stack.enter_context(_open_shared(f"kbench-{name}.{kind}{place}")) for place in range(places)]
         lock = stack.enter_context(_open_shared(f"kbench-{name}.lock"))
         mine: list[int] = []
         with _open_shared(f"kbench-{name}.turn") as turn:

@@ -17,7 +17,7 @@ from ..rules import Rules
 from ..source import NOBODY, Paths, Source
 from ..stages import judge
 from ..tasks.spec import TaskSpec, find_task
-from ..tracks import CPU, CpuTrack, open_track
+from ..tracks import CPU, CpuTrack, host_ahead_lock, open_track
 
 _KERNELS = Path(__file__).parent / "kernels"
 _EXPECTED = {"right": Verdict.PASS, "wrong": Verdict.INCORRECT_VALUE}
@@ -53,13 +53,13 @@ def builds_ahead(rules: Rules, paths: Paths) -> tuple[Callable[[], None], ...]:
     track = CpuTrack(rules, paths)
 
     def tools() -> None:
-        with track.build_lock(NOBODY):
+        with host_ahead_lock():
             track.prepare_tools()
             for _, source, _ in _kernels(CPU):
                 builds.build(source, rules, paths)
 
     def probes() -> None:
-        with track.build_lock(NOBODY):
+        with host_ahead_lock():
             track.preparation(_task(), NOBODY, stage="prepare").probes(paths)
 
     return tools, probes

@@ -48,7 +48,7 @@ from kbench_site.workers import (
 )
 
 TEND_EVERY_S = 0.25
-BUILDS_AHEAD_NICE = 5
+BUILDS_AHEAD_NICE = 2
 REPORTED = (WorkerState.ONLINE, WorkerState.QUARANTINED)
 
 
