@@ -1,19 +1,22 @@
 """The protocol between supervisor and children: JSON messages on a socket, words on a shared control page.
 
-Shared by both sides, so it uses the standard library alone. A message is one packet of at most MESSAGE_MAX_BYTES;
-nothing is ever unpickled, and each text in it is cleaned as it comes in. The control page carries one call: the
-supervisor announces a step, the child answers READY, the supervisor rings GO with the number of the input set that
-counts, the child rings DONE.
+Shared by both sides, so it uses the standard library alone. A message is one packet, or several where it is longer (a
+network has a thousand tensors of state), and has at most MESSAGE_MAX_BYTES; nothing is ever unpickled, and each text in
+it is cleaned as it comes in. The control page carries one call: the supervisor announces a step, the child answers
+READY, the supervisor rings GO with the number of the input set that counts, the child rings DONE.
 """
 
 import json
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from typing import Any
 
-MESSAGE_MAX_BYTES = 128 * 1024
+MESSAGE_MAX_BYTES = 4 << 20
+_PACKET_BYTES = 128 << 10
+_MORE, _END = b"+", b"."  # what the packets of a long message begin with; one alone is a JSON object
 _DESCRIPTORS_MAX = 16
 _LEVELS_MAX = 50  # of lists and objects in each other; what is said in earnest has fewer than ten
 CONTROL_BYTES = 4096
@@ -61,12 +64,13 @@ class Link:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         # The size of a packet is bounded by the send buffer; the default differs between machines.
-        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MESSAGE_MAX_BYTES)
+        self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _PACKET_BYTES)
 
     def send(self, **message: Any) -> None:
         """A message to somebody who is gone is lost: `receive` says that they are gone."""
         with suppress(ConnectionError):
-            self._end.sendall(json.dumps(message).encode())
+            for packet in _packets(json.dumps(message).encode()):
+                self._end.sendall(packet)
 
     def send_descriptors(self, descriptors: Sequence[int], **message: Any) -> None:
         """As `send`, together with open files; what shares a GPU's memory is such a file."""
@@ -77,7 +81,7 @@ class Link:
         """As `receive`, with the files that came along; they are the caller's to close."""
         self._end.settimeout(timeout_s)
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._end, MESSAGE_MAX_BYTES, _DESCRIPTORS_MAX)
+            data, descriptors, _, _ = socket.recv_fds(self._end, _PACKET_BYTES, _DESCRIPTORS_MAX)
         except (TimeoutError, BlockingIOError) as error:
             raise TimeoutError("no message in time") from error
         except OSError as error:
@@ -88,19 +92,39 @@ class Link:
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
         """The next message. Raises TimeoutError, or ProtocolError for nonsense and for a closed channel."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        data = self._packet(timeout_s)
+        if data[:1] != _MORE:
+            return _parse(data)
+        parts = [data[1:]]
+        while data[:1] == _MORE:
+            if len(data) != _PACKET_BYTES or len(parts) > MESSAGE_MAX_BYTES // _PACKET_BYTES:
+                raise ProtocolError("the message is too long, or its packets are too short")
+            data = self._packet(None if deadline_s is None else max(0.0, deadline_s - time.monotonic()))
+            parts.append(data[1:])
+        return _parse(b"".join(parts))
+
+    def _packet(self, timeout_s: float | None) -> bytes:
         self._end.settimeout(timeout_s)
         try:
-            data = self._end.recv(MESSAGE_MAX_BYTES)
+            data = self._end.recv(_PACKET_BYTES)
         except (TimeoutError, BlockingIOError) as error:
             raise TimeoutError("no message in time") from error
         except OSError as error:
             raise ProtocolError(f"the channel broke: {error}") from error
         if not data:
             raise ProtocolError("the other side went away")
-        return _parse(data)
+        return data
 
     def close(self) -> None:
         self._end.close()
+
+
+def _packets(data: bytes) -> list[bytes]:
+    if len(data) <= _PACKET_BYTES:
+        return [data]
+    parts = [data[start : start + _PACKET_BYTES - 1] for start in range(0, len(data), _PACKET_BYTES - 1)]
+    return [*(_MORE + part for part in parts[:-1]), _END + parts[-1]]
 
 
 def _parse(data: bytes) -> dict[str, Any]:

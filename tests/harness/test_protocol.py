@@ -1,6 +1,8 @@
 """Messages are objects of bounded size, whatever the other side sends."""
 
+import contextlib
 import socket
+import threading
 
 import pytest
 
@@ -21,8 +23,33 @@ def test_a_message_arrives_as_it_was_sent(ends: tuple[Link, socket.socket]) -> N
     assert ours.receive(1) == {"kind": "hello", "numbers": [1, 2.5, None]}
 
 
+def test_a_message_longer_than_a_packet_arrives_whole(ends: tuple[Link, socket.socket]) -> None:
+    ours, theirs = ends
+    said = {"arguments": [f"a tensor of state {number}" for number in range(30_000)]}
+    sender = threading.Thread(target=lambda: Link(theirs).send(**said))
+    sender.start()
+    assert ours.receive(10) == said
+    sender.join()
+
+
+def test_a_message_without_end_is_an_error(ends: tuple[Link, socket.socket]) -> None:
+    ours, theirs = ends
+
+    def talk() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                theirs.send(b"+" + b" " * ((128 << 10) - 1))
+
+    sender = threading.Thread(target=talk)
+    sender.start()
+    with pytest.raises(ProtocolError, match="too long"):
+        ours.receive(10)
+    ours.close()
+    sender.join()
+
+
 @pytest.mark.parametrize(
-    "data", [b"\x80\x04garbage", b"[1, 2]", b"{", b"[" * 90_000, b'{"a": ' + b"[" * 60 + b"]" * 60 + b"}"]
+    "data", [b"+" * 100, b"\x80\x04garbage", b"[1, 2]", b"{", b"[" * 90_000, b'{"a": ' + b"[" * 60 + b"]" * 60 + b"}"]
 )
 def test_nonsense_is_an_error_and_never_more(ends: tuple[Link, socket.socket], data: bytes) -> None:
     ours, theirs = ends
