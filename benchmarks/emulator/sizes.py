@@ -12,7 +12,10 @@ from ..harness import Config, HarnessError, TaskSpec, resized
 
 MOST_CONFIGS = 10
 _MOST_PRODUCTS = 24_000_000  # multiplications and additions of one call
+_ALL_PRODUCTS = 64_000_000  # of all configurations together that run in several orders
 _MOST_BYTES = 6 << 20  # of arguments and results
+_TWICE_PRODUCTS = 10_000_000  # from here on one order of threads is left out
+_REDUCED_PRODUCTS = 9_000_000
 _ONCE_PRODUCTS = 40_000_000  # of a configuration that is run in one order of threads only
 _ONCE_BYTES = 70_000_000
 _ONE_ROW_PRODUCTS = 2_000_000
@@ -25,11 +28,12 @@ _SMALL = 16  # sizes up to this are of kernels, strides and the like
 def emulated_configs(task: TaskSpec) -> tuple[Config, ...]:
     """At most MOST_CONFIGS. One that is run once comes last."""
     chosen: dict[str, Config] = {}
+    left = 2 * _ALL_PRODUCTS
     for config in _candidates(task):
-        if len(chosen) == MOST_CONFIGS - 1:
-            break
-        if bearable(config):
-            chosen.setdefault(str(sorted(config.values.items(), key=str)), config)
+        name = str(sorted(config.values.items(), key=str))
+        if len(chosen) < MOST_CONFIGS - 1 and name not in chosen and bearable(config) and config.flops <= left:
+            chosen[name] = config
+            left -= config.flops
     return (*chosen.values(), *_once(task))
 
 
@@ -53,6 +57,10 @@ def runs_once(config: Config) -> bool:
     return not bearable(config)
 
 
+def runs_twice(config: Config) -> bool:
+    return config.flops > 2 * _TWICE_PRODUCTS
+
+
 def _once(task: TaskSpec) -> list[Config]:
     large = [config for config in _shown(task) if runs_once(config) and bearable(config, _ONCE_PRODUCTS, _ONCE_BYTES)]
     return [max(large, key=lambda config: config.flops)] if large else []
@@ -66,7 +74,11 @@ def _candidates(task: TaskSpec) -> Iterator[Config]:
     """Odd sizes go early, so that they are never left out."""
     shown = _shown(task)
     small = [config for config in shown if bearable(config)]
-    reduced = [found for config in shown if not bearable(config) and (found := _reduced(task, config)) is not None]
+    reduced = [
+        found
+        for config in shown
+        if not bearable(config) and (found := _reduced(task, config, _REDUCED_PRODUCTS)) is not None
+    ]
     first = [*small, *reduced][:1]
     yield from first
     largest = reduced[:1] or small[-1:]
@@ -111,7 +123,7 @@ def _odd(size: int) -> int:
     return size - 1 if size % 2 == 0 else size
 
 
-def _reduced(task: TaskSpec, config: Config, most_products: int = _MOST_PRODUCTS) -> Config | None:
+def _reduced(task: TaskSpec, config: Config, most_products: int) -> Config | None:
     """`config` with its largest size halved again and again; None if that does not help."""
     found: Config | None = config
     for _ in range(64):

@@ -28,7 +28,7 @@ def test_a_shipped_kernel_is_correct_here(paths: Paths) -> None:
     report = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, report["verdict"]) == (0, "CORRECT_HERE"), report
     assert report["findings"] == []
-    assert report["runs"] == 3 * len(report["configs"])
+    assert report["runs"] == 3 * len(report["configs"]) - 2  # the largest one runs once
 
 
 def test_a_wrong_kernel_exits_1_and_names_line_and_thread(paths: Paths) -> None:

@@ -28,6 +28,7 @@ KINDS = {
     "half_sum": "wrong result",
     "linear_relu_bfloat162_terms": "wrong result",
     "linear_relu_cp_async_tail": "wrong result",
+    "linear_relu_first_warp": "race",
     "linear_relu_large_shared_unasked": "wrong result",
     "linear_relu_stale_read": "stale read",
     "linear_relu_streams_not_joined": "race",

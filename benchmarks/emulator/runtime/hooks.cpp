@@ -20,14 +20,14 @@ void check_alignment(uintptr_t place, size_t alignment, uintptr_t from);
     void __tsan_volatile_write##bytes(void* p) {                                               \
         if (kbench::state.fiber == nullptr) return;                                            \
         kbench::hook(p, bytes, bytes, kbench::kAtomic, HERE);                                  \
-        kbench::published();                                                                   \
+        kbench::published(), kbench::meet_at(p);                                               \
     }                                                                                          \
     void __tsan_volatile_read##bytes(void* p) {                                                \
         if (kbench::state.fiber == nullptr) return;                                            \
         kbench::hook(p, bytes, bytes, kbench::kAtomic, HERE);                                  \
         uint64_t value = 0;                                                                    \
         std::memcpy(&value, p, bytes < 8 ? bytes : 8);                                         \
-        kbench::acquired();                                                                    \
+        kbench::acquired(), kbench::meet_at(p);                                                \
         kbench::polled(p, value);                                                              \
     }                                                                                          \
     void __tsan_unaligned_volatile_read##bytes(void* p) { WATCH(p, bytes, 1, kAtomic); }       \

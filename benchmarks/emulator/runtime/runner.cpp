@@ -32,7 +32,7 @@ void raw_copy(void* to, const void* from, size_t bytes) { std::memmove(to, from,
 
 void atomic_done(const void* place, uint64_t before, uint64_t after) {
     if (state.fiber == nullptr) return;
-    published(), acquired();
+    published(), acquired(), meet_at(place);
     if (before == after) polled(place, before);
 }
 

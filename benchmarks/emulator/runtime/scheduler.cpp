@@ -560,6 +560,18 @@ void polled(const void* place, uint64_t value) {
 }
 
 void published() { state.launch.released[state.fiber->block->number] = ++state.now; }
+void meet_at(const void* place) {
+    Block& block = *state.fiber->block;
+    const size_t warps = block.warps.size(), w = state.fiber->warp;
+    if (warps < 2) return;
+    auto& there = block.known_at[place];
+    there.resize(warps);
+    block.knows[w * warps + w] = ++state.now;
+    for (size_t v = 0; v < warps; ++v) {
+        uint32_t& here = block.knows[w * warps + v];
+        here = there[v] = std::max(there[v], here);
+    }
+}
 void acquired() { state.launch.acquired[state.fiber->block->number] = ++state.now; }
 
 namespace {

@@ -83,6 +83,7 @@ struct Block {
     std::vector<Fiber*> spinning;
     Gate gates[16];
     std::vector<uint32_t> knows;  // knows[w * warps + v]: until when warp w has seen what warp v did
+    std::unordered_map<const void*, std::vector<uint32_t>> known_at;  // by place of an atomic access: what is known there
     uint32_t floor = 0;           // everything before is seen by all threads of the block
     std::unordered_map<uint32_t, Mbarrier> mbarriers;
 };

@@ -47,6 +47,7 @@ void touch(const void* place, size_t bytes, Access access, size_t alignment = 1)
 void polled(const void* place, uint64_t value);
 void published();  // what this block wrote before can be seen by others that acquire()
 void acquired();
+void meet_at(const void* place);  // an atomic access: this warp and those of its block that came to the same place know of each other
 
 // Copies into shared memory that are under way. They arrive when they are waited for, or at once, by the seed.
 void copy_async(void* to, const void* from, size_t bytes, size_t valid_bytes, int line);
