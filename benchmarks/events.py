@@ -52,7 +52,7 @@ def formatted(name: str, data: dict[str, Any], number: int | None = None) -> byt
 def say(topic: str, subject: str, payload: Mapping[str, Any]) -> None:
     """Sends progress to the current readers of a topic without storing it.
 
-    Of what is said about one subject only the latest reaches a reader who is slow.
+    A slow reader gets only the latest message about a subject.
     """
     try:
         said = {"topic": topic, "subject": subject, "payload": payload}

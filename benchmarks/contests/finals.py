@@ -53,8 +53,8 @@ RESTARTS_MAX = 2  # after that what was judged counts, whoever judged it
 def submitted(contest: Contest) -> Any:
     """Full judgings of what participants submitted between the start of the contest and its end.
 
-    One that is asked for after the end counts for nothing: who could go on asking could put off the final judging. What
-    an account made for a team counts for the team alone. `who` is the key of the participant.
+    A judging that is requested after the end does not count, since repeated requests could delay the final judging.
+    What an account submits for a team counts for the team alone. `who` is the key of the participant.
     """
     alone = contest.participants.filter(account__is_active=True).values("account")
     together = contest.participants.filter(team__isnull=False).values("team")

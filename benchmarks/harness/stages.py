@@ -136,7 +136,7 @@ def prepare_task(
 ) -> None:
     """Compiles the baselines of `task` ahead of `judge`, where that takes no device from a judging: on a CPU.
 
-    It is told as progress of compiling.
+    Its steps are reported as progress of compiling.
     """
     track = open_track(device, rules, paths)
     if track.device.device_class != "cpu":

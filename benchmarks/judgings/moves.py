@@ -137,7 +137,7 @@ def evaluation_heartbeat(holding: Holding) -> bool:
 
 
 def evaluation_compiled(holding: Holding, build_s: float, object_key: str | None) -> None:
-    """What compiling took, whatever came of it, and which code came of it. Raises ClaimLost."""
+    """Records how long compiling took and, if it succeeded, the key of the compiled code. Raises ClaimLost."""
     evaluation = holding.evaluation
     evaluation.build_s, evaluation.object_key = build_s, object_key or ""
     held = Evaluation.objects.filter(pk=evaluation.pk, claim=holding.claim)

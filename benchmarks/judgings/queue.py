@@ -91,7 +91,7 @@ def resend(to_compile: Mapping[str, int], to_judge: Mapping[str, int]) -> None:
 
 
 def restart_worker(node: str) -> None:
-    """Asks a worker to end after its job; who started it starts it again, and it proves itself first."""
+    """Asks a worker to end after its job. Its parent starts it again, and it begins with its self-test."""
     try:
         current_app.control.shutdown(destination=[node])
     except (OperationalError, redis.RedisError, OSError) as error:

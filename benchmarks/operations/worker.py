@@ -77,7 +77,7 @@ def device_named(name: str) -> Device:
 
 
 def prove(worker: Worker) -> str | None:
-    """Record the isolation in force and judge a tiny good and a tiny bad kernel. What is wrong, or None."""
+    """Records the isolation in force and judges a tiny good and a tiny bad kernel. Returns what is wrong, or None."""
     try:
         isolation = site_judge().isolation()
         Worker.objects.filter(pk=worker.pk).update(

@@ -105,7 +105,7 @@ class Preparation(ABC):
 
     @contextmanager
     def turn(self, paths: Paths, lock: MachineLock) -> Iterator[None]:
-        """Held around `compiled`: nobody else compiles the same, and where there is something to compile, `lock`."""
+        """Held around `compiled`, so that nobody else compiles the same; holds `lock` if something must be compiled."""
         waiting = Step(self.stage, "waiting", text="the baselines of the task are being compiled")
         with ExitStack() as stack:
             if not self.is_ready(paths):

@@ -26,7 +26,7 @@ _STEPS = {"steps_per_config": 3, "min_steps_per_config": 3}
 
 
 def _judged(source: Source, task: TaskSpec, rules: Rules, paths: Paths, device: str) -> Report:
-    """A verdict that is our own fault, such as a noisy moment, is asked for again."""
+    """Judges again if the verdict is our own fault, such as NOISY."""
     for _ in range(_ATTEMPTS):
         report = judge(source, task, rules, paths, device=device, quick=True, rehearsal=True)
         if not report.verdict.ours:
