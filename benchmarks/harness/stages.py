@@ -377,6 +377,10 @@ class _Work:
             self.flags.append(
                 Flag("late-ready", f"{config.key}: late wake-ups added {late_us:.0f} µs to the median call")
             )
+        ahead_us = judging.work_ahead_us(number)
+        if ahead_us > _LATE_FLAG_US:
+            told = f"{config.key}: work in calls on decoys added {ahead_us:.0f} µs to each call"
+            self.flags.append(Flag("work-ahead", told))
 
     def _listen(self, step: Step) -> None:
         if step.stage == "verify" and step.text == "a hidden configuration":

@@ -54,6 +54,7 @@ FLAG_ADVICE: Mapping[str, str] = {
     "no-kernel": "It only calls libraries; a custom kernel could fuse these calls.",
     "no-compile-baseline": "The speedup on this configuration is over eager alone.",
     "own-scatter": "Look for work that some calls do and others do not, and for threads that wait for each other.",
+    "work-ahead": "Let each call prepare what it needs: what is prepared in calls that do not count is charged to it.",
     "late-ready": "Wake-up time is already included; no action needed.",
     "device-stuck": "The device was taken out of service and tested. Look for a kernel that never finishes waiting.",
     "audit-failed": "The entry stays bounded; an audit can be requested again.",

@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.harness import Verdict, default_rules, default_suites, find_task
 from benchmarks.harness.errors import NotStopped, RefereeError, SupervisorError
-from benchmarks.harness.measuring import contestants
-from benchmarks.harness.measuring.calls import CANDIDATE, Judging
+from benchmarks.harness.measuring import calls, contestants
+from benchmarks.harness.measuring.calls import CANDIDATE, Judging, colder_us
 from benchmarks.harness.measuring.contestants import Actor, CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import EAGER, CallComparison, Session, faults_of
@@ -168,8 +168,44 @@ def test_what_decoys_do_beside_computing_is_added_to_the_call_that_counts() -> N
     session = HidesWork()
     judging = judged(session)
     one_decoy_us = 30_000.0 - 3 * 50.0 - 1000.0 + 5.0
-    assert set(judging.paired_times(0).kernel_us) <= {50.0 + one_decoy_us, 50.0 + 2 * one_decoy_us}
+    ahead_us = 30_000.0 - 50.0 - 50.0  # as eager's decoys take no longer than its calls
+    once_us, twice_us = (50.0 + decoys * one_decoy_us + ahead_us for decoys in (1, 2))
+    assert set(judging.paired_times(0).kernel_us) <= {once_us, twice_us}
     assert set(judging.paired_times(0).eager_us) == {100.0}
+
+
+@pytest.mark.parametrize(("kernel_us", "charged_us"), [(150.0, 0.0), (300.0, 150.0)])
+def test_eager_says_how_much_longer_decoys_may_take(
+    kernel_us: float, charged_us: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its decoys take 100 µs longer than its calls, and a kernel's may take 50 µs more than that."""
+
+    class Prepares(Scripted):
+        def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
+            result = super()._call(who, config, choice, function=function, compared=compared)
+            more_us = (100.0 if who == "baseline" else kernel_us) if self._shown == "decoys" else 0.0
+            return replace(result, used_us=50.0 + more_us)
+
+    monkeypatch.setattr(calls.secrets, "randbelow", lambda count: count - 1)  # one decoy each time
+    judging = judged(Prepares())
+    assert list(judging.paired_times(0).kernel_us) == pytest.approx([50.0 + charged_us] * 8)
+    assert set(judging.paired_times(0).eager_us) == {100.0}
+
+
+def visits(decoys_us: list[float], calls_us: list[float]) -> list[CallResult]:
+    pairs = zip(decoys_us, calls_us, strict=True)
+    return [CallResult(Status.OK, decoy_us=decoy, used_us=call) for decoy, call in pairs]
+
+
+def test_what_chance_may_explain_is_not_called_work_ahead() -> None:
+    steady = visits([400.0] * 16, [100.0] * 16)
+    assert colder_us(steady) == (300.0, 0.0)
+    few_disturbed = visits([*[400.0] * 13, *[9000.0] * 3], [100.0] * 16)
+    assert colder_us(few_disturbed) == (300.0, 0.0)
+    scattered = visits([400.0 + 200.0 * (number % 5 - 2) for number in range(50)], [100.0] * 50)
+    difference_us, error_us = colder_us(scattered)
+    assert difference_us == 300.0
+    assert 50.0 < error_us < 60.0
 
 
 @pytest.mark.parametrize("trait", ["late", "foreign", "early"])

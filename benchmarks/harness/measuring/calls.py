@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..errors import Cancelled, RefereeError
 from ..report import ConfigReport, Verdict
 from ..rules import Rules
-from ..scores.stats import PairedTimes, bootstrap_log_speedups, interval, median_us
+from ..scores.stats import PairedTimes, bootstrap_log_speedups, interval, iqr_us, median_us
 from ..source import Step, Watcher
 from ..tasks.spec import Config
 from .contestants import CallResult
@@ -31,11 +31,14 @@ _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 8
 _SECOND_DECOY_ONCE_IN = 4
 _DECOY_FACTOR, _DECOY_SPARE_US = 3.0, 1000.0  # a decoy is the first call after a break: its caches are cold
+_AHEAD_SPARE_US, _AHEAD_SPARE = 50.0, 0.1  # by so much the decoys may take longer than eager's do, the larger one
+_MEDIAN_ERROR, _ERRORS_IN_DOUBT = 0.93, 2.0  # the standard error of a median of n values is 0.93 quartile ranges / √n
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 
 Contender = tuple[str, int]  # who, function
 CANDIDATE: Contender = ("candidate", 0)
+_EAGER: Contender = ("baseline", EAGER)
 
 
 @dataclass
@@ -102,6 +105,16 @@ def carried_us(decoys: Sequence[CallResult], call: CallResult) -> float:
     """
     usual_us = _DECOY_FACTOR * call.used_us + _DECOY_SPARE_US
     return sum(decoy.woke_us + max(decoy.after_us, decoy.used_us - usual_us) for decoy in decoys)
+
+
+def colder_us(visits: Sequence[CallResult]) -> tuple[float, float]:
+    """How much more processor time decoys take than the calls that count, both in the median of one launch.
+
+    And the standard error of that: beside other work a contestant spins while the supervisor waits for a processor.
+    """
+    decoys_us, calls_us = (np.array([getattr(visit, name) for visit in visits]) for name in ("decoy_us", "used_us"))
+    error_us = _MEDIAN_ERROR * math.hypot(iqr_us(decoys_us), iqr_us(calls_us)) / math.sqrt(len(visits))
+    return max(0.0, median_us(decoys_us) - median_us(calls_us)), error_us
 
 
 class Judging:
@@ -203,7 +216,8 @@ class Judging:
 
         To each call its own lateness is added: how much later than eager in the median of the same launch it was ready,
         beyond the slack, the processor time that it used while it was frozen before and after it had been told to stop,
-        and what its decoys did beside computing. The same goes for everybody.
+        and what its decoys did beside computing. The same goes for everybody. What decoys have prepared is added to the
+        kernel's calls alone.
         Where other work delays half of eager's calls that median says nothing, so it counts only as far as the rules
         allow it to lie above eager's 10th percentile.
         """
@@ -214,7 +228,7 @@ class Judging:
             raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during the others: {found}")
         compiled = ("baseline", COMPILE)
         return PairedTimes(
-            kernel_us=self._charged_us(ledger, CANDIDATE),
+            kernel_us=self._charged_us(ledger, CANDIDATE) + self._ahead_us(ledger),
             eager_us=self._charged_us(ledger, ("baseline", EAGER)),
             compile_us=self._charged_us(ledger, compiled) if compiled in ledger.times_us else None,
             launch=np.array(ledger.launches),
@@ -224,6 +238,10 @@ class Judging:
         """The increase of the kernel's median time by late starts."""
         ledger = self.ledgers[number]
         return median_us(self._charged_us(ledger, CANDIDATE)) - median_us(np.array(ledger.times_us[CANDIDATE]))
+
+    def work_ahead_us(self, number: int) -> float:
+        """What each call of the kernel is charged for work in decoys, in the launch where that is more."""
+        return float(self._ahead_us(self.ledgers[number]).max())
 
     def _charged_us(self, ledger: ConfigTally, who: Contender) -> NDArray[np.float64]:
         """The times of `who` including the delay of each call."""
@@ -238,6 +256,25 @@ class Judging:
         late_us = np.maximum(0.0, resumes_us - allowed_us - rules.resume_slack_us)
         beside_us = np.array([result.woke_us + result.carried_us + result.after_us for result in ledger.seen[who]])
         charged_us: NDArray[np.float64] = np.array(ledger.times_us[who]) + late_us + beside_us
+        return charged_us
+
+    def _ahead_us(self, ledger: ConfigTally) -> NDArray[np.float64]:
+        """What the kernel does in decoys for the calls that count, per call.
+
+        Decoys take longer than calls, as caches are cold after a break. The kernel's may take as much longer as eager's
+        in the same launch, and a little more, and as much more as chance may explain. Whoever gains in the median call
+        has done the work in most of the visits.
+        """
+        launches = np.array(ledger.launches)
+        charged_us = np.zeros(len(launches))
+        for launch in np.unique(launches):
+            of_launch = np.flatnonzero(launches == launch)
+            kernel, eager = ([ledger.seen[who][place] for place in of_launch] for who in (CANDIDATE, _EAGER))
+            usual_us = median_us(np.array([visit.used_us for visit in kernel]))
+            (kernel_us, kernel_error_us), (eager_us, eager_error_us) = colder_us(kernel), colder_us(eager)
+            doubt_us = _ERRORS_IN_DOUBT * math.hypot(kernel_error_us, eager_error_us)
+            allowed_us = eager_us + max(_AHEAD_SPARE_US, _AHEAD_SPARE * usual_us) + doubt_us
+            charged_us[of_launch] = max(0.0, kernel_us - allowed_us)
         return charged_us
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
@@ -337,7 +374,11 @@ class Judging:
                 return
             self._session.show(number)
             result = self._call(who, number, choice)
-            results[who] = replace(result, carried_us=carried_us(decoys, result))
+            results[who] = replace(
+                result,
+                carried_us=carried_us(decoys, result),
+                decoy_us=max((decoy.used_us for decoy in decoys), default=0.0),
+            )
         ledger.fault = self._check(number, choice, results[CANDIDATE])
         if ledger.fault is None and noted:
             self._note(ledger, results)

@@ -53,6 +53,7 @@ class CallResult:
     used_us: float = 0.0  # processor time of all its threads from waking until they had stopped
     after_us: float = 0.0  # of this, what was used after the order to stop, beyond what stopping takes
     carried_us: float = 0.0  # what the decoys before this call did and no call was charged for
+    decoy_us: float = 0.0  # processor time of the decoy before this call that took most
     throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
 
     @property
