@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from celery import shared_task
+from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.db import close_old_connections, connection
 from django.db.models import Count
@@ -50,6 +51,7 @@ from .notifications import courier, telling
 from .operations.load import forget_old_samples, take_sample
 from .operations.logs import log_fields
 from .operations.worker import asked_to_stop_kindly, set_state, stopping
+from .requests import examining
 from .selectors import find_device_kind
 from .states import EvaluationReason, Priority, WorkerRole, WorkerState
 
@@ -104,6 +106,43 @@ def profile_next(self: Any, device_kind: str) -> None:
     queue.resend_profiles(profiles.waiting_profiles())
 
 
+@shared_task(
+    name=queue.EXAMINE_JOB,
+    bind=True,
+    acks_late=True,
+    ignore_result=True,
+    soft_time_limit=examining.SECONDS_MAX,
+    time_limit=examining.SECONDS_MAX + 60,
+)
+def examine_next(self: Any, device_kind: str) -> None:
+    """Examine the next definition of a request, and wake a worker for the one after it."""
+    if Worker.objects.get(name=self.request.hostname).state == WorkerState.QUARANTINED:
+        return
+    holding = examining.request_claim()
+    if holding is None:
+        return
+    with log_fields(user_id=holding.request.owner_id):
+        _run_examination(holding)
+    queue.resend_examinations(device_kind, min(1, examining.waiting_examinations()))
+
+
+def _run_examination(holding: examining.ExaminationHolding) -> None:
+    try:
+        with asked_to_stop_kindly(), _kept_alive(holding, str(holding.request)) as over:
+            found = examining.examine_files(holding.request)
+            if not over():
+                holding.record(*found)
+                return
+    except SoftTimeLimitExceeded:
+        holding.take_too_long()
+        return
+    except Exception:  # the edge of a job: whatever broke is our fault and must end with a word
+        logger.exception("examining %s failed", holding.request)
+        holding.fail()
+        return
+    holding.release()
+
+
 def _run_profile(holding: profiles.ProfileHolding, device: str) -> None:
     evaluation, started = holding.request.evaluation, time.monotonic()
     visible = evaluation.configs.exclude(group="hidden")
@@ -146,7 +185,9 @@ def _run_check(holding: checks.CheckHolding) -> None:
 
 
 @contextmanager
-def _kept_alive(holding: checks.CheckHolding | profiles.ProfileHolding, code: str) -> Iterator[Callable[[], bool]]:
+def _kept_alive(
+    holding: checks.CheckHolding | profiles.ProfileHolding | examining.ExaminationHolding, code: str
+) -> Iterator[Callable[[], bool]]:
     """Says from a thread that the worker lives; gives what is asked whether to stop."""
     lost, over = threading.Event(), threading.Event()
 
@@ -177,6 +218,7 @@ def reap() -> None:
     moves.requeue_lost()
     checks.requeue_lost_checks()
     profiles.requeue_lost_profiles()
+    examining.requeue_lost_examinations()
     moves.expire_hopeless()
 
 
@@ -185,6 +227,8 @@ def dispatch() -> None:
     """Wake workers for rows whose message was lost."""
     if (waiting := checks.waiting_checks()) and (processor := find_device_kind(CPU)):
         queue.resend_checks(processor.slug, waiting)
+    if (waiting := examining.waiting_examinations()) and (processor := find_device_kind(CPU)):
+        queue.resend_examinations(processor.slug, waiting)
     queue.resend_profiles(profiles.waiting_profiles())
     queue.resend(to_compile=_rows_by_kind(built__isnull=True), to_judge=_rows_by_kind(built__isnull=False))
 

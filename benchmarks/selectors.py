@@ -33,7 +33,7 @@ from .models import (
     Worker,
 )
 from .querysets import User
-from .states import RUNNING, Origin, State, TaskVersionStatus, WorkerRole, WorkerState
+from .states import RUNNING, Moderation, Origin, State, TaskVersionStatus, WorkerRole, WorkerState
 from .switches import announcements
 
 PAGE_ROWS = 50
@@ -181,7 +181,9 @@ def version_numbered(suite: str, op: str, direction: str, number: str) -> TaskVe
     if not number.isdecimal():
         return active_version(suite, op, direction)
     return get_object_or_404(
-        TaskVersion.objects.select_related("task__suite", "stored"),
+        TaskVersion.objects.select_related("task__suite", "stored").exclude(
+            task__request__moderation=Moderation.HIDDEN  # its boards are hidden with it
+        ),
         task__suite__slug=suite,
         task__op=op,
         task__direction=direction,

@@ -75,6 +75,29 @@ CONTEST_MOVES: dict[ContestState, frozenset[ContestState]] = {
 }
 
 
+class RequestState(models.TextChoices):
+    """Where a request for a kernel is. Only an open one, or one that was, is public."""
+
+    QUEUED = "queued", "Waiting to be examined"
+    EXAMINING = "examining", "Being examined"
+    REFUSED = "refused", "Refused by the importer"
+    OPEN = "open", "Open"
+    ANSWERED = "answered", "Answered"
+    CLOSED = "closed", "Closed"
+
+
+REQUEST_MOVES: dict[RequestState, frozenset[RequestState]] = {
+    RequestState.QUEUED: frozenset({RequestState.EXAMINING, RequestState.CLOSED}),
+    RequestState.EXAMINING: frozenset({RequestState.QUEUED, RequestState.OPEN, RequestState.REFUSED}),
+    RequestState.REFUSED: frozenset(),
+    RequestState.OPEN: frozenset({RequestState.ANSWERED, RequestState.CLOSED}),
+    RequestState.ANSWERED: frozenset(),
+    RequestState.CLOSED: frozenset(),
+}
+REQUESTS = "requests"  # the suite of tasks that were made of requests
+REQUEST_UNFINISHED = (RequestState.QUEUED, RequestState.EXAMINING, RequestState.OPEN)
+
+
 class EvaluationReason(models.TextChoices):
     INITIAL = "initial", "First judging"
     REJUDGE = "rejudge", "Judged again"
@@ -151,6 +174,7 @@ class MembershipState(models.TextChoices):
 class LedgerKind(models.TextChoices):
     CHARGE = "charge", "Charged"
     REFUND = "refund", "Refunded"
+    GRANT = "grant", "Paid by a request"
 
 
 class TokenScope(models.TextChoices):
@@ -189,6 +213,7 @@ class Switch(models.TextChoices):
     RUNS = "runs", "New agent runs"
     SIGN_UPS = "sign-ups", "New accounts"
     COMMENTS = "comments", "New comments"
+    REQUESTS = "requests", "New requests"
     RECORDED = "recorded", "Recorded results of other machines"
     BANNER = "banner", "Notice on every page"
 
@@ -227,6 +252,7 @@ class NotificationKind(models.TextChoices):
     CONTEST_ENDED = "contest-ended", "Results of a contest"
     COMMENT = "comment", "Comment on a submission"
     TEAM = "team", "Invitation to a team"
+    ANSWER = "answer", "Answer to a request"
     WEBHOOK_OFF = "webhook-off", "Webhook switched off"
 
 

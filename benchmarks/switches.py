@@ -12,6 +12,7 @@ _PAUSED = {
     Switch.RUNS: "New agent runs are paused",
     Switch.SIGN_UPS: "New accounts are paused",
     Switch.COMMENTS: "New comments are paused",
+    Switch.REQUESTS: "New requests are paused",
 }
 
 

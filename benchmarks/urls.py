@@ -28,6 +28,7 @@ from .views import (
     profiles,
     recorded,
     rejudge,
+    requests,
     rules,
     status,
     submissions,
@@ -131,6 +132,7 @@ moderation_urls = [
     path("report/<uuid:code>/", moderation.report, name="report-submission"),
     path("submissions/<uuid:code>/", moderation.submission, name="moderate"),
     path("comments/<int:pk>/", comments.comment_moderate, name="moderate-comment"),
+    path("requests/<int:pk>/", requests.request_moderate, name="moderate-request"),
     path("accounts/<str:name>/", moderation.account, name="moderate-account"),
     path("switches/", moderation.switches, name="switches"),
     path("rejudge/", rejudge.rejudge, name="rejudge"),
@@ -178,6 +180,16 @@ team_urls = [
     path("<str:name>/delete/", teams.team_end, name="team-end"),
 ]
 
+request_urls = [
+    path("", requests.request_list, name="requests"),
+    path("new/", requests.request_new, name="request-new"),
+    path("newest.rss", feeds.RequestFeed(), name="request-feed"),
+    path("<int:pk>/", requests.request_detail, name="request"),
+    path("<int:pk>/vote/", requests.request_vote, name="request-vote"),
+    path("<int:pk>/accept/", requests.request_accept, name="request-accept"),
+    path("<int:pk>/close/", requests.request_close, name="request-close"),
+]
+
 change_urls = [
     path("", changes.change_list, name="changes"),
     path("<uuid:code>/", changes.change, name="change"),
@@ -205,6 +217,7 @@ urlpatterns = [
     path("rules/<slug:name>/", rules.rules, name="rule-set"),
     path("moderation/", include(moderation_urls)),
     path("contests/", include(contest_urls)),
+    path("requests/", include(request_urls)),
     path("changes/", include(change_urls)),
     path("status/", status.status, name="status"),
     path("healthz", health.healthz, name="healthz"),

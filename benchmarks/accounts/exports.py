@@ -24,8 +24,10 @@ from ..models import (
     ContestParticipant,
     EmulatorCheck,
     Evaluation,
+    KernelRequest,
     LedgerEntry,
     Notification,
+    RequestVote,
     Submission,
     TeamMembership,
 )
@@ -41,6 +43,8 @@ tokens.json             its API tokens; their text is kept nowhere
 contests.json           the contests that it takes part in
 teams.json              the teams that it belongs to or was invited to
 comments.json           what it wrote about submissions
+requests.json           the kernels that it asked for, with posted files that no task was made of
+votes.json              the requests that it voted for
 notifications.json      what it was told
 ledger.json             what its judgings cost, in seconds on a device
 checks/CODE/            check.json and the source of a check without a GPU
@@ -50,6 +54,7 @@ _TOKEN = ("name", "scope", "hint", "created", "expires", "last_used", "revoked")
 _NOTIFICATION = ("kind", "text", "path", "created", "read")
 _SUBMISSION = ("title", "language", "visibility", "origin", "created")
 _EVALUATION = ("state", "reason", "verdict", "reason_text", "score", "score_lo", "score_hi", "queued", "finished")
+_REQUEST = ("title", "reason", "licence", "files", "worth_s", "state", "state_text", "created", "opened", "ended")
 _CHECK = ("state", "verdict", "problem", "report", "created", "finished")
 _ACCOUNT = ("username", "date_joined", "last_login", "is_staff")
 
@@ -85,6 +90,10 @@ def files_of(user: User) -> Iterator[File]:
     written = Comment.objects.filter(author=user, deleted=None).select_related("submission").order_by("pk")
     of = [{"submission": row.submission.code, **picked(row, ("text", "created", "moderation"))} for row in written]
     yield "comments.json", as_json(of)
+    asked = KernelRequest.objects.filter(owner=user).order_by("pk")
+    yield "requests.json", as_json([{"id": row.pk, **picked(row, _REQUEST)} for row in asked])
+    votes = RequestVote.objects.filter(account=user).order_by("pk")
+    yield "votes.json", as_json([{"request": row.request_id, **picked(row, ("created",))} for row in votes])
     told = Notification.objects.filter(owner=user).order_by("pk")
     yield "notifications.json", as_json([picked(row, _NOTIFICATION) for row in told])
     for check in EmulatorCheck.objects.filter(owner=user).iterator(AT_ONCE):

@@ -34,6 +34,7 @@ from . import (
     notifications,
     profiles,
     recorded,
+    requests,
     schemas,
     status,
     submissions,
@@ -88,6 +89,7 @@ api.add_router("", comments.router)
 api.add_router("", comparison.router)
 api.add_router("/recorded", recorded.router)
 api.add_router("/contests", contests.router)
+api.add_router("/requests", requests.router)
 api.add_router("/export", export.router)
 api.add_router("/status", status.router)
 api.add_router("/whoami", whoami.router)

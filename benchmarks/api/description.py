@@ -34,6 +34,7 @@ PROBLEMS: dict[int, tuple[str, ...]] = {
         "not-external",
         "not-open",
         "comment-refused",
+        "request-refused",
     ),
     413: ("source-too-large", "request-too-large"),
     415: ("unsupported-media-type",),
@@ -46,7 +47,14 @@ PROBLEMS: dict[int, tuple[str, ...]] = {
         "too-many-methods",
         "unknown-parent",
     ),
-    429: ("too-many-submissions", "run-refused", "too-many-open", "too-many-refused", "too-many-comments"),
+    429: (
+        "too-many-submissions",
+        "run-refused",
+        "too-many-open",
+        "too-many-refused",
+        "too-many-comments",
+        "too-many-requests",
+    ),
     500: ("internal-error",),
     503: ("submissions-closed", "too-many-streams", "busy"),
 }
@@ -94,6 +102,8 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
     ("get", "/overall"): ("not-found", "unknown-method", "too-many-methods"),
     ("get", "/compare"): ("not-found", "unknown-method", "too-many-methods"),
     ("post", "/contests/{slug}/join"): ("not-open",),
+    ("post", "/requests"): ("request-refused", "too-many-requests"),
+    ("post", "/requests/{id}/vote"): ("request-refused", "too-many-requests"),
     ("post", "/runs"): ("unknown-task", "no-such-proposer", "run-refused"),
     ("post", "/runs/{id}/fork"): ("no-such-proposer", "run-refused"),
     ("post", "/runs/{id}/candidates"): (

@@ -21,7 +21,7 @@ Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 class NotificationOut(Schema):
     id: int
     kind: str = Field(
-        description="verdict, record-lost, run-ended, report-decided, contest-ended, comment, team or webhook-off"
+        description="verdict, record-lost, run-ended, report-decided, contest-ended, comment, team, answer, webhook-off"
     )
     text: str
     url: str

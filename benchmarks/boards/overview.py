@@ -24,7 +24,7 @@ from ..harness import Verdict
 from ..models import DeviceKind, Evaluation, Method, RuleSet, Standing, Suite, Task, TaskVersion
 from ..querysets import StandingQuerySet
 from ..selectors import active_ruleset
-from ..states import State, TaskVersionStatus
+from ..states import REQUESTS, State, TaskVersionStatus
 from .comparing import FAST_AT, Mark, MethodFigures, best_of, common, figures
 
 KEPT_FROM = 1000  # marks and attempts; what is smaller is read anew each time
@@ -75,9 +75,9 @@ _kept: dict[tuple[int, int], _Kept] = {}
 
 
 def suites() -> list[Suite]:
-    """Those with listed tasks, the one with most of them first."""
+    """Those with listed tasks, the one with most of them first, and requests last."""
     counted = Suite.objects.filter(tasks__listed=True).annotate(n=Count("tasks"))
-    return list(counted.order_by("-n", "slug"))
+    return sorted(counted.order_by("-n", "slug"), key=lambda suite: suite.slug == REQUESTS)
 
 
 def suite_of(slug: str) -> Suite:

@@ -213,12 +213,22 @@ def _tell_who_lost(before: list[int], leaders: list[int]) -> None:
         telling.record_lost(rows.filter(pk__in=before), leader)
 
 
+def _tell_who_asked(leaders: list[int]) -> None:
+    """The owner of the request that the task was made of, where it was made of one."""
+    rows = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind", "ruleset")
+    leader = rows.filter(pk__in=leaders[:1], task_version__task__request__isnull=False).first()
+    if leader is not None and leader.ruleset.name == settings.KBENCH_RULESET:
+        telling.answered(leader)
+
+
 def _rank_board(evaluation: Evaluation) -> None:
     board = Standing.objects.board(evaluation.ruleset, evaluation.task_version, evaluation.device_kind).ranked()
     rows = list(board.only("pk", "score", "score_lo", "score_hi", "verified_at", "rank"))
     ranks = rank(Entry(row.pk, row.score, row.score_lo, row.score_hi, row.verified_at) for row in rows)
     moved = [row for row in rows if row.rank != ranks[row.pk]]
-    _tell_who_lost([row.pk for row in moved if row.rank == 1], [pk for pk, place in ranks.items() if place == 1])
+    leaders = [pk for pk, place in ranks.items() if place == 1]
+    _tell_who_lost([row.pk for row in moved if row.rank == 1], leaders)
+    _tell_who_asked(leaders)
     for row in moved:
         row.rank = ranks[row.pk]
     Standing.objects.bulk_update(moved, ["rank"], batch_size=500)

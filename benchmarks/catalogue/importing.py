@@ -1,7 +1,8 @@
 """Imports other suites: each task is examined in sandboxes and becomes a version, a report, or both.
 
 A broken task is reported and does not stop the import. An unchanged task is skipped, and one that is gone from the
-folder is unlisted, never deleted. Does NOT read folders (`importers`) and never runs an author's file in this process.
+folder is unlisted, never deleted. The definition of a request is examined in the same way and becomes a task of the
+suite REQUESTS, without a report. Does NOT read folders (`importers`) and never runs an author's file in this process.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from ..extensions import ReadsReference
 from ..harness import Examined, ForeignTask, Paths, clean_text, examine, isolation_in_force, spec_to_json
 from ..importers import Found, SuiteOrigin
 from ..models import ImportReport, StoredTask, Suite, SuiteImport, Task, TaskVersion
-from ..states import ImportOutcome, TaskVersionStatus
+from ..states import REQUESTS, ImportOutcome, TaskVersionStatus
 from .folders import task_sync
 
 Tell = Callable[[ImportReport], None]
@@ -41,9 +42,9 @@ def import_suite(
 
     Raises NotImportable for a suite that comes with the software, an empty folder, or a public site without a sandbox.
     """
-    isolation = isolation_in_force()
-    if settings.KBENCH_PUBLIC and not isolation.strong:
-        raise NotImportable(f"a public site cannot run authors' files on this machine: {isolation.text}")
+    _demand_isolation()
+    if suite == REQUESTS:
+        raise NotImportable(f"{REQUESTS} is the suite of requests: choose another name with --suite")
     tasks = _distinct(found)
     if not tasks:
         raise NotImportable(f"{origin.folder.name} contains no task in {format_name} format")
@@ -65,6 +66,42 @@ def import_suite(
     run.finished = timezone.now()
     run.save(update_fields=["finished"])
     return run
+
+
+def examine_requested(item: Found, how: Settings) -> Examined:
+    """What an import makes of the definition of a request. Raises NotImportable on a public site without a sandbox."""
+    if item.task is None:
+        return Examined(None, item.problem)
+    _demand_isolation()
+    return _examined(item.task, how)
+
+
+@transaction.atomic
+def store_requested(item: Found, examined: Examined, *, licence: str, origin: str) -> Task:
+    """The task of an examined definition, with everything that workers need."""
+    stored, _ = _stored(item, examined)
+    task: Task = stored.version.task
+    Task.objects.filter(pk=task.pk).update(licence=licence, origin=origin)
+    return task
+
+
+def task_withdraw(task: Task) -> None:
+    """Take a task off all lists and boards; nothing is deleted."""
+    Task.objects.filter(pk=task.pk).update(listed=False)
+    task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)
+
+
+def task_restore(task: Task) -> None:
+    """Undo `task_withdraw`: the newest version is judged again."""
+    Task.objects.filter(pk=task.pk).update(listed=True)
+    newest = task.versions.exclude(status=TaskVersionStatus.CONTEST).order_by("-number").values("pk")[:1]
+    task.versions.filter(pk__in=list(newest.values_list("pk", flat=True))).update(status=TaskVersionStatus.ACTIVE)
+
+
+def _demand_isolation() -> None:
+    isolation = isolation_in_force()
+    if settings.KBENCH_PUBLIC and not isolation.strong:
+        raise NotImportable(f"a public site cannot run authors' files on this machine: {isolation.text}")
 
 
 def _distinct(found: Iterable[Found]) -> list[Found]:
@@ -90,17 +127,19 @@ def _brought_in(item: Found, run: SuiteImport, how: Settings) -> ImportReport:
     if stored is not None and stored.origin_sha256 == item.sha256:
         Task.objects.filter(pk=stored.version.task_id).update(listed=True)
         return _report(item, run, ImportOutcome.UNCHANGED, stored=stored)
-    task = replace(
-        item.task,
-        title=clean_text(item.task.title),
-        summary=clean_text(item.task.summary),
-        family=clean_text(item.task.family),
-    )
-    examined = examine(task, Paths(settings.DATA_DIR), timeout_s=how.timeout_s, compare_compiled=how.compare_compiled)
+    examined = _examined(item.task, how)
     if examined.task is None:
         kept = " The previously imported version is kept." if stored is not None else ""
         return _report(item, run, ImportOutcome.REFUSED, problem=examined.problem + kept, seconds=examined.seconds)
     return _written(item, run, _read(item.task, examined, how.reads) if how.reads else examined)
+
+
+def _examined(task: ForeignTask, how: Settings) -> Examined:
+    cleaned = replace(
+        task, title=clean_text(task.title), summary=clean_text(task.summary), family=clean_text(task.family)
+    )
+    paths = Paths(settings.DATA_DIR)
+    return examine(cleaned, paths, timeout_s=how.timeout_s, compare_compiled=how.compare_compiled)
 
 
 def _read(task: ForeignTask, examined: Examined, reads: ReadsReference) -> Examined:
@@ -114,9 +153,17 @@ def _read(task: ForeignTask, examined: Examined, reads: ReadsReference) -> Exami
 @transaction.atomic
 def _written(item: Found, run: SuiteImport, examined: Examined) -> ImportReport:
     """The new version with its definition, or the old one if nothing that decides a result has changed."""
+    stored, change = _stored(item, examined)
+    outcome = {"created": ImportOutcome.CREATED, "renewed": ImportOutcome.RENEWED}
+    chosen = outcome.get(change or "", ImportOutcome.UNCHANGED)
+    return _report(item, run, chosen, stored=stored, seconds=examined.seconds)
+
+
+def _stored(item: Found, examined: Examined) -> tuple[StoredTask, str | None]:
+    """The definition beside its version, and what the sync has made of the task."""
     assert examined.task is not None  # noqa: S101 - asked by the caller
     change = task_sync(examined.task)
-    version = _active(run.suite, item)
+    version = _active(Suite.objects.get(slug=examined.task.suite), item)
     assert version is not None  # noqa: S101 - the sync has made it
     stored, _ = StoredTask.objects.update_or_create(
         version=version,
@@ -127,9 +174,7 @@ def _written(item: Found, run: SuiteImport, examined: Examined) -> ImportReport:
             "notes": list(examined.notes),
         },
     )
-    outcome = {"created": ImportOutcome.CREATED, "renewed": ImportOutcome.RENEWED}
-    chosen = outcome.get(change or "", ImportOutcome.UNCHANGED)
-    return _report(item, run, chosen, stored=stored, seconds=examined.seconds)
+    return stored, change
 
 
 def _active(suite: Suite, item: Found) -> TaskVersion | None:
@@ -172,8 +217,7 @@ def _gone(suite: Suite, tasks: list[Found]) -> list[Task]:
 
 @transaction.atomic
 def _retired(task: Task, run: SuiteImport) -> ImportReport:
-    Task.objects.filter(pk=task.pk).update(listed=False)
-    task.versions.filter(status=TaskVersionStatus.ACTIVE).update(status=TaskVersionStatus.RETIRED)
+    task_withdraw(task)
     return ImportReport.objects.create(
         run=run,
         op=task.op,

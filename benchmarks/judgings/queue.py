@@ -20,6 +20,7 @@ COMPILE_JOB = "benchmarks.compile_next"
 JUDGE_JOB = "benchmarks.judge_next"
 CHECK_JOB = "benchmarks.check_next"
 PROFILE_JOB = "benchmarks.profile_next"
+EXAMINE_JOB = "benchmarks.examine_next"
 DISPATCH_JOB = "benchmarks.dispatch"
 REAP_JOB = "benchmarks.reap"
 PRUNE_JOB = "benchmarks.prune_events"
@@ -38,7 +39,7 @@ def compile_queue(device_kind: str) -> str:
 
 
 def check_queue(device_kind: str) -> str:
-    """Checks without a GPU, for the workers that compile for a CPU."""
+    """Checks without a GPU and definitions of requests, for the workers that compile for a CPU."""
     return f"check.{device_kind}"
 
 
@@ -69,6 +70,16 @@ def wake_check(device_kind: str) -> None:
 def wake_profile(device_kind: str) -> None:
     """Once the transaction commits, some judging worker of that device kind looks at the table of profiles."""
     transaction.on_commit(partial(_send, PROFILE_JOB, profile_queue(device_kind), device_kind))
+
+
+def wake_examination(device_kind: str) -> None:
+    """Once the transaction commits, some compile worker of the CPU looks at the table of requests."""
+    transaction.on_commit(partial(_send, EXAMINE_JOB, check_queue(device_kind), device_kind))
+
+
+def resend_examinations(device_kind: str, rows: int) -> None:
+    """As `resend`, for definitions of requests that wait."""
+    _fill(EXAMINE_JOB, check_queue(device_kind), device_kind, rows)
 
 
 def resend_profiles(waiting: Mapping[str, int]) -> None:

@@ -17,6 +17,7 @@ from .notifications import Delivery, Notification, NotificationChoice
 from .operations import QueueSample
 from .profiles import ProfileRequest
 from .recorded import RecordedBundle, RecordedEntry
+from .requests import KernelRequest, RequestVote
 from .site import Event, SiteSwitch
 from .submissions import CodeBlob, Method, Submission
 from .tasks import DeviceKind, RuleSet, Suite, Task, TaskVersion
@@ -43,6 +44,7 @@ __all__ = [
     "Evaluation",
     "Event",
     "ImportReport",
+    "KernelRequest",
     "LedgerEntry",
     "Method",
     "ModerationAction",
@@ -56,6 +58,7 @@ __all__ = [
     "Refusal",
     "RejudgeBatch",
     "RejudgeItem",
+    "RequestVote",
     "RuleSet",
     "SiteSwitch",
     "SpentPlace",

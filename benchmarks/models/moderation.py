@@ -17,6 +17,7 @@ from ..querysets import ActionQuerySet
 from ..states import ActionKind, BatchState
 from .comments import Comment
 from .evaluations import Evaluation
+from .requests import KernelRequest
 from .submissions import Submission
 from .tasks import RuleSet, TaskVersion
 
@@ -97,6 +98,9 @@ class ModerationAction(models.Model):
     batch = models.ForeignKey(RejudgeBatch, null=True, blank=True, on_delete=models.SET_NULL, related_name="actions")
     comment = models.ForeignKey(
         Comment, null=True, blank=True, on_delete=models.SET_NULL, related_name="moderation_actions"
+    )
+    request = models.ForeignKey(
+        KernelRequest, null=True, blank=True, on_delete=models.SET_NULL, related_name="moderation_actions"
     )
     subject = models.CharField(max_length=300)
     public_reason = models.TextField(blank=True)

@@ -11,8 +11,17 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from ..models import Comment, Delivery, Evaluation, Notification, Standing, Submission, TeamMembership
-from ..states import ActionKind, Channel, EvaluationReason, NotificationKind, Origin, State
+from ..models import (
+    Comment,
+    Delivery,
+    Evaluation,
+    KernelRequest,
+    Notification,
+    Standing,
+    Submission,
+    TeamMembership,
+)
+from ..states import ActionKind, Channel, EvaluationReason, Moderation, NotificationKind, Origin, State
 from .choices import choice_of, mail_address
 
 KEPT_DAYS = 90
@@ -75,6 +84,30 @@ def commented(comment: Comment) -> None:
     title = f"“{submission.title}”, {_task(submission)}" if submission.title else _task(submission)
     text = f"{comment.author.get_username()} commented on your submission {title}."
     notify(owner, NotificationKind.COMMENT, text, f"{judged.get_absolute_url()}#comment-{comment.pk}")
+
+
+def answered(leader: Standing) -> None:
+    """`leader` is first on a board of the task of a request; its owner is told once of each such submission.
+
+    In the transaction that ranks the board, which one at a time does for a task version.
+    """
+    task, device, submission = leader.task_version.task, leader.device_kind.slug, leader.evaluation.submission
+    shown = KernelRequest.objects.filter(task=task, moderation=Moderation.OK).select_related("owner").defer("files")
+    request = shown.first()
+    if request is None or submission.pk in request.told.get(device, ()) or submission.owner_id == request.owner_id:
+        return
+    what = "A new best answer" if request.told.get(device) else "A first verified answer"
+    KernelRequest.objects.filter(pk=request.pk).update(
+        told={**request.told, device: [*request.told.get(device, ()), submission.pk]}
+    )
+    text = f"{what} to your request “{request.title}”: {leader.score:.2f}× on {device}."
+    notify(request.owner, NotificationKind.ANSWER, text, request.get_absolute_url())
+
+
+def refused(request: KernelRequest) -> None:
+    """The importer has refused the definition; why stands on its page."""
+    text = f"The definition of your request “{request.title}” was refused."
+    notify(request.owner, NotificationKind.ANSWER, text, request.get_absolute_url())
 
 
 def invited(membership: TeamMembership) -> None:

@@ -18,6 +18,7 @@ from .metering import (
     take_place,
     take_public_place,
 )
+from .offers import NotEnoughTime, give_back, offer, spend
 
 __all__ = [
     "IN_FLIGHT",
@@ -25,17 +26,21 @@ __all__ = [
     "JUDGING",
     "PUBLIC",
     "WITHOUT_ACCOUNT",
+    "NotEnoughTime",
     "OverQuota",
     "QuotaUse",
     "forget_addresses",
     "forget_places",
+    "give_back",
     "keep_place",
     "ledger",
     "meters",
     "meters_of",
+    "offer",
     "payer_of",
     "refund",
     "settle",
+    "spend",
     "take_place",
     "take_public_place",
 ]

@@ -1,4 +1,4 @@
-"""The ledger: the seconds of building and on a device that an evaluation is charged, and refunds.
+"""The ledger: the seconds of building and on a device that an evaluation is charged, refunds, and what requests pay.
 
 Does NOT decide what may be submitted (`metering.py`).
 """
@@ -9,13 +9,14 @@ from datetime import timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.paginator import Page
+from django.db.models import F
 from django.utils import timezone
 
 from ..harness import Verdict
-from ..models import Evaluation, LedgerEntry
+from ..models import Evaluation, KernelRequest, LedgerEntry
 from ..querysets import HEAVY
 from ..selectors import page_by_key
-from ..states import EvaluationReason, LedgerKind, State
+from ..states import EvaluationReason, LedgerKind, Moderation, RequestState, State
 
 DAY = timedelta(hours=24)
 LEDGER_ROWS = 50
@@ -52,12 +53,26 @@ def settle(evaluation: Evaluation) -> None:
     _write(evaluation, LedgerKind.CHARGE, used_s, f"{what}: {ended}{full}")
     if refunded:
         refund(evaluation, f"{what}: {ended} is our own fault")
+    elif evaluation.verdict == Verdict.PASS and evaluation.reason == EvaluationReason.INITIAL:
+        _pay_from_request(evaluation, used_s, what)
 
 
 def refund(evaluation: Evaluation, text: str) -> bool:
     """Give back the whole charge of an evaluation. False: nothing was charged, or it was given back before."""
     charge = LedgerEntry.objects.filter(evaluation=evaluation, kind=LedgerKind.CHARGE).first()
     return charge is not None and _write(evaluation, LedgerKind.REFUND, charge.judging_s, text)
+
+
+def _pay_from_request(evaluation: Evaluation, used_s: float, what: str) -> None:
+    """Give an account back what a verified answer to somebody else's request has cost, while the offer covers it."""
+    account = evaluation.submission.payer.account_id if evaluation.submission.payer else None
+    if account is None:
+        return
+    offers = KernelRequest.objects.filter(
+        task=evaluation.task_version.task_id, state=RequestState.OPEN, moderation=Moderation.OK
+    ).exclude(owner=account)
+    if offers.filter(worth_left_s__gte=used_s).update(worth_left_s=F("worth_left_s") - used_s):
+        _write(evaluation, LedgerKind.GRANT, used_s, f"{what}: paid by the request for it")
 
 
 def _write(evaluation: Evaluation, kind: LedgerKind, judging_s: float, text: str) -> bool:

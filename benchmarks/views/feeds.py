@@ -1,6 +1,6 @@
-"""RSS: the newest records, which are the first places of the current boards.
+"""RSS: the newest records, which are the first places of the current boards, and the newest requests.
 
-Does NOT list what is private, under review or recorded elsewhere.
+Does NOT list what is private, hidden, under review or recorded elsewhere.
 """
 
 from datetime import datetime
@@ -10,8 +10,9 @@ from django.contrib.syndication.views import Feed
 from django.urls import reverse_lazy
 
 from benchmarks import selectors
-from benchmarks.models import Standing
+from benchmarks.models import KernelRequest, Standing
 from benchmarks.recorded.reports import one_line
+from benchmarks.requests import lists
 from benchmarks.templatetags.kbench import holder
 
 
@@ -39,3 +40,26 @@ class RecordFeed(Feed[Standing, Any]):
 
     def item_pubdate(self, item: Standing) -> datetime:
         return item.verified_at
+
+
+class RequestFeed(Feed[KernelRequest, Any]):
+    """The newest open requests."""
+
+    title = "kbench: requests"
+    link = reverse_lazy("requests")
+    description = "Kernels that somebody wants, newest first."
+
+    def items(self) -> list[KernelRequest]:
+        return lists.newest_requests()
+
+    def item_title(self, item: Any) -> str:
+        return one_line(item.title, 200)
+
+    def item_description(self, item: KernelRequest) -> str:
+        return one_line(item.reason, 500)
+
+    def item_link(self, item: KernelRequest) -> str:
+        return item.get_absolute_url()
+
+    def item_pubdate(self, item: KernelRequest) -> datetime | None:
+        return item.opened

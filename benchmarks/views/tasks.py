@@ -17,6 +17,8 @@ from benchmarks.contests.results import open_contests
 from benchmarks.forms import TaskFilterForm
 from benchmarks.models import BaselineResult, DeviceKind, TaskVersion
 from benchmarks.recorded import selectors as recorded
+from benchmarks.requests.lists import request_of_task
+from benchmarks.states import REQUESTS
 from benchmarks.submissions import languages
 from benchmarks.submissions.languages import starter_of
 from benchmarks.templatetags.whiskers import Axis
@@ -84,6 +86,7 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
         "axis": Axis.over(value for row in entries for value in (row.score_lo, row.score_hi)),
         "versions": selectors.task_versions(version.task),
         "imported": hasattr(version, "stored"),
+        "asked_for": request_of_task(version.task) if suite == REQUESTS else None,
         "recorded": recorded.leaders_of_task(version.task),
         "contests": open_contests(version.task),
         "starters": starters(spec, device_class),

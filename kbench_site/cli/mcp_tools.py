@@ -75,6 +75,10 @@ class Tools:
         """The leaderboard of a task."""
         return dict(await self._ask(ctx, lambda site: site.get("leaderboards", task=task, device=device)))
 
+    async def requests(self, ctx: Context, sort: str = "open") -> Answer:
+        """Kernels that people want, by votes; answer one by submitting to its task. Sort: open, votes or newest."""
+        return dict(await self._ask(ctx, lambda site: site.get("requests", sort=sort)))
+
     async def quota(self, ctx: Context) -> Answer:
         """What you may still submit."""
         return dict(await self._ask(ctx, lambda site: site.get("quota")))

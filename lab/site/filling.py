@@ -37,11 +37,13 @@ from benchmarks.models import (
     EmulatorCheck,
     Evaluation,
     ImportReport,
+    KernelRequest,
     Method,
     ModerationAction,
     ProfileRequest,
     RejudgeBatch,
     RejudgeItem,
+    RequestVote,
     Standing,
     Submission,
     Suite,
@@ -51,7 +53,16 @@ from benchmarks.models import (
     Worker,
 )
 from benchmarks.recorded import loading
-from benchmarks.states import BatchState, CheckState, ImportOutcome, MethodKind, Moderation, WorkerRole, WorkerState
+from benchmarks.states import (
+    BatchState,
+    CheckState,
+    ImportOutcome,
+    MethodKind,
+    Moderation,
+    RequestState,
+    WorkerRole,
+    WorkerState,
+)
 from lab.site import boards, judgings
 from tests import profiled
 from tests.agents import factories as runs
@@ -118,6 +129,7 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     _profile(names["evaluation"])
     run["team"] = _team(accounts)
     run["comment"] = _comments(names["submission"], accounts)
+    run["request"] = _requests(targets)
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
         loading.load_bundle(path)
     return names | {"change": str(batch.code), "contest": contest, **run, **_people(accounts)}
@@ -175,6 +187,24 @@ def _comments(code: str, accounts: list[Any]) -> str:
     text = "Have you tried to keep the row in registers? See https://example.org/rows for numbers.\n" * 5
     rows = [Comment(submission=submission, author=author, text=text) for author in accounts[:200]]
     return str(write(Comment, rows)[0].pk)
+
+
+def _requests(targets: judgings.Targets) -> str:
+    """One for each of the first tasks, with votes; the first has its entries as answers."""
+    now, wanted = timezone.now(), {"reason": "Our model waits for this layer.\n" * 10, "state": RequestState.OPEN}
+    rows = write(
+        KernelRequest,
+        (
+            KernelRequest(owner=account, title=version.task.title, task=version.task, opened=now, **wanted)
+            for account, version in zip(targets.accounts, targets.versions[:200], strict=False)
+        ),
+    )
+    voters = targets.accounts[:50]
+    votes = ((row, account) for number, row in enumerate(rows) for account in voters[number % 50 :])
+    write(RequestVote, (RequestVote(request=row, account=account) for row, account in votes))
+    for row in rows:
+        row.device_kinds.set(targets.kinds)
+    return str(rows[0].pk)
 
 
 def _team(accounts: list[Any]) -> str:

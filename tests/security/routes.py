@@ -54,6 +54,8 @@ def _words(route: str, world: World) -> dict[str, Any]:
         "checks/": {"code": world.check.code},
         "runs/": {"code": world.run.code, "key": world.candidate.key},
         "comments/": {"pk": world.comment.pk},
+        "requests/": {"pk": world.request.pk, "code": world.request.pk},
+        "moderation/requests/": {"pk": world.request.pk},
         "moderation/comments/": {"pk": world.comment.pk},
         "accounts/tokens/": {"pk": world.token.pk},
         "accounts/": {"key": "no-such-key", "uidb36": "1", "provider_id": "openid"},

@@ -24,6 +24,7 @@ from benchmarks.models import (
     Contest,
     EmulatorCheck,
     Evaluation,
+    KernelRequest,
     Method,
     Notification,
     NotificationChoice,
@@ -36,8 +37,10 @@ from benchmarks.models import (
 )
 from benchmarks.moderation import decisions, rejudging
 from benchmarks.recorded import loading
+from benchmarks.requests import examining
+from benchmarks.requests.asking import request_decide, request_vote
 from benchmarks.states import ActionKind, Switch
-from tests import profiled
+from tests import asking, profiled
 from tests.agents import factories as runs
 from tests.recorded import bundle_file
 from tests.web import contests, factories
@@ -67,6 +70,7 @@ class World:
     check: EmulatorCheck
     team: Team  # of the owner; nothing public was made for it
     comment: Comment  # of the owner, on the submission that was hidden
+    request: KernelRequest  # of the owner, and not examined yet
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -85,6 +89,7 @@ class World:
             "memberships": TeamMembership.objects.filter(team__memberships__account=self.owner),
             "comments": Comment.objects.filter(author=self.owner),
             "checks": EmulatorCheck.objects.filter(owner=self.owner),
+            "requests": KernelRequest.objects.filter(owner=self.owner),
         }
         return {name: list(rows.order_by("pk").values()) for name, rows in mine.items()}
 
@@ -118,6 +123,7 @@ def build() -> World:
         contest=contests.draft("draft", title=TITLE[:80], rules_text=TITLE),
         check=_check(owner),
         comment=Comment.objects.get(author=owner),
+        request=_requests(owner, stranger, staff),
     )
     _profile(world.public)
     written = comments.comment_create(world.public.submission, by=stranger, text=TITLE)
@@ -139,6 +145,20 @@ def _check(owner: Any) -> EmulatorCheck:
     assert holding is not None
     assert holding.record(report)
     return EmulatorCheck.objects.get()
+
+
+def _requests(owner: Any, stranger: Any, staff: Any) -> KernelRequest:
+    """A public one of a stranger, one that was hidden, a refused one, and one that nobody but the owner may see."""
+    words = {"title": TITLE[:80], "reason": TITLE, "licence": TITLE}
+    public = asking.opened(stranger, **words)
+    request_vote(public, by=owner, wanted=True)
+    hidden = asking.opened(owner, **words)
+    request_decide(hidden, ActionKind.HIDE, by=staff, reason=TITLE, note=TITLE)
+    asking.posted(owner, text=f"class Model({TITLE}", **words)
+    refused = examining.request_claim()
+    assert refused is not None
+    refused.record(*examining.examine_files(refused.request))
+    return asking.posted(owner, text=f"{asking.MODEL}# private\n", **words)
 
 
 def _profile(evaluation: Evaluation) -> None:

@@ -274,7 +274,7 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
         "/runs/{id}/candidates", "/runs/{id}/candidates/{key}", "/runs/{id}/close",
         "/checks", "/checks/{id}", "/contests", "/contests/{slug}", "/contests/{slug}/join", "/notifications",
         "/notifications/read", "/recorded", "/recorded/{bundle}", "/recorded/{bundle}/entries/{id}",
-        "/submissions/{id}/comments",
+        "/submissions/{id}/comments", "/requests", "/requests/{id}", "/requests/{id}/vote",
     }  # fmt: skip
 
 

@@ -1,0 +1,152 @@
+"""Definitions of requests from queue to task: claim, sign of life, examination, the word of the importer, charge.
+
+The table is the queue, as for checks without a GPU, and each move is one conditional update by who holds the claim. The
+seconds of the examination are charged to whoever posted it. Does NOT accept requests (`asking.py`).
+"""
+
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from .. import quotas
+from ..catalogue.importing import NotImportable, Settings, examine_requested, store_requested
+from ..harness import Examined, Paths, clean_text
+from ..importers import Found, slug
+from ..models import KernelRequest
+from ..notifications import telling
+from ..states import REQUESTS, RequestState, Switch
+from ..switches import switch_is_on
+from .asking import offer_end
+from .files import found_in
+
+Examine = Callable[[Found, Settings], Examined]
+ATTEMPTS_MAX = 2
+STEP_TIMEOUT_S = 120.0
+SECONDS_MAX = 600  # of a whole examination: meanwhile its worker compiles nothing
+_OP_MAX_CHARS = 60
+_PROBLEM_MAX_CHARS = 2_000
+LOST = "The worker was lost twice while it examined this definition, which may be too large for it."
+OURS = "The examination failed by our own fault. Nothing was charged: post it again later."
+
+
+@dataclass(frozen=True)
+class ExaminationHolding:
+    """A claimed request and the secret that allows to move it."""
+
+    request: KernelRequest
+    claim: uuid.UUID
+
+    def alive(self) -> bool:
+        """Says that the worker lives. False: stop, the request is deleted or somebody else's."""
+        return bool(self._held().update(heartbeat=timezone.now()))
+
+    def release(self) -> None:
+        """The worker lets go in good order: back into the queue, without counting as an attempt."""
+        self._held().update(state=RequestState.QUEUED, claim=None, heartbeat=None)
+
+    def fail(self) -> None:
+        """It ends by our own fault, and costs nothing."""
+        self._refuse(OURS, 0.0)
+
+    def take_too_long(self) -> None:
+        """It was stopped at the limit, which is charged."""
+        self._refuse(f"The examination takes more than {SECONDS_MAX // 60} minutes.", SECONDS_MAX)
+
+    def record(self, item: Found, examined: Examined) -> bool:
+        """The end: a task and an open request, or the reason of the importer. False: it is no longer ours."""
+        problem = examined.problem or self._unusable(examined)
+        if problem:
+            return self._refuse(problem, examined.seconds)
+        request = self.request
+        with transaction.atomic():
+            held = self._held().select_for_update().first()
+            if held is None:
+                return False
+            task = store_requested(item, examined, licence=request.licence, origin=f"request {request.pk}")
+            columns = {"state": RequestState.OPEN, "task": task, "opened": timezone.now(), "files": {}, "claim": None}
+            self._held().update(**columns)
+            self._charge(examined.seconds)
+        return True
+
+    def _unusable(self, examined: Examined) -> str:
+        """Why none of the wanted devices can judge the task; empty where one can."""
+        classes = set(examined.task.configs) if examined.task else set()
+        wanted = list(self.request.device_kinds.all())
+        if any(kind.device_class in classes for kind in wanted):
+            return ""
+        names = ", ".join(kind.slug for kind in wanted)
+        return f"It has no configuration that can be judged on {names}."
+
+    def _refuse(self, problem: str, seconds: float) -> bool:
+        columns = {"state": RequestState.REFUSED, "state_text": clean_text(problem)[:_PROBLEM_MAX_CHARS], "claim": None}
+        with transaction.atomic():
+            if not self._held().update(**columns, ended=timezone.now()):
+                return False
+            offer_end(self.request)
+            self._charge(seconds)
+            telling.refused(self.request)
+        return True
+
+    def _charge(self, seconds: float) -> None:
+        quotas.spend(quotas.payer_of(self.request.owner, ""), seconds, f"request {self.request.pk} examined")
+
+    def _held(self) -> Any:
+        rows = KernelRequest.objects.filter(pk=self.request.pk, claim=self.claim)
+        return rows.filter(state=RequestState.EXAMINING)
+
+
+def request_claim() -> ExaminationHolding | None:
+    """The request that waits longest. None: there is nothing to do."""
+    if not switch_is_on(Switch.JUDGING):
+        return None
+    waiting = KernelRequest.objects.filter(state=RequestState.QUEUED)
+    while (pk := waiting.order_by("created", "pk").values_list("pk", flat=True).first()) is not None:
+        claim = uuid.uuid4()
+        columns = {"state": RequestState.EXAMINING, "claim": claim, "heartbeat": timezone.now()}
+        if waiting.filter(pk=pk).update(**columns):
+            return ExaminationHolding(KernelRequest.objects.select_related("owner").get(pk=pk), claim)
+    return None
+
+
+def examine_files(request: KernelRequest, examine: Examine = examine_requested) -> tuple[Found, Examined]:
+    """What the importers make of the posted files. Blocking; runs the author's code in sandboxes alone."""
+    with tempfile.TemporaryDirectory(prefix="request-", dir=Paths(settings.DATA_DIR).scratch) as folder:
+        item = _renamed(found_in(request.files, Path(folder)), request)
+    try:
+        return item, examine(item, Settings(STEP_TIMEOUT_S))
+    except NotImportable as error:
+        return item, Examined(None, str(error))
+
+
+def _renamed(item: Found, request: KernelRequest) -> Found:
+    """Under a name that no other request has, with the words of the request."""
+    op = f"{slug(request.title)[:_OP_MAX_CHARS]}_{request.pk}"
+    if item.task is None:
+        return replace(item, op=op)
+    task = replace(item.task, suite=REQUESTS, op=op, title=request.title, family=REQUESTS)
+    return replace(item, op=op, task=task)
+
+
+def requeue_lost_examinations() -> None:
+    """What has not been heard of is tried once more, and is then refused."""
+    limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
+    lost = KernelRequest.objects.filter(state=RequestState.EXAMINING, heartbeat__lt=limit)
+    for row in lost.filter(attempt__gte=ATTEMPTS_MAX).select_related("owner"):
+        with transaction.atomic():
+            ended = {"state": RequestState.REFUSED, "state_text": LOST, "ended": timezone.now(), "claim": None}
+            if lost.filter(pk=row.pk).update(**ended):
+                offer_end(row)
+    lost.update(state=RequestState.QUEUED, claim=None, heartbeat=None, attempt=F("attempt") + 1)
+
+
+def waiting_examinations() -> int:
+    return KernelRequest.objects.filter(state=RequestState.QUEUED).count()
