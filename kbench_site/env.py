@@ -193,7 +193,9 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_METRICS_TOKEN": Variable(
         _secret, None, "token required to read /metrics; if absent, open to all, or closed on a public site"
     ),
-    "KBENCH_IMAGE": Variable(_text, "", "name of the running container image, shown on the status page"),
+    "KBENCH_IMAGE": Variable(
+        _text, "", "name of the running container image, shown on the status page and in every report"
+    ),
     "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs with a language model; if absent, they are disabled"),
     "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "alternative address of that API"),
 }

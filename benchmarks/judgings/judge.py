@@ -5,7 +5,7 @@ tables: a judge knows nothing of them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from django.conf import settings
@@ -92,7 +92,7 @@ class HarnessJudge:
 
     def judge(self, assignment: Assignment, watcher: Watcher) -> Report:
         harness.keep_ready()  # a worker judges again and again
-        return harness.judge(
+        report = harness.judge(
             assignment.source,
             assignment.task,
             assignment.rules,
@@ -102,6 +102,8 @@ class HarnessJudge:
             public=settings.KBENCH_PUBLIC,
             watcher=watcher,
         )
+        image = {"image": settings.KBENCH_IMAGE} if settings.KBENCH_IMAGE else {}
+        return replace(report, environment={**report.environment, **image})
 
     def audit(self, assignment: Assignment, report: Report, watcher: Watcher) -> Report:
         given = assignment

@@ -1,10 +1,13 @@
 """A worker whose self-test cannot even be run takes no work."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
+from benchmarks.harness import Report, Source, Verdict, Watcher, default_rules, default_suites, load_suite
+from benchmarks.judgings import judge
 from benchmarks.models import Worker
 from benchmarks.operations import worker
 from benchmarks.states import WorkerRole, WorkerState
@@ -23,9 +26,20 @@ def test_a_broken_self_test_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_real_judge_tells_its_isolation() -> None:
-    from benchmarks.judgings.judge import HarnessJudge
+    assert judge.HarnessJudge().isolation().name
 
-    assert HarnessJudge().isolation().name
+
+@pytest.mark.parametrize("image", ["kbench:7", ""])
+def test_a_report_names_the_image_that_judged(settings: Any, monkeypatch: pytest.MonkeyPatch, image: str) -> None:
+    names = {"task": "a/forward", "suite": "s", "language": "cpp", "device_kind": "cpu-avx2", "ruleset": "rk-2"}
+    told = Report(**names, verdict=Verdict.TIMEOUT, reason="", source_sha256="", environment={"machine": "fake"})
+    monkeypatch.setattr(judge.harness, "keep_ready", lambda: None)
+    monkeypatch.setattr(judge.harness, "judge", lambda *_, **__: told)
+    settings.KBENCH_IMAGE = image
+    [task, *_] = load_suite(default_suites() / "low_precision")
+    assignment = judge.Assignment(Source("// a kernel\n", "cpp"), task, default_rules("rk-2"), "cpu")
+    report = judge.HarnessJudge().judge(assignment, Watcher())
+    assert report.environment == {"machine": "fake", **({"image": image} if image else {})}
 
 
 @pytest.mark.django_db(transaction=True)
