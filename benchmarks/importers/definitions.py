@@ -10,6 +10,7 @@ reference.
 import glob
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,12 +75,13 @@ def _found(path: Path, workloads: Path, folder: Path, suite: str) -> Found:
     named = path.parent if path.name == _DEFINITION else path
     op, direction, file = slug(named.stem), "forward", str(path.relative_to(folder))
     try:
-        data = _json(read_text(path, folder), path.name)
+        text = read_text(path, folder)
+        data = _json(text, path.name)
         named_so = slug(str(data.get("name", "")))
         op = op if named_so == UNNAMED else named_so
         direction = "backward" if data.get("op_type") == "backward" else direction
         root = path.parent if path.name == _DEFINITION else folder / (_root_of(path.relative_to(folder)) or "")
-        definition = _Definition(data, path.name, TensorFiles(root))
+        definition = _Definition(data, text, path.name, TensorFiles(root))
         configs, left_out = definition.configs(_workload_lines(workloads, folder), workloads.name)
         return Found(op, direction, file, definition.task(suite, op, direction, configs, left_out))
     except Unreadable as error:
@@ -93,8 +95,8 @@ class _LeftOut(Exception):
 class _Definition:
     """One definition whose fields have been checked. Raises Unreadable naming the field."""
 
-    def __init__(self, data: Json, file: str, files: TensorFiles) -> None:
-        self.data, self.file, self.files = data, file, files
+    def __init__(self, data: Json, text: str, file: str, files: TensorFiles) -> None:
+        self.data, self.text, self.file, self.files = data, text, file, files
         self.kinds: Json = {}
         self.axes = self._mapping("axes")
         for axis, item in self.axes.items():
@@ -103,7 +105,7 @@ class _Definition:
         if twice := set(self.inputs) & set(self.outputs):
             raise Unreadable(f"{file}: {sorted(twice)[0]} is both an input and an output")
         if idle := sorted(set(self.var_axes) - {axis for item in self.inputs.values() for axis in item["shape"] or ()}):
-            raise Unreadable(f"{file}: no input has the axis {idle[0]}")
+            raise Unreadable(f"{self._at('axes', idle[0])}: no input has the axis {idle[0]}")
         self.reference = data.get("reference")
         if not isinstance(self.reference, str):
             raise Unreadable(f"{file} lacks reference, a text with a function run")
@@ -122,17 +124,17 @@ class _Definition:
     def var_axes(self) -> list[str]:
         return [axis for axis, item in self.axes.items() if item["type"] == "var"]
 
-    def configs(self, lines: Sequence[tuple[int, Json]], file: str) -> tuple[list[ForeignConfig], list[str]]:
+    def configs(self, lines: Sequence[tuple[int, str]], file: str) -> tuple[list[ForeignConfig], list[str]]:
         """One configuration per workload, each once, and one that is hidden; why workloads were left out."""
         found: list[Json] = []
         left_out: list[str] = []
         for number, line in lines:
-            workload = line.get("workload", line)
             place = f"{file}:{number}"
-            if not isinstance(workload, dict) or not isinstance(workload.get("axes"), dict):
-                raise Unreadable(f"{place}: it has no axes")
             try:
-                values = self._values(workload, place)
+                values = self._values(_workload_of(line, place), place)
+            except Unreadable as error:
+                left_out.append(str(error))
+                continue
             except _LeftOut as error:
                 left_out.append(f"{place}: {error}")
                 continue
@@ -239,9 +241,14 @@ class _Definition:
             if item["type"] == "expr":
                 known[axis] = sizes[axis] = self._computed(item["expression"], known, f"{place}: the axis {axis}")
         for text in self.constraints:
-            if not self._value(text, known, f"{place}: the constraint"):
+            if not self._is_about_values(text) and not self._value(text, known, f"{place}: the constraint"):
                 raise Unreadable(f"{place}: it breaks the constraint {text}")
         return sizes
+
+    def _is_about_values(self, text: Any) -> bool:
+        """A constraint such as `pages == indptr[-1].item()` names an input: no size tells whether it is kept."""
+        found = re.findall(r"[A-Za-z_]\w*", text) if isinstance(text, str) else []
+        return not set(self.inputs).isdisjoint(found)
 
     def _computed(self, text: Any, known: Json, place: str) -> int:
         value = self._value(text, known, place)
@@ -270,38 +277,48 @@ class _Definition:
         except Unreadable:
             return None
 
+    def _at(self, *words: str) -> str:
+        """The file and the line of the last of `words`, which stand in it in this order."""
+        place = 0
+        for word in words:
+            place = max(place, self.text.find(json.dumps(word), place))
+        return f"{self.file}:{self.text.count(chr(10), 0, place) + 1}"
+
     def _mapping(self, field: str) -> Json:
         found = self.data.get(field)
         if not isinstance(found, dict) or not found:
             raise Unreadable(f"{self.file} lacks {field}")
         if bad := [name for name in found if not is_name(name)]:
-            raise Unreadable(f"{self.file}: {field}: {bad[0][:80]!r} cannot be a name here")
+            raise Unreadable(f"{self._at(field, bad[0])}: {field}: {bad[0][:80]!r} cannot be a name here")
         return found
 
     def _check_axis(self, axis: str, item: Any) -> None:
         kind = item.get("type") if isinstance(item, dict) else None
         is_const = kind == "const" and _is_size(item.get("value"))
         if not is_const and kind != "var" and not (kind == "expr" and "expression" in item):
-            raise Unreadable(f"{self.file}: the axis {axis} is neither const with a size, nor var, nor expr")
+            raise Unreadable(
+                f"{self._at('axes', axis)}: the axis {axis} is neither const with a size, nor var, nor expr"
+            )
 
     def _tensors(self, field: str) -> Json:
-        return {name: self._tensor(f"{field}: {name}", item) for name, item in self._mapping(field).items()}
+        items = self._mapping(field).items()
+        return {name: self._tensor(f"{self._at(field, name)}: {field}: {name}", item) for name, item in items}
 
     def _tensor(self, place: str, item: Any) -> Json:
         dtype = item.get("dtype") if isinstance(item, dict) else None
         if not isinstance(dtype, str) or dtype not in DTYPES:
             reason = "two of its values share a byte" if "float4" in str(dtype) else f"known are {', '.join(DTYPES)}"
-            raise Unreadable(f"{self.file}: {place}: the dtype {str(dtype)[:40]} is not judged here: {reason}")
+            raise Unreadable(f"{place}: the dtype {str(dtype)[:40]} is not judged here: {reason}")
         shape = item.get("shape", ())
         if shape is None:
-            if not place.startswith("inputs"):
-                raise Unreadable(f"{self.file}: {place}: an output has to be a tensor")
+            if ": inputs: " not in place:
+                raise Unreadable(f"{place}: an output has to be a tensor")
             return {"shape": None, "dtype": dtype}
         if not isinstance(shape, list):
-            raise Unreadable(f"{self.file}: {place}: its shape is no list")
+            raise Unreadable(f"{place}: its shape is no list")
         for axis in shape:
             if not isinstance(axis, str) or axis not in self.axes:
-                raise Unreadable(f"{self.file}: {place}: the axis {str(axis)[:80]} is not defined")
+                raise Unreadable(f"{place}: the axis {str(axis)[:80]} is not defined")
         return {"shape": shape, "dtype": dtype}
 
 
@@ -319,13 +336,21 @@ def _between(sizes: Sequence[int]) -> int:
     )
 
 
-def _workload_lines(path: Path, folder: Path) -> list[tuple[int, Json]]:
+def _workload_of(line: str, place: str) -> Json:
+    data = _json(line, place)
+    found = data.get("workload", data)
+    if not isinstance(found, dict) or not isinstance(found.get("axes"), dict):
+        raise Unreadable(f"{place}: it has no axes")
+    return found
+
+
+def _workload_lines(path: Path, folder: Path) -> list[tuple[int, str]]:
     if not path.is_file():
         raise Unreadable(f"there is no {path.name}")
     lines = read_text(path, folder, _WORKLOAD_FILE_BYTES_MAX).split("\n")
     if len(lines) > _LINES_MAX:
         raise Unreadable(f"{path.name} has more than {_LINES_MAX:,} lines")
-    return [(number, _json(line, f"{path.name}:{number}")) for number, line in enumerate(lines, 1) if line.strip()]
+    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def _json(text: str, place: str) -> Json:

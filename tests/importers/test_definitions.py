@@ -98,9 +98,14 @@ LINE = '{"axes": {"rows": 8}, "inputs": {"x": {"type": "random"}, "gain": {"type
         ({"outputs": {"y": {"shape": None, "dtype": "float32"}}}, "an output has to be a tensor"),
         ({"reference": "def runs(x):\n    pass"}, "definition.json: reference lacks run"),
         ({"reference": "import torch\ndef run(:\n"}, "definition.json: reference:2: "),
-        ({"constraints": ["rows > 100"]}, "workload.jsonl:1: it breaks the constraint rows > 100"),
+        ({"constraints": ["rows > 1000"]}, "workload.jsonl:1: it breaks the constraint rows > 1000"),
         ({"constraints": ["rows.__class__"]}, "Attribute is not allowed"),
         ({"custom_inputs_entrypoint": "make"}, "reference lacks make"),
+        ('{\n "axes": {},\n "inputs": {\n  "a b": 1}}', "definition.json lacks axes"),
+        (
+            '{"axes": {"n": {"type": "var"}},\n "inputs": {\n  "x": {"shape": ["k"], "dtype": "int8"}}}',
+            "definition.json:3: ",
+        ),
     ],
 )
 def test_a_broken_definition_is_refused_by_name(tmp_path: Path, definition: dict | str, words: str) -> None:
@@ -126,6 +131,22 @@ def test_a_broken_definition_is_refused_by_name(tmp_path: Path, definition: dict
 )
 def test_a_broken_workload_is_refused_by_line(tmp_path: Path, line: str, words: str) -> None:
     assert words in broken(tmp_path, workloads=line)
+
+
+def test_a_broken_workload_is_left_out_and_the_others_come_in(tmp_path: Path) -> None:
+    good = LINE % '{"type": "scalar", "value": 1}'
+    (tmp_path / "definition.json").write_text(NORM.read_text())
+    (tmp_path / "workload.jsonl").write_text(f"{{\n{good}\n{good.replace('8', '-1')}\n")
+    found = read("sol-execbench", tmp_path)
+    assert dict(found.task.configs[0].values) == {"rows": 8, "eps": 1}
+    assert "2 workloads are left out; the first: workload.jsonl:1: it is no JSON" in found.task.summary
+
+
+def test_a_constraint_on_values_is_no_constraint_on_sizes(tmp_path: Path) -> None:
+    data = {**json.loads(NORM.read_text()), "constraints": ["rows == x[-1].item()", "rows > 0"]}
+    (tmp_path / "definition.json").write_text(json.dumps(data))
+    (tmp_path / "workload.jsonl").write_text(LINE % '{"type": "scalar", "value": 1}')
+    assert read("sol-execbench", tmp_path).problem == ""
 
 
 def test_a_definition_without_workloads_says_so(tmp_path: Path) -> None:
