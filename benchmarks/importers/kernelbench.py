@@ -16,9 +16,13 @@ _NUMBER = re.compile(r"(\d+)_")
 
 def read(folder: Path, suite: str) -> Iterator[Found]:
     """One `Found` per problem below `folder`, level by level in the order of their numbers."""
-    paths = [path for path in folder.rglob("*.py") if _LEVEL.fullmatch(path.parent.name) and path.is_file()]
+    paths = [path for path in folder.rglob("*.py") if _is_problem(path)]
     for path in sorted(paths, key=_order):
         yield _found(path, folder, suite)
+
+
+def _is_problem(path: Path) -> bool:
+    return bool(_LEVEL.fullmatch(path.parent.name)) and path.name != "__init__.py" and path.is_file()
 
 
 def problem(path: Path, suite: str) -> Found:

@@ -123,6 +123,12 @@ def docstring(module: ast.Module, name: str) -> str:
 def _names_of(item: ast.stmt) -> list[str]:
     if isinstance(item, ast.ClassDef | ast.FunctionDef):
         return [item.name]
+    if isinstance(item, ast.If | ast.Try | ast.With):
+        parts = [*item.body, *getattr(item, "orelse", ()), *getattr(item, "finalbody", ())]
+        parts += [part for handler in getattr(item, "handlers", ()) for part in handler.body]
+        return [name for part in parts for name in _names_of(part)]
+    if isinstance(item, ast.AnnAssign):
+        return [item.target.id] if isinstance(item.target, ast.Name) and item.value else []
     if isinstance(item, ast.Assign):
         return [target.id for target in item.targets if isinstance(target, ast.Name)]
     return [alias.asname or alias.name for alias in item.names] if isinstance(item, ast.ImportFrom) else []

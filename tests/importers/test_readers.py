@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -48,6 +49,13 @@ def test_a_broken_problem_says_what_is_wrong(tmp_path: Path, source: str, words:
     [found] = kernelbench.read(put(tmp_path, {"level1/1_a.py": source}), "s")
     assert found.task is None
     assert words in found.problem
+
+
+def test_names_may_be_defined_on_a_condition(tmp_path: Path) -> None:
+    head = "try:\n    import faster\nexcept ImportError:\n    faster = None\nif faster is None:\n"
+    text = head + indent(MODEL, "    ")
+    put(tmp_path, {"level1/1_a.py": text, "level1/__init__.py": ""})
+    assert [(item.op, item.problem) for item in kernelbench.read(tmp_path, "s")] == [("level1_1_a", "")]
 
 
 def test_what_is_no_text_is_reported(tmp_path: Path) -> None:
