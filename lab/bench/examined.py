@@ -2,16 +2,18 @@
 
 Examines the problems below a folder, of any format, as an import does, and appends one line of JSON for each to FILE.
 What stands there is not examined again, so the command may be stopped and repeated. `--tables FILE` prints what FILE
-holds as tables in Markdown. Judges nothing.
+holds as tables in Markdown. With `--shrink N` each whole number above N that a file of KernelBench gives as a size is
+halved until it is at most N, so that what is too large for a processor can be tried, too. Judges nothing.
 """
 
 import argparse
+import ast
 import json
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for each of the two steps of a problem")
     parser.add_argument("--only", default="", help="problems whose names begin with this, such as level1_")
     parser.add_argument("--count", type=int, default=1 << 30, help="stop after so many problems")
+    parser.add_argument("--shrink", type=int, default=0, help="the largest size that files of KernelBench keep")
     parser.add_argument("--record", type=Path, help="file of JSON lines to append to")
     parser.add_argument("--tables", type=Path, help="file of JSON lines to print")
     chosen = parser.parse_args()
@@ -77,11 +80,26 @@ def main() -> int:
     ]
     paths = Paths(read_environment()["KBENCH_DATA_DIR"])
     for name, found in left[: chosen.count]:
-        fate = fate_of(chosen.folder.name, name, found, paths, chosen.timeout)
+        taken = shrunk(found, chosen.shrink) if chosen.shrink and name == "kernelbench" else found
+        fate = fate_of(chosen.folder.name, name, taken, paths, chosen.timeout)
         with chosen.record.open("a") as file:
             file.write(json.dumps(asdict(fate)) + "\n")
         print(f"{found.name}: {fate.judged_on} {fate.why} {' '.join(fate.labels)}", flush=True)
     return 0 if len(left) > chosen.count else 3
+
+
+def shrunk(found: Found, most: int) -> Found:
+    """The same problem with smaller sizes, which no result of an import is: it tells what the operations need."""
+    if found.task is None:
+        return found
+    tree = ast.parse(found.task.source)
+    for item in tree.body:
+        if isinstance(item, ast.Assign) or (isinstance(item, ast.FunctionDef) and item.name.startswith("get_")):
+            for part in ast.walk(item):
+                if isinstance(part, ast.Constant) and type(part.value) is int:
+                    while part.value > most:
+                        part.value //= 2
+    return replace(found, task=replace(found.task, source=ast.unparse(tree)))
 
 
 def fate_of(folder: str, form: str, found: Found, paths: Paths, timeout_s: float) -> Fate:
