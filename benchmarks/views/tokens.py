@@ -1,8 +1,10 @@
 """API tokens of an account: a list, a form that creates one and shows it once, a button that revokes one.
 
-Does NOT show a token again: only its digest is stored.
+A token outlives the session, so creating one asks for the password or the second factor again. Does NOT show a token
+again: only its digest is stored.
 """
 
+from allauth.account.decorators import reauthentication_required
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -18,6 +20,7 @@ from benchmarks.services import Refused
 
 @never_cache
 @login_required
+@reauthentication_required(allow_get=True)  # type: ignore[untyped-decorator]
 def tokens(request: HttpRequest) -> HttpResponse:
     form = TokenForm(request.POST or None)
     made = None

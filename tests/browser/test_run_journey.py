@@ -91,6 +91,8 @@ def test_an_agent_outside_is_watched_from_start_to_end(visitor: Any, site: str, 
     page.goto("/accounts/tokens/")
     page.get_by_label("Purpose").fill("my agent")
     page.get_by_role("button", name="Create token").click()
+    page.get_by_label("Password").fill("a-password-nobody-has")
+    page.get_by_role("button", name="Confirm").click()
     environment = {"KBENCH_URL": site, "KBENCH_TOKEN": page.locator("#token").inner_text().strip()}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

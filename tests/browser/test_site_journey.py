@@ -113,6 +113,8 @@ def test_an_author_signs_up_submits_and_reads_the_verdict(page: Page) -> None:
     page.goto("/accounts/tokens/")
     write(page, page.get_by_label("Purpose"), "my agent")
     press(page, by_name(page, "button", "Create token"))
+    write(page, page.get_by_label("Password"), PASSWORD)
+    press(page, by_name(page, "button", "Confirm"))
     expect(page.locator("#token")).to_contain_text("kb_")
     demand_fits(page)
     page.goto("/accounts/quota/")

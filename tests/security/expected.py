@@ -74,7 +74,7 @@ PAGES: dict[str, Page] = {
     "accounts/signup/": ENTRANCE,
     "accounts/submissions/": OPEN,
     "accounts/teams/": SIGNED_IN,
-    "accounts/tokens/": SIGNED_IN,
+    "accounts/tokens/": Page("302 200 200 200", "302 302 302 302"),  # the password is asked for again
     "accounts/tokens/<int:pk>/revoke/": SAID,
     "badges/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>.svg": OPEN,
     "changes/": OPEN,

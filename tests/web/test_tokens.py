@@ -13,7 +13,17 @@ from benchmarks.accounts import tokens
 from benchmarks.accounts.tokens import token_create, token_find
 from benchmarks.models import ApiToken
 
+from .test_second_factor import PASSWORD
+
 URL = reverse("tokens")
+AGAIN = "/accounts/reauthenticate/"
+
+
+@pytest.fixture
+def as_owner(as_owner: Client) -> Client:
+    """Somebody who has just typed the password again."""
+    as_owner.post(AGAIN, {"password": PASSWORD})
+    return as_owner
 
 
 def make(client: Client, **fields: Any) -> str:
@@ -27,6 +37,19 @@ def test_a_token_is_shown_once_and_works(as_owner: Client, owner: Any) -> None:
     assert found is not None
     assert found.owner == owner
     assert text[1] not in as_owner.get(URL).content.decode()
+
+
+def test_a_session_alone_makes_no_token(owner: Any) -> None:
+    """A token outlives a session that was left open; the form is sent on when the password is right."""
+    client = Client()
+    client.force_login(owner)
+    asked = client.post(URL, {"name": "laptop", "scope": "submit"})
+    assert asked["Location"] == f"{AGAIN}?next={URL.replace('/', '%2F')}"
+    assert b"Wrong password" in client.post(AGAIN, {"password": "a guess", "next": URL}).content
+    assert not ApiToken.objects.exists()
+    shown = client.post(AGAIN, {"password": PASSWORD, "next": URL}).content
+    assert b'<code id="token">kb_' in shown
+    assert ApiToken.objects.get().name == "laptop"
 
 
 def test_a_token_may_expire(as_owner: Client) -> None:
