@@ -321,7 +321,8 @@ def providers(env: Environment) -> dict[str, Any]:
             "name": env["KBENCH_OPENID_NAME"],
             "settings": {"server_url": env["KBENCH_OPENID_URL"].rstrip("/")},
         }
-        found["openid_connect"] = {"APPS": [app], "OAUTH_PKCE_ENABLED": True}
+        bound = "benchmarks.accounts.openid.IssuerBoundProvider"
+        found["openid_connect"] = {"APPS": [app], "OAUTH_PKCE_ENABLED": True, "provider_class": bound}
     return found
 
 

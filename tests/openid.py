@@ -29,6 +29,7 @@ class OpenIdServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.person: dict[str, Any] = {"sub": "17", "preferred_username": "nora", "name": "Nora N"}
+        self.claims: dict[str, Any] = {}  # what the ID token says otherwise
         self.codes: dict[str, dict[str, str]] = {}
         self.tokens: dict[str, dict[str, Any]] = {}
 
@@ -70,7 +71,14 @@ class _Handler(BaseHTTPRequestHandler):
         token = secrets.token_urlsafe(16)
         self.server.tokens[token] = self.server.person
         now = int(time.time())
-        claims = {"iss": self.server.url, "aud": CLIENT, "iat": now, "exp": now + 60, **self.server.person}
+        claims = {
+            "iss": self.server.url,
+            "aud": CLIENT,
+            "iat": now,
+            "exp": now + 60,
+            **self.server.person,
+            **self.server.claims,
+        }
         signed = jwt.encode(claims, SECRET, algorithm="HS256")
         self._say({"access_token": token, "token_type": "Bearer", "expires_in": 60, "id_token": signed})
 

@@ -164,6 +164,38 @@ def test_a_provider_that_does_not_answer_is_named_as_the_cause(visitor: Client) 
     assert b"You were not logged in" in page.content
 
 
+def test_the_subject_of_another_issuer_is_somebody_else(
+    as_owner: Client, owner: Any, provider: OpenIdServer, settings: Any
+) -> None:
+    """The operator points the setting at another provider, where the same identifier is another person."""
+    connect(as_owner)
+    with openid_server() as other:
+        settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["settings"]["server_url"] = other.url
+        mallory = Client()
+        assert enter(mallory)["Location"] == "/accounts/connections/signup/"
+        assert not is_in(mallory)
+        mallory.post("/accounts/connections/signup/", {"username": "mallory"})
+        assert mallory.get("/accounts/data/").context["user"].username == "mallory"
+    assert SocialAccount.objects.get(user=owner).uid == f"{provider.url}#17"
+
+
+@pytest.mark.parametrize("issuer", ["of the provider", "https://another.example"])
+def test_an_identity_without_its_issuer_belongs_to_the_one_of_its_last_log_in(
+    owner: Any, provider: OpenIdServer, issuer: str
+) -> None:
+    told = {"id_token": {"iss": provider.url if issuer == "of the provider" else issuer}}
+    SocialAccount.objects.create(user=owner, provider="openid", uid="17", extra_data=told)
+    client = Client()
+    enter(client)
+    assert is_in(client) is (issuer == "of the provider")
+
+
+def test_the_answers_of_a_provider_are_about_one_person(visitor: Client, provider: OpenIdServer) -> None:
+    provider.claims = {"sub": "18"}
+    assert b"You were not logged in" in enter(visitor).content
+    assert not SocialAccount.objects.exists()
+
+
 def test_github_is_asked_for_its_own_page(visitor: Client) -> None:
     there = urlsplit(way_out(visitor.post("/accounts/github/login/")))
     assert f"{there.scheme}://{there.netloc}{there.path}" == "https://github.com/login/oauth/authorize"
