@@ -23,7 +23,7 @@ from .catalogue.devices import NoDevice, kind_for
 from .comments import TEXT_MAX_CHARS
 from .harness import LANGUAGES, Flag, Rules, Source, StaticCheck, TaskSpec
 from .models import DeviceKind, Team
-from .selectors import TASK_ORDERS, TaskFilter
+from .selectors import TASK_ORDERS, WORDS_MAX_CHARS, TaskFilter
 from .states import Difficulty, TokenScope, Visibility
 from .submissions.checking import Busy, checked
 from .submissions.languages import language_of_upload, titles_for
@@ -187,7 +187,7 @@ def decoded(content: bytes, what: str) -> str:
 class TaskFilterForm(forms.Form):
     """The filter of the task list, whose state is the URL; what it does not know it ignores."""
 
-    q = forms.CharField(label="Search", required=False, max_length=100, widget=forms.SearchInput)
+    q = forms.CharField(label="Search", required=False, max_length=WORDS_MAX_CHARS, widget=forms.SearchInput)
     family = forms.ChoiceField(required=False)
     direction = forms.ChoiceField(
         required=False, choices=[("", "Both directions"), ("forward", "Forward"), ("backward", "Backward")]

@@ -1,4 +1,4 @@
-"""Refuses requests whose body or path is far larger than any form needs, before anything is stored.
+"""Refuses requests whose body, path or query is far larger than any page needs, before anything is stored.
 
 Django under ASGI first copies a body to a temporary file. This runs before it, discards the bytes as they arrive, and
 answers with a page, or below /api/ with a problem. Does NOT cover the size of a source: the form refuses that with the
@@ -19,7 +19,9 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 API = "/api/"
+ACCOUNTS, ACCOUNTS_MAX_BYTES = "/accounts/", 65_536  # a form is kept in the session while the password is asked for
 PATH_MAX_CHARS = 2048  # Django's own routes search a path in more than proportional time
+QUERY_MAX_BYTES = 8192
 DRAINED_MAX_BYTES = 4 << 30  # a browser shows the answer only if its upload was taken to the end
 
 
@@ -36,13 +38,19 @@ class BodyLimit:
         elif len(scope.get("path", "")) > PATH_MAX_CHARS:
             await _drain(receive)
             await _say(send, HTTPStatus.REQUEST_URI_TOO_LONG, f"A path has at most {PATH_MAX_CHARS} characters.\n")
-        elif _announced_bytes(scope) > self.limit_bytes:
+        elif len(scope.get("query_string", b"")) > QUERY_MAX_BYTES:
+            await _drain(receive)
+            await _say(send, HTTPStatus.REQUEST_URI_TOO_LONG, f"A query has at most {QUERY_MAX_BYTES} bytes.\n")
+        elif _announced_bytes(scope) > (limit_bytes := self._limit_bytes(scope.get("path", ""))):
             await _drain(receive)
             await self._refuse(scope.get("path", ""), send)
         else:
-            await self.application(scope, self._counted(receive), send)
+            await self.application(scope, self._counted(receive, limit_bytes), send)
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _limit_bytes(self, path: str) -> int:
+        return min(ACCOUNTS_MAX_BYTES, self.limit_bytes) if path.startswith(ACCOUNTS) else self.limit_bytes
+
+    def _counted(self, receive: Receive, limit_bytes: int) -> Receive:
         """A body of unannounced length ends as if its sender had gone when it becomes too large."""
         taken = 0
 
@@ -50,12 +58,12 @@ class BodyLimit:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
-            return message if taken <= self.limit_bytes else {"type": "http.disconnect"}
+            return message if taken <= limit_bytes else {"type": "http.disconnect"}
 
         return counted
 
     async def _refuse(self, path: str, send: Send) -> None:
-        content_type, body = self._for_program() if path.startswith(API) else self._for_person()
+        content_type, body = self._for_program() if path.startswith(API) else self._for_person(self._limit_bytes(path))
         headers = [
             (b"content-type", content_type.encode()),
             (b"content-length", str(len(body)).encode()),
@@ -64,8 +72,8 @@ class BodyLimit:
         await send({"type": "http.response.start", "status": HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    def _for_person(self) -> tuple[str, bytes]:
-        return "text/html; charset=utf-8", render_to_string("413.html", {"limit_bytes": self.limit_bytes}).encode()
+    def _for_person(self, limit_bytes: int) -> tuple[str, bytes]:
+        return "text/html; charset=utf-8", render_to_string("413.html", {"limit_bytes": limit_bytes}).encode()
 
     def _for_program(self) -> tuple[str, bytes]:
         detail = f"A request has at most {self.limit_bytes} bytes."

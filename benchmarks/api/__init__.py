@@ -19,7 +19,7 @@ from benchmarks import harness, selectors
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import kinds_for
 from benchmarks.judgings import moves
-from benchmarks.selectors import TaskFilter
+from benchmarks.selectors import WORDS_MAX_CHARS, TaskFilter
 from benchmarks.states import Difficulty
 from benchmarks.submissions.languages import starter_of
 from benchmarks.views.streams import FULL_RETRY_S, TooManyStreams, wait_for_end
@@ -66,7 +66,12 @@ that takes the same tokens, replays what came after `Last-Event-ID` and ends wit
 
 
 @api.get("/tasks", response=list[schemas.TaskOut], summary="All tasks with their best verified entry")
-def task_list(request: HttpRequest, q: str = "", device: str = "", difficulty: Difficulty | None = None) -> Any:
+def task_list(
+    request: HttpRequest,
+    q: Annotated[str, Field(max_length=WORDS_MAX_CHARS)] = "",
+    device: str = "",
+    difficulty: Difficulty | None = None,
+) -> Any:
     wanted = TaskFilter(words=q, device=device, difficulty=difficulty or "")
     return [schemas.task_out(task) for task in selectors.all_tasks(wanted)]
 

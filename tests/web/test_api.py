@@ -176,6 +176,12 @@ def test_waiting_for_what_has_ended_takes_no_time(visitor: Client) -> None:
     refused(visitor.get(f"{API}/evaluations/{evaluation.code}", {"wait": 600}), 422, "invalid-request")
 
 
+def test_a_search_is_short(visitor: Client) -> None:
+    """Each word is one more condition of the query."""
+    assert visitor.get(f"{API}/tasks", {"q": "a " * 50}).status_code == 200
+    refused(visitor.get(f"{API}/tasks", {"q": "a " * 51}), 422, "invalid-request")
+
+
 @pytest.mark.alone
 @pytest.mark.django_db(transaction=True)
 def test_waiting_ends_when_the_evaluation_does(visitor: Client) -> None:

@@ -24,7 +24,9 @@ class Site:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
 
-async def send_body(site: Site, chunks: int, *, announced: bool, path: str = "/") -> list[dict[str, Any]]:
+async def send_body(
+    site: Site, chunks: int, *, announced: bool, path: str = "/", query: bytes = b""
+) -> list[dict[str, Any]]:
     sent: list[dict[str, Any]] = []
     left = chunks
 
@@ -37,7 +39,7 @@ async def send_body(site: Site, chunks: int, *, announced: bool, path: str = "/"
         sent.append(message)
 
     headers = [(b"content-length", str(chunks * len(CHUNK)).encode())] if announced else []
-    scope = {"type": "http", "path": path, "headers": headers}
+    scope = {"type": "http", "path": path, "query_string": query, "headers": headers}
     await BodyLimit(site, limit_bytes=10 * len(CHUNK))(scope, receive, send)
     return sent
 
@@ -75,3 +77,18 @@ async def test_a_body_of_unannounced_length_is_cut_off() -> None:
     await send_body(site, 16_384, announced=False)
     assert site.ended == "http.disconnect"
     assert site.taken_bytes == 10 * len(CHUNK)
+
+
+async def test_a_form_about_an_account_is_small() -> None:
+    """It is kept in the session while the password is asked for again."""
+    for announced in (True, False):
+        site = Site()
+        sent = await send_body(site, 2, announced=announced, path="/accounts/tokens/")
+        assert (sent[0]["status"], site.ended) in [(413, ""), (200, "http.disconnect")]
+
+
+async def test_a_long_query_is_refused() -> None:
+    """Each word or name in it may be a condition of a query of the database."""
+    for size, status in ((8192, 200), (8193, 414)):
+        site = Site()
+        assert (await send_body(site, 1, announced=True, query=b"q" * size))[0]["status"] == status
