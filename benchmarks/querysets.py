@@ -4,17 +4,19 @@ The models import this module, so it imports none of them. Does NOT write.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import models
-from django.db.models import Case, Count, Exists, F, OuterRef, Q, Subquery, Value, When, Window
+from django.db.models import Case, Count, Exists, F, Max, OuterRef, Q, Subquery, Value, When, Window
 from django.db.models.functions import Coalesce, RowNumber
+from django.utils import timezone
 
 from .extensions import extensions
 from .harness import CPU
 from .states import (
+    FINISHED,
     RUNNING,
     ActionKind,
     EvaluationReason,
@@ -31,15 +33,19 @@ from .states import (
 User = AbstractBaseUser | AnonymousUser
 UNRECORDED = "cpu-unrecorded"  # the kind of old judgings whose processor nobody knows
 EXAMPLES_WAIT_S = 120
+SERVED_WITHIN = timedelta(minutes=10)  # how long it is known whose evaluation a device had last
+NOT_SERVED = datetime(1970, 1, 1, tzinfo=UTC)
 HEAVY = ("task_version__definition", "task_version__reference_source")  # what no line of a list shows
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the queue of a device kind: class, turn of its owner, when it was queued (None: not yet), its key."""
+    """A place in the queue of a device kind: class, turn of its owner, when that one's last evaluation there has ended,
+    when it was queued (None: not yet), its key."""
 
     priority: int
     turn: int
+    served: datetime
     queued: datetime | None
     pk: int | None
 
@@ -144,7 +150,11 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return mine.filter(priority__lt=Priority.EXAMPLE) if gives_way else mine
 
     def in_queue_order(self) -> Self:
-        """By class; within a class owners take turns: the one with fewer evaluations running or ahead comes first."""
+        """By class; within a class owners take turns: the one with fewer evaluations running or ahead comes first.
+
+        Of those with equally many the one comes first whose last evaluation on the device ended longest ago. Otherwise
+        whoever has queued twenty would be first again each time that the only judge is free.
+        """
         running = (
             self.model.objects.filter(state__in=RUNNING)
             .annotate(who=Coalesce("submission__owner", Value(0)))
@@ -155,22 +165,32 @@ class EvaluationQuerySet(models.QuerySet[Any]):
             .values("n")
         )
         turn = Window(RowNumber(), partition_by=[F("priority"), F("who")], order_by=[F("queued"), F("pk")])
+        of_device = self.model.objects.filter(device_kind=OuterRef("device_kind")).served_lately()
+        of_owner = of_device.annotate(who=Coalesce("submission__owner", Value(0))).filter(who=OuterRef("who"))
+        last = of_owner.order_by().values("who").annotate(at=Max("finished")).values("at")
         return (
             self.annotate(who=Coalesce("submission__owner", Value(0)))
             .annotate(turn=turn + Coalesce(Subquery(running), Value(0)))
-            .order_by("priority", "turn", "queued", "pk")
+            .annotate(served=Coalesce(Subquery(last), Value(NOT_SERVED)))
+            .order_by("priority", "turn", "served", "queued", "pk")
         )
+
+    def served_lately(self) -> Self:
+        """Those that a worker had and that ended a moment ago."""
+        since = timezone.now() - SERVED_WITHIN
+        return self.filter(state__in=FINISHED, finished__gte=since, claimed__isnull=False)
 
     def place_of_next(self, device_kind: Any, owner: int | None, priority: int) -> "Place":
         """The place that an evaluation of `owner` would have in the queue of a device kind now."""
-        return Place(priority, 1 + self._turns(device_kind, owner, Q(priority=priority)), None, None)
+        turn = 1 + self._turns(device_kind, owner, Q(priority=priority))
+        return Place(priority, turn, self._served(device_kind, owner), None, None)
 
     def place_of(self, evaluation: Any) -> "Place":
         """Where a queued evaluation stands; its owner has been selected along."""
-        queued, pk = evaluation.queued, evaluation.pk
+        queued, pk, owner = evaluation.queued, evaluation.pk, evaluation.submission.owner_id
         mine = Q(priority=evaluation.priority) & (Q(queued__lt=queued) | Q(queued=queued, pk__lte=pk))
-        turn = self._turns(evaluation.device_kind, evaluation.submission.owner_id, mine)
-        return Place(evaluation.priority, turn, queued, pk)
+        turn = self._turns(evaluation.device_kind, owner, mine)
+        return Place(evaluation.priority, turn, self._served(evaluation.device_kind, owner), queued, pk)
 
     def _turns(self, device_kind: Any, owner: int | None, mine: Q) -> int:
         """What an owner has at work, and of their queued ones on a device kind those that are `mine`."""
@@ -178,10 +198,17 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         counted = Q(state__in=RUNNING) | Q(state=State.QUEUED, device_kind=device_kind) & mine
         return int(unfinished.aggregate(n=Count("pk", filter=counted))["n"])
 
+    def _served(self, device_kind: Any, owner: int | None) -> datetime:
+        mine = self.filter(device_kind=device_kind, submission__owner=owner).served_lately()
+        last: datetime | None = mine.order_by().aggregate(at=Max("finished"))["at"]
+        return last or NOT_SERVED
+
     def ahead_of(self, place: "Place") -> Self:
         """Those that go before the place; for queued ones of one device kind."""
         before = Q(priority__lt=place.priority) | Q(priority=place.priority, turn__lt=place.turn)
         same = Q(priority=place.priority, turn=place.turn)
+        before |= same & Q(served__lt=place.served)
+        same &= Q(served=place.served)
         if place.queued is None:
             return self.in_queue_order().filter(before | same)
         tied = same & (Q(queued__lt=place.queued) | Q(queued=place.queued, pk__lt=place.pk))

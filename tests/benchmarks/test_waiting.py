@@ -76,6 +76,13 @@ def crowd(submit, person, count):
         Evaluation.objects.filter(pk=row.pk).update(queued=now - timedelta(seconds=draws.randrange(4)))
     for row in draws.sample(made, count // 6):
         Evaluation.objects.filter(pk=row.pk).update(state=State.CLAIMED, claim=row.code, claimed=now)
+    for minutes, owner in enumerate(owners[:3]):
+        ended(submit(text=f"// ended {minutes}\n", owner=owner), now - timedelta(minutes=minutes))
+
+
+def ended(row, at):
+    columns = {"state": State.DONE, "verdict": "REJECTED", "reason_text": "no", "claim": None}
+    Evaluation.objects.filter(pk=row.pk).update(**columns, claimed=at, finished=at)
 
 
 def test_every_place_is_as_the_queue_is_taken_up(submit, person, workers, cpu):
@@ -89,6 +96,33 @@ def test_every_place_is_as_the_queue_is_taken_up(submit, person, workers, cpu):
 def place_taken(submit):
     """How many really go before what is submitted now."""
     return waiting(submit(text="// new\n")).ahead
+
+
+def test_with_a_single_judge_a_newcomer_waits_for_one(submit, person, claim):
+    """Whoever has queued many is not first again each time that the judge is free."""
+    ann, ben, cai = (person(name) for name in ("ann", "ben", "cai"))
+    for number in range(4):
+        submit(text=f"// ann {number}\n", owner=ann)
+    ended(claim().evaluation, timezone.now())
+    for name, owner in (("ben", ben), ("cai", cai)):
+        for number in range(2):
+            submit(text=f"// {name} {number}\n", owner=owner)
+    taken = []
+    for _ in range(7):
+        evaluation = claim().evaluation
+        taken.append(evaluation.submission.owner.username)
+        ended(evaluation, timezone.now())
+    assert taken == ["ben", "cai", "ann", "ben", "cai", "ann", "ann"]
+
+
+def test_what_nobody_began_costs_no_turn(submit, person, claim):
+    """Cancelled while it waited."""
+    ann, ben = person("ann"), person("ben")
+    row = submit(owner=ann)
+    Evaluation.objects.filter(pk=row.pk).update(state=State.CANCELLED, reason_text="no", finished=timezone.now())
+    first = submit(text="// first\n", owner=ann)
+    submit(text="// second\n", owner=ben)
+    assert claim().evaluation == first
 
 
 def judged_before(submit, count=5, seconds=30.0):
@@ -133,8 +167,8 @@ def test_who_submits_now_is_told_place_and_time(submit, workers, cpu, version):
 def test_the_number_of_queries_does_not_depend_on_the_queue(submit, person, workers, django_assert_num_queries):
     judged_before(submit)
     first = submit()
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):
         waiting(first)
     crowd(submit, person, 40)
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(10):
         waiting(first)
