@@ -144,14 +144,14 @@ def _run_examination(holding: examining.ExaminationHolding) -> None:
 
 
 def _run_profile(holding: profiles.ProfileHolding, device: str) -> None:
-    evaluation, started = holding.request.evaluation, time.monotonic()
+    evaluation = holding.request.evaluation
     visible = evaluation.configs.exclude(group="hidden")
     times_us = {row.key: row.kernel_us for row in visible if row.kernel_us is not None}
     try:
         with asked_to_stop_kindly(), _kept_alive(holding, str(evaluation.code)) as over:
             found = site_judge().profile(_assignment_on(evaluation, device), times_us, Watcher(cancelled=over))
             if not over():
-                holding.record(found, time.monotonic() - started)
+                holding.record(found)
                 return
     except Cancelled:
         pass
@@ -162,7 +162,7 @@ def _run_profile(holding: profiles.ProfileHolding, device: str) -> None:
         logger.exception("profiling %s failed", evaluation.code)
         holding.fail(str(error) if isinstance(error, HarnessError) else type(error).__name__)
         return
-    holding.release()
+    holding.stopped()
 
 
 def _run_check(holding: checks.CheckHolding) -> None:

@@ -48,7 +48,7 @@ def settle(evaluation: Evaluation) -> None:
     what = f"{evaluation.task_version.task.name} on {evaluation.device_kind.slug}"
     ended = evaluation.verdict or evaluation.get_state_display().lower()
     ours = evaluation.verdict in OURS or evaluation.state == State.EXPIRED
-    refunded = ours and _refunds_today(payer_id) < settings.KBENCH_REFUNDS_PER_DAY
+    refunded = ours and has_refunds_left(payer_id)
     full = f"; {settings.KBENCH_REFUNDS_PER_DAY} were refunded within 24 hours" if ours and not refunded else ""
     _write(evaluation, LedgerKind.CHARGE, used_s, f"{what}: {ended}{full}")
     if refunded:
@@ -103,6 +103,8 @@ def _stages_s(evaluation: Evaluation, wanted: Callable[[str], bool]) -> float:
     return float(sum(stage["seconds"] for stage in stages if wanted(stage["name"])))
 
 
-def _refunds_today(payer_id: int) -> int:
-    recent = LedgerEntry.objects.filter(payer=payer_id, kind=LedgerKind.REFUND, created__gte=timezone.now() - DAY)
-    return recent.count()
+def has_refunds_left(payer_id: int | None) -> bool:
+    """Whether one more judging or profile of the last 24 hours may cost nothing."""
+    since = timezone.now() - DAY
+    recent = LedgerEntry.objects.filter(payer=payer_id, kind=LedgerKind.REFUND, created__gte=since)
+    return bool(recent.count() < settings.KBENCH_REFUNDS_PER_DAY)

@@ -55,7 +55,7 @@ def profiled_now(code: str) -> None:
     services.profile_request(evaluation, None)
     holding = profiles.profile_claim(evaluation.device_kind.slug)
     assert holding is not None
-    assert holding.record(profiled.profile(), 1.0)
+    assert holding.record(profiled.profile())
 
 
 def test_a_coding_agent_works_over_standard_input(live_server: Any, token: str) -> None:

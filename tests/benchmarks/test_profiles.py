@@ -10,7 +10,7 @@ from benchmarks import jobs, quotas, services, switches
 from benchmarks.catalogue import devices
 from benchmarks.judgings import profiles
 from benchmarks.models import Evaluation, LedgerEntry, Payer, ProfileRequest
-from benchmarks.states import CheckState, State, Switch, WorkerRole, WorkerState
+from benchmarks.states import CheckState, LedgerKind, State, Switch, WorkerRole, WorkerState
 from tests.fakes import GPU
 from tests.profiled import profile
 
@@ -86,16 +86,46 @@ def test_who_asks_again_gets_the_same_profile_and_pays_once(judged, payer):
     ("text", "problem"),
     [("// profile: fails\n", "it launches no kernel"), ("// raises\n", "there is no profiler here")],
 )
-def test_what_fails_says_why_costs_nothing_and_may_be_asked_for_again(judged, payer, text, problem):
+def test_what_fails_says_why_costs_nothing_a_few_times_and_may_be_asked_for_again(
+    judged, payer, text, problem, settings
+):
     evaluation = judged()
     evaluation.submission.blob.text = text
     evaluation.submission.blob.save()
     services.profile_request(evaluation, payer)
     deliver()
     assert (of(evaluation).state, of(evaluation).problem) == (CheckState.FAILED, problem)
-    assert not LedgerEntry.objects.filter(text__contains="profiled").exists()
+    assert [line.kind for line in charged(payer)] == [LedgerKind.REFUND, LedgerKind.CHARGE]
     assert services.profile_request(evaluation, payer).state == CheckState.QUEUED
     assert of(evaluation).problem == ""
+    settings.KBENCH_REFUNDS_PER_DAY = 1
+    deliver()
+    assert [line.kind for line in charged(payer)] == [LedgerKind.CHARGE, LedgerKind.REFUND, LedgerKind.CHARGE]
+
+
+def charged(payer):
+    return LedgerEntry.objects.filter(payer=payer, text__contains="profiled")
+
+
+def test_payers_take_turns(judged, payer, person):
+    """Whoever asks for many keeps a newcomer waiting for one."""
+    other = Payer.objects.create(account=person("ben"))
+    many, late = [judged(f"// {number}\n") for number in range(3)], judged("// late\n")
+    for evaluation in many:
+        services.profile_request(evaluation, payer)
+    first = profiles.profile_claim(KIND)
+    services.profile_request(late, other)
+    first.record(profile())
+    taken = [profiles.profile_claim(KIND).request.evaluation for _ in range(3)]
+    assert taken == [late, *many[1:]]
+
+
+def test_deleting_it_while_it_runs_is_not_free(judged, payer):
+    services.profile_request(judged(), payer)
+    holding = profiles.profile_claim(KIND)
+    ProfileRequest.objects.all().delete()
+    holding.stopped()
+    assert [line.text for line in charged(payer)] == ["mnist_linear_relu/forward profiled until it was deleted"]
 
 
 @pytest.mark.parametrize("verdict", ["COMPILE_ERROR", "TAMPERING"])
@@ -172,5 +202,5 @@ def test_what_was_deleted_meanwhile_is_not_recorded(judged, payer):
     holding = profiles.profile_claim(KIND)
     assert holding is not None
     ProfileRequest.objects.all().delete()
-    assert not holding.record(profile(), 1.0)
+    assert not holding.record(profile())
     assert not LedgerEntry.objects.filter(text__contains="profiled").exists()

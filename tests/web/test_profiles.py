@@ -31,7 +31,7 @@ def made(evaluation: Evaluation, mark: str = "") -> ProfileRequest:
     services.profile_request(evaluation, None)
     holding = profiles.profile_claim(evaluation.device_kind.slug)
     assert holding is not None
-    assert holding.record(profiled.profile(mark), 1.0)
+    assert holding.record(profiled.profile(mark))
     return ProfileRequest.objects.get(evaluation=evaluation)
 
 
@@ -195,7 +195,7 @@ def test_the_api_asks_for_profiles_and_gives_them(visitor: Client) -> None:
     assert (posted.status_code, posted["Location"], posted.json()["state"]) == (202, API + path, "queued")
     holding = profiles.profile_claim(evaluation.device_kind.slug)
     assert holding is not None
-    assert holding.record(profiled.profile(), 1.0)
+    assert holding.record(profiled.profile())
     found = visitor.get(API + path).json()
     assert found["state"] == "done"
     assert found["text"] == found["profile"]["text"]
