@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from benchmarks.services import Refused
@@ -53,16 +53,25 @@ def token_create(owner: Any, name: str, scope: str = TokenScope.SUBMIT, days: in
 def token_find(text: str) -> ApiToken | None:
     """The token of a request if it is valid now."""
     now = timezone.now()
-    valid = ApiToken.objects.filter(digest=_digest(text), revoked=None, owner__is_active=True)
-    token = valid.filter(Q(expires=None) | Q(expires__gt=now)).select_related("owner").first()
+    token = _valid().filter(digest=_digest(text)).select_related("owner").first()
     if token is not None and (token.last_used is None or token.last_used < now - USED_EVERY):
         ApiToken.objects.filter(pk=token.pk).update(last_used=now)
     return token
 
 
+def token_is_valid(token: ApiToken) -> bool:
+    """Whether it still is, for a request that takes long."""
+    return _valid().filter(pk=token.pk).exists()
+
+
 def token_revoke(owner: Any, pk: int) -> bool:
     """False: the account has no such token, or it was revoked before."""
     return ApiToken.objects.filter(owner=owner, pk=pk, revoked=None).update(revoked=timezone.now()) == 1
+
+
+def _valid() -> QuerySet[ApiToken]:
+    unexpired = Q(expires=None) | Q(expires__gt=timezone.now())
+    return ApiToken.objects.filter(unexpired, revoked=None, owner__is_active=True)
 
 
 def _digest(text: str) -> str:

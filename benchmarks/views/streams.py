@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from weakref import WeakKeyDictionary
 import redis.asyncio
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.contrib.auth import get_user
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connections
 from django.db.models import Max
@@ -29,6 +31,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.utils import timezone
 
 from ..accounts.limits import address_of
+from ..accounts.tokens import token_is_valid
 from ..events import CHANNEL, READ_MAX, SAID_CHANNEL, formatted
 from ..extensions import Feed, News, OwnTopic, TopicCheck, extensions
 from ..models import DeviceKind, Evaluation, Event
@@ -36,6 +39,7 @@ from ..states import FINISHED
 
 logger = logging.getLogger(__name__)
 PING_S = 15
+RECHECK_S = 60  # after which an open stream asks again whether its reader may follow
 POLL_S = 1.0
 LATE_S = 10  # a number is drawn before its transaction commits, so a smaller one may show up after a larger one
 TOPICS_MAX = 20
@@ -101,11 +105,27 @@ async def event_stream(request: HttpRequest) -> HttpResponseBase:
         full = HttpResponse(refusal, status=503, content_type="text/plain")
         full.headers["Retry-After"] = str(FULL_RETRY_S)
         return full
-    stream = _stream(feed, hub, reader, topics, _last_id(request))
+
+    def allowed() -> bool:
+        return _is_still(request, user) and all(_may_follow(user, topic) for topic in topics)
+
+    stream = _stream(_Following(feed, topics, _last_id(request), allowed), hub, reader)
     response = StreamingHttpResponse(stream, content_type="text/event-stream")
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Accel-Buffering"] = "no"
     return response
+
+
+def _is_still(request: HttpRequest, user: User) -> bool:
+    """Whether the token, or the session, is still this account's: not revoked, ended or suspended."""
+    token = getattr(request, "api_token", None)
+    if token is not None:
+        return token_is_valid(token)
+    if user.is_authenticated:
+        key = request.session.session_key
+        request.session = type(request.session)(key)  # read anew
+        return bool(get_user(request) == user)
+    return True
 
 
 def reader_of(request: HttpRequest, user: User) -> str:
@@ -141,18 +161,35 @@ def _last_id(request: HttpRequest) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= LAST_ID_DIGITS else None
 
 
-async def _stream(feed: Feed, hub: "Hub", reader: str, topics: list[str], last_id: int | None) -> AsyncIterator[bytes]:
+@dataclass
+class _Following:
+    """What a stream reads from which event on (None: its reader has no past), and whether that is still allowed."""
+
+    feed: Feed
+    topics: list[str]
+    last_id: int | None
+    allowed: Callable[[], bool]
+    checked_s: float = field(default_factory=time.monotonic)
+
+    async def is_forbidden(self) -> bool:
+        """Asked now and then: the client comes back and is told that there is no such topic."""
+        if time.monotonic() - self.checked_s < RECHECK_S:
+            return False
+        self.checked_s = time.monotonic()
+        return not await _in_thread(self.allowed)
+
+
+async def _stream(wanted: _Following, hub: "Hub", reader: str) -> AsyncIterator[bytes]:
     if hub.refusal(reader):  # others have come since the answer began
         yield f"retry: {FULL_RETRY_S * 1000}\n\n".encode()
         return
-    async with aclosing(_followed(feed, hub, reader, topics, last_id)) as messages:
+    async with aclosing(_followed(wanted, hub, reader)) as messages:
         async for message in messages:
             yield message
 
 
-async def _followed(
-    feed: Feed, hub: "Hub", reader: str, topics: list[str], last_id: int | None
-) -> AsyncGenerator[bytes, None]:
+async def _followed(wanted: _Following, hub: "Hub", reader: str) -> AsyncGenerator[bytes, None]:
+    feed, topics, last_id = wanted.feed, wanted.topics, wanted.last_id
     with hub.following(reader, topics) as follower:
         yield b"retry: 3000\n\n"
         if last_id is None:
@@ -161,7 +198,7 @@ async def _followed(
                 last_id = number
         last_id, last_sent = last_id or 0, time.monotonic()
         told: set[int] | None = None
-        while not hub.ended:
+        while not (hub.ended or await wanted.is_forbidden()):
             follower.woken.clear()
             for said in follower.hear():
                 yield said

@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from django.contrib.auth import get_user_model
 from django.db import connections
 from django.test import AsyncClient
 
 from benchmarks import events
-from benchmarks.accounts.tokens import token_create
+from benchmarks.accounts.tokens import token_create, token_revoke
 from benchmarks.judgings import moves
-from benchmarks.models import Event
+from benchmarks.models import Event, Submission
 from benchmarks.states import TokenScope
 from benchmarks.views import streams
 
@@ -180,6 +181,53 @@ async def test_a_token_follows_what_its_owner_may_read(submit, person, scope):
         answer = await opened(f"/events/?topics={private.topic}", authorization=f"Bearer {token.text}")
         statuses.append(answer.status_code)
     assert statuses == [200, 404]
+
+
+def _is_suspended(owner, _token, _evaluation):
+    owner.is_active = False
+    owner.save()
+
+
+def _revokes(_owner, token, _evaluation):
+    token_revoke(token.row.owner, token.row.pk)
+
+
+def _is_anothers(_owner, _token, evaluation):
+    bob = get_user_model().objects.create_user("bob")
+    Submission.objects.filter(pk=evaluation.submission_id).update(owner=bob)
+
+
+def _ends_sessions(owner, _token, _evaluation):
+    owner.set_password("another one that is long")
+    owner.save()
+
+
+@pytest.mark.parametrize(
+    ("change", "by_token"),
+    [
+        (_is_suspended, True),
+        (_is_suspended, False),
+        (_revokes, True),
+        (_is_anothers, True),
+        (_is_anothers, False),
+        (_ends_sessions, False),
+    ],
+)
+async def test_a_stream_ends_with_the_right_to_follow(submit, person, monkeypatch, change, by_token):
+    monkeypatch.setattr(streams, "RECHECK_S", 0)
+    owner = await sync_to_async(person)("ann")
+    token = await sync_to_async(token_create)(owner, "follows")
+    evaluation = await sync_to_async(submit)(owner=owner, visibility="private")
+    client, headers = AsyncClient(), {"authorization": f"Bearer {token.text}"} if by_token else {}
+    if not by_token:
+        await client.aforce_login(owner)
+    response = await client.get(f"/events/?topics={evaluation.topic}", headers=headers)
+    chunks = aiter(response.streaming_content)
+    async with asyncio.timeout(30):
+        assert b"retry" in await anext(chunks)
+        await sync_to_async(change)(owner, token, evaluation)
+        async for _ in chunks:  # until it ends by itself
+            pass
 
 
 async def test_streams_are_capped(version, settings):
