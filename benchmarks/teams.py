@@ -144,11 +144,17 @@ def leave(team: Team, account: User) -> None:
 
 
 def team_delete(team: Team, *, by: User) -> None:
-    """By an owner. Its submissions stay their authors', without the team. Raises Refused during a contest."""
+    """By an owner. Its submissions stay their authors', without the team. Raises Refused during a contest.
+
+    Also within a day of an invitation: what is counted goes with the team, and a new one could ask the same people.
+    """
     with transaction.atomic():
         _lock(team, by)
         if ContestParticipant.objects.filter(team=team, contest__state__in=_NOT_OVER).exists():
             raise Refused("The team takes part in a contest that is not over.")
+        lately = timezone.now() - INVITED_AGAIN_AFTER
+        if team.memberships.filter(invited_by__isnull=False, changed__gt=lately).exists():
+            raise Refused("Somebody was invited, or answered or left, within the last day. Delete the team later.")
         team.delete()
 
 

@@ -191,6 +191,7 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed": "10/10m/key",
     "signup": "20/h/ip",
     "reset_password": "20/h/ip,5/h/key",
+    "new_team": "20/h/user",
 }
 
 SOCIALACCOUNT_PROVIDERS = providers(ENV)

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Q, Window
+from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, OuterRef, Q, Subquery, Window
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
@@ -54,8 +54,15 @@ def submitted(contest: Contest) -> Any:
     """Full judgings of what participants submitted between the start of the contest and its end.
 
     A judging that is requested after the end does not count, since repeated requests could delay the final judging.
-    What an account submits for a team counts for the team alone. `who` is the key of the participant.
+    What an account submits for a team counts for the team alone. What it submits for another participant than its first
+    submission does not count, so nobody takes part twice by entering a team later. `who` is the key of the participant.
     """
+    rows = _in_time(contest)
+    mine = rows.filter(submission__owner=OuterRef("submission__owner")).order_by("submission__created", "submission")
+    return rows.annotate(first=Subquery(mine.values("who")[:1])).filter(who=F("first"))
+
+
+def _in_time(contest: Contest) -> Any:
     alone = contest.participants.filter(account__is_active=True).values("account")
     together = contest.participants.filter(team__isnull=False).values("team")
     return (

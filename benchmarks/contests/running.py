@@ -87,7 +87,8 @@ def cancel(contest: Contest, why: str) -> None:
 def join(contest: Contest, account: User, team: Team | None = None) -> None:
     """Take part, from now to the end, alone or with a team. Joining twice is joining once. Raises Refused.
 
-    Nobody takes part alone and with a team, or with two teams, when they join; who enters a team later is not asked.
+    Nobody takes part alone and with a team, or with two teams, when they join. Who enters a team later is not asked:
+    what an account submits counts for one participant (`finals.submitted`).
     """
     if contest.state not in JOINABLE or contest.ends <= timezone.now():
         raise Refused("Nobody can join the contest now.")

@@ -6,6 +6,7 @@ Does NOT make submissions: the submit page has a field for the team.
 from collections.abc import Callable
 from typing import Any
 
+from allauth.core import ratelimit
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
@@ -28,6 +29,9 @@ from .people import axis_of
 @never_cache
 @login_required
 def own_teams(request: HttpRequest) -> HttpResponse:
+    if request.method == "POST" and not ratelimit.consume(request, action="new_team"):
+        refusal: HttpResponse = ratelimit.respond_429(request)  # a name is compared with all others
+        return refusal
     form = TeamForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:

@@ -72,7 +72,9 @@ def test_from_making_to_deleting(as_owner: Client, as_stranger: Client, stranger
     assert as_owner.post("/teams/rowing/leave/")["Location"] == "/accounts/teams/"
     assert as_owner.get("/teams/rowing/").status_code == 404
     as_stranger.post("/teams/rowing/delete/", {"name": "sailing"})
-    assert Team.objects.exists()
+    as_stranger.post("/teams/rowing/delete/", {"name": "rowing"})
+    assert Team.objects.exists(), "a day has to pass after an invitation"
+    TeamMembership.objects.update(changed=timezone.now() - timedelta(days=2))
     assert as_stranger.post("/teams/rowing/delete/", {"name": "rowing"})["Location"] == "/accounts/teams/"
     assert not Team.objects.exists()
 
@@ -110,6 +112,13 @@ def test_invitations_and_teams_are_limited(owner: Any, stranger: Any, team: Team
 def test_a_name_that_misleads_is_refused(as_owner: Client, team: Team, name: str) -> None:
     assert as_owner.post("/accounts/teams/", {"name": name}).status_code == 200
     assert Team.objects.count() == 1
+
+
+def test_names_of_teams_are_not_tried_without_end(as_owner: Client, as_stranger: Client, owner: Any) -> None:
+    """Each is compared with all names that there are."""
+    answers = [as_owner.post("/accounts/teams/", {"name": "olga"}).status_code for _ in range(21)]
+    assert answers == [200] * 20 + [429]
+    assert as_stranger.post("/accounts/teams/", {"name": "rowing"}).status_code == 302
 
 
 def test_no_account_takes_the_name_of_a_team(team: Team) -> None:
@@ -205,6 +214,7 @@ def test_the_api_lists_what_a_team_made(owner: Any, stranger: Any, team: Team) -
 def test_a_deleted_team_leaves_submissions_to_their_authors(owner: Any, team: Team) -> None:
     evaluation = factories.judged(owner=owner, team=team, visibility="private")
     inside = client_of(member(team, "mia"))
+    TeamMembership.objects.update(changed=timezone.now() - timedelta(days=2))
     teams.team_delete(team, by=owner)
     assert client_of(owner).get(f"/evaluations/{evaluation.code}/").status_code == 200
     assert inside.get(f"/evaluations/{evaluation.code}/").status_code == 404
@@ -256,6 +266,18 @@ def test_nobody_takes_part_twice(owner: Any, team: Team) -> None:
         with pytest.raises(Refused, match="takes part already"):
             running.join(other, account)
     assert other.participants.count() == 1
+
+
+def test_who_enters_a_team_later_counts_for_one_participant(owner: Any, stranger: Any, team: Team) -> None:
+    """Otherwise one person has as many places on a board as teams."""
+    contest = contests.running_with(stranger, hidden=None)
+    running.join(contest, owner, team)
+    member(team, "stefan")
+    factories.judged(factories.passing(1.5), owner=stranger, text=program("alone"))
+    factories.judged(factories.passing(3.0), owner=stranger, team=team, text=program("with the team"))
+    factories.judged(factories.passing(1.2), owner=owner, team=team, text=program("olga"))
+    lines = results.boards(contest)[0].lines
+    assert [(line.participant, round(line.score, 1)) for line in lines] == [("stefan", 1.5), ("rowing", 1.2)]
 
 
 def test_only_owners_enter_a_team(owner: Any, team: Team) -> None:
