@@ -93,7 +93,7 @@ def comment_create(submission: Submission, *, by: User, text: str) -> Comment:
     if reason := paused(Switch.COMMENTS):
         raise Refused(reason)
     text = cleaned(text)
-    if not text:
+    if not any(character.isprintable() and not character.isspace() for character in text):
         raise Refused("The comment is empty.")
     if len(text) > TEXT_MAX_CHARS:
         raise Refused(f"A comment has at most {TEXT_MAX_CHARS} characters.")

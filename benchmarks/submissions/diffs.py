@@ -12,7 +12,7 @@ from difflib import Match, SequenceMatcher
 CONTEXT_LINES = 3
 LINES_MAX = 5000  # of either side
 PAIRS_MAX = 400_000  # of equal lines; beyond it frequent lines no longer anchor a match
-SECONDS_MAX = 1.0  # sources can be written so that matching them takes minutes
+SECONDS_MAX = 0.4  # sources can be written so that matching them takes minutes
 
 
 @dataclass(frozen=True)
