@@ -9,6 +9,7 @@ from pathlib import Path
 from .compilers.builds import Build, build_with, workshop
 from .compilers.gxx import machine_fingerprint
 from .compilers.identity import object_key, source_key
+from .compilers.lexing import literal_spans
 from .compilers.static_checks import StaticCheck, check_source
 from .compilers.toolchain import Compilation, Workshop, digest, host_compiler, host_compiler_version, torch_folder
 from .compilers.tvm_ffi import tvm_ffi_version
@@ -154,6 +155,7 @@ __all__ = [
     "judge",
     "keep_ready",
     "language_of_file",
+    "literal_spans",
     "load_rules",
     "load_suite",
     "machine_fingerprint",

@@ -19,13 +19,14 @@ from django.utils.safestring import SafeString, mark_safe
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
 
-from benchmarks.harness import LANGUAGES
+from benchmarks.harness import LANGUAGES, literal_spans
 
 register = template.Library()
 
 LOG_SHOWN_CHARS = 64_000
 COLOURED_CHARS_MAX = 65_536  # of a source; a longer one is plain text. All that are kept take at most 30 MB
 COLOURING_S_MAX = 0.5  # the lexer takes quadratic time for texts made for it; what is left then stays plain
+PIECE_CHARS = 256  # of code that the lexer sees at once: for a single token it can take quadratic time
 NUMBERED_LINES_MAX = 20_000  # the rest is one block: an element for each empty line would make a page of 10 MB
 KEPT = 16
 
@@ -90,17 +91,38 @@ def _visible(text: str) -> str:
 
 def _coloured(text: str, language: str) -> Iterator[tuple[str, str]]:
     """Pieces of the text with the class of their colour; white space takes that of the piece before."""
-    lexer = get_lexer_by_name(LANGUAGES[language].lexer if language in LANGUAGES else "cpp", stripnl=False)
+    lexer = get_lexer_by_name(LANGUAGES[language].lexer if language in LANGUAGES else "cpp")
     shown = _visible(text)
-    shown += "" if shown.endswith("\n") else "\n"  # as the lexer does
+    shown += "" if shown.endswith("\n") else "\n"  # the last line is a line, too
     until_s, done, colour = time.monotonic() + COLOURING_S_MAX, 0, ""
-    for kind, piece in lexer.get_tokens(shown):
-        colour = colour if piece.isspace() else _colour(kind)
-        yield colour, piece
-        done += len(piece)
-        if time.monotonic() > until_s:
-            yield "", shown[done:]
-            return
+    for start, end, literal in _pieces(shown, language):
+        part = shown[start:end]
+        read = ((_colour(kind), piece) for _, kind, piece in lexer.get_tokens_unprocessed(part))
+        for found, piece in [(literal, part)] if literal else read:
+            colour = colour if piece.isspace() else found
+            yield colour, piece
+            done += len(piece)
+            if time.monotonic() > until_s:
+                yield "", shown[done:]
+                return
+
+
+def _pieces(text: str, language: str) -> Iterator[tuple[int, int, str]]:
+    """Each comment and string with the class of its colour, and the code between them in short parts, by lines."""
+    after = 0
+    for start, end in literal_spans(text, language):
+        yield from _parts(text, after, start)
+        yield start, end, "c" if text[start] in "/#" else "s"
+        after = end
+    yield from _parts(text, after, len(text))
+
+
+def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    while start < end:
+        after_line = text.rfind("\n", start, start + PIECE_CHARS) + 1
+        stop = end if end - start <= PIECE_CHARS else after_line or start + PIECE_CHARS
+        yield start, stop, ""
+        start = stop
 
 
 @cache

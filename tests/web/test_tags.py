@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
+from pygments.token import Name
 
 from benchmarks.templatetags import code, numbers
 
@@ -90,6 +91,27 @@ def test_colouring_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -
         started = next(looks)
         assert text_of(code.code_lines(text)) == text
         assert next(looks) - started < 510
+
+
+def test_the_lexer_sees_short_parts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For one name before 60,000 spaces it looks 1,800,000,000 times, and nothing can interrupt it."""
+    seen: list[str] = []
+    lexer = SimpleNamespace(get_tokens_unprocessed=lambda piece: [seen.append(piece) or (0, Name, piece)])
+    monkeypatch.setattr(code, "get_lexer_by_name", lambda name: lexer)
+    for text in (
+        f"x{' ' * 60_000}!\n",
+        "a b()\n" * 5_000,
+        f"/*{'*' * 2_000}*/ x{'/**/' * 9_000}\n",
+        "x" * 3_000 + "\n",
+    ):
+        assert text_of(code.code_lines(text)) == text
+    assert seen
+    assert max(map(len, seen)) <= code.PIECE_CHARS
+
+
+def test_comments_and_strings_are_coloured_however_long() -> None:
+    shown = code.code_lines(f'/*{" long" * 200}*/ char x[] = "{"y" * 900}";\n')
+    assert re.findall(r'<span class="(\w+)">', shown) == ["c", "kt", "s"]
 
 
 def test_a_text_that_is_too_long_is_not_coloured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ what a preprocessor makes of the text, line splices inside a token, and strings 
 """
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 
@@ -24,6 +25,12 @@ _PYTHON = re.compile(
 _BLANK = bytes(byte if byte == ord("\n") else ord(" ") for byte in range(256))
 
 
+def literal_spans(text: str, language: str) -> Iterator[tuple[int, int]]:
+    """Where comments and strings begin and end, the first SPANS_MAX of them."""
+    pattern = _PYTHON if is_python(language) else _C
+    return (found.span() for found in islice(pattern.finditer(text), SPANS_MAX))
+
+
 @lru_cache(maxsize=2)  # whoever checks a source asks twice
 def blanked(text: str, language: str) -> tuple[str, str]:
     """The text as ASCII with comments and strings as spaces, and with comments alone; lines and columns stay."""
@@ -31,11 +38,11 @@ def blanked(text: str, language: str) -> tuple[str, str]:
     code: list[str] = []
     with_strings: list[str] = []
     last = 0
-    for found in islice((_PYTHON if is_python(language) else _C).finditer(plain), SPANS_MAX):
-        before, span = plain[last : found.start()], found.group()
+    for start, end in literal_spans(plain, language):
+        before, span = plain[last:start], plain[start:end]
         spaces = span.encode().translate(_BLANK).decode()
         code += before, spaces
         with_strings += before, spaces if span[0] in "/#" else span
-        last = found.end()
+        last = end
     rest = plain[last:]
     return "".join([*code, rest]), "".join([*with_strings, rest])
