@@ -236,10 +236,14 @@ def _nothing() -> Iterator[int]:
 
 
 def python_argv(module: str, *arguments: str) -> list[str]:
-    """Runs a module of `child/`, such as `gpu.referee`, inside a room that maps the child folder."""
+    """Runs a module of `child/`, such as `gpu.referee`, inside a room that maps the child folder.
+
+    What importing torch leaves is needed until the end, so no search for garbage looks at it, then or later.
+    """
     root = "/kbench" if isolation_in_force().strong else str(CHILD_FOLDER.parents[2])
     load = f"sys.path.insert(0, {root!r}); from benchmarks.harness.child.{module} import main"
-    code = f"import os, sys; {_BYTECODE}; {load}; main(sys.argv[1:])"
+    load = f"gc.disable(); {load}; gc.freeze(); gc.enable()"
+    code = f"import gc, os, sys; {_BYTECODE}; {load}; main(sys.argv[1:])"
     return [sys.executable, "-I", "-B", "-c", code, *arguments]
 
 
