@@ -17,12 +17,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness import default_rules, tracks
+from benchmarks.harness import Rules, default_rules, tracks
 from benchmarks.harness.measuring import baselines
 from benchmarks.harness.measuring.contestants import Actor, Contestant
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.memory import describe
 from benchmarks.harness.measuring.session import CpuSession, CpuSetting, faults_of
+
+
+def few_calls(rules: Rules) -> Rules:
+    """Of every configuration two visits to verify it and two timed steps, one in each order."""
+    return replace(
+        rules, verify=replace(rules.verify, calls_per_config=2), time=replace(rules.time, steps_per_config=2)
+    )
 
 
 class Crews:

@@ -20,7 +20,7 @@ import pytest
 
 from benchmarks.harness import Paths, Report, Rules, TaskSpec, Verdict, default_suites, find_task, judge
 from scripts.corpus import Case, read_cases
-from tests.warm import Crews
+from tests.warm import Crews, few_calls
 
 CASES = [*(case for case in read_cases("cpu") if case.in_tests), *read_cases("cuda")]
 DEVICES = {"cpu": "cpu", "cuda": "cuda:0"}
@@ -69,13 +69,6 @@ def judged(case: Case, rules: Rules, paths: Paths, *, whole: bool) -> Report:
         if case.objection(report) == "":
             break
     return report
-
-
-def few_calls(rules: Rules) -> Rules:
-    """Of every configuration two visits to verify it and two timed steps, one in each order."""
-    return replace(
-        rules, verify=replace(rules.verify, calls_per_config=2), time=replace(rules.time, steps_per_config=2)
-    )
 
 
 @cache

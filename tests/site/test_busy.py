@@ -64,6 +64,7 @@ def web(tmp_path_factory):
     found.process.wait(20)
 
 
+@pytest.mark.alone
 def test_hostile_posts_do_not_hold_up_the_health_endpoint(web):
     """Asked all the time while one source after another is checked; the web process is soon there to answer.
 
