@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from prometheus_client.core import Metric
 
+from .data_tables import DataTable
+
 TopicCheck = Callable[[AbstractBaseUser | AnonymousUser, str], bool]
 
 
@@ -98,6 +100,7 @@ class Extension:
     names: Callable[[Any], bool] = lambda user: False  # does a public page of it name the account?
     costs: Callable[[Scope], Mapping[int, SearchCost]] = lambda scope: {}  # by method
     reads_references: Callable[[float], ReadsReference] | None = None  # for at most so many dollars
+    tables: Callable[[], Iterable[DataTable]] = lambda: ()  # of the public data set
 
 
 _extensions: dict[str, Extension] = {}

@@ -28,6 +28,7 @@ from . import comments, events
 from .accounts import limits
 from .catalogue.folders import rules_of, spec_of
 from .contests import running
+from .dataset import files, nightly
 from .harness import (
     CPU,
     DEVICE_STUCK,
@@ -270,6 +271,13 @@ def deliver() -> None:
 def sample_queues() -> None:
     """Record the length of the queues."""
     take_sample()
+
+
+@shared_task(name=queue.EXPORT_JOB, ignore_result=True, time_limit=60)
+def export_records() -> None:
+    """Write the public data set anew where it is due, in a process of its own."""
+    if files.is_due():
+        nightly.start()
 
 
 class Sitting:

@@ -105,6 +105,7 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
                 visibility=visibility,
                 origin=origin,
                 title=title,
+                licence="" if origin == Origin.EXAMPLE else settings.KBENCH_ENTRY_LICENCE,
                 client_token=client_token,
                 payer=payer,
             )

@@ -196,6 +196,9 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_IMAGE": Variable(
         _text, "", "name of the running container image, shown on the status page and in every report"
     ),
+    "KBENCH_ENTRY_LICENCE": Variable(
+        _text, "", "licence under which submissions are published from now on, as CC-BY-4.0; shown where one submits"
+    ),
     "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs with a language model; if absent, they are disabled"),
     "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "alternative address of that API"),
 }

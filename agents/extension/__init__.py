@@ -1,10 +1,11 @@
-"""Agent runs as an extension of the benchmark: log stream, costs, metrics, and the runs of an account."""
+"""Agent runs as an extension of the benchmark: log stream, costs, metrics, data set, and the runs of an account."""
 
 from benchmarks.extensions import Extension, OwnTopic
 
 from .. import selectors, services
 from ..record import feed
 from .costs import spent_by_method
+from .data import CANDIDATES
 from .exports import files_of
 from .metrics import run_metrics
 from .readers import reference_reader
@@ -18,4 +19,5 @@ RUNS = Extension(
     names=selectors.has_runs,
     costs=spent_by_method,
     reads_references=reference_reader,
+    tables=lambda: (CANDIDATES,),
 )

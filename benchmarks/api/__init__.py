@@ -30,6 +30,7 @@ from . import (
     comments,
     comparison,
     contests,
+    dataset,
     export,
     notifications,
     profiles,
@@ -95,6 +96,7 @@ api.add_router("", comparison.router)
 api.add_router("/recorded", recorded.router)
 api.add_router("/contests", contests.router)
 api.add_router("/requests", requests.router)
+api.add_router("/data", dataset.router)
 api.add_router("/export", export.router)
 api.add_router("/status", status.router)
 api.add_router("/whoami", whoami.router)

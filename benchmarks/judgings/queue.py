@@ -28,6 +28,7 @@ REJUDGE_JOB = "benchmarks.rejudge"
 DELIVER_JOB = "benchmarks.deliver"
 CONTESTS_JOB = "benchmarks.contests"
 SAMPLE_JOB = "benchmarks.sample_queues"
+EXPORT_JOB = "benchmarks.export_records"
 
 MAINT_QUEUE = "maint"
 OUTSTANDING_MAX = 4  # messages that lie in one queue at a time, however many rows wait

@@ -59,6 +59,9 @@ class Submission(models.Model):
     visibility = models.CharField(max_length=10, choices=Visibility, default=Visibility.PUBLIC)
     origin = models.CharField(max_length=10, choices=Origin, default=Origin.WEB)
     title = models.CharField(max_length=200, blank=True)
+    licence = models.CharField(
+        max_length=100, blank=True
+    )  # under which the site publishes it, as told when it was made
     payer = models.ForeignKey(  # whom quotas count it for; null: nobody, as for the site's runs and examples
         "benchmarks.Payer", null=True, blank=True, on_delete=models.SET_NULL, related_name="submissions"
     )

@@ -168,6 +168,14 @@ def holder_of(submission: Submission) -> str:
     return f"{submission.team} ({person})" if submission.team else person
 
 
+@register.simple_tag
+def entry_licence() -> str:
+    """What follows "public entries appear with their source": under which licence, where the site states one."""
+    return (
+        f" and may be used by everybody under {settings.KBENCH_ENTRY_LICENCE}" if settings.KBENCH_ENTRY_LICENCE else ""
+    )
+
+
 @register.filter
 def holder_link(evaluation: Evaluation) -> SafeString | str:
     """Whose it is, as a link to their page where the evaluation is public."""

@@ -14,7 +14,6 @@ from .client import Client
 from .options import asks_the_site
 from .output import WRONG_USAGE, leave, progress
 
-NO_PARQUET = "kbench: Parquet needs one more package: pip install 'kbench[parquet]'. A file .jsonl needs none."
 TEXTS = ("id", "task", "task_licence", "task_origin", "language", "title", "by", "method", "method_kind", "moderation",
          "created", "source_sha256", "source")  # fmt: skip
 OF_EVALUATION = ("id", "device", "ruleset", "reason", "verdict", "reason_text", "finished", "worst_config",
@@ -69,11 +68,9 @@ def _write_lines(file: Path, pages: Iterator[list[dict[str, Any]]]) -> int:
 
 
 def _write_parquet(file: Path, pages: Iterator[list[dict[str, Any]]]) -> int:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        leave(NO_PARQUET, WRONG_USAGE)
+    import pyarrow
+    from pyarrow import parquet
+
     count, schema = 0, columns()
     with parquet.ParquetWriter(file, schema, compression="zstd") as table:
         for rows in pages:

@@ -58,6 +58,7 @@ PAGES: dict[str, Sequence[str]] = {
     "contests/new/": ("staff /contests/new/",),
     "contests/<slug:slug>/": ("/contests/{contest}/", "reader /contests/{contest}/"),
     "contests/<slug:slug>/edit/": ("staff /contests/{contest}/edit/",),
+    "data/": ("/data/",),
     "evaluations/<uuid:code>/": (
         "/evaluations/{evaluation}/",
         "reader /evaluations/{evaluation}/",
@@ -214,6 +215,8 @@ NOT_READ = frozenset(
         *(f"contests/<slug:slug>/{word}/" for word in ("announce", "cancel", "join")),
         "comments/<int:pk>/delete/",
         *(f"requests/<int:pk>/{word}/" for word in ("accept", "close", "vote")),
+        "data/<slug:table>.parquet",  # nothing is written before the night
+        "/api/v1/data",
         "evaluations/<uuid:code>/audit/",
         "evaluations/<uuid:code>/comments/",
         "evaluations/<uuid:code>/full/",

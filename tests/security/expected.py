@@ -92,6 +92,8 @@ PAGES: dict[str, Page] = {
     "contests/<slug:slug>/cancel/": STAFF_SAYS,
     "contests/<slug:slug>/edit/": STAFF,
     "contests/<slug:slug>/join/": Page(NONE, "302 404 404 302"),
+    "data/": OPEN_TO_READ,
+    "data/<slug:table>.parquet": Page("404 404 404 404"),  # nothing has been written yet
     "evaluations/<uuid:code>/": OWN,
     "evaluations/<uuid:code>/audit/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/badge.svg": Page("404 404 404 404", "404 404 404 404"),
@@ -195,6 +197,7 @@ OPERATIONS: dict[str, str] = {
     "GET /api/v1/compare": "422 422 422 422 422",
     "GET /api/v1/contests": "200 200 200 200 200",
     "GET /api/v1/contests/{slug}": "404 404 404 404 200",
+    "GET /api/v1/data": "404 404 404 404 404",
     "GET /api/v1/evaluations/{id}": "404 404 200 200 404",
     "GET /api/v1/evaluations/{id}/profile": "404 404 404 404 404",
     "GET /api/v1/evaluations/{id}/source": "404 404 200 200 404",

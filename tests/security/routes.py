@@ -48,7 +48,7 @@ def path_of(route: str, world: World) -> str:
 
 def _words(route: str, world: World) -> dict[str, Any]:
     words = {"suite": "robust-kbench", "op": "mnist_linear_relu", "direction": "forward", "device": "cpu-avx2"}
-    words |= {"slug": "human", "name": "rk-2", "ruleset": "rk-2", "pk": 1, "wish": "stop"}
+    words |= {"slug": "human", "name": "rk-2", "ruleset": "rk-2", "pk": 1, "wish": "stop", "table": "submissions"}
     named = {
         "contests/": {"slug": world.contest.slug},
         "checks/": {"code": world.check.code},

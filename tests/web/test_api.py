@@ -275,7 +275,7 @@ def test_the_description_names_every_endpoint(visitor: Client) -> None:
         "/tasks", "/tasks/{suite}/{op}/{direction}", "/submissions", "/submissions/{id}", "/quota", "/whoami",
         "/evaluations/{id}", "/evaluations/{id}/cancel", "/evaluations/{id}/source", "/evaluations/{id}/profile",
         "/leaderboards", "/status",
-        "/leaderboards/record", "/methods", "/methods/{slug}", "/overall", "/compare", "/export",
+        "/leaderboards/record", "/methods", "/methods/{slug}", "/overall", "/compare", "/data", "/export",
         "/runs", "/runs/{id}", "/runs/{id}/events", "/runs/{id}/fork", "/runs/{id}/{wish}",
         "/runs/{id}/candidates", "/runs/{id}/candidates/{key}", "/runs/{id}/close",
         "/checks", "/checks/{id}", "/contests", "/contests/{slug}", "/contests/{slug}/join", "/notifications",

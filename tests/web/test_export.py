@@ -1,7 +1,6 @@
 """The public record: what it contains and leaves out, its pages, and the files that `kbench export` makes of it."""
 
 import json
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -139,11 +138,3 @@ def test_a_file_of_another_kind_is_refused_and_nothing_is_written(export: Any, n
     assert result.exit_code == 2
     assert "must end with .jsonl or .parquet" in result.output
     assert not file.exists()
-
-
-def test_parquet_without_its_package_says_what_to_install(export: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    result, file = export("record.parquet")
-    assert result.exit_code == 2
-    assert "pip install 'kbench[parquet]'" in result.output
-    assert list(file.parent.iterdir()) == []
