@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from .views import ablations, candidates, comparisons, logs, moderation, runs
+from .views import ablations, candidates, comparisons, logs, moderation, previews, runs
 
 urlpatterns = [
     path("", runs.run_list, name="runs"),
@@ -14,6 +14,7 @@ urlpatterns = [
     path("<uuid:code>/", runs.run_detail, name="run"),
     path("<uuid:code>/live/", runs.run_live, name="run-live"),
     path("<uuid:code>/figure.json", runs.run_figure, name="run-figure"),
+    path("<uuid:code>/preview.png", previews.run_picture, name="run-picture"),
     path("<uuid:code>/pause/", runs.run_steer, {"wish": "pause"}, name="run-pause"),
     path("<uuid:code>/resume/", runs.run_steer, {"wish": "resume"}, name="run-resume"),
     path("<uuid:code>/stop/", runs.run_steer, {"wish": "stop"}, name="run-stop"),

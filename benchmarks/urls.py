@@ -42,6 +42,7 @@ from .views import (
 task_urls = [
     path("", tasks.task_list, name="tasks"),
     path("<slug:suite>/<slug:op>/<slug:direction>/", tasks.task_detail, name="task"),
+    path("<slug:suite>/<slug:op>/<slug:direction>/preview.png", previews.task_picture, name="task-picture"),
     path("<slug:suite>/<slug:op>/<slug:direction>/starter/", tasks.task_starter, name="task-starter"),
     path("<slug:suite>/<slug:op>/<slug:direction>/submit/", submit.submit, name="submit"),
 ]

@@ -29,6 +29,7 @@ from benchmarks.judgings.waiting import nobody_there
 from benchmarks.models import TaskVersion
 
 from .parts import drawn
+from .previews import preview_of_run
 from .sessions import may_steer, name_of, remember
 
 WISHES = {"pause": Wish.PAUSE, "resume": Wish.GO, "stop": Wish.STOP}
@@ -95,7 +96,11 @@ def _owner(request: HttpRequest) -> User | None:
 
 def run_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     run = selectors.run_of(request.user, code)
-    more = {"others": selectors.runs_of_task(run), "fork": BudgetForm(initial={"judgings": 40})}
+    more = {
+        "others": selectors.runs_of_task(run),
+        "fork": BudgetForm(initial={"judgings": 40}),
+        "preview": preview_of_run(run),
+    }
     return render(request, "runs/detail.html", _page(request, run) | more)
 
 

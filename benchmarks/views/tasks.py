@@ -24,6 +24,7 @@ from benchmarks.submissions.languages import starter_of
 from benchmarks.templatetags.whiskers import Axis
 
 from .parts.devices import device_choice
+from .previews import preview_of_task
 
 DEVICE_TITLES = {harness.CPU: "CPU", "cuda": "CUDA GPU"}
 
@@ -78,6 +79,7 @@ def task_detail(request: HttpRequest, suite: str, op: str, direction: str) -> Ht
     rules = harness.default_rules(settings.KBENCH_RULESET)
     context = {
         "version": version,
+        "preview": preview_of_task(version, devices.slug, entries),
         "task": version.task,
         "devices": devices,
         "tables": tables,

@@ -101,7 +101,7 @@ PAGES: dict[str, Page] = {
     "evaluations/<uuid:code>/comments/": Page(NONE, "302 404 404 404"),  # a private one has none
     "evaluations/<uuid:code>/full/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/live/": OWN,
-    "evaluations/<uuid:code>/preview.png": Page("404 404 404 404", "404 404 404 404"),
+    "evaluations/<uuid:code>/preview.png": OPEN,  # of what is private: the general picture
     "evaluations/<uuid:code>/profile/": OWN,
     "evaluations/<uuid:code>/profile/ask/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/profile/figure.json": Page("404 404 404 404", "404 404 404 404"),
@@ -166,6 +166,7 @@ PAGES: dict[str, Page] = {
     "runs/<uuid:code>/log/": OPEN,
     "runs/<uuid:code>/moderate/": STAFF,
     "runs/<uuid:code>/pause/": SAID,
+    "runs/<uuid:code>/preview.png": OPEN,
     "runs/<uuid:code>/resume/": SAID,
     "runs/<uuid:code>/stop/": SAID,
     "runs/ablations/": OPEN,
@@ -180,6 +181,7 @@ PAGES: dict[str, Page] = {
     "suites/<slug:suite>/imports/": Page("404 404 404 404", "404 404 404 404"),  # nothing was imported here
     "tasks/": OPEN,
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/": OPEN,
+    "tasks/<slug:suite>/<slug:op>/<slug:direction>/preview.png": OPEN,
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/starter/": OPEN,
     "tasks/<slug:suite>/<slug:op>/<slug:direction>/submit/": OPEN,
     "teams/<str:name>/": Page("404 404 200 200", "404 404 200 200"),  # nothing public was made for it
