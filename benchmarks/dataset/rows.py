@@ -13,16 +13,17 @@ from django.db.models.fields.json import KT
 
 from ..data_tables import DataRow, Key, RowSource
 from ..harness import Verdict
-from ..models import ConfigResult, Evaluation, Submission
+from ..judgings.accuracy import attach_shares
+from ..models import ConfigResult, Evaluation, Submission, TaskVersion
 from ..querysets import HEAVY
 from ..states import ContestState, EvaluationReason, State
 from ..submissions.languages import suffix_of
 from ..templatetags.kbench import holder_of
 
 KEYS_AT_ONCE = 2000
-MEASURED = ("max_abs_error", "max_rel_error", "kernel_us", "kernel_iqr_us", "eager_us", "eager_iqr_us", "compile_us",
-            "compile_iqr_us", "speedup", "speedup_lo", "speedup_hi", "roofline_fraction", "sol_score", "excess_us",
-            "failure")  # fmt: skip
+MEASURED = ("max_abs_error", "max_rel_error", "of_tolerance", "kernel_us", "kernel_iqr_us", "eager_us",
+            "eager_iqr_us", "compile_us", "compile_iqr_us", "speedup", "speedup_lo", "speedup_hi",
+            "roofline_fraction", "sol_score", "excess_us", "failure")  # fmt: skip
 SCORED = ("reason", "verdict", "score", "score_lo", "score_hi", "vs_eager", "vs_compile", "worst_config",
           "timing_trust", "isolation", "calls_library")  # fmt: skip
 ID_BYTES = 8
@@ -65,9 +66,13 @@ def submissions(keys: Sequence[int]) -> Iterator[DataRow]:
 
 def reports(keys: Sequence[int]) -> Iterator[DataRow]:
     """One row for each configuration; one without a configuration where judging ended before there was any."""
-    for evaluation in _judged(keys):
+    judged = list(_judged(keys))
+    versions = TaskVersion.objects.filter(pk__in={row.task_version_id for row in judged})
+    definitions = dict(versions.values_list("pk", "definition"))
+    for evaluation in judged:
         about = _evaluation(evaluation)
         found = list(evaluation.configs.all())
+        attach_shares(found, definitions[evaluation.task_version_id], evaluation.device_kind.device_class)
         yield from ({**about, **_config(item)} for item in found) if found else [about]
 
 

@@ -94,7 +94,8 @@ REPORTS = DataTable(
         *columns(
             NUMBER,
             max_abs_error="unit of the result: largest absolute error",
-            max_rel_error="1: largest relative error",
+            max_rel_error="1: largest error by the element's magnitude plus the root mean square of the result",
+            of_tolerance="1: the same as a share of the task's tolerance; null where results have different ones",
             kernel_us="µs: median time of a call",
             kernel_iqr_us="µs: interquartile range of that",
             eager_us="µs: median time of PyTorch eager, measured beside it",

@@ -56,6 +56,13 @@ def percent(value: float | str | None) -> str:
 
 
 @register.filter
+def fine_percent(value: float | str | None) -> str:
+    """For shares that are usually small."""
+    number = _number(value)
+    return ABSENT if number is None else f"{100 * number:.1f} %"
+
+
+@register.filter
 def seconds(value: float | str | None) -> str:
     number = _number(value)
     if number is None:

@@ -16,6 +16,7 @@ from benchmarks import comments, quotas, selectors, services
 from benchmarks.accounts import limits
 from benchmarks.forms import CommentForm
 from benchmarks.judgings import moves
+from benchmarks.judgings.accuracy import attach_shares
 from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import ConfigResult, Evaluation
@@ -120,6 +121,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
     stages = list(evaluation.stages.all())
     configs = list(evaluation.configs.all())
     waiting, report = waiting_text(evaluation), evaluation.report or {}
+    attach_shares(configs, evaluation.task_version.definition, evaluation.device_kind.device_class)
     bounds = [value for row in configs for value in (row.speedup_lo, row.speedup_hi)]
     return {
         "evaluation": evaluation,

@@ -19,6 +19,10 @@ PARTS = ["evaluation", "evaluation-live", "evaluation-report", "evaluation-sourc
 HOSTILE = "\x1b[31mkernel.cpp:4:12: error\x1b[0m \x1b]0;title\x07<script>alert(1)</script>\x07\u202e end"
 
 
+def test_the_largest_error_is_told_as_a_share_of_the_tolerance(visitor: Client) -> None:
+    assert "2.0 % of the tolerance" in page(visitor, factories.judged())
+
+
 def page(client: Client, evaluation: Evaluation) -> str:
     response = client.get(evaluation.get_absolute_url())
     assert response.status_code == 200
