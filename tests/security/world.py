@@ -166,7 +166,7 @@ def _profile(evaluation: Evaluation) -> None:
     services.profile_request(evaluation, None)
     holding = profiles.profile_claim(evaluation.device_kind.slug)
     assert holding is not None
-    assert holding.record(profiled.profile(MARK), 1.0)
+    assert holding.record(profiled.profile(MARK))
 
 
 def _hidden(owner: Any, staff: Any) -> Evaluation:
