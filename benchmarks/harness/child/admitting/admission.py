@@ -15,6 +15,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,7 +49,7 @@ Results = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class DrawnCase:
-    """One draw of one configuration with its reference, and the reference of another seed."""
+    """One draw of one configuration with its reference; `another` computes the reference of another seed."""
 
     task: TaskSpec
     module: ModuleType
@@ -56,7 +57,11 @@ class DrawnCase:
     distribution: str
     tensors: list[Tensor]
     expected: Results
-    previous: Results
+    another: Callable[[], Results]
+
+    @cached_property
+    def previous(self) -> Results:
+        return self.another()
 
     @property
     def call(self) -> Callable[..., Tensor | Results]:
@@ -120,7 +125,7 @@ def cases(
 ) -> Iterator[DrawnCase]:
     for config in task.configs_for(device_class):
         for distribution in distributions:
-            tensors, other = (_drawn(task, module, config, distribution, number) for number in range(2))
+            tensors = _drawn(task, module, config, distribution, 0)
             yield DrawnCase(
                 task=task,
                 module=module,
@@ -128,8 +133,12 @@ def cases(
                 distribution=distribution,
                 tensors=tensors,
                 expected=reference(module, task.direction, call_arguments(config, tensors)),
-                previous=reference(module, task.direction, call_arguments(config, other)),
+                another=partial(_another, task, module, config, distribution),
             )
+
+
+def _another(task: TaskSpec, module: ModuleType, config: Config, distribution: str) -> Results:
+    return reference(module, task.direction, call_arguments(config, _drawn(task, module, config, distribution, 1)))
 
 
 def _drawn(task: TaskSpec, module: ModuleType, config: Config, distribution: str, number: int) -> list[Tensor]:

@@ -179,13 +179,13 @@ def _filters(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[lis
     config = task.configs_for(device_class)[0]
     if sum(item.nbytes for item in config.results) > _FILTER_BYTES_MAX:
         return [], ["its results are too large for the filters over seeds"]
-    found = filtered(task, module, device_class)
-    labels = [label for label in found.labels if not label.startswith("no-effect:")]
     state = {item.name for item in config.tensors if "state" in item.options}
     inputs = {item.name for item in config.tensors} - state
-    idle_inputs = inputs & set(idle_operands(task, config, module))
+    idle_inputs = set(idle_operands(task, config, module, inputs))
+    found = filtered(task, module, device_class, sorted(idle_inputs))
+    labels = [label for label in found.labels if not label.startswith("no-effect:")]
     stirred = [item for item in task.configs_for(device_class) if item.values["variant"] == "stirred"]
-    idle_state = state & set(idle_operands(task, stirred[0], module)) if stirred else set()
+    idle_state = set(idle_operands(task, stirred[0], module, state)) if stirred and state else set()
     labels += _idle_labels("inputs", inputs, idle_inputs)
     labels += ["no-effect:weights"] if state and idle_state == state else []
     notes = [f"without effect on the results: {', '.join(sorted(idle_state))}"] if idle_state else []

@@ -6,7 +6,9 @@ looked at in unit size: it is as large as the gradient that it is given. Not cov
 redundant or slow, which needs a reader.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+import time
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -20,6 +22,7 @@ from ..inputs import SEED_BYTES, call_arguments, draw_for
 
 SEEDS = 6
 SMALL = 0.01
+_SINGLY_S = 10.0  # of exchanging operands one by one
 _MOVED_MAX = 0.05  # a change of this share of a result is one in every precision
 
 
@@ -31,11 +34,15 @@ class Filtered:
     notes: tuple[str, ...]
 
 
-def filtered(task: TaskSpec, module: ModuleType, device_class: str = "cpu") -> Filtered:
+def filtered(
+    task: TaskSpec, module: ModuleType, device_class: str = "cpu", idle: Collection[str] | None = None
+) -> Filtered:
+    """`idle` are the operands without effect, where somebody has looked for them."""
     configs = [config for config in task.configs_for(device_class) if config.group == "single"]
     runs = [_results(task, config, module) for config in configs]
     stacks = [torch.stack(same) for run in runs for same in zip(*run, strict=True)]
-    idle = sorted({name for config in configs for name in idle_operands(task, config, module)})
+    if idle is None:
+        idle = sorted({name for config in configs for name in idle_operands(task, config, module)})
     notes = [f"{item.name} is a scalar and has no axes" for item in configs[0].results if not item.shape]
     if task.direction == "forward":
         return Filtered((*_tripped(stacks), *(f"no-effect:{name}" for name in idle)), tuple(notes))
@@ -83,16 +90,26 @@ def _draws(config: Config, module: ModuleType) -> Iterator[list[Tensor]]:
         yield tensors
 
 
-def idle_operands(task: TaskSpec, config: Config, module: ModuleType) -> list[str]:
-    """Operands that can be exchanged for another draw without moving a result well beyond its tolerance."""
-    first, second, *_ = _draws(config, module)
+def idle_operands(
+    task: TaskSpec, config: Config, module: ModuleType, among: Collection[str] | None = None
+) -> list[str]:
+    """Operands that can be exchanged for another draw without moving a result well beyond its tolerance.
+
+    Where the network has so many that one after the other would take too long, they are exchanged together.
+    """
+    first, second = itertools.islice(_draws(config, module), 2)
+    started_s = time.perf_counter()
     expected = reference(module, task.direction, call_arguments(config, first))
+    call_s = time.perf_counter() - started_s
+    places = [(place, item.name) for place, item in enumerate(config.tensors) if among is None or item.name in among]
+    groups = [[pair] for pair in places] if len(places) * call_s < _SINGLY_S else [places]
     idle = []
-    for position, item in enumerate(config.tensors):
-        changed = [*first[:position], second[position], *first[position + 1 :]]
+    for group in groups:
+        exchanged = {place for place, _ in group}
+        changed = [second[place] if place in exchanged else item for place, item in enumerate(first)]
         results = reference(module, task.direction, call_arguments(config, changed))
         if not any(map(_moved, results, expected, (result.rms_tolerance for result in config.results))):
-            idle.append(item.name)
+            idle += [name for _, name in group]
     return idle
 
 
