@@ -5,6 +5,7 @@ Two children of `child/admitting/`: `probe.py` finds arguments and results, `exa
 task. Not covered: reading folders of other suites (`benchmarks.importers`) and keeping tasks.
 """
 
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,9 @@ GPU_TASK = "too large for a processor: a GPU task"
 TOLERANCE_MAX = 0.02  # what needs more is not computed by float32, or by a larger or similar dtype
 _ROUNDINGS_MAX = 16  # of one value, for dtypes whose single rounding is coarse
 _ROOM_BYTES = 16 << 30
+_START_S = 600.0  # nothing of the author's runs until then, so only a busy machine takes long
+_TRACEBACK_AT = 0.9  # of the time that a step has, its process prints where it is
+_AUTHORS_LINE = re.compile(r'File "[^"\n]{0,200}(?:task|reference)\.py", line (\d{1,6})', re.ASCII)
 _HARNESS = Path(__file__).parents[1]
 # Beside the children's own folder.
 _EXAMINER = (
@@ -118,7 +122,8 @@ class _Work:
         with _child("admitting.probe", room, self.scratch) as child:
             configs = [dict(config.values) for config in self.foreign.configs]
             place, form, limit = inside(file, "task.py"), self.foreign.form, EXAMINED_BYTES_MAX
-            child.send(file=place, form=form, threads=1, configs=configs, bytes_max=limit)
+            told_s = self.timeout_s * _TRACEBACK_AT
+            child.send(file=place, form=form, threads=1, configs=configs, bytes_max=limit, traceback_s=told_s)
             for config in self.foreign.configs:
                 answer = child.receive(self.timeout_s, "describing it")
                 if "facts" in answer:
@@ -149,7 +154,8 @@ class _Work:
             scratch_bytes=1 << 30,
         )
         with _child("admitting.examination", room, self.scratch) as child:
-            child.send(folder=inside(folder, "task"), threads=1, compare_compiled=compare_compiled)
+            told_s, place = self.timeout_s * _TRACEBACK_AT, inside(folder, "task")
+            child.send(folder=place, threads=1, compare_compiled=compare_compiled, traceback_s=told_s)
             return _findings(child.receive(self.timeout_s, "trying the checker on it"), len(task.result_names))
 
 
@@ -323,7 +329,9 @@ class _Conversation:
         try:
             return self._link.receive(timeout_s)
         except TimeoutError as error:
-            raise TaskError(f"{doing} took more than {timeout_s:g} s on this machine") from error
+            line = _AUTHORS_LINE.search(self._child.log_tail(20_000))
+            place = f" (line {int(line[1])})" if line else ""
+            raise TaskError(f"{doing} took more than {timeout_s:g} s on this machine{place}") from error
         except ProtocolError as error:
             last = self._child.log_tail(2000).strip().splitlines()
             said = f"; it printed: {last[-1][:300]}" if last else ""
@@ -345,7 +353,7 @@ def _child(module: str, room: Room, scratch: Path) -> Iterator[_Conversation]:
         theirs.close()
     try:
         talk = _Conversation(child, ours)
-        talk.receive(60.0, "starting")
+        talk.receive(_START_S, "starting")
         yield talk
     finally:
         child.kill()

@@ -6,6 +6,7 @@ the paper are applied. What fails becomes a label. Eager is held against torch.c
 reason makes speedups that mean little. Not covered: reading the reference for redundant work, which needs a reader.
 """
 
+import faulthandler
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     link.send(started=True)
     message = link.receive()
     set_threads(message["threads"])
+    faulthandler.dump_traceback_later(message["traceback_s"])
     found = tried(examined, Path(message["folder"]), compare_compiled=message["compare_compiled"])
     if isinstance(found, Exception):
         found = {"problem": f"trying the checker on it failed: {type(found).__name__}: {found}"[:800]}

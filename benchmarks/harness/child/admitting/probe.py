@@ -6,6 +6,7 @@ Not covered: whether the checker can judge the task (`examination.py`).
 """
 
 import ast
+import faulthandler
 import inspect
 import math
 import re
@@ -25,6 +26,7 @@ from ..foreign import Names
 from ..python.slots import SlotWatch, StatefulCall, slots_of
 from ..shell import TORCH_DTYPES, connect, set_threads, tried
 from .sizes import declared_bytes
+from .watch import AUTHORS_FILES, LineWatch, at_line
 
 _SEED = bytes(range(32))
 _DTYPES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
@@ -42,6 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     link.send(started=True)
     message = link.receive()
     set_threads(message["threads"])
+    faulthandler.dump_traceback_later(message["traceback_s"])
     file = Path(message["file"])
     try:
         names = vars(load_module(file, "foreign_task"))
@@ -50,6 +53,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     copy = tried(load_module, file, "foreign_task_copy")  # for sizes alone: it may keep tensors without memory
     for values in message["configs"]:
+        faulthandler.dump_traceback_later(message["traceback_s"])
         size_bytes = None if isinstance(copy, Exception) else declared_bytes(message["form"], vars(copy), values)
         if size_bytes is not None and size_bytes > message["bytes_max"]:
             link.send(size_bytes=size_bytes)
@@ -69,13 +73,9 @@ def answered(probe: Callable[[Names, Mapping[str, Any]], dict[str, Any]], names:
 
 def told(error: BaseException) -> str:
     """The last frame in the author's file, if any, and the error."""
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename.endswith(("task.py", "reference.py", "utils.py"))
-    ]
-    place = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {error}"[:600] + place
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename.endswith(AUTHORS_FILES)]
+    return f"{type(error).__name__}: {error}"[:600] + at_line(lines[-1] if lines else None)
 
 
 def probe_model(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def probe_model(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
     model = foreign.made_model(names)
     call = StatefulCall(model, slots_of(model), [True] * len(state))
     arguments = [*inputs, *(slot.tensor for slot in state)]
-    facts = _called(lambda: call(*arguments))
+    facts = _called(lambda: call(*arguments), inputs)
     taken = _parameter_names(model.forward, len(inputs))
     described = _arguments(inputs, taken)
     known = {item["name"] for item in described}
@@ -131,7 +131,7 @@ def probe_definition(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
     arguments = definitions.drawn_definition(names, _SEED, values)
     call, _ = definitions.definition_task(names)
     copies = [item.clone() if isinstance(item, Tensor) else item for item in arguments]
-    facts = _called(lambda: call(*arguments))
+    facts = _called(lambda: call(*arguments), arguments)
     if any(
         isinstance(item, Tensor) and not torch.equal(item, copy) for item, copy in zip(arguments, copies, strict=True)
     ):
@@ -195,10 +195,13 @@ _PROBES = {
 }
 
 
-def _called(call: Callable[[], Any]) -> dict[str, Any]:
-    """Results, how long a call takes, and the operations that torch counts."""
-    with FlopCounterMode(display=False) as counter:
+def _called(call: Callable[[], Any], inputs: Sequence[Any] = ()) -> dict[str, Any]:
+    """Results, how long a call takes, and the operations that torch counts. Nothing may be written to `inputs`."""
+    watch, counter = LineWatch(inputs), FlopCounterMode(display=False)
+    with watch, counter:
         first = _results(call())
+    if watch.written is not None:
+        raise Unfit(f"it writes into its inputs{at_line(watch.written)}")
     second, seconds = first, math.inf
     for _ in range(2):
         started_s = time.perf_counter()
@@ -207,7 +210,8 @@ def _called(call: Callable[[], Any]) -> dict[str, Any]:
     if any(not torch.isfinite(item.double()).all() for item in first):
         raise Unfit("its results are not finite (inf or NaN)")
     if not all(map(_alike, first, second)):
-        raise Unfit("it is not deterministic: two calls on the same input differ")
+        drawn = "" if watch.random is None else f"; it draws at random{at_line(watch.random)}"
+        raise Unfit(f"it is not deterministic: two calls on the same input differ{drawn}")
     results = [{"shape": list(item.shape), "dtype": _dtype(item)} for item in first]
     return {"results": results, "seconds": seconds, "flops": _least_flops(counter.get_flop_counts().get("Global", {}))}
 
