@@ -7,7 +7,6 @@ GPU, `cuda` in the author's files means the processor. Not covered: objects of t
 
 import ast
 import importlib.util
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -18,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .devices import run_as_written
 from .foreign import Arguments, Draw, Names, Seeded, accepted, device_of, fill, values_of
 
 Structure = tuple[
     Any, ...
 ]  # ("argument", number), ("buffer", shape, dtype), ("value", x), ("tuple" | "list" | "dict", …)
-_CUDA = re.compile(r"cuda(:\d{1,3})?", re.ASCII)
 _OTHERS = ("task", "utils")  # modules that a submission may import for types and helpers
 
 
@@ -160,19 +159,4 @@ class _Files(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         file = f"{module.__name__}.py"
-        tree = ast.parse(self._files[file], file)
-        if not torch.cuda.is_available():
-            tree = ast.fix_missing_locations(_ForProcessor().visit(tree))
-        exec(compile(tree, file, "exec"), vars(module))  # noqa: S102 - in a sandbox, where references run
-
-
-class _ForProcessor(ast.NodeTransformer):
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        is_device = isinstance(node.value, str) and _CUDA.fullmatch(node.value)
-        return ast.copy_location(ast.Constant("cpu"), node) if is_device else node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "cuda":  # x.cuda()
-            node.func.attr, node.args, node.keywords = "cpu", [], []
-        return node
+        run_as_written(self._files[file], file, vars(module))

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .devices import run_as_written
 from .widening import Widened
 
 
@@ -68,10 +69,10 @@ def load_reference(folder: Path) -> ModuleType:
 def load_module(path: Path, name: str) -> ModuleType:
     """A file as a module that is known by `name`: dataclasses and the like look their module up."""
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise ImportError(f"{path.name} in {path.parent.name} is no Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    run_as_written(path.read_text(), str(path), vars(module))
     return module
 
 

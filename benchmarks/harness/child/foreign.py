@@ -70,8 +70,9 @@ def function_task(names: Names) -> tuple[Callable[..., Any], Draw]:
 def drawn_model(names: Names, seed: bytes, device: torch.device | str = "cpu") -> tuple[Arguments, list[Slot]]:
     """Fresh inputs and the state of a fresh module."""
     with Seeded(seed, device):
-        inputs = list(names["get_inputs"]())
-        return inputs, slots_of(made_model(names))
+        inputs = names["get_inputs"]()
+        model = made_model(names)
+        return in_order(inputs, model.forward, "get_inputs"), slots_of(model)
 
 
 def made_model(names: Names) -> Any:
@@ -80,7 +81,31 @@ def made_model(names: Names) -> Any:
 
 def init_inputs(names: Names) -> Arguments:
     """What the module is made with; a file without the function makes it with nothing."""
-    return list(names["get_init_inputs"]()) if "get_init_inputs" in names else []
+    given = names["get_init_inputs"]() if "get_init_inputs" in names else None
+    return in_order(given, names["Model"], "get_init_inputs")
+
+
+def in_order(given: Any, taker: Callable[..., Any], giver: str) -> Arguments:
+    """The positional arguments of `taker` from what `giver` returns: a list, one tensor, names, or a list and names."""
+    if given is None or isinstance(given, Tensor):
+        return [] if given is None else [given]
+    listed: Sequence[Any] = given if isinstance(given, list | tuple) else []
+    named: Any = {} if isinstance(given, list | tuple) else given
+    if len(listed) == 2 and isinstance(listed[0], list | tuple) and isinstance(listed[1], dict):  # [[...], {...}]
+        listed, named = listed
+    if not isinstance(named, dict):
+        raise TypeError(f"{giver} returns a {type(given).__name__}, and no list of arguments")
+    return positional(taker, listed, named) if named else list(listed)
+
+
+def positional(function: Callable[..., Any], listed: Sequence[Any], named: Mapping[str, Any]) -> Arguments:
+    """The arguments of a call in their order, with defaults where later ones are given by name."""
+    bound = inspect.signature(function).bind(*listed, **named)
+    if bound.kwargs:
+        bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(f"{', '.join(bound.kwargs)} can be given by name only, which no kernel can be")
+    return list(bound.args)
 
 
 def init_of(text: str) -> Arguments:
@@ -102,7 +127,7 @@ def looked_at(names: Names, model: Any, inputs: Arguments) -> tuple[Any, ...]:
     """What the module hands to `forward_fn`."""
 
     def look(*arguments: Any, **named: Any) -> None:
-        raise Called(inspect.signature(function).bind(*arguments, **named).args)
+        raise Called(tuple(positional(function, arguments, named)))
 
     function = names["forward_fn"]
     try:

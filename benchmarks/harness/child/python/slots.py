@@ -53,7 +53,7 @@ class StatefulCall:
 
     def __call__(self, *arguments: Any) -> Any:
         if self.first is None:
-            return self.model(*arguments)
+            return flat(self.model(*arguments))
         state = arguments[self.first :]
         for number, place, key in self.kept:
             place[key] = state[number]
@@ -61,7 +61,18 @@ class StatefulCall:
             place[key] = state[number].clone()
         for module in self.recurrent:  # they keep a list of their own
             module._flat_weights = [getattr(module, name) for name in module._flat_weights_names]
-        return self.model(*arguments[: self.first])
+        return flat(self.model(*arguments[: self.first]))
+
+
+def flat(results: Any) -> Any:
+    """Results that lie in each other, as those of an LSTM do, one after the other; None is no result."""
+    if not isinstance(results, tuple | list | dict):
+        return results
+    parts = results.values() if isinstance(results, dict) else results
+    if all(isinstance(part, Tensor) for part in parts):
+        return tuple(parts)
+    found = (flat(part) for part in parts if part is not None)
+    return tuple(item for part in found for item in (part if isinstance(part, tuple) else (part,)))
 
 
 def _numbered(slots: Sequence[Slot], changed: Sequence[bool], *, wanted: bool) -> list[tuple[int, dict[str, Any], str]]:
