@@ -28,6 +28,7 @@ from .schemas import PageNumber
 router = Router(tags=["requests"])
 RETRY_AFTER_S = 3600
 DEVICES_MAX = 20
+_STORABLE = r"^[^\x00]*$"
 RequestNumber = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
@@ -72,18 +73,22 @@ class RequestDetail(RequestLine):
     answers: list[AnswerOut] = Field(description="the best verified kernel of each device kind")
 
 
-class FileIn(Schema):
-    name: Annotated[str, Field(min_length=1, max_length=NAME_MAX_CHARS)]
-    text: str
+class FileIn(Schema, extra="forbid"):
+    name: Annotated[str, Field(min_length=1, max_length=NAME_MAX_CHARS, pattern=_STORABLE)]
+    text: Annotated[str, Field(pattern=_STORABLE)]
 
 
-class RequestIn(Schema):
-    title: Annotated[str, Field(min_length=1, max_length=asking.TITLE_MAX_CHARS)]
-    reason: Annotated[str, Field(min_length=1, max_length=asking.REASON_MAX_CHARS, description="plain text")]
+class RequestIn(Schema, extra="forbid"):
+    title: Annotated[str, Field(min_length=1, max_length=asking.TITLE_MAX_CHARS, pattern=_STORABLE)]
+    reason: Annotated[
+        str, Field(min_length=1, max_length=asking.REASON_MAX_CHARS, pattern=_STORABLE, description="plain text")
+    ]
     files: Annotated[list[FileIn], Field(min_length=1, max_length=FILES_MAX, description="of any importable format")]
-    devices: Annotated[list[str], Field(min_length=1, max_length=DEVICES_MAX)]
+    devices: Annotated[list[Annotated[str, Field(pattern=_STORABLE)]], Field(min_length=1, max_length=DEVICES_MAX)]
     worth_s: Annotated[int, Field(ge=0, le=asking.WORTH_MAX_S, description="judging time for accepted answers")] = 0
-    licence: Annotated[str, Field(max_length=asking.LICENCE_MAX_CHARS, description="of the definition")] = ""
+    licence: Annotated[
+        str, Field(max_length=asking.LICENCE_MAX_CHARS, pattern=_STORABLE, description="of the definition")
+    ] = ""
 
 
 class VoteIn(Schema):

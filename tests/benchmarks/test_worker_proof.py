@@ -32,7 +32,9 @@ def test_the_real_judge_tells_its_isolation() -> None:
 @pytest.mark.parametrize("image", ["kbench:7", ""])
 def test_a_report_names_the_image_that_judged(settings: Any, monkeypatch: pytest.MonkeyPatch, image: str) -> None:
     names = {"task": "a/forward", "suite": "s", "language": "cpp", "device_kind": "cpu-avx2", "ruleset": "rk-2"}
-    told = Report(**names, verdict=Verdict.TIMEOUT, reason="", source_sha256="", environment={"machine": "fake"})
+    told = Report(
+        **names, verdict=Verdict.TIMEOUT, reason="It took too long.", source_sha256="", environment={"machine": "fake"}
+    )
     monkeypatch.setattr(judge.harness, "keep_ready", lambda: None)
     monkeypatch.setattr(judge.harness, "judge", lambda *_, **__: told)
     settings.KBENCH_IMAGE = image
