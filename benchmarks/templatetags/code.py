@@ -97,7 +97,8 @@ def _coloured(text: str, language: str) -> Iterator[tuple[str, str]]:
     until_s, done, colour = time.monotonic() + COLOURING_S_MAX, 0, ""
     for start, end, literal in _pieces(shown, language):
         part = shown[start:end]
-        read = ((_colour(kind), piece) for _, kind, piece in lexer.get_tokens_unprocessed(part))
+        tokens = () if literal else lexer.get_tokens_unprocessed(part)
+        read = ((_colour(kind), piece) for _, kind, piece in tokens)
         for found, piece in [(literal, part)] if literal else read:
             colour = colour if piece.isspace() else found
             yield colour, piece
