@@ -18,7 +18,7 @@ PROBLEMS: dict[int, tuple[str, ...]] = {
     400: ("bad-request", "bad-idempotency-key"),
     401: ("token-required", "invalid-token"),
     403: ("scope-missing", "not-yours", "not-a-member"),
-    404: ("not-found", "unknown-task", "unknown-method", "not-profiled"),
+    404: ("not-found", "unknown-task", "unknown-method", "not-profiled", "not-written"),
     405: ("method-not-allowed",),
     409: (
         "identical-source",
@@ -62,6 +62,7 @@ STATUS_OF = {code: status for status, codes in PROBLEMS.items() for code in code
 
 # What single operations answer beside what follows from their form.
 OWN: dict[tuple[str, str], tuple[str, ...]] = {
+    ("get", "/data"): ("not-written",),
     ("get", "/submissions"): ("token-required", "unknown-task", "not-found"),
     ("post", "/submissions"): (
         "bad-idempotency-key",

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.cache import caches
@@ -192,9 +193,11 @@ def test_a_hidden_run_is_for_its_owner_and_staff(scenery: Scenery) -> None:
         client = Client()
         if reader is not None:
             client.force_login(reader)
-        pages = {path for path in shown if path.startswith(base)}
+        pages = {path for path in shown if path.startswith(base) and not path.endswith(".png")}
         assert {path for path in pages if client.get(path).status_code == 200} == (pages if opens else set())
         assert str(scenery.run.code) not in client.get("/runs/").content.decode()
+    pictures = [Client().get(f"/runs/{code}/preview.png").content for code in (scenery.run.code, uuid4())]
+    assert pictures[0] == pictures[1], "a hidden run has the picture of one that does not exist"
     assert not may_follow(scenery.stranger, str(scenery.run.code))
     assert RunLog().read([scenery.run.topic], 0).events == []
     assert str(scenery.run.code) not in Client().get("/api/v1/runs").content.decode()

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from allauth.account.utils import user_pk_to_url_str
 from allauth.mfa.models import Authenticator
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -58,7 +59,7 @@ class Key:
 
     def __init__(self, owner: Any) -> None:
         self.private, self.name = ec.generate_private_key(ec.SECP256R1()), b"key of a test"
-        self.handle = websafe_encode(str(owner.pk).encode())
+        self.handle = websafe_encode(user_pk_to_url_str(owner).encode())
         public = ES256.from_cryptography_key(self.private.public_key())
         attested = AttestedCredentialData.create(bytes(16), self.name, public)
         made = AttestationObject.create("none", self._data(UP | ATTESTED, attested), {})
