@@ -29,6 +29,7 @@ from .nvcc import Nvcc
 from .python_module import PythonModule
 from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest
 from .triton_source import TritonSource
+from .tvm_ffi import tvm_ffi_for
 
 # what a compiler, a shell or the sandbox says of a machine that had no memory or no process left for it
 _OF_THE_MACHINE = ("Killed signal terminated", "Resource temporarily unavailable", "bwrap: ", "No space left on device")
@@ -173,7 +174,8 @@ def _size_bytes(made: Path) -> int:
 
 
 def _key(source: Source, rules: Rules, toolchain: Toolchain) -> str:
-    return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules))
+    where = tvm_ffi_for(source.text).linking  # the result holds the folder of the library that it is linked with
+    return digest(source.language, source.text, str(rules.compile), *toolchain.fingerprint(rules), *where)
 
 
 def _fetched(folder: Path, toolchain: Toolchain, shelf: Shelf | None) -> Build | None:
