@@ -1,16 +1,16 @@
 """Calls to the vendor with bounded waits, a circuit breaker and a meter: none hangs, loops or exceeds its reservation.
 
 The SDK's own retries are off: they are invisible and sleep as long as a header tells them to. Not covered: what is
-asked (`prompting.py`) and what an answer means (`answers.py`).
+asked (`prompting.py`) and what an answer means (`answers.py`). The SDK is imported with the first call, here and in the
+modules beside this one: its import takes a second of processor time, and most processes of a site never call.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
 
 from ..budget import Cost
@@ -22,6 +22,9 @@ from .outcomes import Completion, Failure, Kind
 from .prices import PriceTable, Usage
 from .stream import Account, Sleep, StreamRequest, fetch
 from .warmup import Turn, Warmup
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
 
 VENDOR_URL = "https://api.anthropic.com"
 
@@ -46,11 +49,13 @@ class Access:
     base_url: str = VENDOR_URL
     http_client: Callable[[], httpx2.AsyncClient] | None = None
 
-    def client(self, patience: Patience) -> anthropic.AsyncAnthropic:
+    def client(self, patience: Patience) -> "AsyncAnthropic":
         """One per attempt, closed after it: nothing stays open when a run ends.
 
         It follows no redirect. The SDK does by default, and the headers that it sends on can hold the key.
         """
+        import anthropic
+
         http_client = self.http_client() if self.http_client else anthropic.DefaultAsyncHttpxClient()
         http_client.follow_redirects = False
         return anthropic.AsyncAnthropic(

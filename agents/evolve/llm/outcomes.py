@@ -7,12 +7,14 @@ trying again (`client.py`).
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
 
 from .prices import Usage
+
+if TYPE_CHECKING:
+    from anthropic import APIStatusError
 
 # What the SDK raises when a server's stream is not what it should be: it is parsed without validation
 MALFORMED = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, AssertionError)
@@ -93,6 +95,8 @@ class Completion:
 
 def failure_of(error: Exception) -> Failure:
     """The kind that an exception of the SDK or the connection belongs to."""
+    import anthropic
+
     if isinstance(error, anthropic.APIStatusError):
         return _of_status(error)
     if isinstance(error, anthropic.APIConnectionError):
@@ -113,7 +117,7 @@ def failure_of_stop(stop_reason: str | None) -> Failure | None:
     return Failure(*_STOPS.get(stop_reason, unknown))
 
 
-def _of_status(error: anthropic.APIStatusError) -> Failure:
+def _of_status(error: "APIStatusError") -> Failure:
     """In mid-stream the status is 200 and only the type of the error says what happened."""
     kind = _kind(error)
     if error.response.is_redirect:
@@ -123,7 +127,7 @@ def _of_status(error: anthropic.APIStatusError) -> Failure:
     return Failure(kind, text, status=error.status_code, retry_after_s=_retry_after_s(error.response.headers))
 
 
-def _kind(error: anthropic.APIStatusError) -> Kind:
+def _kind(error: "APIStatusError") -> Kind:
     if error.error_code == SPEND_LIMIT:
         return Kind.SPEND_LIMIT
     by_type = _BY_TYPE.get(str(error.type))
@@ -179,7 +183,7 @@ _STOPS = {
 }
 
 
-def _said(error: anthropic.APIStatusError) -> str:
+def _said(error: "APIStatusError") -> str:
     words = str(error.api_message or error.type or "no reason given")
     return words if len(words) <= 300 else f"{words[:299]}…"
 

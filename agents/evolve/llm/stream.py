@@ -7,14 +7,16 @@ was cut off is charged with the most that it can have cost. Not covered: trying 
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import anthropic
 import httpx2
-from anthropic.lib.streaming import AsyncMessageStream
 
 from .outcomes import MALFORMED, Completion, Failure, Kind, failure_of, failure_of_stop
 from .prices import Usage
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from anthropic.lib.streaming import AsyncMessageStream
 
 Sleep = Callable[[float], Awaitable[None]]
 Listener = Callable[[str, str], None]  # text or thinking, and what was added to it
@@ -111,13 +113,15 @@ class Account:
 
 
 async def fetch(
-    client: anthropic.AsyncAnthropic,
+    client: "AsyncAnthropic",
     request: StreamRequest,
     account: Account,
     say: Listener,
     started: Callable[[], None] = lambda: None,
 ) -> Completion:
     """Raises Failure for whatever is no whole answer; `account` then holds what was told until then."""
+    import anthropic
+
     try:
         account.sent = True
         async with client.messages.stream(**request.body()) as stream:
@@ -134,7 +138,7 @@ async def fetch(
 
 
 async def _listen(
-    stream: AsyncMessageStream[Any],
+    stream: "AsyncMessageStream[Any]",
     request: StreamRequest,
     account: Account,
     say: Listener,
