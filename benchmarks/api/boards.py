@@ -38,6 +38,10 @@ class EntryOut(Schema):
     score: ScoreOut
     worst_speedup: float | None = Field(description="on the worst configuration")
     roofline: tuple[float, float] | None = Field(description="fraction of the roofline, lowest and highest")
+    kernel_us: float | None = Field(description="time of a call: geometric mean over the timed configurations")
+    of_tolerance: float | None = Field(
+        description="largest error of a shown configuration as a share of the task's tolerance; 1 is just allowed"
+    )
     calls_library: bool = Field(description="the source check found calls of library operators")
     judgings: int
     verified_at: datetime
@@ -158,6 +162,8 @@ def _entry(row: Any) -> EntryOut:
         score=_score(evaluation, row.score, row.score_lo, row.score_hi),
         worst_speedup=figures.get("worst"),
         roofline=(figures["floor"], figures["roof"]) if figures.get("roof") is not None else None,
+        kernel_us=figures.get("kernel_us"),
+        of_tolerance=figures.get("of_tolerance"),
         calls_library=row.evaluation.calls_library,
         judgings=row.judgings,
         verified_at=row.verified_at,
@@ -188,7 +194,8 @@ def _score(evaluation: Evaluation, score: float, low: float, high: float) -> Sco
 
 def _as_csv(board: LeaderboardOut) -> HttpResponse:
     columns = ["rank", "ties", *SCORE_COLUMNS, "by", "method", "language", "judgings", "verified_at", "evaluation",
-               "worst_speedup", "roofline_least", "roofline_most", "calls_library"]  # fmt: skip
+               "worst_speedup", "roofline_least", "roofline_most", "calls_library", "kernel_us",
+               "of_tolerance"]  # fmt: skip
     return table("leaderboard", columns, (_cells(entry) for entry in board.entries))
 
 
@@ -204,6 +211,7 @@ def _cells(entry: EntryOut) -> list[object]:
         *(entry.rank, entry.ties, *_score_cells(entry.score)),
         *(entry.by, entry.method, entry.language, entry.judgings, entry.verified_at.isoformat(), entry.evaluation),
         *(entry.worst_speedup, least, most, entry.calls_library),
+        *(entry.kernel_us, entry.of_tolerance),
     ]
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models import Case, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, When, Window
+from django.db.models import Avg, Case, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, When, Window
+from django.db.models.functions import Exp, Ln
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -18,6 +19,7 @@ from ..harness import LANGUAGES
 from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, Submission, TaskVersion
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, visible_standings
 from ..states import MethodKind, TaskVersionStatus
+from .accuracy import largest_share
 
 RECORDS_MAX = 100
 REVIEWS_MAX = 50
@@ -80,7 +82,7 @@ def board_rows(
     count = None if chosen.is_active else _entries(key)
     rows = page_by_key(ordered, Standing.objects.with_context(), page, rows_per_page, count)
     _attach_group_sizes(key, list(rows))
-    _attach_config_figures(list(rows))
+    _attach_config_figures(key, list(rows))
     return rows
 
 
@@ -164,12 +166,18 @@ def _attach_group_sizes(key: BoardKey, rows: list[Any]) -> None:
         row.ties = size_of[row.rank]
 
 
-def _attach_config_figures(rows: list[Any]) -> None:
+def _attach_config_figures(key: BoardKey, rows: list[Any]) -> None:
     figures = (
         ConfigResult.objects.filter(evaluation__in=[row.evaluation_id for row in rows])
         .order_by()
         .values("evaluation")
-        .annotate(worst=Min("speedup"), floor=Min("roofline_fraction"), roof=Max("roofline_fraction"))
+        .annotate(
+            worst=Min("speedup"),
+            floor=Min("roofline_fraction"),
+            roof=Max("roofline_fraction"),
+            kernel_us=Exp(Avg(Ln("kernel_us"))),
+            of_tolerance=largest_share(key.version.definition, key.device.device_class),
+        )
     )
     by_evaluation = {item["evaluation"]: item for item in figures}
     for row in rows:

@@ -11,9 +11,9 @@ from typing import Any
 from django.db.models import Q
 from django.db.models.fields.json import KT
 
+from ..boards.accuracy import attach_shares
 from ..data_tables import DataRow, Key, RowSource
 from ..harness import Verdict
-from ..judgings.accuracy import attach_shares
 from ..models import ConfigResult, Evaluation, Submission, TaskVersion
 from ..querysets import HEAVY
 from ..states import ContestState, EvaluationReason, State

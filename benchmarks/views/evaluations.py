@@ -14,9 +14,9 @@ from django.views.decorators.http import require_POST
 
 from benchmarks import comments, quotas, selectors, services
 from benchmarks.accounts import limits
+from benchmarks.boards.accuracy import attach_shares
 from benchmarks.forms import CommentForm
 from benchmarks.judgings import moves
-from benchmarks.judgings.accuracy import attach_shares
 from benchmarks.judgings.advice import next_steps
 from benchmarks.judgings.waiting import waiting_text
 from benchmarks.models import ConfigResult, Evaluation

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.judgings.accuracy import attach_shares
+from benchmarks.boards.accuracy import attach_shares
 from benchmarks.models import ConfigResult
 
 

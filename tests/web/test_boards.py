@@ -92,6 +92,39 @@ def test_a_speedup_on_the_board_has_baseline_interval_and_trust(visitor: Client)
     assert "Timed with the supervisor" in html
 
 
+def test_the_error_of_an_entry_is_a_column_on_the_page_and_in_the_api(visitor: Client) -> None:
+    """The factory's largest relative error is 1e-6, and the task allows 5e-5."""
+    entry(1.5)
+    assert re.search(r'<td class="number">2\.0 %</td>', board(visitor))
+    task = {"task": "mnist_linear_relu/forward"}
+    (found,) = visitor.get("/api/v1/leaderboards", task).json()["entries"]
+    assert found["of_tolerance"] == pytest.approx(0.02)
+    assert found["kernel_us"] == pytest.approx(100 / 1.5)
+    text = visitor.get("/api/v1/leaderboards", {**task, "format": "csv"}).content.decode()
+    assert text.splitlines()[0].endswith(",kernel_us,of_tolerance")
+
+
+def test_an_error_without_one_tolerance_is_unknown_on_the_board(visitor: Client) -> None:
+    entry(1.5)
+    entry(1.4)
+    version = factories.version()
+    version.definition["devices"]["cpu"]["configs"][0]["results"][0]["tolerance"] = 0.0
+    TaskVersion.objects.filter(pk=version.pk).update(definition=version.definition)
+    html = board(visitor)
+    assert re.search(r'<span\s+class="soft">unknown</span>', html)
+    assert "Time and error" not in html
+
+
+def test_time_and_error_are_drawn_once_there_are_two_entries(visitor: Client) -> None:
+    entry(1.5)
+    assert "Time and error" not in board(visitor)
+    entry(2.5)
+    html = board(visitor)
+    assert "Time and error" in html
+    assert html.count("<title>Rank ") == 2
+    assert "Rank 1, anonymous, cpp: 40.0 µs, 2.0 % of the tolerance" in html
+
+
 def test_a_long_board_is_paged_and_its_queries_do_not_grow(visitor: Client) -> None:
     factories.many_entries(3)
     few = queries(visitor, BOARD)
@@ -245,7 +278,7 @@ def test_the_data_of_a_board_are_filtered_like_its_page(visitor: Client, owner: 
     address = address.replace("calls=without", "calls=with")
     line = visitor.get(address).content.decode().splitlines()[1]
     assert line.startswith("1,1,3.0,")
-    assert line.endswith(",3.0,0.4,0.4,True")
+    assert ",3.0,0.4,0.4,True," in line
 
 
 def test_a_list_of_many_boards_has_pages(visitor: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,17 @@ def test_the_history_of_a_record_has_the_scores_and_intervals_of_its_table(visit
     assert re.match(r"1\.50× over the stronger .*<br>95 % interval 1\.4\d× to 1\.5\d×<br>", line["hovertext"][0])
 
 
+def test_time_and_error_are_two_series_the_unbeaten_entries_and_the_others(visitor: Client) -> None:
+    entry(1.5)
+    entry(2.5)
+    address = reverse("leaderboard-figure", args=BOARD)
+    unbeaten, beaten = drawn(visitor, address, chart="error")["data"]
+    assert (unbeaten["x"], beaten["x"]) == (pytest.approx([40.0]), pytest.approx([100 / 1.5]))
+    assert unbeaten["y"] == beaten["y"] == pytest.approx([2.0])
+    assert unbeaten["marker"]["symbol"] != beaten["marker"]["symbol"]
+    assert visitor.get(address, {"chart": "error", "author": "nobody"}).status_code == 404
+
+
 def test_a_name_that_is_markup_stays_text(visitor: Client) -> None:
     entry(2.0, "evil")
     Method.objects.filter(slug="evil").update(title=HOSTILE)
