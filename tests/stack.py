@@ -3,8 +3,9 @@
 By default with a fake judge and quick clocks; `settings="kbench_site.settings"` gives the real one.
 """
 
-import atexit
+import fcntl
 import functools
+import hashlib
 import json
 import os
 import random
@@ -20,10 +21,14 @@ import urllib.request
 from contextlib import closing, suppress
 from pathlib import Path
 
+import django
 import psutil
 import pytest
 
+from tests.scheduling import cache_folder
+
 ROOT = Path(__file__).parents[1]
+PREPARED_FROM = ("agents", "benchmarks", "kbench_site", "static", "tests/stack_settings.py", "constraints.txt")
 SUBMIT = """
 import json, sys
 import django
@@ -162,9 +167,27 @@ class Stack:
 
 @functools.cache
 def _prepared_folder():
-    """What `manage.py prepare` leaves, made once per process of the tests."""
-    folder = Path(tempfile.mkdtemp(prefix="kb-prepared-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    argv = [sys.executable, "manage.py", "prepare"]
-    subprocess.run(argv, cwd=ROOT, env=Stack(folder).environment, check=True, capture_output=True)
-    return folder
+    """What `manage.py prepare` leaves, kept in the cache of the tests under the hash of all that it reads."""
+    folders = cache_folder() / "sites"
+    folders.mkdir(parents=True, exist_ok=True)
+    kept = folders / _hash_of_what_is_prepared()
+    with (folders / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other processes of the tests wait instead of preparing one of their own
+        if not kept.exists():
+            with tempfile.TemporaryDirectory(dir=folders) as unfinished:
+                folder = Path(unfinished) / "site"
+                folder.mkdir()
+                argv = [sys.executable, "manage.py", "prepare"]
+                subprocess.run(argv, cwd=ROOT, env=Stack(folder).environment, check=True, capture_output=True)
+                folder.rename(kept)
+    return kept
+
+
+def _hash_of_what_is_prepared():
+    found = hashlib.sha256(f"{django.get_version()} {sys.version}".encode())
+    for path in map(ROOT.joinpath, PREPARED_FROM):
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and file.suffix != ".pyc":
+                content = hashlib.sha256(file.read_bytes()).hexdigest()
+                found.update(f"{file.relative_to(ROOT)} {content}\n".encode())
+    return found.hexdigest()

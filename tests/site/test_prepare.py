@@ -1,11 +1,27 @@
 """`manage.py prepare` a second time. What it leaves the first time is looked at by the tests of whole sites."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
 from kbench_site.management.commands import prepare
+
+
+@pytest.mark.django_db
+def test_a_database_is_migrated_only_where_a_migration_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    monkeypatch.setattr(prepare, "call_command", lambda *words, **_: called.append(words))
+    prepare.migrate()
+    assert called == []
+    [newest] = MigrationLoader(connection).graph.leaf_nodes("benchmarks")
+    MigrationRecorder(connection).record_unapplied(*newest)
+    prepare.migrate()
+    assert called == [("migrate",)]
 
 
 @pytest.fixture
@@ -37,6 +53,8 @@ def test_static_files_are_collected_again_only_where_something_has_changed(
         return len(collected)
 
     assert [times(), times()] == [1, 1]
+    os.utime(file, (0, 0))
+    assert times() == 1, "an older file with the same content is no change"
     file.write_text("longer")
     assert [times(), times()] == [2, 2]
     file.with_name("b.css").write_text("b")

@@ -33,9 +33,9 @@ def worker_command(*options):
     return [sys.executable, "manage.py", "worker", *options]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def workers(stack):
-    """The workers of the GPU, in processes of their own."""
+    """The workers of the GPU, in processes of their own, which the last test ends."""
     argv = worker_command("--device", "cuda:0", "--compile", "2")
     with subprocess.Popen(argv, cwd=ROOT, env=stack.environment, stdout=subprocess.DEVNULL) as process:
         try:

@@ -16,6 +16,7 @@ PARTS = {"web": web_child, "maint": maint_child, "agents": agents_child}
 
 class Command(BaseCommand):
     help = "Run one process of the site in the foreground."
+    requires_system_checks = ()  # of the code; they import every page, which is not needed here
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("part", choices=sorted(PARTS))

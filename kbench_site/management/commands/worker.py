@@ -19,6 +19,7 @@ TEND_EVERY_S = 0.25
 
 class Command(BaseCommand):
     help = "Compile and judge on the devices of this machine."
+    requires_system_checks = ()  # of the code; they import every page, which is not needed here
     stopping = False
 
     def add_arguments(self, parser: CommandParser) -> None:
