@@ -11,6 +11,7 @@ from typing import Any
 
 from ..budget import Cost
 from ..events import Quiet
+from .citations import REASONS_SCHEMA, SURE_PERCENT, cited, numbered
 from .client import LlmClient
 from .fences import fenced, one_line
 from .outcomes import Failure
@@ -23,21 +24,12 @@ MODEL = "claude-haiku-5-5"
 EFFORT = "medium"
 MAX_TOKENS = 8_000
 SOURCE_BYTES_MAX = 64 << 10
-SURE_PERCENT = 80
 _FINDING: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "found": {"type": "boolean"},
         "confidence": {"type": "integer"},
-        "reasons": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"line": {"type": "integer"}, "text": {"type": "string"}},
-                "required": ["line", "text"],
-                "additionalProperties": False,
-            },
-        },
+        "reasons": REASONS_SCHEMA,
     },
     "required": ["found", "confidence", "reasons"],
     "additionalProperties": False,
@@ -69,7 +61,7 @@ class ReferenceReader:
     async def read(self, source: str) -> ReferenceReading:
         if len(source.encode(errors="replace")) > SOURCE_BYTES_MAX:
             return _silent(f"it has more than {SOURCE_BYTES_MAX >> 10} KiB", Cost())
-        text = fenced(_numbered(source), "reference of the task")
+        text = fenced(numbered(source), "reference of the task")
         request = StreamRequest("verify", self._model, (prompt("reference"),), text, MAX_TOKENS, EFFORT, SCHEMA)
         bound = self._client.bound(request)
         if self.spent.usd + bound.usd > self._usd_max:
@@ -92,24 +84,18 @@ def reading_of(text: str, lines: int, model: str, cost: Cost) -> ReferenceReadin
     try:
         data = json.loads(text)
         found = {name: (data[name]["found"] is True, int(data[name]["confidence"])) for name in LABELS}
-        reasons = {name: [(item["line"], str(item["text"])) for item in data[name]["reasons"][:3]] for name in LABELS}
+        reasons = {name: cited(data[name]["reasons"], lines, most=3) for name in LABELS}
     except (ValueError, KeyError, TypeError, RecursionError):
         return ReferenceReading((), ("not read: the answer does not have the form that was asked for",), cost)
     labels, notes = [], []
     for name, (is_found, confidence) in found.items():
-        cited = [(line, said) for line, said in reasons[name] if type(line) is int and 1 <= line <= lines]
-        if is_found and cited and confidence >= SURE_PERCENT:
+        if is_found and reasons[name] and confidence >= SURE_PERCENT:
             labels.append(LABELS[name])
         if is_found:
-            notes += [
-                f"{model} calls it {name}, {confidence} % sure, line {line}: {one_line(said)}" for line, said in cited
-            ]
+            sure = f"{model} calls it {name}, {confidence} % sure"
+            notes += [f"{sure}, line {line}: {one_line(text)}" for line, text in reasons[name]]
     return ReferenceReading(tuple(labels), tuple(notes), cost)
 
 
 def _silent(why: str, cost: Cost) -> ReferenceReading:
     return ReferenceReading((), (f"not read by a language model: {one_line(why)}",), cost)
-
-
-def _numbered(source: str) -> str:
-    return "\n".join(f"{number:5}| {line}" for number, line in enumerate(source.split("\n"), 1))

@@ -18,6 +18,7 @@ from ..budget import Cost
 from ..config import ConfigError, RunConfig
 from ..events import Quiet
 from ..llm.access import client_of, prices_of, unavailable
+from ..llm.citations import REASONS_SCHEMA, SURE_PERCENT, cited, numbered
 from ..llm.client import LlmClient
 from ..llm.fences import fenced
 from ..llm.outcomes import Failure
@@ -32,21 +33,12 @@ QUESTIONS = ("memory", "numerics", "cheating")
 MODEL = "claude-haiku-5-5"
 EFFORT = "medium"
 MAX_TOKENS = 8_000
-SURE_PERCENT = 80
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "decision": {"type": "string", "enum": ["accept", "reject", "abstain"]},
         "confidence": {"type": "integer"},
-        "reasons": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"line": {"type": "integer"}, "text": {"type": "string"}},
-                "required": ["line", "text"],
-                "additionalProperties": False,
-            },
-        },
+        "reasons": REASONS_SCHEMA,
     },
     "required": ["decision", "confidence", "reasons"],
     "additionalProperties": False,
@@ -112,7 +104,7 @@ class Critic:
         if len(source.encode(errors="replace")) > SOURCES_BYTES_MAX:
             return []
         system = (prompt("verifier"), task_text(task, language, "the machine of the judge"))
-        text = fenced(_numbered(source), "source of the kernel")
+        text = fenced(numbered(source), "source of the kernel")
         return [self._request(system, f"{prompt(f'verifier-{question}')}\n\n{text}") for question in QUESTIONS]
 
     def _request(self, system: tuple[str, ...], text: str) -> StreamRequest:
@@ -131,15 +123,13 @@ def read_finding(question: str, text: str, lines: int) -> Finding:
     try:
         data = json.loads(text)
         decision, confidence = data["decision"], int(data["confidence"])
-        reasons = [(item["line"], str(item["text"])[:500]) for item in data["reasons"][:5]]
+        reasons = cited(data["reasons"], lines, most=5)
     except (ValueError, KeyError, TypeError, RecursionError):
         return _silent(question, "the answer does not have the form that was asked for")
     if decision not in ("accept", "reject", "abstain"):
         return _silent(question, "the answer decides something else")
-    there = tuple(
-        Reason(f"{question}: {said}", line) for line, said in reasons if isinstance(line, int) and 1 <= line <= lines
-    )
-    return Finding(question, cast(Decision, decision), min(max(confidence, 0), 100), there)
+    named = tuple(Reason(f"{question}: {text}", line) for line, text in reasons)
+    return Finding(question, cast(Decision, decision), min(max(confidence, 0), 100), named)
 
 
 def opinion_of(findings: Sequence[Finding], seconds: float, cost: Cost) -> VerifierOpinion:
@@ -171,10 +161,6 @@ def _probability(findings: Sequence[Finding]) -> float:
 
 def _silent(question: str, why: str) -> Finding:
     return Finding(question, "abstain", 0, (Reason(f"{question}: {why}"),))
-
-
-def _numbered(source: str) -> str:
-    return "\n".join(f"{number:5}| {line}" for number, line in enumerate(source.split("\n"), 1))
 
 
 def _prompts_sha256() -> str:
