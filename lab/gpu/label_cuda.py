@@ -8,26 +8,24 @@ Not covered: choosing specimens, times of any worth, and races that give right r
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.harness import HarnessError, Paths, Report, Rules, Verdict, default_rules, devices_here, judge
-from lab.cuda_corpus.specimens import EQUIVALENT, FAULTY, LABELS, CudaLabel, label_line, planned, read_labels
+from lab.cuda_corpus.specimens import EQUIVALENT, FAULTY, CudaLabel, planned, read_labels
 
-ROOT = Path(__file__).parents[2]
+from .labelling import REASON_CHARS, keep, label_of, parser_of
+
 # OUT_OF_MEMORY may be the fault of another judging on the same GPU
 _SILENT = {Verdict.NOISY, Verdict.TAMPERING, Verdict.OUT_OF_MEMORY, Verdict.INTERNAL_ERROR}
 _WRONG = frozenset(Verdict) - {Verdict.PASS, *_SILENT}
-_REASON_CHARS = 300
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,6 @@ class LabellingPlan:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    started = time.monotonic()
     known = {label.sha256 for label in (*read_labels(), *read_labels(options.labels))}
     todo = [item for item in planned(options.faulty, options.equivalent) if item.sha256 not in known]
     names = [item.name for item in todo][: options.limit]
@@ -53,20 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.device not in (device.name for device in devices_here()):
         print(f"there is no device {options.device!r} here", file=sys.stderr)
         return 2
-    labels = []
-    options.labels.parent.mkdir(parents=True, exist_ok=True)
-    with options.labels.open("a") as file:
-        for label in labelled(names, options):
-            labels.append(label)
-            file.write(label_line(label))
-            file.flush()
-            reason = " ".join(label.reason.split())[:100]
-            print(f"{label.seconds:6.1f} s  {label.verdict:<16} {label.name}: {reason}", flush=True)
-    verdicts = Counter(label.verdict for label in labels)
-    summary = {"labelled": len(labels), "left": len(todo) - len(labels), "verdicts": dict(verdicts)}
-    print(json.dumps({**summary, "correct": dict(Counter(str(label.correct) for label in labels)),
-                      "seconds": round(time.monotonic() - started, 1)}))  # fmt: skip
-    return 0 if len(labels) == len(names) else 1
+    return 0 if keep(labelled(names, options), options.labels, len(todo)) == len(names) else 1
 
 
 def labelled(names: Sequence[str], options: argparse.Namespace) -> Iterator[CudaLabel]:
@@ -82,7 +66,7 @@ def labelled(names: Sequence[str], options: argparse.Namespace) -> Iterator[Cuda
             try:
                 label = future.result()
             except HarnessError as error:
-                print(f"{futures[future]}: our own fault: {str(error)[:_REASON_CHARS]}", file=sys.stderr, flush=True)
+                print(f"{futures[future]}: our own fault: {str(error)[:REASON_CHARS]}", file=sys.stderr, flush=True)
                 continue
             if label is not None:
                 yield label
@@ -112,18 +96,7 @@ def label_one(name: str, plan: LabellingPlan) -> CudaLabel | None:
     specimen = next(item for item in planned(plan.faulty, plan.equivalent) if item.name == name)
     rules, paths = labelling_rules(), Paths(plan.data)
     report = judge(specimen.source, specimen.task, rules, paths, device=plan.device, quick=True)
-    operator = specimen.operator
-    return CudaLabel(
-        name=name,
-        sha256=specimen.sha256,
-        operator=operator.name if operator else None,
-        fault=operator.fault if operator else "seed",
-        task=specimen.seed.task,
-        correct=is_correct(report),
-        verdict=str(report.verdict),
-        reason=report.reason[:_REASON_CHARS],
-        seconds=round(time.monotonic() - started, 1),
-    )
+    return label_of(specimen, is_correct(report), report.verdict, report.reason, time.monotonic() - started)
 
 
 def is_correct(report: Report) -> bool | None:
@@ -144,18 +117,11 @@ def labelling_rules() -> Rules:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    cores = len(os.sched_getaffinity(0))
-    parser = argparse.ArgumentParser(prog="python -m lab.gpu.label_cuda", description=(__doc__ or "").splitlines()[0])
+    parser = parser_of("label_cuda", __doc__)
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--labels", type=Path, default=LABELS, help="append labels here")
-    parser.add_argument("--jobs", type=int, default=cores, help="processes, which compile side by side")
     parser.add_argument("--side-by-side", type=int, default=4, help="judgings at a time on the GPU")
-    parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin no specimen after so many seconds")
-    parser.add_argument("--limit", type=int, help="at most so many specimens")
     parser.add_argument("--faulty", type=int, default=FAULTY, help="mutants of each operator that plants a fault")
     parser.add_argument("--equivalent", type=int, default=EQUIVALENT, help="of each that should change nothing")
-    parser.add_argument("--data", type=Path, default=ROOT / "var" / "label_cuda", help="where builds are kept")
-    parser.add_argument("--plan", action="store_true", help="only say what there is to do")
     return parser.parse_args(argv)
 
 

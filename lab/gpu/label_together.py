@@ -10,22 +10,21 @@ and races that give right results (Compute Sanitizer).
 """
 
 import argparse
-import json
-import os
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import Paths, Source, Verdict, default_rules
 from benchmarks.harness.compilers.builds import Build, build
-from lab.cuda_corpus.specimens import LABELS, CudaLabel, CudaSpecimen, label_line, planned, read_labels
+from lab.cuda_corpus.specimens import CudaLabel, CudaSpecimen, planned, read_labels
 
 from .child_process import ChildEndedError, LineChild
+from .labelling import keep, label_of, parser_of
 
 _TOGETHER = 8  # specimens of one extension
 _COMPILE_S = 900.0
@@ -34,11 +33,11 @@ _OUR_FAULT = "exit code 1"  # Python's, after an exception that no kernel raised
 _INCLUDE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
 _DEFINED = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 _MODULE = re.compile(r"PYBIND11_MODULE\(\s*TORCH_EXTENSION_NAME\s*,\s*(\w+)\s*\)")
+_compared = partial(label_of, labelled_by="comparison")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    started = time.monotonic()
     known = {} if options.again else {label.sha256: label for label in read_labels()}
     known |= {label.sha256: label for label in read_labels(options.labels)}
     light = [item for item in planned() if not item.seed.heavy]
@@ -48,19 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{len(known)} labelled, {len(todo)} to do in {len(groups)} extensions", flush=True)
     if options.plan:
         return 0
-    labels = []
-    options.labels.parent.mkdir(parents=True, exist_ok=True)
-    with options.labels.open("a") as file:
-        for label in labelled(groups, options):
-            labels.append(label)
-            file.write(label_line(label))
-            file.flush()
-            reason = " ".join(label.reason.split())[:100]
-            print(f"{label.seconds:6.1f} s  {label.verdict:<16} {label.name}: {reason}", flush=True)
-    verdicts = dict(Counter(label.verdict for label in labels))
-    seconds = round(time.monotonic() - started, 1)
-    print(json.dumps({"labelled": len(labels), "left": len(todo) - len(labels), "verdicts": verdicts, "s": seconds}))
-    return 0 if len(labels) == len(todo) else 1
+    return 0 if keep(labelled(groups, options), options.labels, len(todo)) == len(todo) else 1
 
 
 def labelled(groups: Sequence[Sequence[CudaSpecimen]], options: argparse.Namespace) -> Iterator[CudaLabel]:
@@ -108,7 +95,7 @@ def _in_namespace(text: str, name: str) -> str:
 def group_labels(group: Sequence[CudaSpecimen], extension: Build, deadline: float) -> list[CudaLabel]:
     """The labels of the specimens of one extension. A kernel that ends the process gets its label by that."""
     if extension.binary is None:
-        return [_label(item, False, Verdict.COMPILE_ERROR, extension.problem, extension.seconds) for item in group]
+        return [_compared(item, False, Verdict.COMPILE_ERROR, extension.problem, extension.seconds) for item in group]
     labels: list[CudaLabel] = []
     child: LineChild | None = None
     for number, item in enumerate(group):
@@ -132,41 +119,16 @@ def group_labels(group: Sequence[CudaSpecimen], extension: Build, deadline: floa
                 continue
             verdict = Verdict.TIMEOUT if "no answer" in str(error) else Verdict.RUNTIME_ERROR
             reason = str(error)
-        labels.append(_label(item, verdict is Verdict.PASS, verdict, reason, time.monotonic() - started))
+        labels.append(_compared(item, verdict is Verdict.PASS, verdict, reason, time.monotonic() - started))
     if child is not None:
         child.close()
     return labels
 
 
-def _label(item: CudaSpecimen, correct: bool, verdict: Verdict, reason: str, seconds: float) -> CudaLabel:
-    operator = item.operator
-    return CudaLabel(
-        name=item.name,
-        sha256=item.sha256,
-        operator=operator.name if operator else None,
-        fault=operator.fault if operator else "seed",
-        task=item.seed.task,
-        correct=correct,
-        verdict=str(verdict),
-        reason=reason[:300],
-        seconds=round(seconds, 1),
-        labelled_by="comparison",
-    )
-
-
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    cores = len(os.sched_getaffinity(0))
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.gpu.label_together", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--labels", type=Path, default=LABELS, help="append labels here")
-    parser.add_argument("--jobs", type=int, default=cores, help="compilers at a time")
+    parser = parser_of("label_together", __doc__)
     parser.add_argument("--lanes", type=int, default=4, help="processes on the GPU at a time")
-    parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin no specimen after so many seconds")
-    parser.add_argument("--limit", type=int, help="at most so many specimens")
     parser.add_argument("--again", action="store_true", help="also what the judge has labelled")
-    parser.add_argument("--data", type=Path, default=Path("var") / "label_together", help="where builds are kept")
-    parser.add_argument("--plan", action="store_true", help="only say what there is to do")
     return parser.parse_args(argv)
 
 
