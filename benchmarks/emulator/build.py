@@ -39,7 +39,19 @@ from .translate import OutOfTime, translated
 
 HERE = Path(__file__).parent
 SOURCE = "kbench_submission.cu"  # the name that a source has in messages and line tables
-_PARTS = ("scheduler", "streams", "memory", "hooks", "findings", "ptx", "ptx_plain", "ptx_matrix", "runner")
+_PARTS = (
+    "scheduler",
+    "barriers",
+    "streams",
+    "memory",
+    "accesses",
+    "hooks",
+    "findings",
+    "ptx",
+    "ptx_plain",
+    "ptx_matrix",
+    "runner",
+)
 _COMMON = ("-std=c++20", "-fPIC", "-fvisibility=hidden", "-march=native", "-fdiagnostics-color=never")
 _WATCHED = (
     "-O1",

@@ -22,7 +22,6 @@ namespace kbench {
 
 int last_error = 0;
 void memory_create();
-void memory_settle();
 void name_piece(const void* place, const std::string& name);
 bool in_stack_guard(uintptr_t place);
 void tell(const std::string& word, const std::string& text);
@@ -164,14 +163,14 @@ void sample(const Function& function, const std::vector<Value>& arguments) {
         if (state.refused.empty()) return;  // it may be the zeros that it does not like
         last_error = 1;
     }
-    memory_settle();
+    settle_pending();
     if (last_error != 0 && !state.refused.empty()) record({"refused launch", state.refused, 0, 0, 0, "", state.refused_line});
 }
 
 void run(const Function& function, const std::vector<Value>& arguments, const std::vector<Place>& places, int results_fd) {
     try {
         const auto results = function(arguments);
-        memory_settle();
+        settle_pending();
         if (work_is_left()) remark("not joined", "work on a stream of its own is under way when the function returns");
         const std::string problem = hand_over(results, places, results_fd);
         if (!problem.empty()) tell("result", problem);

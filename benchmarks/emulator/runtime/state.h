@@ -131,6 +131,9 @@ std::string describe(uintptr_t place);
 uintptr_t stack_of(unsigned index);
 unsigned stack_capacity();
 
+// accesses.cpp
+void settle_pending();  // records a race that was held back, if it did harm
+
 // streams.cpp
 void streams_reset();
 void stream_begins(const void* stream, uint32_t began);  // a launch
