@@ -4,21 +4,22 @@ They are read on the page of an evaluation. Does NOT decide what is shown: `benc
 """
 
 import uuid
+from functools import partial
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from benchmarks import comments, selectors
 from benchmarks.forms import CommentForm
 from benchmarks.models import Comment, Evaluation
-from benchmarks.moderation.forms import CommentDecisionForm, ReportForm
+from benchmarks.moderation.forms import CommentDecisionForm
 from benchmarks.services import Refused
-from benchmarks.states import ActionKind
 
 from .evaluations import evaluation_page
+from .parts.reviewing import decision_page, report_page
 from .parts.staff import person, staff_only
 
 
@@ -56,34 +57,23 @@ def comment_end(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 def comment_report(request: HttpRequest, pk: int) -> HttpResponse:
     found = comments.comment_shown(pk)
-    evaluation, form = _evaluation_of(found), ReportForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        try:
-            comments.comment_report(found, by=person(request), text=form.cleaned_data["text"])
-        except Refused as error:
-            form.add_error(None, str(error))
-        else:
-            messages.success(request, "Thank you. Staff will look at it; their decision appears in the public log.")
-            return redirect(evaluation)
-    return render(request, "moderation/report_comment.html", {"form": form, "comment": found, "evaluation": evaluation})
+    what = {"what": "comment", "comment": found}
+    report = partial(comments.comment_report, found)
+    return report_page(request, _evaluation_of(found), report, "moderation/report_comment.html", what)
 
 
 @staff_only
 def comment_moderate(request: HttpRequest, pk: int) -> HttpResponse:
     found = comments.comment_for_staff(pk)
     form = CommentDecisionForm(found, request.POST or None, reported=comments.open_reports(found).exists())
-    if request.method == "POST" and form.is_valid():
-        data = form.cleaned_data
-        kind = ActionKind(data["kind"])
-        try:
-            comments.comment_decide(found, kind, by=person(request), reason=data["reason"], note=data["note"])
-        except Refused as error:
-            form.add_error(None, str(error))
-        else:
-            messages.success(request, f"{kind.label}. The decision stands in the public log.")
-            return redirect("moderate-comment", pk)
-    context = {"form": form, "comment": found, "evaluation": _evaluation_of(found)}
-    return render(request, "moderation/comment.html", {**context, "history": comments.history(found)})
+    context = {
+        "row": found,
+        "author": found.author,
+        "text": found.text,
+        "evaluation": _evaluation_of(found),
+        "history": comments.history(found),
+    }
+    return decision_page(request, form, partial(comments.comment_decide, found), "moderation/comment.html", context)
 
 
 def _evaluation_of(comment: Comment) -> Evaluation:

@@ -4,6 +4,7 @@ Every decision can be undone on the page it was made on. Does NOT offer to edit 
 """
 
 import uuid
+from functools import partial
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -13,26 +14,19 @@ from django.shortcuts import redirect, render
 from benchmarks import comments, selectors
 from benchmarks.models import SiteSwitch
 from benchmarks.moderation import decisions, review
-from benchmarks.moderation.forms import DecisionForm, ReasonForm, ReportForm, SwitchForm
+from benchmarks.moderation.forms import DecisionForm, ReasonForm, SwitchForm
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Switch
 
+from .parts.reviewing import report_page
 from .parts.staff import person, staff_only
 
 
 @login_required
 def report(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
-    form = ReportForm(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        try:
-            decisions.report(evaluation.submission, by=person(request), text=form.cleaned_data["text"])
-        except Refused as error:
-            form.add_error(None, str(error))
-        else:
-            messages.success(request, "Thank you. Staff will look at it; their decision appears in the public log.")
-            return redirect(evaluation)
-    return render(request, "moderation/report.html", {"form": form, "evaluation": evaluation})
+    report_it = partial(decisions.report, evaluation.submission)
+    return report_page(request, evaluation, report_it, "moderation/report.html", {"what": "submission"})
 
 
 @staff_only

@@ -4,6 +4,7 @@ Does NOT examine definitions: a worker does, later.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -20,9 +21,10 @@ from benchmarks.models import KernelRequest
 from benchmarks.requests import asking, lists
 from benchmarks.requests.forms import AcceptForm, CloseForm, RequestDecisionForm, RequestForm
 from benchmarks.services import Refused
-from benchmarks.states import ActionKind, RequestState
+from benchmarks.states import RequestState
 from benchmarks.templatetags.whiskers import Axis
 
+from .parts.reviewing import decision_page
 from .parts.staff import person, staff_only
 
 
@@ -107,17 +109,9 @@ def request_close(request: HttpRequest, pk: int) -> HttpResponse:
 def request_moderate(request: HttpRequest, pk: int) -> HttpResponse:
     row = lists.published_or_hidden(pk)
     form = RequestDecisionForm(row, request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        data = form.cleaned_data
-        kind = ActionKind(data["kind"])
-        try:
-            asking.request_decide(row, kind, by=person(request), reason=data["reason"], note=data["note"])
-        except Refused as error:
-            form.add_error(None, str(error))
-        else:
-            messages.success(request, f"{kind.label}. The decision stands in the public log.")
-            return redirect("moderate-request", pk)
-    return render(request, "moderation/request.html", {"form": form, "row": row, "history": lists.decisions_about(row)})
+    history = lists.decisions_about(row)
+    context = {"row": row, "author": row.owner, "text": row.reason, "history": history}
+    return decision_page(request, form, partial(asking.request_decide, row), "moderation/request.html", context)
 
 
 def _vote(request: HttpRequest, row: KernelRequest, *, wanted: bool) -> None:
