@@ -90,6 +90,11 @@ class Case:
         return f"{self.folder.parent.name}/{self.folder.name}"
 
     @property
+    def class_title(self) -> str:
+        """Of an attack its class by number and name, of any other case its kind."""
+        return f"{self.exploit} {CLASSES[self.exploit]}" if self.exploit else self.kind
+
+    @property
     def kernel(self) -> Path:
         return next(self.folder.glob("kernel.*"))
 

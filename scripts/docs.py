@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.harness import VERDICT_TEXTS, default_rules, default_suites, load_suite
 from benchmarks.offline import WHY_TEXTS
-from scripts.corpus import CLASSES, KINDS, Case, read_cases
+from scripts.corpus import KINDS, Case, read_cases
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,14 +38,10 @@ def gpu_corpus() -> str:
     """By kind: attacks in the order of their classes, then failures, then honest controls."""
     cases = sorted(read_cases("cuda"), key=lambda case: (KINDS.index(case.kind), case.exploit))
     rows = [
-        f"| `{case.folder.name}` | {_class(case)} | {case.language} | {case.about} | {_verdicts(case)} |"
+        f"| `{case.folder.name}` | {case.class_title} | {case.language} | {case.about} | {_verdicts(case)} |"
         for case in cases
     ]
     return "\n".join(["| case | class | language | what it does | verdict |", "|---|---|---|---|---|", *rows])
-
-
-def _class(case: Case) -> str:
-    return f"{case.exploit} {CLASSES[case.exploit]}" if case.exploit else case.kind
 
 
 def _verdicts(case: Case) -> str:

@@ -156,7 +156,7 @@ def _alone(device: Device, options: argparse.Namespace) -> int:
 
 def chosen(cases: Sequence[Case], words: Sequence[str]) -> list[Case]:
     """Cases whose name or class contains any of `words` (all, if there are none), in groups of one task and class."""
-    found = [case for case in cases if not words or any(word in f"{case.name} {_class(case)}" for word in words)]
+    found = [case for case in cases if not words or any(word in f"{case.name} {case.class_title}" for word in words)]
     return sorted(found, key=_group)
 
 
@@ -329,10 +329,6 @@ def _record(attacks: Sequence[Attack], bench: Bench, controls: Controls, everyth
         controls=controls.judgings,
         attacks=tuple(by_exploit(attacks)),
     )
-
-
-def _class(case: Case) -> str:
-    return f"{case.exploit} {CLASSES[case.exploit]}" if case.exploit else case.kind
 
 
 def _group(case: Case) -> tuple[str, str, str, str]:
