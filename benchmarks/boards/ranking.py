@@ -8,6 +8,7 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import geometric_mean
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -95,4 +96,4 @@ def _score(times_us: Sequence[float | None], stronger_us: Sequence[float | None]
     ratios = [best / own for own, best in zip(times_us, stronger_us, strict=True) if own and best]
     if not ratios or len(ratios) < len(times_us):
         return None
-    return math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
+    return geometric_mean(ratios)

@@ -3,10 +3,10 @@
 While a contest runs a board shows what participants have reached on the ordinary configurations. Does NOT write.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from statistics import geometric_mean
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
@@ -130,9 +130,8 @@ def overall(boards: Sequence[ContestBoard]) -> list[OverallLine]:
 
 
 def _sum_of(name: str, found: Sequence[ContestLine | None]) -> OverallLine:
-    logs = [math.log(line.score) for line in found if line]
-    mean = math.exp(math.fsum(logs) / len(logs))
-    return OverallLine(name, len(logs), mean, [line.rank if line else None for line in found])
+    scores = [line.score for line in found if line]
+    return OverallLine(name, len(scores), geometric_mean(scores), [line.rank if line else None for line in found])
 
 
 Lines = dict[tuple[int, int], list[ContestLine]]

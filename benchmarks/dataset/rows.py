@@ -6,6 +6,7 @@ configurations only number, correctness and calls are told. Finals of a contest 
 
 import math
 from collections.abc import Iterator, Sequence
+from statistics import geometric_mean
 from typing import Any
 
 from django.db.models import Q
@@ -116,7 +117,7 @@ def kernelbot(keys: Sequence[int]) -> Iterator[DataRow]:
             "file_name": f"submission.{suffix_of(row.language)}",
             "submission_time": row.created,
             "status": FAILED if ours else "succeeded",
-            "score": _geometric_mean(times_us) / 1e6 if scored else None,
+            "score": geometric_mean(times_us) / 1e6 if scored else None,
             "passed": None if ours else evaluation.verdict == Verdict.PASS,
             "mode": "test" if evaluation.is_quick else "leaderboard",
             "runner": evaluation.device_kind.slug,
@@ -176,10 +177,6 @@ def _config(row: ConfigResult) -> DataRow:
 def _number(value: object) -> float | None:
     """None for what is no finite number: a report keeps NaN as a word."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def _whole_id(name: bytes) -> int:

@@ -3,10 +3,10 @@
 Pure numbers. Not covered: judging a solution (`running.py`).
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import geometric_mean
 from typing import Any
 
 from ..harness import Verdict, clean_text
@@ -136,5 +136,5 @@ def loss(outcomes: Sequence[Outcome]) -> Loss:
 
 
 def _geometric_mean(values: Iterable[float | None]) -> float | None:
-    logs = [math.log(value) for value in values if value is not None]
-    return math.exp(sum(logs) / len(logs)) if logs else None
+    known = [value for value in values if value is not None]
+    return geometric_mean(known) if known else None

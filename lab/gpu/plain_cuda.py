@@ -5,7 +5,6 @@ verdict comes from it. `plain_cuda_child.py` is the process that holds the GPU. 
 """
 
 import hashlib
-import math
 import os
 import platform
 import shutil
@@ -15,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from agents.evolve.templates import Genome, Template
@@ -47,11 +47,7 @@ class Measured:
 
     @property
     def score(self) -> float | None:
-        return geomean(self.speedups) if self.speedups else None
-
-
-def geomean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))
+        return geometric_mean(self.speedups) if self.speedups else None
 
 
 def nvcc() -> str:

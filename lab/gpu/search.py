@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from agents.evolve.rng import Rng
@@ -35,7 +36,7 @@ from benchmarks.harness import (
     judge,
     keep_ready,
 )
-from lab.gpu.plain_cuda import BuiltCore, CoreBuilder, GpuProcess, Measured, geomean, machine
+from lab.gpu.plain_cuda import BuiltCore, CoreBuilder, GpuProcess, Measured, machine
 
 TASKS = (
     "mnist_pool/forward",
@@ -75,7 +76,7 @@ class Hunt:
             return None
         if self.bars_us is None:
             return measured.score
-        return geomean([bar / own for bar, own in zip(self.bars_us, measured.times_us, strict=True)])
+        return geometric_mean([bar / own for bar, own in zip(self.bars_us, measured.times_us, strict=True)])
 
     def add(self, genome: Genome, built: BuiltCore, measured: Measured, operator: str) -> None:
         fitness = self.fitness(measured)

@@ -8,7 +8,6 @@ thread, no sandbox, no verdict: this feeds the comparison of searches, never a l
 import argparse
 import contextlib
 import json
-import math
 import os
 import platform
 import statistics
@@ -119,7 +118,7 @@ def refined(bench: "SweepBench", space: Space, rows: Sequence[Row]) -> list[Row]
 def score(row: Row) -> float:
     """The geometric mean of a row's speedups, 0 for a failed one."""
     speedups = row[2]
-    return math.exp(sum(map(math.log, speedups)) / len(speedups)) if speedups else 0.0
+    return statistics.geometric_mean(speedups) if speedups else 0.0
 
 
 class SweepBench:

@@ -3,13 +3,14 @@
 import argparse
 import json
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
 from agents.evolve.search import load_recording
 from agents.evolve.templates import find_template
 from benchmarks.harness import default_suites, find_task
-from lab.gpu.plain_cuda import BuiltCore, Measured, geomean
+from lab.gpu.plain_cuda import BuiltCore, Measured
 from lab.gpu.search import TASKS, Hunt, floor_us, keep, winner
 from lab.sweeps.record_gpu import SWEEPS, GpuSweep
 
@@ -45,7 +46,7 @@ def test_the_floor_is_data_or_arithmetic() -> None:
 def test_fitness_is_the_speedup_over_the_stronger_baseline(tmp_path: Path) -> None:
     hunt = a_hunt(tmp_path)
     hunt.baselines = {"eager_us": [8.0, 8.0], "compile_us": [4.0, None]}
-    assert hunt.fitness(Measured((2.0, 2.0), (9.0, 9.0))) == pytest.approx(geomean([2.0, 4.0]))
+    assert hunt.fitness(Measured((2.0, 2.0), (9.0, 9.0))) == pytest.approx(geometric_mean([2.0, 4.0]))
     assert hunt.fitness(Measured(failure="it is wrong")) is None
 
 

@@ -6,11 +6,11 @@ setting failed. Not covered: how one is made (`lab/sweeps/record.py`).
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from ..templates.base import Constraint, Gene, Genome, Space, Value
@@ -37,7 +37,9 @@ class Recording:
 
 def load_recording(path: Path) -> Recording:
     data = json.loads(path.read_text())
-    fitnesses = {tuple(values): _geomean(speedups) for values, _times_us, speedups in data["rows"]}
+    fitnesses = {
+        tuple(values): geometric_mean(speedups) if speedups else None for values, _times_us, speedups in data["rows"]
+    }
     genes = tuple(_gene(item) for item in data["genes"])
     names = [gene.name for gene in genes]
     recorded = Constraint("was not recorded", lambda genome: tuple(genome[name] for name in names) in fitnesses)
@@ -58,7 +60,3 @@ def gene_record(gene: Gene) -> dict[str, Any]:
 def _gene(item: Mapping[str, Any]) -> Gene:
     only = (item["only"][0], tuple(item["only"][1])) if item["only"] else None
     return Gene(item["name"], tuple(item["values"]), "", item["ordinal"], item["structural"], only)
-
-
-def _geomean(speedups: list[float] | None) -> float | None:
-    return math.exp(sum(map(math.log, speedups)) / len(speedups)) if speedups else None
