@@ -136,12 +136,6 @@ def speedups(candidate: CandidateView) -> dict[str, float]:
     return {item["key"]: item["speedup"] for item in configs if item.get("speedup") is not None}
 
 
-def pareto(candidates: list[CandidateView]) -> list[CandidateView]:
-    """Those that no other one beats on every configuration."""
-    times = {item.id: speedups(item) for item in candidates}
-    return [item for item in candidates if not any(_beats(times[other.id], times[item.id]) for other in candidates)]
-
-
 def opinion_from_json(data: Mapping[str, Any]) -> VerifierOpinion:
     return VerifierOpinion(
         decision=data["decision"],
@@ -157,10 +151,6 @@ def opinion_from_json(data: Mapping[str, Any]) -> VerifierOpinion:
 def result_from_json(data: Mapping[str, Any]) -> JudgeResult:
     ci95 = data.get("ci95")
     return JudgeResult(**{**data, "ci95": tuple(ci95) if ci95 else None, "configs": tuple(data.get("configs", ()))})
-
-
-def _beats(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    return one.keys() == other.keys() != set() and one != other and all(one[key] >= other[key] for key in one)
 
 
 def _age(candidate: CandidateView) -> tuple[int, int]:

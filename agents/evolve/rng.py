@@ -53,9 +53,6 @@ class Rng:
             drawn.append(places.pop(place)[0])
         return drawn
 
-    def shuffled(self, seq: Sequence[T]) -> list[T]:
-        return self.sample(seq, len(seq))
-
     def _weighted(self, count: int, weights: Sequence[float]) -> int:
         if len(weights) != count:
             raise ValueError(f"{len(weights)} weights for {count} items")

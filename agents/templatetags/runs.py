@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.drawing.lineage import mark_of, words_of
+from agents.drawing.lineage import mark_of
 from agents.evolve.model import SLOW
 from agents.models import Candidate, Run, RunEvent
 from agents.record.texts import CURRENCY_TITLES, sentence
@@ -74,11 +74,6 @@ def was_wrong(opinion: Any) -> bool:
 @register.filter
 def mark(row: Candidate) -> str:
     return mark_of(row)
-
-
-@register.filter
-def outcome_words(row: Candidate) -> str:
-    return words_of(row)
 
 
 @register.filter

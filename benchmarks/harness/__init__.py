@@ -25,7 +25,6 @@ from .errors import (
     TaskError,
     UsageError,
 )
-from .foreign.examine import FORMS as FOREIGN_FORMS
 from .foreign.examine import GPU_TASK, ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
 from .hosts.locks import file_lock
 from .hosts.processors import KINDS as PROCESSOR_KINDS
@@ -69,7 +68,6 @@ __all__ = [
     "CPU",
     "DEVICE_STUCK",
     "DTYPES",
-    "FOREIGN_FORMS",
     "GPU_TASK",
     "LANGUAGES",
     "LANGUAGE_OF_SUFFIX",

@@ -9,7 +9,7 @@ from .boards import Standing
 from .checks import EmulatorCheck
 from .comments import Comment
 from .contests import CONTEST_SEEN, Contest, ContestEntry, ContestParticipant, ContestSitting, ContestTask
-from .evaluations import VERDICT_CHOICES, BaselineResult, ConfigResult, Evaluation, StageResult, Worker
+from .evaluations import BaselineResult, ConfigResult, Evaluation, StageResult, Worker
 from .imports import ImportReport, StoredTask, SuiteImport
 from .ledger import CachedValue, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
@@ -25,7 +25,6 @@ from .teams import Team, TeamMembership
 
 __all__ = [
     "CONTEST_SEEN",
-    "VERDICT_CHOICES",
     "ApiToken",
     "BaselineResult",
     "CachedValue",

@@ -58,7 +58,6 @@ MOVES: dict[ActionKind, StatusMove] = {
         Q(confirmed_at__isnull=False), lambda: {"confirmed_at": None}, "No review of this submission has been closed."
     ),
 }
-DECISIONS = (*MOVES, ActionKind.DISMISS)
 
 
 def report(submission: Submission, *, by: User, text: str) -> None:

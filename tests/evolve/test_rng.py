@@ -49,10 +49,6 @@ def test_a_sample_holds_different_places(items: list[int], k: int, seed: int) ->
     assert not Counter(drawn) - Counter(items)
 
 
-def test_shuffled_keeps_everything() -> None:
-    assert sorted(Rng(1, "s").shuffled(range(30))) == [*range(30)]
-
-
 @pytest.mark.parametrize("weights", [[0, 0], [1, -1], [float("nan"), 1], [1]])
 def test_weights_that_mean_nothing_are_refused(weights: list[float]) -> None:
     with pytest.raises(ValueError, match="weights"):

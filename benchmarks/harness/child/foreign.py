@@ -19,7 +19,6 @@ from torch import Tensor
 
 from .python.slots import Slot, StatefulCall, slots_of
 
-VARIANTS = ("published", "scaled", "shifted", "stirred")
 _SCALE, _SHIFT, _STIR = 0.5, 0.25, 0.1
 
 Names = dict[str, Any]

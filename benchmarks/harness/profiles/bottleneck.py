@@ -157,7 +157,6 @@ CPU_RULES = (
         "Break chains of dependent additions with several sums, block for the caches, use all threads.",
     ),
 )
-KEYS = tuple(dict.fromkeys(rule.key for rule in (*GPU_RULES, *CPU_RULES)))
 
 
 def gpu_bottleneck(kernels: Sequence[KernelProfile], roofline: Roofline) -> Bottleneck | None:

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any
 
 NAME = "torch.utils.cpp_extension"
-_IGNORED = ("build_directory", "verbose", "keep_intermediates", "use_pch", "is_python_module")
 
 Request = dict[str, Any]
 
