@@ -45,6 +45,7 @@ from .harness import (
     object_key,
 )
 from .judgings import checks, profiles, queue
+from .judgings.claims import RowHolding
 from .judgings.judge import Assignment, site_judge
 from .models import DeviceKind, Evaluation, Worker
 from .moderation import rejudging
@@ -84,7 +85,7 @@ def check_next(self: Any, device_kind: str) -> None:
     holding = checks.check_claim()
     if holding is None:
         return
-    with log_fields(check=str(holding.check.code), user_id=holding.check.owner_id):
+    with log_fields(check=str(holding.row.code), user_id=holding.row.owner_id):
         _run_check(holding)
     if checks.waiting_checks():
         queue.resend_checks(device_kind, 1)
@@ -101,7 +102,7 @@ def profile_next(self: Any, device_kind: str) -> None:
     holding = profiles.profile_claim(device_kind)
     if holding is None:
         return
-    evaluation = holding.request.evaluation
+    evaluation = holding.row.evaluation
     with log_fields(evaluation=str(evaluation.code), user_id=evaluation.submission.owner_id):
         _run_profile(holding, worker.device)
     queue.resend_profiles(profiles.waiting_profiles())
@@ -122,15 +123,15 @@ def examine_next(self: Any, device_kind: str) -> None:
     holding = examining.request_claim()
     if holding is None:
         return
-    with log_fields(user_id=holding.request.owner_id):
+    with log_fields(user_id=holding.row.owner_id):
         _run_examination(holding)
     queue.resend_examinations(device_kind, min(1, examining.waiting_examinations()))
 
 
 def _run_examination(holding: examining.ExaminationHolding) -> None:
     try:
-        with asked_to_stop_kindly(), _kept_alive(holding, str(holding.request)) as over:
-            found = examining.examine_files(holding.request)
+        with asked_to_stop_kindly(), _kept_alive(holding, str(holding.row)) as over:
+            found = examining.examine_files(holding.row)
             if not over():
                 holding.record(*found)
                 return
@@ -138,14 +139,14 @@ def _run_examination(holding: examining.ExaminationHolding) -> None:
         holding.take_too_long()
         return
     except Exception:  # the edge of a job: whatever broke is our fault and must end with a word
-        logger.exception("examining %s failed", holding.request)
+        logger.exception("examining %s failed", holding.row)
         holding.fail()
         return
     holding.release()
 
 
 def _run_profile(holding: profiles.ProfileHolding, device: str) -> None:
-    evaluation = holding.request.evaluation
+    evaluation = holding.row.evaluation
     visible = evaluation.configs.exclude(group="hidden")
     times_us = {row.key: row.kernel_us for row in visible if row.kernel_us is not None}
     try:
@@ -167,11 +168,11 @@ def _run_profile(holding: profiles.ProfileHolding, device: str) -> None:
 
 
 def _run_check(holding: checks.CheckHolding) -> None:
-    version = holding.check.task_version
+    version = holding.row.task_version
     rules = default_rules(settings.KBENCH_RULESET)
-    assignment = Assignment(Source(holding.check.text, "cuda"), spec_of(version), rules, CPU)
+    assignment = Assignment(Source(holding.row.text, "cuda"), spec_of(version), rules, CPU)
     try:
-        with asked_to_stop_kindly(), _kept_alive(holding, str(holding.check.code)) as over:
+        with asked_to_stop_kindly(), _kept_alive(holding, str(holding.row.code)) as over:
             report = site_judge().emulate(assignment, Watcher(cancelled=over))
             if not over():  # a stop also reaches the sandbox's processes
                 holding.record(report)
@@ -179,16 +180,14 @@ def _run_check(holding: checks.CheckHolding) -> None:
     except Cancelled:
         pass
     except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a word
-        logger.exception("the check %s failed", holding.check.code)
+        logger.exception("the check %s failed", holding.row.code)
         holding.fail(str(error) if isinstance(error, HarnessError) else type(error).__name__)
         return
     holding.release()
 
 
 @contextmanager
-def _kept_alive(
-    holding: checks.CheckHolding | profiles.ProfileHolding | examining.ExaminationHolding, code: str
-) -> Iterator[Callable[[], bool]]:
+def _kept_alive(holding: RowHolding[Any], code: str) -> Iterator[Callable[[], bool]]:
     """Says from a thread that the worker lives; gives what is asked whether to stop."""
     lost, over = threading.Event(), threading.Event()
 

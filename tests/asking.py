@@ -35,8 +35,8 @@ def examined(request: KernelRequest, labels: tuple[str, ...] = ()) -> KernelRequ
     """As it is once a worker has examined the definition, which is the only one that waits."""
     holding = examining.request_claim()
     assert holding is not None
-    assert holding.request == request
-    item, _ = examining.examine_files(holding.request, lambda found, _: Examined(None, found.problem))
+    assert holding.row == request
+    item, _ = examining.examine_files(holding.row, lambda found, _: Examined(None, found.problem))
     assert item.task is not None
     assert holding.record(item, outcome(item.task, labels=labels))
     return KernelRequest.objects.select_related("task__suite", "owner").get(pk=request.pk)

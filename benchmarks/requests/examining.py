@@ -1,35 +1,29 @@
-"""Definitions of requests from queue to task: claim, sign of life, examination, the word of the importer, charge.
+"""Definitions of requests from queue to task: claim, examination, the word of the importer, charge.
 
-The table is the queue, as for checks without a GPU, and each move is one conditional update by who holds the claim. The
-seconds of the examination are charged to whoever posted it. Does NOT accept requests (`asking.py`).
+The seconds of the examination are charged to whoever posted it. Does NOT accept requests (`asking.py`).
 """
 
 import tempfile
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 
 from .. import quotas
 from ..catalogue.importing import NotImportable, Settings, examine_requested, store_requested
 from ..harness import Examined, Paths, clean_text
 from ..importers import Found, slug
+from ..judgings.claims import ATTEMPTS_MAX, RowHolding
 from ..models import KernelRequest
 from ..notifications import telling
-from ..states import REQUESTS, RequestState, Switch
-from ..switches import switch_is_on
+from ..states import REQUESTS, RequestState
 from .asking import offer_end
 from .files import found_in
 
 Examine = Callable[[Found, Settings], Examined]
-ATTEMPTS_MAX = 2
 STEP_TIMEOUT_S = 120.0
 SECONDS_MAX = 600  # of a whole examination: meanwhile its worker compiles nothing
 _OP_MAX_CHARS = 60
@@ -38,20 +32,11 @@ LOST = "The worker was lost twice while it examined this definition, which may b
 OURS = "The examination failed by our own fault. Nothing was charged: post it again later."
 
 
-@dataclass(frozen=True)
-class ExaminationHolding:
-    """A claimed request and the secret that allows to move it."""
+class ExaminationHolding(RowHolding[KernelRequest]):
+    """A claimed request for a kernel."""
 
-    request: KernelRequest
-    claim: uuid.UUID
-
-    def alive(self) -> bool:
-        """Says that the worker lives. False: stop, the request is deleted or somebody else's."""
-        return bool(self._held().update(heartbeat=timezone.now()))
-
-    def release(self) -> None:
-        """The worker lets go in good order: back into the queue, without counting as an attempt."""
-        self._held().update(state=RequestState.QUEUED, claim=None, heartbeat=None)
+    waiting_state = RequestState.QUEUED
+    working_state = RequestState.EXAMINING
 
     def fail(self) -> None:
         """It ends by our own fault, and costs nothing."""
@@ -66,7 +51,7 @@ class ExaminationHolding:
         problem = examined.problem or self._unusable(examined)
         if problem:
             return self._refuse(problem, examined.seconds)
-        request = self.request
+        request = self.row
         with transaction.atomic():
             held = self._held().select_for_update().first()
             if held is None:
@@ -80,7 +65,7 @@ class ExaminationHolding:
     def _unusable(self, examined: Examined) -> str:
         """Why none of the wanted devices can judge the task; empty where one can."""
         classes = set(examined.task.configs) if examined.task else set()
-        wanted = list(self.request.device_kinds.all())
+        wanted = list(self.row.device_kinds.all())
         if any(kind.device_class in classes for kind in wanted):
             return ""
         names = ", ".join(kind.slug for kind in wanted)
@@ -91,30 +76,19 @@ class ExaminationHolding:
         with transaction.atomic():
             if not self._held().update(**columns, ended=timezone.now()):
                 return False
-            offer_end(self.request)
+            offer_end(self.row)
             self._charge(seconds)
-            telling.refused(self.request)
+            telling.refused(self.row)
         return True
 
     def _charge(self, seconds: float) -> None:
-        quotas.spend(quotas.payer_of(self.request.owner, ""), seconds, f"request {self.request.pk} examined")
-
-    def _held(self) -> Any:
-        rows = KernelRequest.objects.filter(pk=self.request.pk, claim=self.claim)
-        return rows.filter(state=RequestState.EXAMINING)
+        quotas.spend(quotas.payer_of(self.row.owner, ""), seconds, f"request {self.row.pk} examined")
 
 
 def request_claim() -> ExaminationHolding | None:
     """The request that waits longest. None: there is nothing to do."""
-    if not switch_is_on(Switch.JUDGING):
-        return None
     waiting = KernelRequest.objects.filter(state=RequestState.QUEUED)
-    while (pk := waiting.order_by("created", "pk").values_list("pk", flat=True).first()) is not None:
-        claim = uuid.uuid4()
-        columns = {"state": RequestState.EXAMINING, "claim": claim, "heartbeat": timezone.now()}
-        if waiting.filter(pk=pk).update(**columns):
-            return ExaminationHolding(KernelRequest.objects.select_related("owner").get(pk=pk), claim)
-    return None
+    return ExaminationHolding.take(waiting.order_by("created", "pk"), "owner")
 
 
 def examine_files(request: KernelRequest, examine: Examine = examine_requested) -> tuple[Found, Examined]:
@@ -138,14 +112,13 @@ def _renamed(item: Found, request: KernelRequest) -> Found:
 
 def requeue_lost_examinations() -> None:
     """What has not been heard of is tried once more, and is then refused."""
-    limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
-    lost = KernelRequest.objects.filter(state=RequestState.EXAMINING, heartbeat__lt=limit)
+    lost = ExaminationHolding.lost(KernelRequest)
     for row in lost.filter(attempt__gte=ATTEMPTS_MAX).select_related("owner"):
         with transaction.atomic():
             ended = {"state": RequestState.REFUSED, "state_text": LOST, "ended": timezone.now(), "claim": None}
             if lost.filter(pk=row.pk).update(**ended):
                 offer_end(row)
-    lost.update(state=RequestState.QUEUED, claim=None, heartbeat=None, attempt=F("attempt") + 1)
+    ExaminationHolding.requeue_lost(KernelRequest)
 
 
 def waiting_examinations() -> int:

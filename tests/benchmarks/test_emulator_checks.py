@@ -240,7 +240,7 @@ def test_what_a_check_cannot_explain_starts_none(failed, cpu, options):
 def test_what_people_ask_for_goes_before_explanations(failed, asked, cpu):
     failed()
     check = asked()
-    assert checks.check_claim().check == check
+    assert checks.check_claim().row == check
 
 
 def test_it_goes_with_its_account(asked, payer):

@@ -116,7 +116,7 @@ def test_payers_take_turns(judged, payer, person):
     first = profiles.profile_claim(KIND)
     services.profile_request(late, other)
     first.record(profile())
-    taken = [profiles.profile_claim(KIND).request.evaluation for _ in range(3)]
+    taken = [profiles.profile_claim(KIND).row.evaluation for _ in range(3)]
     assert taken == [late, *many[1:]]
 
 

@@ -176,7 +176,7 @@ def test_sizes_are_bounded():
 def test_a_task_that_the_wanted_device_cannot_judge_is_refused(olga):
     request = posted(olga)
     holding = examining.request_claim()
-    item, _ = examining.examine_files(holding.request, lambda found, _: Examined(None))
+    item, _ = examining.examine_files(holding.row, lambda found, _: Examined(None))
     good = outcome(item.task)
     only_gpu = replace(good.task, configs={"cuda": good.task.configs["cuda"]})
     assert holding.record(item, replace(good, task=only_gpu))

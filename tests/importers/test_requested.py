@@ -27,7 +27,7 @@ def test_a_posted_file_becomes_a_task_that_can_be_judged() -> None:
     def examine(item: Any, how: importing.Settings) -> Any:
         return importing.examine_requested(item, replace(how, compare_compiled=False))
 
-    assert holding.record(*examining.examine_files(holding.request, examine))
+    assert holding.record(*examining.examine_files(holding.row, examine))
     request = KernelRequest.objects.get()
     assert (request.state, request.state_text) == (RequestState.OPEN, "")
     task = spec_of(version_of(request))

@@ -157,7 +157,7 @@ def _requests(owner: Any, stranger: Any, staff: Any) -> KernelRequest:
     asking.posted(owner, text=f"class Model({TITLE}", **words)
     refused = examining.request_claim()
     assert refused is not None
-    refused.record(*examining.examine_files(refused.request))
+    refused.record(*examining.examine_files(refused.row))
     return asking.posted(owner, text=f"{asking.MODEL}# private\n", **words)
 
 

@@ -54,7 +54,7 @@ def ended(report: EmulatorReport, owner: Any = None) -> EmulatorCheck:
     holding = checks.check_claim()
     assert holding is not None
     assert holding.record(report)
-    return EmulatorCheck.objects.get(pk=holding.check.pk)
+    return EmulatorCheck.objects.get(pk=holding.row.pk)
 
 
 def post(client: Client, language: str = "cuda", **fields: Any) -> Any:
