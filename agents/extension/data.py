@@ -137,7 +137,7 @@ CANDIDATES = DataTable(
         *columns(TEXT, timing_trust="who measured, see reports", evaluation_id="its judging, see reports"),
         *columns(TEXT, reused_from="the candidate whose result it has, because the compiled code is the same"),
         *columns(NUMBER, judging_s="s: how long judging took"),
-        *columns(INTEGER, judged_as="the how manieth judging of the run"),
+        *columns(INTEGER, judged_as="its number among the judgings of the run, from 1"),
         *columns(ColumnKind.TIME, judged_at="UTC: when its verdict came"),
         *columns(NUMBER, judged_at_usd="USD: what the run had spent by then"),
         *columns(
