@@ -42,6 +42,8 @@ class EntryOut(Schema):
     of_tolerance: float | None = Field(
         description="largest error of a shown configuration as a share of the task's tolerance; 1 is just allowed"
     )
+    energy_mj: float | None = Field(description="of one call: geometric mean over the timed configurations")
+    energy_ci95_mj: tuple[float, float] | None = Field(description="its 95 % interval")
     calls_library: bool = Field(description="the source check found calls of library operators")
     judgings: int
     verified_at: datetime
@@ -153,6 +155,7 @@ def _board(key: BoardKey, wanted: EntryQuery) -> LeaderboardOut:
 def _entry(row: Any) -> EntryOut:
     """Not checked here: there may be a thousand, and what an operation returns is checked when it leaves."""
     evaluation, figures = row.evaluation, row.figures
+    energy = figures.get("energy")
     return EntryOut.model_construct(
         rank=row.rank,
         ties=row.ties,
@@ -162,8 +165,10 @@ def _entry(row: Any) -> EntryOut:
         score=_score(evaluation, row.score, row.score_lo, row.score_hi),
         worst_speedup=figures.get("worst"),
         roofline=(figures["floor"], figures["roof"]) if figures.get("roof") is not None else None,
-        kernel_us=figures.get("kernel_us"),
+        kernel_us=figures.get("time_us"),
         of_tolerance=figures.get("of_tolerance"),
+        energy_mj=energy.mj if energy else None,
+        energy_ci95_mj=(energy.lo_mj, energy.hi_mj) if energy else None,
         calls_library=row.evaluation.calls_library,
         judgings=row.judgings,
         verified_at=row.verified_at,
@@ -195,7 +200,7 @@ def _score(evaluation: Evaluation, score: float, low: float, high: float) -> Sco
 def _as_csv(board: LeaderboardOut) -> HttpResponse:
     columns = ["rank", "ties", *SCORE_COLUMNS, "by", "method", "language", "judgings", "verified_at", "evaluation",
                "worst_speedup", "roofline_least", "roofline_most", "calls_library", "kernel_us",
-               "of_tolerance"]  # fmt: skip
+               "of_tolerance", "energy_mj", "energy_lo_mj", "energy_hi_mj"]  # fmt: skip
     return table("leaderboard", columns, (_cells(entry) for entry in board.entries))
 
 
@@ -211,7 +216,7 @@ def _cells(entry: EntryOut) -> list[object]:
         *(entry.rank, entry.ties, *_score_cells(entry.score)),
         *(entry.by, entry.method, entry.language, entry.judgings, entry.verified_at.isoformat(), entry.evaluation),
         *(entry.worst_speedup, least, most, entry.calls_library),
-        *(entry.kernel_us, entry.of_tolerance),
+        *(entry.kernel_us, entry.of_tolerance, entry.energy_mj, *(entry.energy_ci95_mj or (None, None))),
     ]
 
 

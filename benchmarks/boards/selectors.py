@@ -10,8 +10,8 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models import Avg, Case, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, When, Window
-from django.db.models.functions import Exp, Ln
+from django.db.models import Avg, Case, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, When, Window
+from django.db.models.functions import Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -20,6 +20,7 @@ from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleS
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, visible_standings
 from ..states import MethodKind, TaskVersionStatus
 from .accuracy import largest_share
+from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
 REVIEWS_MAX = 50
@@ -175,11 +176,15 @@ def _attach_config_figures(key: BoardKey, rows: list[Any]) -> None:
             worst=Min("speedup"),
             floor=Min("roofline_fraction"),
             roof=Max("roofline_fraction"),
-            kernel_us=Exp(Avg(Ln("kernel_us"))),
+            time_us=Exp(Avg(Ln("kernel_us"))),
+            mean_mj=Exp(Avg(Ln("energy_mj"))),
+            energies=Count("energy_mj"),
+            without_energy=Count("pk", filter=Q(kernel_us__isnull=False, energy_mj=None)),
+            spread=Sum(Power(Ln(F("energy_hi_mj") / F("energy_lo_mj")), 2)),
             of_tolerance=largest_share(key.version.definition, key.device.device_class),
         )
     )
-    by_evaluation = {item["evaluation"]: item for item in figures}
+    by_evaluation = {item["evaluation"]: {**item, "energy": mean_energy(item)} for item in figures}
     for row in rows:
         row.figures = by_evaluation.get(row.evaluation_id, {})
 

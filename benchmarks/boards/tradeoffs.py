@@ -1,13 +1,23 @@
-"""What an entry trades for its time: the error that it makes beside it, and which entries no other one beats in both.
+"""What an entry trades for its time: error and energy, and which entries no other one beats in all of them.
 
 Does NOT enter any score or rank, and does NOT draw (`views/parts/tradeoffs.py`).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 from typing import Any
 
 ENTRIES_MIN = 2  # one point shows no trade
+
+
+@dataclass(frozen=True)
+class MeanEnergy:
+    """Millijoules of a call, the geometric mean over the timed configurations, with its 95 % interval."""
+
+    mj: float
+    lo_mj: float
+    hi_mj: float
 
 
 @dataclass(frozen=True)
@@ -16,12 +26,12 @@ class Costs:
 
     time_us: float | None
     of_tolerance: float | None
+    energy_mj: float | None = None
 
     def beats(self, other: "Costs") -> bool:
         """At least as good in all that is known of both, and better in one of them."""
-        mine, theirs = (self.time_us, self.of_tolerance), (other.time_us, other.of_tolerance)
-        pairs = [(a, b) for a, b in zip(mine, theirs, strict=True) if a is not None and b is not None]
-        return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+        both = [(a, b) for a, b in zip(astuple(self), astuple(other), strict=True) if a is not None and b is not None]
+        return all(a <= b for a, b in both) and any(a < b for a, b in both)
 
 
 @dataclass(frozen=True)
@@ -32,10 +42,15 @@ class TradePoint:
     costs: Costs
     unbeaten: bool
 
+    @property
+    def energy(self) -> MeanEnergy | None:
+        found: MeanEnergy | None = self.entry.figures.get("energy")
+        return found
+
 
 def trade_points(entries: Iterable[Any]) -> list[TradePoint]:
     """Of those whose time is known. Empty where there are too few to compare."""
-    known = [(entry, costs_of(entry)) for entry in entries if entry.figures.get("kernel_us")]
+    known = [(entry, costs_of(entry)) for entry in entries if entry.figures.get("time_us")]
     if len(known) < ENTRIES_MIN:
         return []
     everybody = [costs for _, costs in known]
@@ -43,4 +58,17 @@ def trade_points(entries: Iterable[Any]) -> list[TradePoint]:
 
 
 def costs_of(entry: Any) -> Costs:
-    return Costs(entry.figures.get("kernel_us"), entry.figures.get("of_tolerance"))
+    figures, energy = entry.figures, entry.figures.get("energy")
+    return Costs(figures.get("time_us"), figures.get("of_tolerance"), energy.mj if energy else None)
+
+
+def mean_energy(figures: Mapping[str, Any]) -> MeanEnergy | None:
+    """From sums over the configurations of an evaluation; None unless each timed one has an energy.
+
+    `spread` is the sum of the squared logarithms of upper by lower ends: independent errors of a mean add in squares.
+    """
+    count = figures["energies"]
+    if not count or figures["without_energy"]:
+        return None
+    mean, half = figures["mean_mj"], math.sqrt(figures["spread"] or 0.0) / (2 * count)
+    return MeanEnergy(mean, mean * math.exp(-half), mean * math.exp(half))

@@ -24,7 +24,8 @@ from ..templatetags.kbench import holder_of
 KEYS_AT_ONCE = 2000
 MEASURED = ("max_abs_error", "max_rel_error", "of_tolerance", "kernel_us", "kernel_iqr_us", "eager_us",
             "eager_iqr_us", "compile_us", "compile_iqr_us", "speedup", "speedup_lo", "speedup_hi",
-            "roofline_fraction", "sol_score", "excess_us", "failure")  # fmt: skip
+            "roofline_fraction", "sol_score", "energy_mj", "energy_lo_mj", "energy_hi_mj", "excess_us",
+            "failure")  # fmt: skip
 SCORED = ("reason", "verdict", "score", "score_lo", "score_hi", "vs_eager", "vs_compile", "worst_config",
           "timing_trust", "isolation", "calls_library")  # fmt: skip
 ID_BYTES = 8

@@ -162,11 +162,15 @@ class ConfigReport(_Storable):
     launches_us: tuple[tuple[float | None, ...], ...] = ()  # medians of kernel, eager and compile in each launch
     excess_us: float | None = None  # GPU: time by the referee's clock beyond what the calls claimed, in the median
     copied: bool = False  # GPU: results were copied into shared memory within the timed window
+    energy_mj: float | None = None  # of one call, after everything else was known; no score uses it
+    energy_ci95_mj: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.checked_calls > self.calls:
             raise ValueError(f"{self.key}: {self.checked_calls} checked calls out of {self.calls}")
+        if (self.energy_mj is None) != (self.energy_ci95_mj is None):
+            raise ValueError(f"{self.key}: an energy needs its interval, and an interval its energy")
         if self.speedup is not None and not self.correct:
             raise ValueError(f"{self.key}: a speedup for a configuration that is not correct")
 

@@ -317,7 +317,20 @@ class _Work:
         self.environment |= found
         if found.get("not_replayed"):
             self.flags.append(Flag("not-replayed", f"Its calls were timed in its own process: {found['not_replayed']}"))
-        return self._scored(judging)
+        score, reason, finished = self._scored(judging)
+        return score, reason, self._with_energy(finished)
+
+    def _with_energy(self, finished: tuple[ConfigReport, ...]) -> tuple[ConfigReport, ...]:
+        """Last, and without a say in anything: a measurement that fails takes nothing from a judging that is done."""
+        if self.quick or self.rehearsal or self._session is None:
+            return finished
+        try:
+            finished, unknown = self.track.energy(self._session, finished)
+        except (SupervisorError, Fault, OSError) as error:
+            unknown = f"measuring it failed: {first_line(str(error))}"
+        if unknown:
+            self.environment["energy_unknown"] = unknown
+        return finished
 
     def _calls(self, judging: Judging, run: Callable[[], None]) -> None:
         try:

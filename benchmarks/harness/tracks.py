@@ -20,6 +20,7 @@ from .gpu.bursts import credit_bursts
 from .gpu.bytecode import bytecode_folder
 from .gpu.crew import STANDBY
 from .gpu.discovery import Gpu, gpus
+from .gpu.energy import gpu_energy
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
 from .gpu.watching import Watching
@@ -30,6 +31,7 @@ from .languages import device_classes
 from .measuring.baselines import CpuPreparation, Preparation, PreparedBaseline
 from .measuring.calls import CANDIDATE, ConfigTally, Judging
 from .measuring.contestants import CallResult
+from .measuring.energy import cpu_energy
 from .measuring.faults import Fault
 from .measuring.session import CpuSession, CpuSetting, Session
 from .measuring.shell_library import shell_library
@@ -152,6 +154,10 @@ class Track(ABC):
         """
         return tuple(results), {}
 
+    def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
+        """Scored results with the energy of a call, and why there is none, if so."""
+        return tuple(results), "it is not measured on this device"
+
 
 class CpuTrack(Track):
     timing_trust = "supervisor"
@@ -195,6 +201,9 @@ class CpuTrack(Track):
 
     def prepare_tools(self) -> None:
         shell_library(self.rules, self.paths)
+
+    def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
+        return cpu_energy(session, results)
 
     def _setting(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
@@ -308,6 +317,9 @@ class GpuTrack(Track):
             raise Fault(Verdict.NOISY, f"the host is too busy: empty calls scatter by {spread_us:.0f} µs")
         found["null_spread_us"] = round(spread_us, 1)
         return tuple(self._bounded(judging, number, item) for number, item in enumerate(results)), found
+
+    def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
+        return gpu_energy(self._opened(), results)
 
     def _steadiest(self) -> dict[str, Any]:
         return min((self._opened().canary() for _ in range(_CANARIES)), key=self._drift)

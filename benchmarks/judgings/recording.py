@@ -82,6 +82,7 @@ def write(evaluation: Evaluation, report: Report) -> None:
 
 def _config(evaluation: Evaluation, position: int, config: ConfigReport) -> ConfigResult:
     lo, hi = config.ci95 or (None, None)
+    energy_lo_mj, energy_hi_mj = config.energy_ci95_mj or (None, None)
     return ConfigResult(
         evaluation=evaluation,
         position=position,
@@ -102,6 +103,9 @@ def _config(evaluation: Evaluation, position: int, config: ConfigReport) -> Conf
         speedup_lo=lo,
         speedup_hi=hi,
         roofline_fraction=config.roofline_fraction,
+        energy_mj=config.energy_mj,
+        energy_lo_mj=energy_lo_mj,
+        energy_hi_mj=energy_hi_mj,
         calls=config.calls,
         checked_calls=config.checked_calls,
         failure=config.failure,

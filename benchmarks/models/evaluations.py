@@ -220,6 +220,9 @@ class ConfigResult(models.Model):
     speedup_lo = models.FloatField(null=True)
     speedup_hi = models.FloatField(null=True)
     roofline_fraction = models.FloatField(null=True)
+    energy_mj = models.FloatField(null=True)  # of one call; ranks nothing
+    energy_lo_mj = models.FloatField(null=True)
+    energy_hi_mj = models.FloatField(null=True)
     calls = models.PositiveIntegerField(default=0)
     checked_calls = models.PositiveIntegerField(default=0)
     failure = models.TextField(blank=True)

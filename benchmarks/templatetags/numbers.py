@@ -31,6 +31,18 @@ def us(value: float | str | None) -> str:
 
 
 @register.filter
+def mj(value: float | str | None) -> str:
+    """Millijoules with three digits, in the unit that keeps them readable."""
+    number = _number(value)
+    if number is None:
+        return ABSENT
+    for unit, size in (("J", 1e3), ("mJ", 1.0), ("µJ", 1e-3)):
+        if abs(number) >= size:
+            return f"{_digits(number / size)} {unit}"
+    return f"{number * 1e3:.2g} µJ"
+
+
+@register.filter
 def times(value: float | str | None) -> str:
     number = _number(value)
     return ABSENT if number is None else f"{number:.2f}×"

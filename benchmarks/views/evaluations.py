@@ -150,13 +150,15 @@ def config_columns(configs: list[ConfigResult]) -> dict[str, Any]:
     bounded = any(config.bound_us for config in configs)
     roofline = any(config.roofline_fraction for config in configs)
     sol = any(getattr(config, "sol_score", None) is not None for config in configs)  # recorded ones have none
-    timed_columns = 4 + roofline + sol
+    energy = any(getattr(config, "energy_mj", None) is not None for config in configs)
+    timed_columns = 4 + roofline + sol + energy
     columns = 3 + (timed_columns if timed else 0)
     return {
         "timed": timed,
         "bounded": bounded,
         "roofline": roofline,
         "sol": sol,
+        "energy": energy,
         "timed_columns": timed_columns,
         "columns": columns,
     }

@@ -22,7 +22,6 @@ from benchmarks.boards.comparing import FAST_AT
 from benchmarks.boards.figures import answer
 from benchmarks.boards.overview import Row
 from benchmarks.boards.selectors import BoardKey, EntryFilter
-from benchmarks.boards.tradeoffs import trade_points
 from benchmarks.models import Method, RecordedBundle
 from benchmarks.recorded import selectors as recorded
 from benchmarks.states import MethodKind
@@ -33,7 +32,7 @@ from .parts.boards import board_page
 from .parts.charts import record_chart
 from .parts.devices import device_choice
 from .parts.figures import record_figure
-from .parts.tradeoffs import error_chart, error_figure, error_points
+from .parts.tradeoffs import trades
 from .previews import preview_of_board
 
 FILTERS = ("kind", "language", "calls", "timing", "author")
@@ -107,10 +106,9 @@ def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, devic
     )
     old = board_selectors.is_old(key)
     board = board_page(key, request.GET.get("page", 1), chosen)
-    points = error_points(trade_points(board.rows))
     context = {
         "board": board,
-        "error_chart": error_chart(points) if points else None,
+        "trades": [{"axis": trade.axis, "chart": trade.chart()} for trade in trades(list(board.rows))],
         "key": key,
         "task": version.task,
         "devices": devices,
@@ -125,23 +123,23 @@ def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, devic
 
 
 def leaderboard_figure(request: HttpRequest, suite: str, op: str, direction: str, device: str) -> HttpResponse:
-    """The history of the record, or `?chart=error`, on the board that the page of the same address shows."""
+    """The history of the record, or `?chart=error` or `energy`, on the board that the page of this address shows."""
     version = selectors.version_numbered(suite, op, direction, request.GET.get("version", ""))
     key = board_selectors.board_key(version, device, request.GET.get("rules", ""))
-    if request.GET.get("chart") == "error":
-        return _error_figure(request, key)
+    if request.GET.get("chart"):
+        return _trade_figure(request, key)
     records = board_selectors.board_records(key)
     if not records:
         raise Http404("This board has no record yet.")
     return answer(record_figure(records, timezone.now()))
 
 
-def _error_figure(request: HttpRequest, key: BoardKey) -> HttpResponse:
+def _trade_figure(request: HttpRequest, key: BoardKey) -> HttpResponse:
     rows = board_selectors.board_rows(key, request.GET.get("page", 1), _chosen(request))
-    points = error_points(trade_points(rows))
-    if not points:
+    found = {trade.axis.code: trade for trade in trades(list(rows))}.get(request.GET["chart"])
+    if found is None:
         raise Http404("There is nothing to compare on this board yet.")
-    return answer(error_figure(points))
+    return answer(found.figure())
 
 
 def _chosen(request: HttpRequest) -> EntryFilter:

@@ -16,7 +16,7 @@ from benchmarks.harness import default_suites, find_task
 from benchmarks.harness.child.gpu.appointment import Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
-from benchmarks.harness.gpu.replay import Replay
+from benchmarks.harness.gpu.replay import Burn, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.memory import overlay
@@ -274,3 +274,33 @@ def test_what_is_printed_is_seen_up_to_the_first_hidden_configuration(tmp_path: 
         replay._record(None, lambda _: 0)  # type: ignore[arg-type]
     assert asked == [{"warm": 0}]
     assert log.read_text() == "64 by 128"
+
+
+def test_the_referee_reads_the_counter_while_an_executor_launches() -> None:
+    executor = FakeActor({"calls": 4_000, "took_s": 0.4})
+    replay = replay_of(executor=executor)
+    replay.referee.ask = lambda request, **_: {"steps": [(1.0, 2)]} if request == "watch_energy" else {}  # type: ignore[method-assign]
+    assert replay.burn(0, 3, 0.4, 0.1) == Burn([(1.0, 2)], 1e-4)
+    assert executor.asked == [{"config": 0, "sets": [0, 1, 2], "burn_s": 0.4}]
+
+
+@pytest.mark.parametrize("answer", [{"error": "CUDA_ERROR"}, TimeoutError()])
+def test_an_executor_that_fails_gives_none(answer: Any) -> None:
+    replay = replay_of(executor=FakeActor(answer))
+    replay.referee.ask = lambda *_, **__: {"steps": []}  # type: ignore[method-assign]
+    assert replay.burn(0, 3, 0.4, 0.1) is None
+
+
+def test_calls_are_launched_as_a_graph_until_the_time_is_over() -> None:
+    """The graph of the fake takes 1 ms when it is launched."""
+    gpu_fake, launched = FakeGpu(), list[int]()
+
+    def launch(*_: Any) -> int:
+        launched.append(1)
+        time.sleep(0.001)
+        return 0
+
+    gpu_fake.cuGraphLaunch = launch  # type: ignore[attr-defined]
+    calls, took_s = Clock(Driver(gpu_fake), 1 << 20).burn([Work(gpu_fake, 0), Work(gpu_fake, 0)], 0.02)  # type: ignore[list-item]
+    assert calls == 2 * len(launched)
+    assert took_s >= 0.02

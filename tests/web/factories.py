@@ -148,6 +148,16 @@ def passing(
     return report(Verdict.PASS, "Correct and timed.", score=score, configs=(*timed, hidden), **fields)
 
 
+def with_energy(report: Report, mj: float, half_width: float) -> Report:
+    """The same report with an energy of each timed configuration."""
+    ci95 = (mj * (1 - half_width), mj * (1 + half_width))
+    configs = (
+        replace(item, energy_mj=mj, energy_ci95_mj=ci95) if item.kernel_us is not None else item
+        for item in report.configs
+    )
+    return replace(report, configs=tuple(configs))
+
+
 def report(verdict: Verdict, reason: str, **fields: Any) -> Report:
     stages = (StageReport("static", 0.001), StageReport("compile", 6.2, 0), StageReport("verify", 1.0))
     defaults = {

@@ -1,7 +1,9 @@
 """Leaderboards: ties, baselines in line, reviews, private entries, pages, and the picture of an interval."""
 
+import math
 import re
 import uuid
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -101,7 +103,7 @@ def test_the_error_of_an_entry_is_a_column_on_the_page_and_in_the_api(visitor: C
     assert found["of_tolerance"] == pytest.approx(0.02)
     assert found["kernel_us"] == pytest.approx(100 / 1.5)
     text = visitor.get("/api/v1/leaderboards", {**task, "format": "csv"}).content.decode()
-    assert text.splitlines()[0].endswith(",kernel_us,of_tolerance")
+    assert text.splitlines()[0].endswith(",kernel_us,of_tolerance,energy_mj,energy_lo_mj,energy_hi_mj")
 
 
 def test_an_error_without_one_tolerance_is_unknown_on_the_board(visitor: Client) -> None:
@@ -123,6 +125,31 @@ def test_time_and_error_are_drawn_once_there_are_two_entries(visitor: Client) ->
     assert "Time and error" in html
     assert html.count("<title>Rank ") == 2
     assert "Rank 1, anonymous, cpp: 40.0 µs, 2.0 % of the tolerance" in html
+
+
+def test_energy_is_a_column_and_a_picture_once_an_entry_has_it(visitor: Client) -> None:
+    """The mean of 8 mJ on each configuration; five intervals of 20 % make one of 20 % by the root of five."""
+    entry(1.5)
+    assert "Energy of a call" not in board(visitor)
+    factories.judged(factories.with_energy(factories.passing(2.5), 8.0, 0.1), text=f"{factories.SOURCE}// measured")
+    html = board(visitor)
+    assert "Energy of a call</th>" in html
+    assert "8.00 mJ" in html
+    assert "Time and energy" in html
+    assert "40.0 µs, 2.0 % of the tolerance, 8.00 mJ" in html
+    first, second = visitor.get("/api/v1/leaderboards", {"task": "mnist_linear_relu/forward"}).json()["entries"]
+    low, high = first["energy_ci95_mj"]
+    assert first["energy_mj"] == pytest.approx(8.0)
+    assert math.log(high / low) == pytest.approx(math.log(1.1 / 0.9) / math.sqrt(5))
+    assert (second["energy_mj"], second["energy_ci95_mj"]) == (None, None)
+
+
+def test_an_entry_with_energies_of_some_configurations_has_none_as_a_whole(visitor: Client) -> None:
+    report = factories.with_energy(factories.passing(2.5), 8.0, 0.1)
+    first, *others = report.configs
+    part = replace(report, configs=(replace(first, energy_mj=None, energy_ci95_mj=None), *others))
+    factories.judged(part)
+    assert "Energy of a call" not in board(visitor)
 
 
 def test_a_long_board_is_paged_and_its_queries_do_not_grow(visitor: Client) -> None:

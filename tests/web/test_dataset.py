@@ -84,6 +84,7 @@ def test_a_judging_stands_in_every_table_with_its_baselines_and_interval(owner: 
         ("PASS", 2.0, 1, "supervisor")
     }
     assert {(row["kernel_us"], row["eager_us"], row["compile_us"]) for row in timed} == {(50.0, 100.0, 120.0)}
+    assert all(row["energy_mj"] is None for row in timed)
     assert all(row["of_tolerance"] == pytest.approx(1e-6 / 5e-5) for row in timed)
     assert all(row["score_lo"] < row["score"] < row["score_hi"] for row in reports)
     assert {row["processor"] for row in reports} == {evaluation.report["environment"]["cpu"]}

@@ -23,6 +23,17 @@ def test_the_largest_error_is_told_as_a_share_of_the_tolerance(visitor: Client) 
     assert "2.0 % of the tolerance" in page(visitor, factories.judged())
 
 
+def test_energy_is_a_column_where_it_was_measured_and_a_reason_where_not(visitor: Client) -> None:
+    without = page(visitor, factories.judged(factories.passing(environment={"energy_unknown": "no counter"})))
+    assert "Energy</th>" not in without
+    assert "Reason for not measuring the energy" in without
+    measured = factories.with_energy(factories.passing(), 0.25, 0.1)
+    html = page(visitor, factories.judged(measured, text=f"{factories.SOURCE}// measured"))
+    assert "Energy</th>" in html
+    assert "250 µJ" in html
+    assert "225 µJ to 275 µJ" in html
+
+
 def page(client: Client, evaluation: Evaluation) -> str:
     response = client.get(evaluation.get_absolute_url())
     assert response.status_code == 200

@@ -102,6 +102,17 @@ def test_time_and_error_are_two_series_the_unbeaten_entries_and_the_others(visit
     assert visitor.get(address, {"chart": "error", "author": "nobody"}).status_code == 404
 
 
+def test_energies_are_drawn_with_their_intervals(visitor: Client) -> None:
+    measured = factories.with_energy(factories.passing(2.5), 8.0, 0.1)
+    factories.judged(measured, text=f"{factories.SOURCE}// measured")
+    entry(1.5)
+    address = reverse("leaderboard-figure", args=BOARD)
+    (points,) = drawn(visitor, address, chart="energy")["data"]
+    assert points["y"] == pytest.approx([8.0])
+    assert points["error_y"]["array"][0] > 0
+    assert visitor.get(address, {"chart": "weight"}).status_code == 404
+
+
 def test_a_name_that_is_markup_stays_text(visitor: Client) -> None:
     entry(2.0, "evil")
     Method.objects.filter(slug="evil").update(title=HOSTILE)

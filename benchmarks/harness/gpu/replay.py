@@ -78,6 +78,14 @@ class Stamps:
         return max(0.0, self.late_us - self.host_us)
 
 
+@dataclass(frozen=True)
+class Burn:
+    """Calls back to back for a while: the time of each, and when the energy counter moved (seconds, millijoules)."""
+
+    steps: Sequence[Sequence[float]]
+    call_s: float
+
+
 @dataclass
 class Replay:
     """Recorded calls and the processes that replay them. Created by `begin`."""
@@ -146,6 +154,23 @@ class Replay:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         stamps = self._stamps(who, answer)
         return (stamps.credited_us + stamps.behind_us) / count
+
+    def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
+        """`count` calls of the submission again and again while the referee reads the energy counter.
+
+        None if they fail; nothing is compared.
+        """
+        who = "candidate0"
+        sets = list(range(count))
+        self.referee.ask("stage", who=who, config=config, places=self._places(who, config, sets))
+        actor = self._actor(who)
+        try:
+            actor.link.send(config=config, sets=sets, burn_s=burn_s)
+            steps = self.referee.ask("watch_energy", lead_s=lead_s, watch_s=burn_s - lead_s)["steps"]
+            answer = actor.receive(self.timeout_s + burn_s)
+        except (TimeoutError, ProtocolError):
+            return None
+        return Burn(steps, answer["took_s"] / answer["calls"]) if answer.get("calls") else None
 
     def places_of(self, config: int, count: int) -> list[list[int]]:
         return [list(call.places) for call in self.calls[config][:count]]

@@ -35,6 +35,7 @@ class Board:
     lines: list[Standing | BaselineLine]
     axis: Axis
     under_review: list[Standing]
+    energy: bool  # whether any entry shown has one
     unmeasured: list[str]  # titles of baselines that no judging has timed yet
 
 
@@ -47,6 +48,7 @@ def board_page(key: BoardKey, page: int | str, chosen: EntryFilter = EVERYTHING)
         lines=in_line(list(rows), measured),
         axis=Axis.over([*bounds, *(line.score for line in measured)]),
         under_review=board_selectors.board_under_review(key),
+        energy=any(row.figures.get("energy") for row in rows),
         unmeasured=[title for title in (EAGER, COMPILED) if title not in {line.title for line in measured}],
     )
 

@@ -25,6 +25,7 @@ GPU_FACTS = (
     ("An empty call by the referee's clock", "{null_bound_us} µs"),
     ("Reason for not replaying calls", "{not_replayed}"),
 )
+TITLES = {"energy_unknown": "Reason for not measuring the energy"}
 SHOWN_ELSEWHERE = ("isolation", "replay")
 
 
@@ -46,7 +47,7 @@ def record(environment: Mapping[str, Any]) -> Record:
     templates = GPU_FACTS if "gpu" in environment else ()
     told = [name for name in environment if any("{" + name in form for _, form in templates)]
     others = [
-        Fact(name.replace("_", " "), str(value))
+        Fact(TITLES.get(name, name.replace("_", " ")), str(value))
         for name, value in environment.items()
         if name not in (*told, *SHOWN_ELSEWHERE)
     ]

@@ -91,6 +91,10 @@ class Accelerator(Protocol):
         """Clocks in MHz, temperature in °C, power in W, throttle reasons by name."""
         ...
 
+    def energy_mj(self) -> int | None:
+        """What the device has used since its driver was loaded; None where nothing counts it."""
+        ...
+
 
 def _size_bytes(item: dict[str, Any]) -> int:
     return int(math.prod(item["shape"]) * DTYPES[item["dtype"]].nbytes)

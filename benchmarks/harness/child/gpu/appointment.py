@@ -24,6 +24,8 @@ _POLLS_PER_LOOK = 4096
 _NOT_READY = 600
 _TIMEOUT_S = 60.0
 _MAPPED = 2
+_RELAXED = 2
+_BURN_AHEAD_S = 0.01  # of work is launched before the host waits for it
 
 
 class Tampered(Exception):
@@ -85,6 +87,29 @@ class Clock:
             host_us=(seen_ns - begin_ns) / 1e3,
             is_late=self._stamps[arrived] >= begin_ns or queued_ns >= begin_ns,
         )
+
+    def burn(self, programs: Sequence[Program], least_s: float) -> tuple[int, float]:
+        """Launches `programs` again and again for `least_s`: how many calls that were, and how many seconds they took.
+
+        As a graph, since single launches of short kernels would leave the GPU idle between them. Raises DriverError.
+        """
+        driver, stream, graph, ready = self._driver, self.lanes.first, pointer(), pointer()
+        driver.call("cuStreamBeginCapture_v2", stream, ctypes.c_int(_RELAXED))
+        for program in programs:
+            program.launch()
+        driver.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        driver.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, u64(0))
+        launches, at_once, started_s = 0, 1, time.monotonic()
+        took_s = 0.0
+        while took_s < least_s:
+            for _ in range(at_once):
+                driver.call("cuGraphLaunch", ready, stream)
+            driver.call("cuStreamSynchronize", stream)
+            launches, took_s = launches + at_once, time.monotonic() - started_s
+            at_once = max(1, int(_BURN_AHEAD_S * launches / took_s))
+        driver.call("cuGraphExecDestroy", ready)
+        driver.call("cuGraphDestroy", graph)
+        return launches * len(programs), took_s
 
     def _host_ahead_ns(self) -> int:
         """By how much the host's clock is ahead of the GPU's; they drift, so this goes before every call."""

@@ -137,6 +137,14 @@ class CudaAccelerator:
             "throttle": [name for bit, name in _THROTTLE_REASONS.items() if reasons & bit],
         }
 
+    def energy_mj(self) -> int | None:
+        import pynvml
+
+        try:
+            return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._nvml))
+        except pynvml.NVMLError:  # older than Volta, or a slice of a GPU
+            return None
+
     def _keep_freed_memory(self) -> None:
         """cudaFreeAsync otherwise gives memory back to the system at the next synchronisation, which takes 50 µs."""
         pool = ctypes.c_void_p()

@@ -39,7 +39,10 @@ def main(arguments: Sequence[str]) -> None:
     link.send(serving=True)
     while True:
         request = link.receive()
-        link.send(**executor.run(request["config"], request["sets"], request["patience"]))
+        if "burn_s" in request:
+            link.send(**executor.burn(request["config"], request["sets"], request["burn_s"]))
+        else:
+            link.send(**executor.run(request["config"], request["sets"], request["patience"]))
 
 
 class NotLoaded(Exception):
@@ -82,6 +85,14 @@ class Executor:
             "host_us": times.host_us,
             "is_late": times.is_late,
         }
+
+    def burn(self, config: int, sets: Sequence[int], burn_s: float) -> dict[str, Any]:
+        """The calls of `sets` again and again for so long, without an appointment."""
+        try:
+            calls, took_s = self._clock.burn([self._programs[config][number] for number in sets], burn_s)
+        except DriverError as error:
+            return {"error": str(error)}
+        return {"calls": calls, "took_s": took_s}
 
     def _programs_of(self, config: int, sets: Sequence[Sequence[GraphNode]]) -> list[Program]:
         try:

@@ -53,6 +53,9 @@ class HostAccelerator:
     def state(self) -> dict[str, Any]:
         return {"clock_mhz": None, "memory_clock_mhz": None, "temperature_c": None, "power_w": None, "throttle": []}
 
+    def energy_mj(self) -> int | None:
+        return None
+
 
 class HostTimer:
     def __init__(self) -> None:

@@ -31,6 +31,7 @@ _CANARY_BYTES = 1 << 30
 _CANARY_GEMM = 4096
 _CANARY_REPEATS = 25
 _CANARY_WARM_UP_S = 0.15
+_COUNTER_POLL_S = 0.001
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -211,6 +212,19 @@ class GpuReferee:
             "gemm_tflops": 2 * len(left) ** 3 / gemm_us / 1e6,
             "state": self._device.state(),
         }
+
+    def watch_energy(self, lead_s: float, watch_s: float) -> dict[str, Any]:
+        """When the energy counter moved and to what, in seconds and millijoules, for `watch_s` after `lead_s`."""
+        steps: list[tuple[float, int]] = []
+        time.sleep(lead_s)
+        until_s, last_mj = time.monotonic() + watch_s, self._device.energy_mj()
+        while last_mj is not None and time.monotonic() < until_s:
+            time.sleep(_COUNTER_POLL_S)
+            now_mj, now_s = self._device.energy_mj(), time.monotonic()
+            if now_mj is not None and now_mj != last_mj:
+                steps.append((now_s, now_mj))
+                last_mj = now_mj
+        return {"steps": steps}
 
     def describe(self) -> dict[str, Any]:
         if not self._on_gpu:
