@@ -21,9 +21,10 @@ from .hosts.machine import Peaks
 from .hosts.processors import processor
 from .languages import LANGUAGES
 from .measuring.baselines import Preparation, PreparedBaseline
-from .measuring.calls import Judging, hidden_words
+from .measuring.calls import Judging
 from .measuring.faults import DEVICE_STUCK, Fault, Stuck, first_line
 from .measuring.session import Session
+from .measuring.tally import hidden_words
 from .protocol import clean_text
 from .report import ConfigReport, Flag, Report, Score, StageReport, Verdict
 from .rules import Rules
@@ -344,10 +345,13 @@ class _Work:
 
     def _scored(self, judging: Judging) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         times: dict[str, PairedTimes] = {}
+        gathered_us = {} if self.quick else judging.gathered_us()
         for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
             if not config.hidden:
-                times[result.key] = judging.paired_times(number)
-                self._remark(judging, number, config)
+                found = judging.paired_times(number)
+                extra_us = gathered_us.get(number, 0.0)
+                times[result.key] = replace(found, kernel_us=found.kernel_us + extra_us)
+                self._remark(judging, number, config, extra_us)
         finished = self._with_times(times, None if self.rehearsal else self._preparation.peaks(self.paths))
         if scoring.under_the_floor(finished, self.rules):
             finished = self._with_times(times, self._preparation.peaks(self.paths, again=True))
@@ -376,7 +380,7 @@ class _Work:
             finished.append(result)
         return finished
 
-    def _remark(self, judging: Judging, number: int, config: Config) -> None:
+    def _remark(self, judging: Judging, number: int, config: Config, gathered_us: float) -> None:
         problem = judging.compile_problems[number]
         if problem and not self.quick:
             self.flags.append(
@@ -394,6 +398,9 @@ class _Work:
         if ahead_us > _LATE_FLAG_US:
             told = f"{config.key}: work in calls on decoys added {ahead_us:.0f} µs to each call"
             self.flags.append(Flag("work-ahead", told))
+        if gathered_us > _LATE_FLAG_US:
+            told = f"{config.key}: a few calls took so much longer that the mean call took {gathered_us:.0f} µs more"
+            self.flags.append(Flag("work-gathered", f"{told} than the median one; every call is charged for it"))
 
     def _listen(self, step: Step) -> None:
         if step.stage == "verify" and step.text == "a hidden configuration":

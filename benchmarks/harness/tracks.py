@@ -29,12 +29,13 @@ from .hosts.machine import divide_cores, machine_record
 from .hosts.processors import processor
 from .languages import device_classes
 from .measuring.baselines import CpuPreparation, Preparation, PreparedBaseline
-from .measuring.calls import CANDIDATE, ConfigTally, Judging
+from .measuring.calls import Judging
 from .measuring.contestants import CallResult
 from .measuring.energy import cpu_energy
 from .measuring.faults import Fault
 from .measuring.session import CpuSession, CpuSetting, Session
 from .measuring.shell_library import shell_library
+from .measuring.tally import CANDIDATE, ConfigTally
 from .report import ConfigReport, Verdict
 from .rules import Rules
 from .source import NOBODY, CancelCheck, Paths, Watcher

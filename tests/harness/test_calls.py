@@ -1,5 +1,6 @@
 """What is called how often, and what a call costs beside its own time. The contestants are scripted."""
 
+import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +13,11 @@ import pytest
 from benchmarks.harness import Verdict, default_rules, default_suites, find_task
 from benchmarks.harness.errors import NotStopped, RefereeError, SupervisorError
 from benchmarks.harness.measuring import calls, contestants
-from benchmarks.harness.measuring.calls import CANDIDATE, Judging, colder_us
+from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.measuring.contestants import Actor, CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import EAGER, CallComparison, Session, faults_of
+from benchmarks.harness.measuring.tally import CANDIDATE, colder_us, with_decoys
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.source import NOBODY
 
@@ -118,6 +120,54 @@ def test_whatever_a_child_says_its_time_ends(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Actor, "receive", lambda *_: {"still": "loading"})
     with pytest.raises(TimeoutError):
         deque(islice(Actor("candidate").messages(10.0), 100))
+
+
+def visited(call_us: Callable[[int], float], decoy_us: Callable[[int], float], steps: int = 100) -> Judging:
+    """A judging in which a visit to eager took 250 µs, and the kernel and its decoys what is said of each step."""
+    judging = Judging(Scripted(), NOBODY)
+    ledger = judging.ledgers[0]
+    for step in range(steps):
+        ledger.launches.append(step // 2 % 2)
+        ledger.note_time(("baseline", EAGER), replace(usual("baseline", 0, 0), used_us=100.0, visit_us=250.0))
+        result = replace(usual("candidate", 0, 0), wall_us=call_us(step), used_us=call_us(step))
+        decoys = [replace(result, used_us=decoy_us(step))]
+        ledger.note_time(CANDIDATE, with_decoys(result, decoys))
+    return judging
+
+
+EVERY_EIGHTH = [0.0] * 7 + [800.0]
+BY_LOT = [1600.0 if random.Random(step).random() < 1 / 16 else 0.0 for step in range(400)]
+
+
+@pytest.mark.parametrize("pattern", [EVERY_EIGHTH, BY_LOT], ids=["every eighth", "by lot"])
+@pytest.mark.parametrize("where", ["calls", "decoys", "both"])
+def test_work_of_a_few_calls_for_all_others_is_charged_to_all(pattern: list[float], where: str) -> None:
+    calls_us, decoys_us = {"calls": (1.0, 0.0), "decoys": (0.0, 1.0), "both": (0.5, 0.5)}[where]
+    judging = visited(
+        lambda step: 50.0 + calls_us * pattern[step % len(pattern)],
+        lambda step: 75.0 + decoys_us * pattern[step % len(pattern)],
+        steps=400,
+    )
+    assert judging.gathered_us()[0] == pytest.approx(sum(pattern) / len(pattern), rel=0.05)
+
+
+def test_chance_is_not_charged_and_what_it_may_hide_is_judged_again() -> None:
+    noise = random.Random(7)
+    even = visited(lambda _: 50.0 + noise.expovariate(1 / 5), lambda _: 75.0 + noise.expovariate(1 / 5))
+    assert even.gathered_us() == {}
+    twice = visited(lambda step: 50.0 + (1500.0 if step in (20, 71) else 0.0), lambda _: 75.0)
+    with pytest.raises(Fault, match="too noisy to say why") as found:
+        twice.gathered_us()
+    assert found.value.verdict is Verdict.NOISY
+
+
+def test_visits_in_which_the_supervisor_waited_for_a_processor_tell_nothing_of_the_kernel() -> None:
+    judging = visited(lambda step: 50.0 + EVERY_EIGHTH[step % 8], lambda _: 75.0)
+    seen = judging.ledgers[0].seen[CANDIDATE]
+    seen[:] = [replace(call, waited_us=call.used_us - 50.0) for call in seen]
+    assert judging.gathered_us() == {}
+    seen[:] = [replace(call, waited_us=4000.0) for call in seen]
+    assert judging.gathered_us() == {}
 
 
 def test_slow_calls_use_up_the_time_of_verifying_too() -> None:

@@ -8,7 +8,8 @@ import math
 from statistics import median
 from typing import Any
 
-from ..measuring.calls import CANDIDATE, ConfigTally, Contender, Judging
+from ..measuring.calls import Judging
+from ..measuring.tally import CANDIDATE, ConfigTally, Contender
 from .session import GpuSession
 
 

@@ -10,111 +10,30 @@ import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import Cancelled, RefereeError
-from ..report import ConfigReport, Verdict
+from ..report import Verdict
 from ..rules import Rules
-from ..scores.stats import PairedTimes, bootstrap_log_speedups, interval, iqr_us, median_us
+from ..scores.stats import PairedTimes, bootstrap_log_speedups, interval, median_us
 from ..source import Step, Watcher
 from ..tasks.spec import Config
 from .contestants import CallResult
 from .faults import Fault, call_fault
-from .session import COMPILE, EAGER, NOTHING, CallComparison, Fill, Session
+from .session import COMPILE, EAGER, NOTHING, Fill, Session
+from .tally import CANDIDATE, ConfigTally, Contender, gathered, with_decoys
 
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 8
 _SECOND_DECOY_ONCE_IN = 4
-_DECOY_FACTOR, _DECOY_SPARE_US = 3.0, 1000.0  # a decoy is the first call after a break: its caches are cold
-_AHEAD_SPARE_US, _AHEAD_SPARE = 50.0, 0.1  # by so much the decoys may take longer than eager's do, the larger one
-_MEDIAN_ERROR, _ERRORS_IN_DOUBT = 0.93, 2.0  # the standard error of a median of n values is 0.93 quartile ranges / √n
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
-
-Contender = tuple[str, int]  # who, function
-CANDIDATE: Contender = ("candidate", 0)
-_EAGER: Contender = ("baseline", EAGER)
-
-
-@dataclass
-class ConfigTally:
-    """The measurements of one configuration so far."""
-
-    config: Config
-    fault: Fault | None = None
-    calls: int = 0
-    checked: int = 0
-    max_abs_error: float = 0.0
-    max_rel_error: float = 0.0
-    times_us: dict[Contender, list[float]] = field(default_factory=dict)
-    resumes_us: dict[Contender, list[float]] = field(default_factory=dict)
-    launches: list[int] = field(default_factory=list)
-    seen: dict[Contender, list[CallResult]] = field(default_factory=dict)  # timed calls, for what bounds their claims
-    throttled: int = 0  # steps that were dropped because clocks were lowered
-
-    def note(self, comparison: CallComparison) -> None:
-        self.checked += 1
-        self.max_abs_error = max(self.max_abs_error, comparison.max_abs_error)
-        self.max_rel_error = max(self.max_rel_error, comparison.max_rel_error)
-
-    def note_time(self, who: Contender, result: CallResult) -> None:
-        self.seen.setdefault(who, []).append(result)
-        if result.time_us is not None and result.resume_us is not None:
-            self.times_us.setdefault(who, []).append(result.time_us)
-            self.resumes_us.setdefault(who, []).append(result.resume_us)
-
-    def result(self, shown_key: str) -> ConfigReport:
-        """Errors of hidden configurations are not shown: they would tell their values apart."""
-        hidden, checked = self.config.hidden, self.checked > 0
-        return ConfigReport(
-            key=shown_key,
-            group=self.config.group,
-            correct=None if self.calls == 0 else self.fault is None,
-            max_abs_error=self.max_abs_error if checked and not hidden else None,
-            max_rel_error=self.max_rel_error if checked and not hidden else None,
-            calls=self.calls,
-            checked_calls=self.checked,
-            failure="" if self.fault is None else hidden_words(self.config, self.fault),
-        )
-
-
-def hidden_words(config: Config, fault: Fault) -> str:
-    """The reason of a fault, without the details that would give a hidden configuration away."""
-    if not config.hidden:
-        return fault.reason
-    return {
-        Verdict.TIMEOUT: "a call took longer than the rules allow",
-        Verdict.INCORRECT_VALUE: "values are further from the reference than the task allows",
-        Verdict.INCORRECT_SHAPE: "a result has the wrong shape",
-        Verdict.INCORRECT_DTYPE: "a result has the wrong dtype",
-    }.get(
-        fault.verdict,
-        fault.reason if fault.verdict is not Verdict.RUNTIME_ERROR else "the kernel failed here",
-    )
-
-
-def carried_us(decoys: Sequence[CallResult], call: CallResult) -> float:
-    """What `decoys` did beside computing, which could slow whoever comes next or be of use to `call`.
-
-    That is work while they were frozen or should have been, and processor time far beyond that of `call`.
-    """
-    usual_us = _DECOY_FACTOR * call.used_us + _DECOY_SPARE_US
-    return sum(decoy.woke_us + max(decoy.after_us, decoy.used_us - usual_us) for decoy in decoys)
-
-
-def colder_us(visits: Sequence[CallResult]) -> tuple[float, float]:
-    """How much more processor time decoys take than the calls that count, both in the median of one launch.
-
-    And the standard error of that: beside other work a contestant spins while the supervisor waits for a processor.
-    """
-    decoys_us, calls_us = (np.array([getattr(visit, name) for visit in visits]) for name in ("decoy_us", "used_us"))
-    error_us = _MEDIAN_ERROR * math.hypot(iqr_us(decoys_us), iqr_us(calls_us)) / math.sqrt(len(visits))
-    return max(0.0, median_us(decoys_us) - median_us(calls_us)), error_us
+# the mean visit may take so much more than the median one, beyond eager's and relative to the kernel's call; what is
+# more is charged if it is so many standard errors, and judged again if it is not and could change the score much
+_GATHERED_SHARE, _SURE_ERRORS, _DOUBTFUL_SHARE = 0.1, 3.0, 0.3
 
 
 class Judging:
@@ -214,12 +133,9 @@ class Judging:
     def paired_times(self, number: int) -> PairedTimes:
         """Paired times of a configuration; raises Fault if too few steps were worth keeping.
 
-        To each call its own lateness is added: how much later than eager in the median of the same launch it was ready,
-        beyond the slack, the processor time that it used while it was frozen before and after it had been told to stop,
-        and what its decoys did beside computing. The same goes for everybody. What decoys have prepared is added to the
-        kernel's calls alone.
-        Where other work delays half of eager's calls that median says nothing, so it counts only as far as the rules
-        allow it to lie above eager's 10th percentile.
+        To each call its own lateness is added, the processor time that it used while it was frozen before and after it
+        had been told to stop, and what its decoys did beside computing. The same goes for everybody. What decoys have
+        prepared is added to the kernel's calls alone.
         """
         ledger = self.ledgers[number]
         least = self._rules.time.min_steps_per_config
@@ -228,54 +144,42 @@ class Judging:
             raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during the others: {found}")
         compiled = ("baseline", COMPILE)
         return PairedTimes(
-            kernel_us=self._charged_us(ledger, CANDIDATE) + self._ahead_us(ledger),
-            eager_us=self._charged_us(ledger, ("baseline", EAGER)),
-            compile_us=self._charged_us(ledger, compiled) if compiled in ledger.times_us else None,
+            kernel_us=ledger.charged_us(CANDIDATE, self._rules) + ledger.ahead_us(),
+            eager_us=ledger.charged_us(("baseline", EAGER), self._rules),
+            compile_us=ledger.charged_us(compiled, self._rules) if compiled in ledger.times_us else None,
             launch=np.array(ledger.launches),
         )
 
     def late_ready_us(self, number: int) -> float:
         """The increase of the kernel's median time by late starts."""
         ledger = self.ledgers[number]
-        return median_us(self._charged_us(ledger, CANDIDATE)) - median_us(np.array(ledger.times_us[CANDIDATE]))
+        return median_us(ledger.charged_us(CANDIDATE, self._rules)) - median_us(np.array(ledger.times_us[CANDIDATE]))
 
     def work_ahead_us(self, number: int) -> float:
         """What each call of the kernel is charged for work in decoys, in the launch where that is more."""
-        return float(self._ahead_us(self.ledgers[number]).max())
+        return float(self.ledgers[number].ahead_us().max())
 
-    def _charged_us(self, ledger: ConfigTally, who: Contender) -> NDArray[np.float64]:
-        """The times of `who` including the delay of each call."""
-        rules = self._rules.time
-        launches, resumes_us = np.array(ledger.launches), np.array(ledger.resumes_us[who])
-        eager_us = np.array(ledger.resumes_us["baseline", EAGER])
-        allowed_us = np.zeros(len(launches))
-        for launch in np.unique(launches):
-            usual_us = eager_us[launches == launch]
-            most_us = np.percentile(usual_us, 10, method="lower") + rules.resume_scatter_us
-            allowed_us[launches == launch] = min(median_us(usual_us), most_us)
-        late_us = np.maximum(0.0, resumes_us - allowed_us - rules.resume_slack_us)
-        beside_us = np.array([result.woke_us + result.carried_us + result.after_us for result in ledger.seen[who]])
-        charged_us: NDArray[np.float64] = np.array(ledger.times_us[who]) + late_us + beside_us
-        return charged_us
+    def gathered_us(self) -> dict[int, float]:
+        """What each call of the kernel is charged by configuration, because a few of its calls worked for all others.
 
-    def _ahead_us(self, ledger: ConfigTally) -> NDArray[np.float64]:
-        """What the kernel does in decoys for the calls that count, per call.
-
-        Decoys take longer than calls, as caches are cold after a break. The kernel's may take as much longer as eager's
-        in the same launch, and a little more, and as much more as chance may explain. Whoever gains in the median call
-        has done the work in most of the visits.
+        Raises Fault where the mean visit takes so much more than the median one that it matters, and chance may explain
+        it: only another judging can tell.
         """
-        launches = np.array(ledger.launches)
-        charged_us = np.zeros(len(launches))
-        for launch in np.unique(launches):
-            of_launch = np.flatnonzero(launches == launch)
-            kernel, eager = ([ledger.seen[who][place] for place in of_launch] for who in (CANDIDATE, _EAGER))
-            usual_us = median_us(np.array([visit.used_us for visit in kernel]))
-            (kernel_us, kernel_error_us), (eager_us, eager_error_us) = colder_us(kernel), colder_us(eager)
-            doubt_us = _ERRORS_IN_DOUBT * math.hypot(kernel_error_us, eager_error_us)
-            allowed_us = eager_us + max(_AHEAD_SPARE_US, _AHEAD_SPARE * usual_us) + doubt_us
-            charged_us[of_launch] = max(0.0, kernel_us - allowed_us)
-        return charged_us
+        if not self._session.decoys:
+            return {}
+        visible = [number for number, ledger in enumerate(self.ledgers) if not ledger.config.hidden]
+        found = gathered([self.ledgers[number] for number in visible])
+        if found is None:
+            return {}
+        is_sure = found.share > _SURE_ERRORS * found.error
+        if found.share > _GATHERED_SHARE and is_sure:
+            calls_us = [median_us(self.ledgers[number].charged_us(CANDIDATE, self._rules)) for number in visible]
+            shares = zip(visible, found.by_config, calls_us, strict=True)
+            return {number: max(0.0, share) * call_us for number, share, call_us in shares}
+        if found.share > _DOUBTFUL_SHARE and not is_sure:
+            told = f"the kernel's mean call takes {found.share:.0%} ± {found.error:.0%} more than its median call"
+            raise Fault(Verdict.NOISY, f"{told}, which the baselines' do not: the machine is too noisy to say why")
+        return {}
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
         self._give_up_if_late()
@@ -374,11 +278,7 @@ class Judging:
                 return
             self._session.show(number)
             result = self._call(who, number, choice)
-            results[who] = replace(
-                result,
-                carried_us=carried_us(decoys, result),
-                decoy_us=max((decoy.used_us for decoy in decoys), default=0.0),
-            )
+            results[who] = with_decoys(result, decoys)
         ledger.fault = self._check(number, choice, results[CANDIDATE])
         if ledger.fault is None and noted:
             self._note(ledger, results)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import ChildSurvived, SupervisorError
 from ..protocol import Link, ProtocolError, Status, Word, make_links
-from ..sandbox.freezer import now_ns
+from ..sandbox.freezer import now_ns, queued_ns
 from ..sandbox.isolation import Child, Room, python_argv, spawn
 from ..tasks.spec import Config
 from .memory import ControlPage, Layout, OutputMemory, Sample
@@ -54,6 +54,8 @@ class CallResult:
     after_us: float = 0.0  # of this, what was used after the order to stop, beyond what stopping takes
     carried_us: float = 0.0  # what the decoys before this call did and no call was charged for
     decoy_us: float = 0.0  # processor time of the decoy before this call that took most
+    visit_us: float = 0.0  # the same of this call and that decoy together, and while they were frozen before
+    waited_us: float = 0.0  # for how long the supervisor waited for a processor meanwhile; of a visit, in all its calls
     throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
 
     @property
@@ -172,6 +174,7 @@ class Contestant(Actor):
         Raises NotStopped, and PermissionError where the memory of a child cannot be read.
         """
         self._step += 1
+        waited_ns = queued_ns("thread-self")
         words, pid = self.control.words, self.child.pid or 0
         sample = Sample(self.outputs.results(config), self._draw)
         words[Word.FUNCTION], words[Word.CONFIG], words[Word.CHOICE] = function, config, 0
@@ -181,7 +184,7 @@ class Contestant(Actor):
         if not self._await(Word.READY, timeout_s):
             return self.broken(timeout_s)
         early = words[Word.DONE] == self._step
-        used_ns, queued_ns = self.child.since_resume() if now_ns() - resumed_ns > _LATE_NS else (0, 0)
+        used_ns, waiting_ns = self.child.since_resume() if now_ns() - resumed_ns > _LATE_NS else (0, 0)
         words[Word.CHOICE] = choice
         started_ns = now_ns()
         words[Word.GO] = self._step
@@ -194,10 +197,11 @@ class Contestant(Actor):
         result = CallResult(
             status=None,
             wall_us=(ended_ns - started_ns) / 1e3,
-            resume_us=own_lateness_us(started_ns - resumed_ns, used_ns, queued_ns),
+            resume_us=own_lateness_us(started_ns - resumed_ns, used_ns, waiting_ns),
             woke_us=woke_ns / 1e3,
             used_us=stop.used_ns / 1e3,
-            after_us=stop.late_ns(self._cores, others_ns=max(0, queued_ns - used_ns)) / 1e3,
+            after_us=stop.late_ns(self._cores, others_ns=max(0, waiting_ns - used_ns)) / 1e3,
+            waited_us=(queued_ns("thread-self") - waited_ns) / 1e3,
             early=early,
         )
         if status != Status.OK:

@@ -14,6 +14,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ..errors import NotStopped
 
@@ -90,7 +91,7 @@ def now_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
-def queued_ns(pid: int) -> int:
+def queued_ns(pid: int | Literal["thread-self"]) -> int:
     """How long the first thread of a process has been ready to run without a processor, in all; 0 if nobody counts."""
     try:
         file = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
