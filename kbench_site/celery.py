@@ -1,7 +1,7 @@
 """The Celery application: broker, limits and the schedule of the housekeeping jobs.
 
 Messages only wake workers, so nothing is stored and nothing is retried here. Does NOT define jobs: each app has its
-own `jobs.py`.
+own `jobs`.
 """
 
 from celery import Celery

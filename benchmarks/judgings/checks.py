@@ -1,6 +1,6 @@
 """Checks without a GPU from queue to verdict: claim, report, charge.
 
-A check is charged for the seconds that it ran, and payers take turns. Does NOT run anything (`jobs.py`) and does NOT
+A check is charged for the seconds that it ran, and payers take turns. Does NOT run anything (`jobs`) and does NOT
 accept checks (`services.py`).
 """
 

@@ -1,7 +1,7 @@
 """All changes of an evaluation's state; each is one conditional update.
 
 A worker that claims an evaluation gets a secret and needs it for every later change, so a worker that was taken for
-lost can do no harm when it comes back. Every change writes an event in the same transaction. Does NOT judge (`jobs.py`
+lost can do no harm when it comes back. Every change writes an event in the same transaction. Does NOT judge (`jobs`
 calls the harness) and does NOT interpret results (`recording.py`).
 """
 

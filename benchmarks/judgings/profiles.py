@@ -2,7 +2,7 @@
 
 Payers take turns. A worker that judges a device kind also profiles on it. All time that a worker was busy is charged,
 also where there is no profile: otherwise an account could use a GPU for nothing by making profiles fail. Does NOT run
-anything (`jobs.py`) and does NOT decide who may ask (`services.py`).
+anything (`jobs`) and does NOT decide who may ask (`services.py`).
 """
 
 import time

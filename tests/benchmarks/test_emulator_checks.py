@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from benchmarks import jobs, quotas, services, switches
 from benchmarks.catalogue import devices
+from benchmarks.jobs import judging, requested
 from benchmarks.judgings import checks
 from benchmarks.models import EmulatorCheck, Evaluation, LedgerEntry, Payer, Standing
 from benchmarks.states import CheckState, Switch, WorkerRole, WorkerState
@@ -112,7 +113,7 @@ def test_texts_of_a_report_are_cleaned_and_cut(asked, deliver):
 
 def test_a_worker_that_is_stopped_puts_it_back(asked, deliver, monkeypatch):
     check = asked()
-    monkeypatch.setattr(jobs.stopping, "is_set", lambda: True)
+    monkeypatch.setattr(requested.stopping, "is_set", lambda: True)
     deliver()
     assert (ended(check).state, check.claim, check.attempt) == (CheckState.QUEUED, None, 1)
 
@@ -140,7 +141,9 @@ def test_who_has_lost_it_records_nothing(asked, payer):
     asked()
     holding = checks.check_claim()
     EmulatorCheck.objects.update(claim=None, state=CheckState.QUEUED)
-    report = jobs.site_judge().emulate(jobs.Assignment(jobs.Source("", "cuda"), None, None, "cpu"), jobs.Watcher())
+    report = requested.site_judge().emulate(
+        requested.Assignment(requested.Source("", "cuda"), None, None, "cpu"), requested.Watcher()
+    )
     assert holding.record(report) is False
     assert not LedgerEntry.objects.exists()
     assert EmulatorCheck.objects.get().report is None
@@ -198,7 +201,8 @@ def failed(submit, payer, monkeypatch):
     """A CUDA source that the fake GPU ends with the words of a CUDA error."""
     kind = devices.register(GPU)
     make_worker(name=socket.gethostname(), device_kind=kind, device=GPU.name)
-    monkeypatch.setattr(jobs, "site_judge", GpuJudge)
+    for module in (judging, requested):
+        monkeypatch.setattr(module, "site_judge", GpuJudge)
 
     def judged(reason="the first call failed: CUDA error: an illegal memory access was encountered", **options):
         fields = {"language": "cuda", "device_kind": kind, "payer": payer, "text": "// verdict: RUNTIME_ERROR\n"}

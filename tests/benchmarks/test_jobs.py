@@ -8,6 +8,7 @@ from django.db import connection
 
 from benchmarks import jobs
 from benchmarks.harness import Step, SupervisorError
+from benchmarks.jobs import judging
 from benchmarks.judgings import moves, queue
 from benchmarks.judgings.moves import Holding
 from benchmarks.models import Evaluation, Event, Standing, Worker
@@ -218,7 +219,7 @@ def test_a_heartbeat_keeps_a_long_judging_from_the_reaper(submit, worker, settin
 def test_progress_is_told_ten_times_a_second_at_most(submit, claim):
     submit()
     holding = claim()
-    sitting = jobs.Sitting(Holding(holding.evaluation, holding.claim))
+    sitting = judging.Sitting(Holding(holding.evaluation, holding.claim))
     for number in range(1000):
         sitting.on_step(Step("verify", "progress", number, 1000))
     assert Event.objects.filter(kind="progress").count() <= 3

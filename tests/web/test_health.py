@@ -15,7 +15,7 @@ from django.http import HttpResponse
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks import jobs
+from benchmarks.jobs import judging
 from benchmarks.operations.logs import log_fields
 from benchmarks.states import WorkerRole
 from kbench_site.logs import JsonFormatter, TextFormatter
@@ -192,7 +192,7 @@ def test_a_path_stays_on_one_line(visitor: Client, lines: Any) -> None:
 def test_the_lines_of_a_judging_say_which(lines: Any) -> None:
     evaluation = factories.queued()
     worker = factories.worker("compile").name
-    jobs._take(worker, "cpu-avx2", WorkerRole.COMPILE, lambda sitting: jobs.logger.info("at it"))
+    judging._take(worker, "cpu-avx2", WorkerRole.COMPILE, lambda sitting: judging.logger.info("at it"))
     told = [line for line in lines() if line["logger"] == "benchmarks.jobs"]
     assert [line["message"].split(" after")[0] for line in told] == [
         "compile begins, attempt 1", "at it", "compile ends"

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 from django.test import Client
 
-from benchmarks import jobs
 from benchmarks.accounts import tokens
+from benchmarks.jobs import judging
 from benchmarks.models import Evaluation
 from benchmarks.states import WorkerRole
 from kbench_site.cli import client as kbench_client
@@ -45,8 +45,8 @@ def site(monkeypatch: pytest.MonkeyPatch, owner: Any) -> None:
 
 
 def judge_everything() -> None:
-    for role, work in ((WorkerRole.COMPILE, jobs._compile), (WorkerRole.JUDGE, jobs._judge)):
-        jobs._take(factories.worker(role).name, "cpu-avx2", role, work)
+    for role, work in ((WorkerRole.COMPILE, judging._compile), (WorkerRole.JUDGE, judging._judge)):
+        judging._take(factories.worker(role).name, "cpu-avx2", role, work)
 
 
 def test_it_finds_the_best_of_what_it_posts(site: None, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

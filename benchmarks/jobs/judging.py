@@ -1,10 +1,4 @@
-"""The Celery jobs.
-
-Each can be repeated or lost without harm, because a claim on a row decides what it does. A message names no
-evaluation: a worker that is woken takes the next one. Time limits are set on the decorators and include waiting for
-the machine; a job that exceeds its limit is killed, and `reap` returns its evaluation to the queue. Does NOT write
-rows itself (`judgings/moves.py`).
-"""
+"""The jobs that compile and judge evaluations. Does NOT write rows itself (`judgings/moves.py`)."""
 
 import logging
 import threading
@@ -15,49 +9,21 @@ from dataclasses import replace
 from typing import Any
 
 from celery import shared_task
-from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.db import close_old_connections, connection
-from django.db.models import Count
 
-from benchmarks.boards import standings
-from benchmarks.judgings import moves
-from benchmarks.judgings.moves import ClaimLost, Holding
+from ..boards import standings
+from ..harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Step, Watcher, clean_text, object_key
+from ..judgings import moves, queue
+from ..judgings.judge import Assignment, site_judge
+from ..judgings.moves import ClaimLost, Holding
+from ..models import DeviceKind, Evaluation, Worker
+from ..operations.logs import log_fields
+from ..operations.worker import asked_to_stop_kindly, set_state, stopping
+from ..states import EvaluationReason, Priority, WorkerRole, WorkerState
+from .assignments import assignment_on
 
-from . import comments, events
-from .accounts import limits
-from .catalogue.folders import rules_of, spec_of
-from .contests import running
-from .dataset import files, nightly
-from .harness import (
-    CPU,
-    DEVICE_STUCK,
-    Cancelled,
-    Flag,
-    HarnessError,
-    NotProfiled,
-    Report,
-    Source,
-    Step,
-    Watcher,
-    clean_text,
-    default_rules,
-    object_key,
-)
-from .judgings import checks, profiles, queue
-from .judgings.claims import RowHolding
-from .judgings.judge import Assignment, site_judge
-from .models import DeviceKind, Evaluation, Worker
-from .moderation import rejudging
-from .notifications import courier, telling
-from .operations.load import forget_old_samples, take_sample
-from .operations.logs import log_fields
-from .operations.worker import asked_to_stop_kindly, set_state, stopping
-from .requests import examining
-from .selectors import find_device_kind
-from .states import EvaluationReason, Priority, WorkerRole, WorkerState
-
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(__package__)
 STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
 STEP_EVERY_DEFAULT_S = 0.1
 _ERROR_CHARS_MAX = 8000
@@ -75,208 +41,6 @@ def compile_next(self: Any, device_kind: str) -> None:
 def judge_next(self: Any, device_kind: str) -> None:
     """Judge the next evaluation of a device kind that is compiled."""
     _take(self.request.hostname, device_kind, WorkerRole.JUDGE, _judge)
-
-
-@shared_task(name=queue.CHECK_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860)
-def check_next(self: Any, device_kind: str) -> None:
-    """Run the next CUDA source that is to be checked without a GPU, and wake a worker for the one after it."""
-    if Worker.objects.get(name=self.request.hostname).state == WorkerState.QUARANTINED:
-        return
-    holding = checks.check_claim()
-    if holding is None:
-        return
-    with log_fields(check=str(holding.row.code), user_id=holding.row.owner_id):
-        _run_check(holding)
-    if checks.waiting_checks():
-        queue.resend_checks(device_kind, 1)
-
-
-@shared_task(
-    name=queue.PROFILE_JOB, bind=True, acks_late=True, ignore_result=True, soft_time_limit=1800, time_limit=1860
-)
-def profile_next(self: Any, device_kind: str) -> None:
-    """Profile the next evaluated submission of a device kind, and wake a worker for the one after it."""
-    worker = Worker.objects.get(name=self.request.hostname)
-    if worker.state == WorkerState.QUARANTINED:
-        return
-    holding = profiles.profile_claim(device_kind)
-    if holding is None:
-        return
-    evaluation = holding.row.evaluation
-    with log_fields(evaluation=str(evaluation.code), user_id=evaluation.submission.owner_id):
-        _run_profile(holding, worker.device)
-    queue.resend_profiles(profiles.waiting_profiles())
-
-
-@shared_task(
-    name=queue.EXAMINE_JOB,
-    bind=True,
-    acks_late=True,
-    ignore_result=True,
-    soft_time_limit=examining.SECONDS_MAX,
-    time_limit=examining.SECONDS_MAX + 60,
-)
-def examine_next(self: Any, device_kind: str) -> None:
-    """Examine the next definition of a request, and wake a worker for the one after it."""
-    if Worker.objects.get(name=self.request.hostname).state == WorkerState.QUARANTINED:
-        return
-    holding = examining.request_claim()
-    if holding is None:
-        return
-    with log_fields(user_id=holding.row.owner_id):
-        _run_examination(holding)
-    queue.resend_examinations(device_kind, min(1, examining.waiting_examinations()))
-
-
-def _run_examination(holding: examining.ExaminationHolding) -> None:
-    try:
-        with asked_to_stop_kindly(), _kept_alive(holding, str(holding.row)) as over:
-            found = examining.examine_files(holding.row)
-            if not over():
-                holding.record(*found)
-                return
-    except SoftTimeLimitExceeded:
-        holding.take_too_long()
-        return
-    except Exception:  # the edge of a job: whatever broke is our fault and must end with a word
-        logger.exception("examining %s failed", holding.row)
-        holding.fail()
-        return
-    holding.release()
-
-
-def _run_profile(holding: profiles.ProfileHolding, device: str) -> None:
-    evaluation = holding.row.evaluation
-    visible = evaluation.configs.exclude(group="hidden")
-    times_us = {row.key: row.kernel_us for row in visible if row.kernel_us is not None}
-    try:
-        with asked_to_stop_kindly(), _kept_alive(holding, str(evaluation.code)) as over:
-            found = site_judge().profile(_assignment_on(evaluation, device), times_us, Watcher(cancelled=over))
-            if not over():
-                holding.record(found)
-                return
-    except Cancelled:
-        pass
-    except NotProfiled as error:
-        holding.fail(str(error))
-        return
-    except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a word
-        logger.exception("profiling %s failed", evaluation.code)
-        holding.fail(str(error) if isinstance(error, HarnessError) else type(error).__name__)
-        return
-    holding.stopped()
-
-
-def _run_check(holding: checks.CheckHolding) -> None:
-    version = holding.row.task_version
-    rules = default_rules(settings.KBENCH_RULESET)
-    assignment = Assignment(Source(holding.row.text, "cuda"), spec_of(version), rules, CPU)
-    try:
-        with asked_to_stop_kindly(), _kept_alive(holding, str(holding.row.code)) as over:
-            report = site_judge().emulate(assignment, Watcher(cancelled=over))
-            if not over():  # a stop also reaches the sandbox's processes
-                holding.record(report)
-                return
-    except Cancelled:
-        pass
-    except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a word
-        logger.exception("the check %s failed", holding.row.code)
-        holding.fail(str(error) if isinstance(error, HarnessError) else type(error).__name__)
-        return
-    holding.release()
-
-
-@contextmanager
-def _kept_alive(holding: RowHolding[Any], code: str) -> Iterator[Callable[[], bool]]:
-    """Says from a thread that the worker lives; gives what is asked whether to stop."""
-    lost, over = threading.Event(), threading.Event()
-
-    def beat() -> None:
-        try:
-            while not over.wait(settings.KBENCH_HEARTBEAT_S):
-                try:
-                    close_old_connections()
-                    if not holding.alive():
-                        lost.set()
-                except Exception:  # the edge of a thread: one missed beat is no reason to give up
-                    logger.exception("no heartbeat for %s", code)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=beat, daemon=True, name=f"heartbeat of {code}")
-    thread.start()
-    try:
-        yield lambda: lost.is_set() or stopping.is_set()
-    finally:
-        over.set()
-        thread.join()
-
-
-@shared_task(name=queue.REAP_JOB, ignore_result=True, time_limit=60)
-def reap() -> None:
-    """Requeue evaluations whose worker was lost; end those that can never run."""
-    moves.requeue_lost()
-    checks.requeue_lost_checks()
-    profiles.requeue_lost_profiles()
-    examining.requeue_lost_examinations()
-    moves.expire_hopeless()
-
-
-@shared_task(name=queue.DISPATCH_JOB, ignore_result=True, time_limit=30)
-def dispatch() -> None:
-    """Wake workers for rows whose message was lost."""
-    if (waiting := checks.waiting_checks()) and (processor := find_device_kind(CPU)):
-        queue.resend_checks(processor.slug, waiting)
-    if (waiting := examining.waiting_examinations()) and (processor := find_device_kind(CPU)):
-        queue.resend_examinations(processor.slug, waiting)
-    queue.resend_profiles(profiles.waiting_profiles())
-    queue.resend(to_compile=_rows_by_kind(built__isnull=True), to_judge=_rows_by_kind(built__isnull=False))
-
-
-def _rows_by_kind(**condition: bool) -> dict[str, int]:
-    waiting = Evaluation.objects.queued().order_by().filter(**condition)
-    return dict(waiting.values_list("device_kind__slug").annotate(rows=Count("pk")))
-
-
-@shared_task(name=queue.REJUDGE_JOB, ignore_result=True, time_limit=60)
-def rejudge() -> None:
-    """Queue the next entries of the batches that are judged again."""
-    rejudging.advance()
-
-
-@shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)
-def prune_events() -> None:
-    events.prune()
-    telling.forget()
-    comments.forget()
-    checks.forget_checks()
-    limits.forget()
-    forget_old_samples()
-
-
-@shared_task(name=queue.CONTESTS_JOB, ignore_result=True, time_limit=600)
-def contests() -> None:
-    """Begin, end and finish contests whose time has come."""
-    running.advance()
-
-
-@shared_task(name=queue.DELIVER_JOB, ignore_result=True, time_limit=30)
-def deliver() -> None:
-    """Send e-mails and webhooks that are due, in a thread, so that housekeeping is not delayed."""
-    courier.start()
-
-
-@shared_task(name=queue.SAMPLE_JOB, ignore_result=True, time_limit=30)
-def sample_queues() -> None:
-    """Record the length of the queues."""
-    take_sample()
-
-
-@shared_task(name=queue.EXPORT_JOB, ignore_result=True, time_limit=60)
-def export_records() -> None:
-    """Write the public data set anew where it is due, in a process of its own."""
-    if files.is_due():
-        nightly.start()
 
 
 class Sitting:
@@ -483,14 +247,4 @@ def _raise_if_stopped(sitting: Sitting) -> None:
 def _assignment(evaluation: Evaluation) -> Assignment:
     """On the device of the worker that holds the evaluation."""
     assert evaluation.worker is not None  # noqa: S101 - a claim names its worker
-    return _assignment_on(evaluation, evaluation.worker.device)
-
-
-def _assignment_on(evaluation: Evaluation, device: str) -> Assignment:
-    return Assignment(
-        Source(evaluation.submission.blob.text, evaluation.submission.language),
-        spec_of(evaluation.task_version),
-        rules_of(evaluation.ruleset),
-        device,
-        evaluation.is_quick,
-    )
+    return assignment_on(evaluation, evaluation.worker.device)
