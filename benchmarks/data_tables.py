@@ -62,3 +62,13 @@ def columns(kind: ColumnKind, **about: str) -> tuple[DataColumn, ...]:
 def _column(name: str, kind: ColumnKind, text: str) -> DataColumn:
     unit, colon, rest = text.partition(": ")
     return DataColumn(name, kind, rest, unit) if colon else DataColumn(name, kind, text)
+
+
+SPEEDUPS = columns(
+    ColumnKind.NUMBER,
+    score="×: geometric mean of the speedups over the stronger of PyTorch eager and torch.compile",
+    score_lo="×: lower end of its 95 % interval",
+    score_hi="×: upper end of its 95 % interval",
+    vs_eager="×: the same over PyTorch eager alone",
+    vs_compile="×: the same over torch.compile alone",
+)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from benchmarks.data_tables import ColumnKind, DataRow, DataTable, Key, RowSource, columns
+from benchmarks.data_tables import SPEEDUPS, ColumnKind, DataRow, DataTable, Key, RowSource, columns
 from benchmarks.models import Evaluation, Submission
 
 from ..models import Candidate, RunSource
@@ -126,14 +126,7 @@ CANDIDATES = DataTable(
             verdict="PASS, or why it was not accepted",
             verdict_text="the verdict as a sentence",
         ),
-        *columns(
-            NUMBER,
-            score="×: geometric mean of the speedups over the stronger of PyTorch eager and torch.compile",
-            score_lo="×: lower end of its 95 % interval",
-            score_hi="×: upper end of its 95 % interval",
-            vs_eager="×: the same over PyTorch eager alone",
-            vs_compile="×: the same over torch.compile alone",
-        ),
+        *SPEEDUPS,
         *columns(TEXT, timing_trust="who measured, see reports", evaluation_id="its judging, see reports"),
         *columns(TEXT, reused_from="the candidate whose result it has, because the compiled code is the same"),
         *columns(NUMBER, judging_s="s: how long judging took"),

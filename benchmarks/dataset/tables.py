@@ -3,7 +3,7 @@
 Does NOT read any row: `rows.py` does.
 """
 
-from ..data_tables import ColumnKind, DataTable, columns
+from ..data_tables import SPEEDUPS, ColumnKind, DataTable, columns
 from ..extensions import extensions
 from . import rows
 
@@ -68,14 +68,7 @@ REPORTS = DataTable(
             verdict_text="the verdict as a sentence",
         ),
         *columns(TIME, finished_at="UTC: when judging ended"),
-        *columns(
-            NUMBER,
-            score="×: geometric mean of the speedups over the stronger of PyTorch eager and torch.compile",
-            score_lo="×: lower end of its 95 % interval",
-            score_hi="×: upper end of its 95 % interval",
-            vs_eager="×: the same over PyTorch eager alone",
-            vs_compile="×: the same over torch.compile alone",
-        ),
+        *SPEEDUPS,
         *columns(
             TEXT,
             worst_config="the configuration with the smallest speedup",
