@@ -99,7 +99,9 @@ class VoteIn(Schema):
 def request_list(request: HttpRequest, sort: Literal["votes", "newest", "open"] = "votes", page: PageNumber = 1) -> Any:
     """`open` leaves out what is answered or closed."""
     rows = lists.request_rows(request.user, sort, page)
-    return RequestPage(page=rows.number, pages=rows.paginator.num_pages, requests=[_line(row) for row in rows])
+    return RequestPage(
+        page=rows.number, pages=rows.paginator.num_pages, requests=[RequestLine(**_facts(row)) for row in rows]
+    )
 
 
 @router.post("", response={201: RequestDetail}, summary="Post a request", auth=Token())
@@ -145,10 +147,6 @@ def _refused_as_problem() -> Iterator[None]:
         raise Problem(status, "too-many-requests", str(error), retry_after_s=RETRY_AFTER_S) from error
     except Refused as error:
         raise Problem(HTTPStatus.CONFLICT, "request-refused", str(error)) from error
-
-
-def _line(row: KernelRequest) -> RequestLine:
-    return RequestLine(**_facts(row))
 
 
 def _facts(row: KernelRequest) -> dict[str, Any]:

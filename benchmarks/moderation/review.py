@@ -7,7 +7,6 @@ Reports and private notes are for staff only; other readers get public reasons. 
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -138,12 +137,10 @@ def _copies(groups: list[list[int]]) -> list[Copies]:
     """Of the keys of standings."""
     rows = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind").defer(*HEAVY)
     standings = rows.in_bulk([pk for group in groups for pk in group])
-    ordered = [sorted((standings[pk] for pk in group), key=_submitted) for group in groups]
+    ordered = [
+        sorted((standings[pk] for pk in group), key=lambda row: row.evaluation.submission.created) for group in groups
+    ]
     return [Copies(same[0].task_version, same[0].device_kind, same) for same in ordered]
-
-
-def _submitted(standing: Standing) -> datetime:
-    return standing.evaluation.submission.created
 
 
 def taken_down(page: int | str = 1) -> Page[Any]:

@@ -79,11 +79,9 @@ def evaporation(claimed: float, report: Mapping[str, Any], task: TaskSpec, devic
 def _why_wrong(verdict: Verdict, results: Sequence[Mapping[str, Any]], configs: Sequence[Config]) -> Why:
     if verdict in _RULES:
         return Why.RULES
-    failed = [
-        (config, result)
-        for config, result in zip(_in_order(configs), results, strict=False)
-        if result["correct"] is False
-    ]
+    as_reported = sorted(configs, key=lambda item: item.hidden)  # the visible ones first
+    pairs = zip(as_reported, results, strict=False)
+    failed = [(config, result) for config, result in pairs if result["correct"] is False]
     tried = [config for config in configs if is_usual(config)]
     usual = [result for config, result in failed if config in tried]
     if not failed or (usual and verdict in _FAILS):
@@ -94,11 +92,6 @@ def _why_wrong(verdict: Verdict, results: Sequence[Mapping[str, Any]], configs: 
         return Why.PRECISION if small else Why.FRESH_INPUTS
     shapes = [_shapes(config) for config in tried]
     return Why.OTHER_VALUES if any(_shapes(config) in shapes for config, _ in failed) else Why.OTHER_SHAPE
-
-
-def _in_order(configs: Sequence[Config]) -> list[Config]:
-    """As reports have them: the visible ones first."""
-    return sorted(configs, key=lambda item: item.hidden)
 
 
 def _shapes(config: Config) -> list[tuple[int, ...]]:

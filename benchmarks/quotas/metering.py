@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Case, F, Q, QuerySet, When
+from django.db.models import Case, F, Q, When
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
@@ -187,8 +187,9 @@ def _public_places(payer: Payer, forgiven: int) -> EvaluationQuerySet:
 
 
 def _judging_per_day(payer: Payer) -> QuotaUse:
-    recent = _entries(payer).filter(created__gte=timezone.now() - DAY).annotate(signed=_SIGNED)
-    rows = list(recent.order_by("-created", "-pk").values_list("created", "signed"))
+    since = timezone.now() - DAY
+    recent = LedgerEntry.objects.filter(payer=payer.pk or 0, created__gte=since).annotate(signed=_SIGNED)
+    rows: list[tuple[datetime, float]] = list(recent.order_by("-created", "-pk").values_list("created", "signed"))
     totals = list(accumulate((signed for _, signed in rows), initial=0.0))
 
     def free_at(limit: int) -> datetime:
@@ -217,10 +218,6 @@ def _evaluations(payer: Payer) -> EvaluationQuerySet:
     """0 is nobody's key: of a payer without a row there is nothing."""
     rows: EvaluationQuerySet = Evaluation.objects.filter(submission__payer=payer.pk or 0, reason__in=CHARGED_REASONS)
     return rows
-
-
-def _entries(payer: Payer) -> QuerySet[LedgerEntry]:
-    return LedgerEntry.objects.filter(payer=payer.pk or 0)
 
 
 def _digest(address: str) -> str:

@@ -77,8 +77,8 @@ def request_new(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def request_vote(request: HttpRequest, pk: int) -> HttpResponse:
-    wanted = request.POST.get("vote") != "0"
-    return _done(request, lists.request_for(request.user, pk), lambda row: _vote(request, row, wanted=wanted), "")
+    vote = partial(asking.request_vote, by=person(request), wanted=request.POST.get("vote") != "0")
+    return _done(request, lists.request_for(request.user, pk), vote, "")
 
 
 @require_POST
@@ -112,10 +112,6 @@ def request_moderate(request: HttpRequest, pk: int) -> HttpResponse:
     history = lists.decisions_about(row)
     context = {"row": row, "author": row.owner, "text": row.reason, "history": history}
     return decision_page(request, form, partial(asking.request_decide, row), "moderation/request.html", context)
-
-
-def _vote(request: HttpRequest, row: KernelRequest, *, wanted: bool) -> None:
-    asking.request_vote(row, by=person(request), wanted=wanted)
 
 
 def _done(request: HttpRequest, row: KernelRequest, move: Callable[[KernelRequest], None], said: str) -> HttpResponse:

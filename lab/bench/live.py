@@ -139,15 +139,10 @@ def events(stack: Stack, page: Page) -> dict[str, Any]:
         "viewers": READERS + 1,
         "events": len(expected),
         "browser_ms": figures(shown),
-        "readers_ms": figures([delay_s for reader in readers for delay_s in _live(reader)]),
+        "readers_ms": figures([delay_s for reader in readers for delay_s in reader.delays_s[2:]]),  # two are replayed
         "fetches": sum(reader.fetches for reader in readers),
         "lost_or_doubled": sum(reader.seqs != expected for reader in readers),
     }
-
-
-def _live(reader: Reader) -> list[float]:
-    """Without what was replayed when it connected."""
-    return reader.delays_s[2:]
 
 
 async def _read(readers: list[Reader], writer: "subprocess.Popen[str]") -> None:

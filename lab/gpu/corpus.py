@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -153,14 +154,10 @@ def summary(
         "as_demanded": sum(not outcome.objection for outcome in outcomes),
         "disagreeing": {outcome.case.name: outcome.objection for outcome in outcomes if outcome.objection},
         "not_reached": [case.name for case in cases if case.name not in reached],
-        "verdicts": {verdict: sum(item.got == verdict for item in outcomes) for verdict in sorted(_seen(outcomes))},
+        "verdicts": dict(sorted(Counter(item.got for item in outcomes).items())),
         "compile_s": round(compiled_s, 1),
         "total_s": round(total_s, 1),
     }
-
-
-def _seen(outcomes: Sequence[CaseOutcome]) -> set[str]:
-    return {outcome.got for outcome in outcomes}
 
 
 def _line(outcome: CaseOutcome) -> str:
