@@ -11,7 +11,7 @@ tests of that are marked `alone`. Not covered: which tests are marked.
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
@@ -115,8 +115,11 @@ def libraries_folder(flags, headers):
 
 
 @contextmanager
-def beside_the_cache(*, shared=("builds", "headers", "baselines", "bytecode")):
-    """A data folder for judging whose caches are the `shared` ones; what is built is moved there within a disk."""
+def beside_the_cache(*, shared=("builds", "headers", "baselines", "bytecode"), copied=()):
+    """A data folder for judging whose caches are the `shared` ones; what is built is moved there within a disk.
+
+    Of caches that are `copied` it has what is there now, and what is added is its own.
+    """
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="of-a-process-", dir=cache))
@@ -125,6 +128,10 @@ def beside_the_cache(*, shared=("builds", "headers", "baselines", "bytecode")):
         for name in shared:
             (cache / name).mkdir(exist_ok=True)
             (folder / "cache" / name).symlink_to(cache / name)
+        for name in copied:
+            (cache / name).mkdir(exist_ok=True)
+            with suppress(shutil.Error):  # something that another process has removed meanwhile; the rest is there
+                shutil.copytree(cache / name, folder / "cache" / name, copy_function=os.link)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -82,7 +83,8 @@ def test_one_of_three_hosts_dies_and_one_is_cut_off(folder: Path) -> None:
 def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
     """The real judge; each host has one kind of worker and builds of its own, and they share a folder for them.
 
-    Headers and peaks are those of all tests, since they are not what is shared here; a quick check needs no baselines.
+    Headers, peaks and builds of earlier tests are there already, since they are not what is shared here; a quick check
+    needs no baselines.
     """
     shared = folder / "shared"
     shared.mkdir()
@@ -91,7 +93,7 @@ def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
         "KBENCH_STORAGE_URL": shared.as_uri(),
         "KBENCH_HEARTBEAT_TIMEOUT_S": "30",
     }
-    own = partial(scheduling.beside_the_cache, shared=("headers", "baselines"))
+    own = partial(scheduling.beside_the_cache, shared=("headers", "baselines"), copied=("builds",))
     with own() as first, own() as second, hosts.site_with(2, folder, **variables) as (site, (compiles, judges)):
         compiles.folder, judges.folder = first, second
         celery = (sys.executable, "-m", "celery", "-A", "kbench_site", "worker", "-c", "1", "-l", "INFO")
@@ -99,7 +101,7 @@ def test_what_one_host_compiles_another_one_judges(folder: Path) -> None:
         compiles.start(*celery, "-n", "compile@%h", "-Q", compile_queue(kind))
         judges.start(*celery, "-n", "judge.cpu@%h", "-Q", judge_queue(kind))
         site.wait(judges.is_online, 600, "the judge did not pass its self-test")
-        site.submit(_kernel(), quick=True)
+        site.submit(_new_kernel(), quick=True)
         site.wait(lambda: site.rows(ENDED) == [(1,)], 600, "it did not end")
         ((verdict, reason, report),) = site.rows("select verdict, reason_text, report from benchmarks_evaluation")
         assert verdict == "PASS", reason
@@ -112,5 +114,6 @@ def _is_of(host: Host, key: str) -> bool:
     return (host.folder / "cache/builds" / key).exists()
 
 
-def _kernel() -> str:
-    return next(path.read_text() for path in sorted((hosts.ROOT / LINEAR_RELU).glob("forward_cpu.cpp")))
+def _new_kernel() -> str:
+    """One that nobody has built before."""
+    return f"{(hosts.ROOT / LINEAR_RELU / 'forward_cpu.cpp').read_text()}// {uuid4()}\n"
