@@ -4,6 +4,7 @@ Compiled kernels and prepared baselines are kept in `var/test-cache`, or where `
 of all they depend on, so a second run compiles nothing. Does NOT make rows: each room has its own factories.
 """
 
+import gc
 import os
 import signal
 import subprocess
@@ -76,6 +77,11 @@ def pytest_collection_modifyitems(config, items):
         items[:] = filter(scheduling.uses_the_database, items)
     for item in filter(scheduling.is_quick, items):
         item.add_marker("quick")
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays until the end, so no search for garbage has to look at it."""
+    gc.freeze()
 
 
 class RedisServer:

@@ -4,6 +4,7 @@ The site is that of `lab/site`: real web server, Redis and workers, a fake judge
 """
 
 from pathlib import Path
+from typing import Any
 
 import axe_playwright_python
 from playwright.sync_api import Locator, Page
@@ -11,6 +12,40 @@ from playwright.sync_api import Locator, Page
 SUBMISSIONS = 500
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 GRAVE = ("serious", "critical")
+COLOURS = "color-contrast"
+# Texts that look like three others before them: of the same colour, size and weight, on the same grounds.
+LOOK_ALIKE = """
+() => {
+  const plain = "rgba(0, 0, 0, 0) none 1 static none normal none";
+  const grounds = new Map([[null, ""]]);
+  const ground = (item) => {
+    if (!grounds.has(item)) {
+      const style = getComputedStyle(item);
+      const own = [style.backgroundColor, style.backgroundImage, style.opacity, style.position, style.filter,
+        style.mixBlendMode, style.backdropFilter].join(" ");
+      grounds.set(item, own === plain ? ground(item.parentElement) : `${ground(item.parentElement)}/${own}`);
+    }
+    return grounds.get(item);
+  };
+  const look = (item) => {
+    const style = getComputedStyle(item);
+    return [item.tagName, item.matches(":disabled, [aria-disabled] *"), style.color, style.webkitTextFillColor,
+      style.fontSize, style.fontWeight, style.textShadow, ground(item)].join(";");
+  };
+  const isSeen = (item) => {
+    const {width, height} = item.getBoundingClientRect();
+    return width > 1 && height > 1 && item.checkVisibility({opacityProperty: true, visibilityProperty: true});
+  };
+  const texts = [...document.querySelectorAll("body *")].filter((item) =>
+    item instanceof HTMLElement && !item.firstElementChild && item.textContent.trim() && isSeen(item));
+  const counts = new Map();
+  return texts.filter((item) => {
+    const known = look(item);
+    counts.set(known, (counts.get(known) ?? 0) + 1);
+    return counts.get(known) > 3;
+  });
+}
+"""
 WIDTHS = (320, 1280)
 TABS_MAX = 400
 VISIBLE_FOCUS = """
@@ -35,11 +70,21 @@ def log_in(page: Page, address: str, session: str) -> None:
 
 
 def grave_violations(page: Page, *, colours_only: bool = False) -> list[str]:
-    """What axe-core finds that is serious or critical, with the first place of each."""
+    """What axe-core finds that is serious or critical, with the first place of each.
+
+    It takes most time for the contrast of colours, so of texts that look alike only three are looked at for that.
+    """
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE)
-    rules = {"runOnly": {"type": "rule", "values": ["color-contrast"]}} if colours_only else {}
-    found = page.evaluate("options => axe.run(document, options)", {"resultTypes": ["violations"], **rules})
+    contrast = {"runOnly": {"type": "rule", "values": [COLOURS]}}
+    others = {"rules": {COLOURS: {"enabled": False}}}
+    found = _violations(page, f"({LOOK_ALIKE})()", contrast)
+    return found if colours_only else found + _violations(page, "[]", others)
+
+
+def _violations(page: Page, but_for: str, options: dict[str, Any]) -> list[str]:
+    run = f"options => axe.run({{include: document, exclude: {but_for}}}, options)"
+    found = page.evaluate(run, {"resultTypes": ["violations"], **options})
     return [
         f"{item['id']}: {item['help']}: {item['nodes'][0]['html'][:160]}"
         for item in found["violations"]

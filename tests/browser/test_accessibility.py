@@ -10,7 +10,7 @@ import pytest
 from lab.site.addresses import PAGES, Address, addresses
 from lab.site.serving import Site
 
-from .seeded import demand_fits, grave_violations, log_in
+from .seeded import AXE, demand_fits, grave_violations, log_in
 
 pytestmark = pytest.mark.browser
 NO_PAGES = (
@@ -44,6 +44,7 @@ def pages(site: Site, reader: str) -> list[Address]:
 @pytest.mark.parametrize("reader", ["", "reader", "staff"])
 def test_every_page_fits_and_can_be_read_by_everybody(seeded: Site, site: str, visitor: Any, reader: str) -> None:
     page = visitor.tab()
+    page.add_init_script(AXE)  # sent to the browser once and not for each page
     if reader:
         log_in(page, site, seeded.names[reader]["session"])
     found = {}
@@ -56,6 +57,25 @@ def test_every_page_fits_and_can_be_read_by_everybody(seeded: Site, site: str, v
             found[scheme, address.path] = grave_violations(page, colours_only=scheme == "dark")
         visitor.complaints.clear()  # axe measures with styles of its own
     assert {where: what for where, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        '<p style="color: #ccc">pale</p>',
+        '<div style="background: #555"><p>on a ground of its own</p></div>',
+        '<div style="opacity: 0.4"><p>seen through</p></div>',
+        '<ul><li>of another kind, <em style="color: #ccc">pale</em></li></ul>',
+        "",
+    ],
+)
+def test_a_colour_that_one_text_of_many_has_is_found(browser: Any, other: str) -> None:
+    hidden = '<p style="visibility: hidden">looks like nothing</p>' * 5
+    page = browser.new_page()
+    page.set_content(f'<body style="background: white; color: black">{hidden}{"<p>as others</p>" * 50}{other}')
+    found = grave_violations(page, colours_only=True)
+    page.close()
+    assert [text.partition(":")[0] for text in found] == (["color-contrast"] if other else [])
 
 
 def test_most_addresses_are_pages() -> None:
