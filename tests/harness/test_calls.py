@@ -161,13 +161,13 @@ def test_chance_is_not_charged_and_what_it_may_hide_is_judged_again() -> None:
     assert found.value.verdict is Verdict.NOISY
 
 
-def test_visits_in_which_the_supervisor_waited_for_a_processor_tell_nothing_of_the_kernel() -> None:
+def test_spinning_while_the_supervisor_waits_for_a_processor_is_no_work_and_working_more_is() -> None:
     judging = visited(lambda step: 50.0 + EVERY_EIGHTH[step % 8], lambda _: 75.0)
     seen = judging.ledgers[0].seen[CANDIDATE]
     seen[:] = [replace(call, waited_us=call.used_us - 50.0) for call in seen]
     assert judging.gathered_us() == {}
-    seen[:] = [replace(call, waited_us=4000.0) for call in seen]
-    assert judging.gathered_us() == {}
+    seen[:] = [replace(call, waited_us=(call.used_us - 50.0) / 2) for call in seen]
+    assert judging.gathered_us()[0] == pytest.approx(sum(EVERY_EIGHTH) / 8 / 2, rel=0.1)
 
 
 def test_slow_calls_use_up_the_time_of_verifying_too() -> None:

@@ -169,8 +169,6 @@ class Judging:
             return {}
         visible = [number for number, ledger in enumerate(self.ledgers) if not ledger.config.hidden]
         found = gathered([self.ledgers[number] for number in visible])
-        if found is None:
-            return {}
         is_sure = found.share > _SURE_ERRORS * found.error
         if found.share > _GATHERED_SHARE and is_sure:
             calls_us = [median_us(self.ledgers[number].charged_us(CANDIDATE, self._rules)) for number in visible]

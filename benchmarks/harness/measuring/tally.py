@@ -26,7 +26,6 @@ _EAGER: Contender = ("baseline", EAGER)
 
 _DECOY_FACTOR, _DECOY_SPARE_US = 3.0, 1000.0  # a decoy is the first call after a break: its caches are cold
 _AHEAD_SPARE_US, _AHEAD_SPARE = 50.0, 0.1  # by so much the decoys may take longer than eager's do, the larger one
-_WAIT_SPARE_US = 50.0
 _MEDIAN_ERROR, _ERRORS_IN_DOUBT = 0.93, 2.0  # the standard error of a median of n values is 0.93 quartile ranges / √n
 
 
@@ -118,19 +117,22 @@ class ConfigTally:
             charged_us[steps] = max(0.0, kernel_us - allowed_us)
         return charged_us
 
-    def above_the_median(self, who: Contender) -> Excess | None:
-        """How much more processor time the mean visit takes than the median one; None if few visits tell it.
+    def above_the_median(self, who: Contender) -> Excess:
+        """How much more processor time the mean visit takes than the median one.
 
-        While the supervisor waits for a processor a contestant spins, so visits in which it did are left out.
+        While the supervisor waits for a processor a contestant spins. So its wait is taken off, down to the median
+        visit. Were such visits left out, a kernel could work in them for all others, since it sees them coming.
         """
-        seen = self.seen[who]
         means, squares = [], []
         for steps in self.of_launches():
-            visits_us = np.array([seen[place].visit_us for place in steps if seen[place].waited_us <= _WAIT_SPARE_US])
-            if len(visits_us) < max(2, len(steps) / 2):
-                return None
-            means.append(visits_us.mean() - median_us(visits_us))
-            squares.append(float(np.var(visits_us, ddof=1)) / len(visits_us))
+            seen = [self.seen[who][place] for place in steps]
+            visits_us, waited_us = (
+                np.array([getattr(visit, name) for visit in seen]) for name in ("visit_us", "waited_us")
+            )
+            usual_us = median_us(visits_us)
+            own_us = np.maximum(visits_us - waited_us, np.minimum(visits_us, usual_us))
+            means.append(own_us.mean() - usual_us)
+            squares.append(float(np.var(own_us)) / max(1, len(own_us) - 1))
         return Excess(float(np.mean(means)), math.sqrt(sum(squares)) / len(squares))
 
 
@@ -147,13 +149,10 @@ class Gathered:
     error: float
 
 
-def gathered(tallies: Sequence[ConfigTally]) -> Gathered | None:
-    """None if the machine is so busy that nothing is known."""
+def gathered(tallies: Sequence[ConfigTally]) -> Gathered:
     shares, errors = [], []
     for tally in tallies:
         kernel, eager = tally.above_the_median(CANDIDATE), tally.above_the_median(_EAGER)
-        if kernel is None or eager is None:
-            return None
         usual_us = median_us(np.array([call.used_us for call in tally.seen[CANDIDATE]]))
         shares.append((kernel.us - eager.us) / usual_us)
         errors.append(math.hypot(kernel.error_us, eager.error_us) / usual_us)
