@@ -190,7 +190,7 @@ ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if KBENCH_PUBLIC else "http"
 ACCOUNT_RATE_LIMITS = {
     "login": "40/10m/ip",
     "login_failed": "10/10m/key",
-    "signup": "20/h/ip",
+    "signup": "20/h/ip,60/d/ip",
     "reset_password": "20/h/ip,5/h/key",
     "new_team": "20/h/user",
 }

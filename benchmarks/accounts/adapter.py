@@ -4,6 +4,7 @@ Names, the switch for sign-ups, addresses behind proxies and redirects are settl
 """
 
 import logging
+from http import HTTPStatus
 from smtplib import SMTPException
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -25,6 +26,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from ..states import Switch
 from ..switches import paused
 from . import limits, names
+from .reauthentication import providers_to_ask
 
 log = logging.getLogger(__name__)
 ALLAUTHS_STAGE = "allauth.account.stages.EmailVerificationStage"
@@ -58,6 +60,16 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
                 "An account or a team with this name or one that looks the same already exists.", code="unique"
             )
         return name
+
+    def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
+        """allauth asks nothing of accounts without password and second factor: their provider is asked here."""
+        required = bool(super().is_reauthentication_required(app=app, **kwargs))
+        request = context.request
+        if required and (providers := providers_to_ask(request)):
+            shown = {"providers": providers, "back": request.path}
+            page = render(request, "account/again_at_provider.html", shown, status=HTTPStatus.FORBIDDEN)
+            raise ImmediateHttpResponse(page)
+        return required
 
     def get_client_ip(self, request: HttpRequest) -> str:
         return limits.address_of(request)

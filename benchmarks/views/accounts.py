@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from allauth.account.decorators import secure_admin_login
+from allauth.account.decorators import reauthentication_required, secure_admin_login
 from allauth.account.utils import get_next_redirect_url
 from allauth.socialaccount.models import SocialApp
 from asgiref.sync import sync_to_async
@@ -29,6 +29,7 @@ from benchmarks.accounts import exports, limits, ownership
 from benchmarks.forms import AccountDeletionForm
 
 from .parts.sessions import submitted_here
+from .parts.staff import person
 
 log = logging.getLogger(__name__)
 View = Callable[..., HttpResponseBase]
@@ -89,8 +90,13 @@ def quota(request: HttpRequest) -> HttpResponse:
     return render(request, "registration/quota.html", context)
 
 
+def _asks_for_no_password(request: HttpRequest) -> bool:
+    return request.method == "POST" and not person(request).has_usable_password()
+
+
 @never_cache
 @login_required
+@reauthentication_required(enabled=_asks_for_no_password)  # type: ignore[untyped-decorator]
 def own_data(request: HttpRequest) -> HttpResponse:
     """Download one's data or delete the account."""
     form = AccountDeletionForm(request.POST or None, user=request.user)

@@ -1,8 +1,10 @@
 """The notifications of an account, marking them as read, and the choice of kinds and channels.
 
+What a webhook gets outlives a session that was left open, so a new address or secret asks for the password again.
 Does NOT send anything and resolves no name: `notifications/courier.py` does, in the housekeeping worker.
 """
 
+from allauth.account.decorators import reauthentication_required
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -30,8 +32,14 @@ def notifications(request: HttpRequest) -> HttpResponse:
     return render(request, "registration/notifications.html", context)
 
 
+def _has_a_new_webhook(request: HttpRequest) -> bool:
+    url = request.POST.get("webhook_url", "").strip()
+    return "renew" in request.POST or url not in ("", choices.choice_of(person(request)).webhook_url)
+
+
 @never_cache
 @login_required
+@reauthentication_required(enabled=_has_a_new_webhook)  # type: ignore[untyped-decorator]
 def notification_settings(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and "renew" in request.POST:
         choices.renew_secret(person(request))

@@ -9,9 +9,20 @@ from django.test import Client
 from benchmarks.accounts.tokens import token_create
 from benchmarks.models import Notification
 from benchmarks.notifications import choices, telling
-from benchmarks.states import CHOSEN_KINDS, NotificationKind
+from benchmarks.states import CHOSEN_KINDS, Channel, NotificationKind
+
+from .test_second_factor import PASSWORD
 
 LIST, CHOOSE = "/accounts/notifications/", "/accounts/notifications/settings/"
+AGAIN = "/accounts/reauthenticate/"
+HOOK = "https://hook.example/told"
+
+
+@pytest.fixture
+def as_owner(as_owner: Client) -> Client:
+    """Somebody who has just typed the password again."""
+    as_owner.post(AGAIN, {"password": PASSWORD})
+    return as_owner
 
 
 @pytest.fixture
@@ -52,6 +63,25 @@ def test_a_choice_is_saved_and_shown(as_owner: Client, owner: Any) -> None:
     assert choice.webhook_secret in page
     as_owner.post(CHOOSE, {"renew": "1"})
     assert choice.webhook_secret not in _page(as_owner, CHOOSE)
+
+
+@pytest.mark.parametrize("known", ["", "https://hook.example/before"])
+def test_a_session_alone_sends_nothing_elsewhere(owner: Any, known: str) -> None:
+    """A webhook outlives a session that was left open; the form is sent on when the password is right."""
+    choices.choose(owner, {Channel.WEBHOOK: ["verdict"]} if known else {}, known)
+    before, client = choices.choice_of(owner), Client()
+    client.force_login(owner)
+    form = {"site": ["verdict", "run-ended"], "webhook": ["verdict", "comment"], "webhook_url": HOOK}
+    for sent in (form, {"renew": "1"}):
+        answer = client.post(CHOOSE, sent)
+        assert answer["Location"].startswith(AGAIN)
+    choice = choices.choice_of(owner)
+    assert (choice.webhook_url, choice.webhook_secret) == (known, before.webhook_secret)
+    assert client.post(CHOOSE, {"webhook": ["comment"] if known else [], "webhook_url": known})["Location"] == CHOOSE
+    again = client.post(CHOOSE, form)["Location"]
+    client.post(again, {"password": PASSWORD})
+    choice = choices.choice_of(owner)
+    assert (choice.webhook_url, choice.webhook) == (HOOK, ["comment", "verdict"])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from allauth.socialaccount.models import SocialAccount, SocialToken
 from django.contrib.auth import get_user_model
 from django.test import Client
 
+from benchmarks.models import ApiToken, NotificationChoice
 from benchmarks.states import Switch
 from benchmarks.switches import switch_set
 from tests.openid import OpenIdServer, openid_server
@@ -194,6 +195,41 @@ def test_the_answers_of_a_provider_are_about_one_person(visitor: Client, provide
     provider.claims = {"sub": "18"}
     assert b"You were not logged in" in enter(visitor).content
     assert not SocialAccount.objects.exists()
+
+
+RISKY = {
+    "/accounts/tokens/": {"name": "laptop", "scope": "submit"},
+    "/accounts/notifications/settings/": {"webhook": ["verdict"], "webhook_url": "https://hook.example/"},
+    "/accounts/2fa/totp/activate/": {"code": "123456"},
+    "/accounts/data/": {"submissions": "keep", "name": "nora"},
+}
+
+
+@pytest.mark.parametrize("path", RISKY)
+def test_who_has_a_provider_alone_logs_in_there_again_before_a_change(
+    visitor: Client, provider: OpenIdServer, settings: Any, path: str
+) -> None:
+    enter(visitor)
+    visitor.post("/accounts/connections/signup/", {"username": "nora"})
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = -1  # the log-in is too long ago
+    answer = visitor.post(path, RISKY[path])
+    assert answer.status_code == 403
+    assert get_user_model().objects.exists()
+    assert not ApiToken.objects.exists()
+    assert not NotificationChoice.objects.exists()
+    again = re.search(r'action="(/accounts/oidc/openid/login/\?[^"]+)"', answer.content.decode())
+    assert again is not None
+    out = way_out(visitor.post(html.unescape(again[1])))
+    assert parse_qs(urlsplit(out).query)["prompt"] == ["login"]
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
+    assert visitor.get(come_back(out))["Location"] == path
+    assert visitor.post(path, RISKY[path]).status_code in (200, 302)
+
+
+def test_a_provider_is_not_asked_of_who_has_a_password(as_owner: Client, provider: OpenIdServer, settings: Any) -> None:
+    connect(as_owner)
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = -1
+    assert as_owner.post("/accounts/tokens/", {"name": "laptop"})["Location"].startswith("/accounts/reauthenticate/")
 
 
 def test_github_is_asked_for_its_own_page(visitor: Client) -> None:
