@@ -27,6 +27,7 @@ PER_HOUR, PER_DAY = 10, 40  # of one account
 TEXT_MAX_CHARS = 4_000
 PAGE_ROWS = 50
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_EMPTY_GLYPHS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # fillers of Korean and Khmer, Braille blank
 _GAPS = re.compile(r"\n(?:[ \t]*\n){2,}")
 _MOVES: Mapping[ActionKind, tuple[Moderation, Moderation, str]] = {
     ActionKind.HIDE: (Moderation.OK, Moderation.HIDDEN, "The comment is already hidden."),
@@ -88,12 +89,17 @@ def cleaned(text: str) -> str:
     return _GAPS.sub("\n\n", _UNSEEN.sub("", lines)).strip()
 
 
+def is_blank(text: str) -> bool:
+    """Whether nobody sees anything of it: spaces, invisible characters and letters that are drawn as nothing."""
+    return not any(char.isprintable() and not char.isspace() and char not in _EMPTY_GLYPHS for char in text)
+
+
 def comment_create(submission: Submission, *, by: User, text: str) -> Comment:
     """A comment of `cleaned` text; the owner of the submission is told. Raises Refused, TooManyComments."""
     if reason := paused(Switch.COMMENTS):
         raise Refused(reason)
     text = cleaned(text)
-    if not any(character.isprintable() and not character.isspace() for character in text):
+    if is_blank(text):
         raise Refused("The comment is empty.")
     if len(text) > TEXT_MAX_CHARS:
         raise Refused(f"A comment has at most {TEXT_MAX_CHARS} characters.")

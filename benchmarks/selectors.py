@@ -325,7 +325,8 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
 
 
 def newest_verified(limit: int = 8) -> list[Standing]:
-    rows = Standing.objects.ranked().listable().with_context()
+    """Of tasks that are listed, also on boards of older versions."""
+    rows = Standing.objects.ranked().listable().with_context().filter(task_version__task__listed=True)
     return list(rows.select_related("task_version__task__suite", "device_kind").order_by("-verified_at")[:limit])
 
 

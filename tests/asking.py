@@ -31,10 +31,17 @@ def outcome(foreign: ForeignTask, *_: Any, labels: tuple[str, ...] = (), **__: A
     return Examined(replace(task, reference_source=foreign.source), labels=labels, seconds=SECONDS)
 
 
-def examined(request: KernelRequest, labels: tuple[str, ...] = ()) -> KernelRequest:
-    """As it is once a worker has examined the definition, which is the only one that waits."""
+def claimed() -> examining.ExaminationHolding:
+    """The next definition in the hands of a worker, without the pause after the one before."""
+    KernelRequest.objects.update(heartbeat=None)
     holding = examining.request_claim()
     assert holding is not None
+    return holding
+
+
+def examined(request: KernelRequest, labels: tuple[str, ...] = ()) -> KernelRequest:
+    """As it is once a worker has examined the definition, which is the only one that waits."""
+    holding = claimed()
     assert holding.row == request
     item, _ = examining.examine_files(holding.row, lambda found, _: Examined(None, found.problem))
     assert item.task is not None

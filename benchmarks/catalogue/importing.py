@@ -17,7 +17,7 @@ from ..harness import Examined, ForeignTask, Paths, clean_text, examine, isolati
 from ..importers import Found, SuiteOrigin
 from ..models import ImportReport, StoredTask, Suite, SuiteImport, Task, TaskVersion
 from ..states import REQUESTS, ImportOutcome, TaskVersionStatus
-from .folders import task_sync
+from .folders import shown_spec, task_sync
 
 Tell = Callable[[ImportReport], None]
 
@@ -96,6 +96,19 @@ def task_restore(task: Task) -> None:
     Task.objects.filter(pk=task.pk).update(listed=True)
     newest = task.versions.exclude(status=TaskVersionStatus.CONTEST).order_by("-number").values("pk")[:1]
     task.versions.filter(pk__in=list(newest.values_list("pk", flat=True))).update(status=TaskVersionStatus.ACTIVE)
+
+
+def task_words_hide(task: Task, title: str) -> None:
+    """Replace the words of its author, which pages of entries show; they stay in the stored definition."""
+    Task.objects.filter(pk=task.pk).update(title=title, summary="", formula="", licence="")
+
+
+def task_words_show(task: Task, *, licence: str) -> None:
+    """Undo `task_words_hide`."""
+    newest = task.versions.exclude(status=TaskVersionStatus.CONTEST).order_by("-number")[0]
+    spec = shown_spec(newest)
+    words = {"title": spec.title, "summary": spec.summary, "formula": spec.formula, "licence": licence}
+    Task.objects.filter(pk=task.pk).update(**words)
 
 
 def _demand_isolation() -> None:

@@ -17,7 +17,7 @@ from ..data_tables import DataRow, Key, RowSource
 from ..harness import Verdict
 from ..models import ConfigResult, Evaluation, Submission, TaskVersion
 from ..querysets import HEAVY
-from ..states import ContestState, EvaluationReason, State
+from ..states import ContestState, EvaluationReason, Moderation, State
 from ..submissions.languages import suffix_of
 from ..templatetags.kbench import holder_of
 
@@ -33,7 +33,9 @@ FAILED = "failed"  # as kernelbot calls a judging that did not come to an end
 
 
 def _keys() -> Iterator[Key]:
-    rows = Submission.objects.published().order_by("pk").values_list("pk", "owner", "team")
+    """Without the entries of requests that staff have hidden: rows hold words of the task."""
+    published = Submission.objects.published().exclude(task_version__task__request__moderation=Moderation.HIDDEN)
+    rows = published.order_by("pk").values_list("pk", "owner", "team")
     for pk, owner, team in rows.iterator(chunk_size=KEYS_AT_ONCE):
         yield pk, owner or 0, team or 0
 

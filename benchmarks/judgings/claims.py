@@ -72,10 +72,10 @@ class RowHolding(Generic[Claimable]):
         return rows.filter(pk=self.row.pk, claim=self.claim, state=self.working_state)
 
 
-def in_turn(waiting: QuerySet[Claimable], *before: Any) -> QuerySet[Claimable]:
-    """By the keys `before`, then the payer whose turn was longest ago first, so that none keeps the others waiting."""
-    of_payer = waiting.model._default_manager.filter(payer=OuterRef("payer")).order_by().values("payer")
-    turn = Subquery(of_payer.annotate(at=Max("heartbeat")).values("at"))
+def in_turn(waiting: QuerySet[Claimable], *before: Any, of: str = "payer") -> QuerySet[Claimable]:
+    """By the keys `before`, then that of the one whose turn was longest ago: `of` names whose the rows are."""
+    all_of_one = waiting.model._default_manager.filter(**{of: OuterRef(of)}).order_by().values(of)
+    turn = Subquery(all_of_one.annotate(at=Max("heartbeat")).values("at"))
     ordered = waiting.annotate(turn=turn).order_by(*before, F("turn").asc(nulls_first=True), "created", "pk")
     return cast("QuerySet[Claimable]", ordered)
 

@@ -4,16 +4,22 @@ Nothing here contains a source, a name or an address: an address is stored as a 
 days. Does NOT decide what may be submitted: `quotas/` does.
 """
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from ..querysets import AppendOnlyQuerySet
 from ..states import LedgerKind
 from .evaluations import VERDICT_CHOICES, Evaluation
 from .tasks import DeviceKind, RuleSet, TaskVersion
+
+
+def _now() -> datetime:
+    return timezone.now()
 
 
 class Payer(models.Model):
@@ -47,7 +53,7 @@ class LedgerEntry(models.Model):
     kind = models.CharField(max_length=10, choices=LedgerKind)
     judging_s = models.FloatField()  # positive whatever the kind
     text = models.CharField(max_length=500)  # says what it was for, the evaluation may be gone
-    created = models.DateTimeField(auto_now_add=True)
+    created = models.DateTimeField(default=_now, editable=False)
 
     objects = AppendOnlyQuerySet.as_manager()
 

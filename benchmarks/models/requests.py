@@ -28,6 +28,7 @@ class KernelRequest(models.Model):
     device_kinds = models.ManyToManyField(DeviceKind, related_name="+")
     worth_s = models.PositiveIntegerField(default=0)  # judging time that is offered for answers
     worth_left_s = models.FloatField(default=0.0)
+    paid = models.JSONField(default=list, blank=True)  # keys of the sources that were paid from it
     state = models.CharField(max_length=10, choices=RequestState, default=RequestState.QUEUED)
     state_text = models.TextField(blank=True)  # of a refused one the importer's reason, of a closed one its owner's
     attempt = models.PositiveSmallIntegerField(default=1)

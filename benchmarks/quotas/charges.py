@@ -9,11 +9,12 @@ from datetime import timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.paginator import Page
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
 from ..harness import Verdict
-from ..models import Evaluation, KernelRequest, LedgerEntry
+from ..models import Evaluation, KernelRequest, LedgerEntry, Submission
 from ..querysets import HEAVY
 from ..selectors import page_by_key
 from ..states import EvaluationReason, LedgerKind, Moderation, RequestState, State
@@ -64,14 +65,24 @@ def refund(evaluation: Evaluation, text: str) -> bool:
 
 
 def _pay_from_request(evaluation: Evaluation, used_s: float, what: str) -> None:
-    """Give an account back what a verified answer to somebody else's request has cost, while the offer covers it."""
-    account = evaluation.submission.payer.account_id if evaluation.submission.payer else None
-    if account is None:
+    """Give an account back what a verified answer to somebody else's request has cost, while the offer covers it.
+
+    An answer is public, and each program is paid once, whoever submits it and also after it was deleted: otherwise an
+    offer could be used up without an answer.
+    """
+    submission = evaluation.submission
+    account = submission.payer.account_id if submission.payer else None
+    public = Submission.objects.published().filter(pk=submission.pk)
+    if account is None or not public.exists():
         return
-    offers = KernelRequest.objects.filter(
-        task=evaluation.task_version.task_id, state=RequestState.OPEN, moderation=Moderation.OK
-    ).exclude(owner=account)
-    if offers.filter(worth_left_s__gte=used_s).update(worth_left_s=F("worth_left_s") - used_s):
+    with transaction.atomic():
+        offers = KernelRequest.objects.select_for_update(of=("self",)).exclude(owner=account)
+        opened = offers.filter(state=RequestState.OPEN, moderation=Moderation.OK, worth_left_s__gte=used_s)
+        request = opened.filter(task=evaluation.task_version.task_id).only("paid").first()
+        if request is None or submission.source_key in request.paid:
+            return
+        columns = {"worth_left_s": F("worth_left_s") - used_s, "paid": [*request.paid, submission.source_key]}
+        KernelRequest.objects.filter(pk=request.pk).update(**columns)
         _write(evaluation, LedgerKind.GRANT, used_s, f"{what}: paid by the request for it")
 
 

@@ -30,9 +30,13 @@ def offer(payer: Payer, seconds: float, text: str) -> None:
 
 
 def give_back(payer: Payer, seconds: float, text: str, *, offered: datetime) -> None:
-    """What nobody has used. After a day nothing: by then the charge limits nobody any more."""
+    """What nobody has used, as of the time of the offer: dated later it would count longer than the charge.
+
+    After a day nothing: by then the charge limits nobody any more.
+    """
     if seconds > 0 and offered > timezone.now() - DAY:
-        LedgerEntry.objects.create(payer=payer, kind=LedgerKind.GRANT, judging_s=seconds, text=text[:500])
+        columns = {"kind": LedgerKind.GRANT, "judging_s": seconds, "text": text[:500], "created": offered}
+        LedgerEntry.objects.create(payer=payer, **columns)
 
 
 def spend(payer: Payer, seconds: float, text: str) -> None:

@@ -16,8 +16,8 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from .. import quotas
-from ..catalogue.importing import task_restore, task_withdraw
-from ..comments import cleaned
+from ..catalogue.importing import task_restore, task_withdraw, task_words_hide, task_words_show
+from ..comments import cleaned, is_blank
 from ..harness import CPU
 from ..judgings.queue import wake_examination
 from ..models import DeviceKind, Evaluation, KernelRequest, RequestVote
@@ -31,6 +31,7 @@ from .lists import answerable, published
 
 PER_DAY, UNFINISHED_MAX, VOTES_PER_DAY = 5, 10, 200  # of one account
 WORTH_MAX_S = 3600
+HIDDEN_TITLE = "Request {}, hidden by staff"
 TITLE_MAX_CHARS, REASON_MAX_CHARS, LICENCE_MAX_CHARS = 120, 4_000, 200
 
 
@@ -136,7 +137,12 @@ def request_decide(request: KernelRequest, kind: ActionKind, *, by: User, reason
         rows = KernelRequest.objects.filter(pk=request.pk, task__isnull=False, moderation=before)
         if request.task is None or rows.update(moderation=after) != 1:
             raise Refused("The request is already hidden." if hide else "The request is not hidden.")
-        (task_withdraw if hide else task_restore)(request.task)
+        if hide:
+            task_withdraw(request.task)
+            task_words_hide(request.task, HIDDEN_TITLE.format(request.pk))
+        else:
+            task_restore(request.task)
+            task_words_show(request.task, licence=request.licence)
         words = {"public_reason": reason, "private_note": note}
         decisions.log_action(kind, by, f"request {request.pk}", request=request, **words)
 
@@ -163,7 +169,7 @@ def _end(request: KernelRequest, target: RequestState, refusal: str, **columns: 
 
 def _one_line(text: str, chars_max: int, what: str) -> str:
     line = " ".join(cleaned(text).split())
-    if not line:
+    if is_blank(line):
         raise Refused(f"The {what} is empty.")
     if len(line) > chars_max:
         raise Refused(f"The {what} has at most {chars_max} characters.")
@@ -172,7 +178,7 @@ def _one_line(text: str, chars_max: int, what: str) -> str:
 
 def _text(text: str) -> str:
     text = cleaned(text)
-    if not text:
+    if is_blank(text):
         raise Refused("Write the reason.")
     if len(text) > REASON_MAX_CHARS:
         raise Refused(f"The reason has at most {REASON_MAX_CHARS} characters.")

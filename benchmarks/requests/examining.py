@@ -1,23 +1,26 @@
 """Definitions of requests from queue to task: claim, examination, the word of the importer, charge.
 
-The seconds of the examination are charged to whoever posted it. Does NOT accept requests (`asking.py`).
+Accounts take turns, and the seconds of the examination are charged to whoever posted it. Does NOT accept requests
+(`asking.py`).
 """
 
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from .. import quotas
 from ..catalogue.importing import NotImportable, Settings, examine_requested, store_requested
-from ..harness import Examined, Paths, clean_text
-from ..importers import Found, slug
-from ..judgings.claims import ATTEMPTS_MAX, RowHolding
-from ..models import KernelRequest
+from ..harness import CPU, Examined, Paths, clean_text
+from ..importers import Found
+from ..judgings.claims import ATTEMPTS_MAX, RowHolding, in_turn
+from ..models import Evaluation, KernelRequest
 from ..notifications import telling
 from ..states import REQUESTS, RequestState
 from .asking import offer_end
@@ -26,7 +29,6 @@ from .files import found_in
 Examine = Callable[[Found, Settings], Examined]
 STEP_TIMEOUT_S = 120.0
 SECONDS_MAX = 600  # of a whole examination: meanwhile its worker compiles nothing
-_OP_MAX_CHARS = 60
 _PROBLEM_MAX_CHARS = 2_000
 LOST = "The worker was lost twice while it examined this definition, which may be too large for it."
 OURS = "The examination failed by our own fault. Nothing was charged: post it again later."
@@ -86,9 +88,24 @@ class ExaminationHolding(RowHolding[KernelRequest]):
 
 
 def request_claim() -> ExaminationHolding | None:
-    """The request that waits longest. None: there is nothing to do."""
+    """The next request, of the account whose turn was longest ago. None: there is nothing to do now.
+
+    One at a time: a worker that examines compiles nothing, so as many as there are workers would stop the site.
+    """
+    if _others_go_first():
+        return None
     waiting = KernelRequest.objects.filter(state=RequestState.QUEUED)
-    return ExaminationHolding.take(waiting.order_by("created", "pk"), "owner")
+    return ExaminationHolding.take(in_turn(waiting, of="owner"), "owner")
+
+
+def _others_go_first() -> bool:
+    """Another examination, or submissions that wait for the compiler while the last examination is not long ago."""
+    if KernelRequest.objects.filter(state=RequestState.EXAMINING).exists():
+        return True
+    last = KernelRequest.objects.aggregate(at=Max("heartbeat"))["at"]
+    if last is None or last < timezone.now() - timedelta(seconds=SECONDS_MAX):
+        return False
+    return Evaluation.objects.queued().filter(built=None, device_kind__device_class=CPU).exists()
 
 
 def examine_files(request: KernelRequest, examine: Examine = examine_requested) -> tuple[Found, Examined]:
@@ -102,8 +119,11 @@ def examine_files(request: KernelRequest, examine: Examine = examine_requested) 
 
 
 def _renamed(item: Found, request: KernelRequest) -> Found:
-    """Under a name that no other request has, with the words of the request."""
-    op = f"{slug(request.title)[:_OP_MAX_CHARS]}_{request.pk}"
+    """Under a name that no other request has, with the words of the request.
+
+    None of these words is in the name: addresses and public lines of logs hold it, and staff can hide a request.
+    """
+    op = f"request_{request.pk}"
     if item.task is None:
         return replace(item, op=op)
     task = replace(item.task, suite=REQUESTS, op=op, title=request.title, family=REQUESTS)

@@ -62,7 +62,7 @@ def request_rows(reader: Reader, sort: str = "votes", page: int | str = 1) -> Pa
     rows = rows.filter(state=RequestState.OPEN) if sort == "open" else rows
     order = ("-pk",) if sort == "newest" else ("-vote_count", "-pk")
     shown = rows.annotate(best=Subquery(_best_score())).select_related("owner", "task__suite")
-    slim = shown.defer("files", "reason").prefetch_related("device_kinds")
+    slim = shown.defer("files", "paid", "reason").prefetch_related("device_kinds")
     return Paginator(slim.order_by(*order), PAGE_ROWS).get_page(page)
 
 
@@ -71,12 +71,12 @@ def own_unpublished(reader: Reader) -> list[KernelRequest]:
     if not reader.is_authenticated:
         return []
     mine = KernelRequest.objects.filter(owner=reader).filter(Q(task__isnull=True) | Q(moderation=Moderation.HIDDEN))
-    return list(mine.defer("files", "reason")[:PAGE_ROWS])
+    return list(mine.defer("files", "paid", "reason")[:PAGE_ROWS])
 
 
 def newest_requests() -> list[KernelRequest]:
     """Open ones, for the feed."""
-    rows = published().filter(state=RequestState.OPEN).select_related("owner", "task").defer("files")
+    rows = published().filter(state=RequestState.OPEN).select_related("owner", "task").defer("files", "paid")
     return list(rows.order_by("-opened", "-pk")[:FEED_ROWS])
 
 
@@ -94,7 +94,7 @@ def request_for(reader: Reader, pk: int) -> KernelRequest:
     rows = _with_votes(KernelRequest.objects.filter(may, pk=pk), reader).annotate(
         hidden_reason=Subquery(hidden.values("public_reason")[:1])
     )
-    whole = rows.select_related("owner", "task__suite").defer("files").prefetch_related("device_kinds")
+    whole = rows.select_related("owner", "task__suite").defer("files", "paid").prefetch_related("device_kinds")
     found: KernelRequest | None = whole.first()
     if found is None:
         raise Http404("There is no such request.")
@@ -112,7 +112,7 @@ def own_request(reader: Reader, pk: int) -> KernelRequest:
 def published_or_hidden(pk: int) -> KernelRequest:
     """For staff. Raises Http404 for what is its owner's alone."""
     rows = KernelRequest.objects.filter(task__isnull=False).select_related("owner", "task__suite")
-    found = rows.filter(pk=pk).defer("files").first()
+    found = rows.filter(pk=pk).defer("files", "paid").first()
     if found is None:
         raise Http404("There is no such request.")
     return found
@@ -125,7 +125,7 @@ def decisions_about(request: KernelRequest) -> QuerySet[ModerationAction]:
 
 def request_of_task(task: Any) -> KernelRequest | None:
     """The published request that a task was made of."""
-    return published().filter(task=task).defer("files").first()
+    return published().filter(task=task).defer("files", "paid").first()
 
 
 def answerable(request: KernelRequest) -> EvaluationQuerySet:

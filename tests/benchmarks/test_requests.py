@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from benchmarks import jobs, quotas, selectors, services, switches
+from benchmarks.accounts import ownership
 from benchmarks.boards import overview, standings
 from benchmarks.catalogue import importing
 from benchmarks.catalogue.folders import spec_of
@@ -23,6 +24,7 @@ from benchmarks.models import (
     Notification,
     RequestVote,
     Standing,
+    Submission,
     SuiteImport,
     Task,
 )
@@ -62,13 +64,14 @@ def deliver(monkeypatch, olga):
     return once
 
 
-def answer(request, owner, text, speedup=2.0, **how):
-    """An ordinary submission to the task of the request, judged."""
+def answer(request, owner, text, speedup=2.0, changed=None, **how):
+    """An ordinary submission to the task of the request, judged; its row is `changed` before."""
     version, cpu = version_of(request), cpu_kind()
     payer = quotas.payer_of(owner, "")
     fields = {"version": version, "text": text, "language": "cpp", "device_kind": cpu, "owner": owner, "payer": payer}
     evaluation = services.submission_create(**fields)
     Evaluation.objects.filter(state=State.QUEUED, built=None).update(built=evaluation.queued)
+    Submission.objects.filter(pk=evaluation.submission_id).update(**changed or {})
     holding = moves.evaluation_claim(make_worker(), cpu)
     moves.record_report(holding, report_for(Source(text, "cpp"), spec_of(version), speedup=speedup, **how))
     evaluation.refresh_from_db()
@@ -95,7 +98,7 @@ def test_a_definition_becomes_a_task_and_is_not_kept(deliver, olga):
     deliver()
     request = now(request)
     assert (request.state, request.files) == (RequestState.OPEN, {})
-    assert request.task.path == f"requests/row_softmax_fast_{request.pk}/forward"
+    assert request.task.path == f"requests/request_{request.pk}/forward"
     assert (request.task.title, request.task.listed) == ("Row softmax, fast", True)
     assert version_of(request).stored.origin_sha256
     assert used_s(olga) == SECONDS
@@ -220,6 +223,44 @@ def test_a_lost_claim_writes_nothing(olga):
     assert not Task.objects.filter(suite__slug="requests").exists()
 
 
+def examine(account=None):
+    """What is examined now, whose it must be; it is ended by our own fault."""
+    holding = examining.request_claim()
+    assert holding is not None
+    if account is not None:
+        assert holding.row.owner == account
+    holding.fail()
+
+
+def test_accounts_take_turns_and_one_is_examined_at_a_time(olga, stefan):
+    for number in range(3):
+        posted(olga, text=f"{MODEL}# {number}\n")
+    posted(stefan)
+    holding = examining.request_claim()
+    assert holding.row.owner == olga
+    assert examining.request_claim() is None
+    holding.fail()
+    for account in (stefan, olga, olga):
+        examine(account)
+    assert examining.request_claim() is None
+
+
+def test_between_two_examinations_submissions_are_compiled(monkeypatch, olga, stefan):
+    for number in range(2):
+        posted(olga, text=f"{MODEL}# {number}\n")
+    queued = services.submission_create(version=_shipped(), text="// waits\n", language="cpp", owner=stefan)
+    examine()
+    assert examining.request_claim() is None
+    Evaluation.objects.filter(pk=queued.pk).update(built=timezone.now())
+    examine()
+    Evaluation.objects.filter(pk=queued.pk).update(built=None)
+    posted(olga, text=f"{MODEL}# 2\n")
+    assert examining.request_claim() is None
+    later = timezone.now() + timedelta(seconds=examining.SECONDS_MAX + 1)
+    monkeypatch.setattr(timezone, "now", lambda: later)
+    examine()
+
+
 def test_no_suite_is_imported_under_the_name_of_requests(olga, tmp_path):
     request = opened(olga)
     with pytest.raises(importing.NotImportable, match="suite of requests"):
@@ -313,6 +354,48 @@ def test_what_is_left_goes_back_on_the_day_of_the_offer_alone(olga):
         asking.request_close(request, "no longer needed")
     assert list(LedgerEntry.objects.filter(kind="grant").values_list("judging_s", flat=True)) == [60]
     assert set(KernelRequest.objects.values_list("worth_left_s", flat=True)) == {0}
+
+
+@pytest.mark.parametrize("columns", [{"visibility": "private"}, {"visibility": "unlisted"}, {"moderation": "hidden"}])
+def test_an_offer_pays_nothing_that_is_not_public(olga, stefan, columns):
+    request = opened(olga, worth_s=10)
+    answer(request, stefan, "// kept\n", changed=columns)
+    assert now(request).worth_left_s == 10
+    assert used_s(stefan) > 0
+
+
+@pytest.mark.parametrize("second", ["int first;\n", "int  first;  // with a comment\n"])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_an_offer_pays_a_program_once(olga, stefan, person, second, deleted):
+    request = opened(olga, worth_s=100)
+    first = answer(request, stefan, "int first;\n")
+    left_s = now(request).worth_left_s
+    assert left_s < 100
+    if deleted:
+        ownership.submission_delete(first.submission)
+    for account in (stefan, person("ben")):
+        answer(request, account, second)
+        assert now(request).worth_left_s == left_s
+        assert used_s(account) > 0
+    answer(request, stefan, "int another;\n")
+    assert now(request).worth_left_s < left_s
+
+
+def test_what_goes_back_counts_no_longer_than_what_was_offered(settings, monkeypatch, olga):
+    """Otherwise an offer that is taken back late on its day would double the quota of the next one."""
+    settings.KBENCH_JUDGING_S_PER_DAY = 100
+    began = timezone.now()
+
+    def after(hours):
+        monkeypatch.setattr(timezone, "now", lambda: began + timedelta(hours=hours))
+
+    request = opened(olga, worth_s=90)
+    after(23.9)
+    asking.request_close(request, "no longer needed")
+    assert used_s(olga) == SECONDS
+    after(24.2)
+    quotas.spend(quotas.payer_of(olga, ""), 50, "judged")
+    assert used_s(olga) == 50
 
 
 # --- moves ---------------------------------------------------------------------------------------------------------

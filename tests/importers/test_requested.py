@@ -31,6 +31,6 @@ def test_a_posted_file_becomes_a_task_that_can_be_judged() -> None:
     request = KernelRequest.objects.get()
     assert (request.state, request.state_text) == (RequestState.OPEN, "")
     task = spec_of(version_of(request))
-    assert (task.suite, task.op, task.title) == ("requests", f"scaled_product_{request.pk}", "Scaled product")
+    assert (task.suite, task.op, task.title) == ("requests", f"request_{request.pk}", "Scaled product")
     assert {"single", "hidden"} <= {config.group for config in task.configs["cpu"]}
     assert task.takes_python

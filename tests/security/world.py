@@ -155,8 +155,7 @@ def _requests(owner: Any, stranger: Any, staff: Any) -> KernelRequest:
     hidden = asking.opened(owner, **words)
     request_decide(hidden, ActionKind.HIDE, by=staff, reason=TITLE, note=TITLE)
     asking.posted(owner, text=f"class Model({TITLE}", **words)
-    refused = examining.request_claim()
-    assert refused is not None
+    refused = asking.claimed()
     refused.record(*examining.examine_files(refused.row))
     return asking.posted(owner, text=f"{asking.MODEL}# private\n", **words)
 

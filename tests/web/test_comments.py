@@ -106,8 +106,9 @@ def test_an_address_cannot_leave_its_attribute() -> None:
 
 def test_characters_that_cannot_be_seen_are_left_out(stranger: Any, evaluation: Any) -> None:
     assert write(evaluation, stranger, "a\u202eb\x1b[31m\u2066c\x07\td").text == "ab[31mc\td"
-    with pytest.raises(Refused, match="empty"):
-        write(evaluation, stranger, "\u202e \n\u2066")
+    for unseen in ("\u202e \n\u2066", "\u200b\u2060", "\u3164", "\u2800 \u115f"):
+        with pytest.raises(Refused, match="empty"):
+            write(evaluation, stranger, unseen)
 
 
 def test_the_owner_is_told_by_whom_and_not_what(

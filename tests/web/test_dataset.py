@@ -27,7 +27,9 @@ from benchmarks.models import (
     Submission,
 )
 from benchmarks.moderation import decisions
+from benchmarks.requests import asking
 from benchmarks.states import ActionKind, ContestState, EvaluationReason
+from tests.asking import opened, version_of
 
 from . import factories
 
@@ -161,6 +163,18 @@ def test_nothing_private_or_hidden_is_in_any_file(owner: Any, staff: Any) -> Non
     files.export()
     assert CANARY.encode() not in published_bytes()
     assert [row["submission_id"] for row in read("submissions")] == [str(public.submission.code)]
+
+
+def test_a_request_that_staff_hide_leaves_the_next_export(owner: Any, stranger: Any, staff: Any) -> None:
+    request = opened(owner, licence=f"{CANARY} licence")
+    factories.judged(version=version_of(request), owner=stranger)
+    files.export()
+    assert CANARY.encode() in published_bytes()
+    asking.request_decide(request, ActionKind.HIDE, by=staff, reason="An advertisement.")
+    assert outdated()
+    files.export()
+    assert CANARY.encode() not in published_bytes()
+    assert read("submissions") == []
 
 
 def test_the_search_for_the_canary_can_find_it(owner: Any) -> None:

@@ -78,6 +78,9 @@ def test_files_are_uploaded_together(as_owner: Client) -> None:
         ({"device_kinds": []}, "This field is required"),
         ({"worth_s": "99999999"}, "less than or equal to 3600"),
         ({"title": "\u202e "}, "The title is empty"),
+        ({"title": "\u200b\u2060"}, "The title is empty"),
+        ({"title": "\u3164\u2800"}, "The title is empty"),
+        ({"licence": "\u3164"}, "The licence is empty"),
     ],
 )
 def test_a_form_says_what_it_refuses_and_keeps_what_was_typed(
@@ -231,6 +234,33 @@ def test_staff_hide_one_with_its_task(visitor: Client, as_owner: Client, as_staf
     assert "Row softmax" in page(visitor, "/requests/")
 
 
+CANARY = "zebrafish"
+EVALUATION_PAGES = ("", "live/", "report.json", "badge.svg", "profile/")
+
+
+def test_no_word_of_a_hidden_request_is_left_beside_the_entries_of_others(
+    visitor: Client, as_stranger: Client, owner: Any, stranger: Any, staff: Any
+) -> None:
+    words = {"title": f"{CANARY} softmax", "licence": f"{CANARY} licence", "text": MODEL.replace("thing", CANARY)}
+    row = opened(owner, **words)
+    task = Task.objects.filter(pk=row.task_id)
+    before = task.values("op", "title", "summary", "formula", "licence").get()
+    assert CANARY in before["title"] + before["licence"]
+    evaluation = answered(row, stranger)
+    asking.request_decide(row, ActionKind.HIDE, by=staff, reason="An advertisement.")
+    pages = [f"/evaluations/{evaluation.code}/{name}" for name in EVALUATION_PAGES]
+    lists = ["/", "/status/", "/people/stefan/", "/accounts/submissions/", "/moderation/log/", "/api/v1/export"]
+    for path in (*pages, *lists, f"/api/v1/evaluations/{evaluation.code}"):
+        for client in (visitor, as_stranger):
+            answer = client.get(path)
+            told = b"".join(answer) if answer.streaming else answer.content  # type: ignore[arg-type]
+            assert CANARY not in told.decode().lower(), path
+    assert f"/evaluations/{evaluation.code}/" not in page(visitor, "/")
+    asking.request_decide(row, ActionKind.RESTORE, by=staff, reason="It was none.")
+    assert task.values("op", "title", "summary", "formula", "licence").get() == before
+    assert f"/evaluations/{evaluation.code}/" in page(visitor, "/")
+
+
 def test_the_list_asks_a_fixed_number_of_queries(
     visitor: Client, owner: Any, stranger: Any, django_assert_max_num_queries: Any
 ) -> None:
@@ -274,6 +304,7 @@ def test_the_api_posts_reads_lists_and_votes(visitor: Client, owner: Any, strang
     [
         ({"devices": ["abacus"]}, 409, "request-refused"),
         ({"files": [{"name": "../a.py", "text": "x"}]}, 409, "request-refused"),
+        ({"reason": "\u200b \u3164"}, 409, "request-refused"),
         ({"files": []}, 422, "invalid-request"),
         ({"worth_s": -1}, 422, "invalid-request"),
         ({"title": "x" * 200}, 422, "invalid-request"),
