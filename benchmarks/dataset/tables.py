@@ -52,7 +52,7 @@ SUBMISSIONS = DataTable(
 REPORTS = DataTable(
     "reports",
     "Every judging with a verdict. One row per evaluation and configuration; what belongs to the evaluation is "
-    "repeated. An evaluation that ended before any configuration has one row with `config` null.",
+    "repeated. An evaluation that ended before any configuration has one row without a configuration.",
     (
         *columns(TEXT, evaluation_id="identifier, as in the address of its page", submission_id="see submissions"),
         *columns(TEXT, task="SUITE/OPERATION/DIRECTION"),

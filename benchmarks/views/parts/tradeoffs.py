@@ -90,14 +90,17 @@ class Trade:
         """One trace, or none where no entry is of this kind."""
         pairs = zip(self.points, self.bounds, strict=True)
         shown = [(point, bounds) for point, bounds in pairs if point.unbeaten is unbeaten]
-        colour = token("series-0")
+        colour, spread = token("series-0"), [bounds for _, bounds in shown]
+        bars = (
+            {"error_y": {**error_bars(spread), "color": colour}} if any(low < high for _, low, high in spread) else {}
+        )
         trace = {
             "type": "scatter",
             "mode": "markers",
             "name": name,
             "x": [point.costs.time_us for point, _ in shown],
             "y": [value for _, (value, _, _) in shown],
-            "error_y": {**error_bars([bounds for _, bounds in shown]), "color": colour},
+            **bars,
             "marker": {"color": colour, "size": 10, "symbol": "circle" if unbeaten else "circle-open"},
             "hoverinfo": "text",
             "hovertext": [lines(*(plain(text) for text in _told(point))) for point, _ in shown],
