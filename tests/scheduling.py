@@ -11,6 +11,7 @@ tests of that are marked `alone`. Not covered: which tests are marked.
 import os
 import shutil
 import tempfile
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from benchmarks.harness import digest, host_compiler_version, machine_fingerprin
 
 BY_CASE = ("tests/harness/test_corpus.py", "tests/harness/test_examples.py")  # a judging for each of their cases
 ON_ONE_SITE = ("tests/browser/test_accessibility.py", "tests/browser/test_site_journey.py")  # filling one takes long
+UNUSED_S = 3 * 3600  # longer than a run of all tests
 _ROOMS_THAT_COMPUTE = ("tests/harness/", "tests/evolve/", "tests/test_contracts.py")
 _NOT_QUICK = ("sandbox", "browser", "gpu", "alone", "django_db")
 _COMPUTE_LONG = (  # 10 s or more each: whole runs of the search, compilers, admission of every task
@@ -103,6 +105,14 @@ def give_up(folder):
 def cache_folder():
     """Where compiled kernels, headers and baselines outlive a test run; CI may keep the folder from run to run."""
     return Path(os.environ.get("KBENCH_TEST_CACHE") or Path(__file__).parents[1] / "var/test-cache").resolve()
+
+
+def used_now(kept):
+    """Notes that this folder of the cache is used; those beside it that nobody has used for long are removed."""
+    os.utime(kept)
+    for folder in kept.parent.iterdir():
+        if folder.is_dir() and time.time() - folder.stat().st_mtime > UNUSED_S:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def libraries_folder(flags, headers):

@@ -25,7 +25,7 @@ import django
 import psutil
 import pytest
 
-from tests.scheduling import cache_folder
+from tests.scheduling import cache_folder, used_now
 
 ROOT = Path(__file__).parents[1]
 PREPARED_FROM = ("agents", "benchmarks", "kbench_site", "static", "tests/stack_settings.py", "constraints.txt")
@@ -180,6 +180,7 @@ def _prepared_folder():
                 argv = [sys.executable, "manage.py", "prepare"]
                 subprocess.run(argv, cwd=ROOT, env=Stack(folder).environment, check=True, capture_output=True)
                 folder.rename(kept)
+        used_now(kept)  # 44 MB for each state of the code
     return kept
 
 

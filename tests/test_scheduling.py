@@ -1,9 +1,10 @@
 """The order in which tests are handed to processes, and where those stand that are handed to none."""
 
+import os
 import re
 from pathlib import Path
 
-from tests.scheduling import in_order
+from tests.scheduling import in_order, used_now
 
 
 def test_scopes_that_wait_come_evenly_between_those_that_compute_and_long_ones_first():
@@ -32,6 +33,15 @@ def test_files_on_one_site_and_the_tests_of_one_case_stay_together():
         "tests/browser/test_accessibility.py",
         "tests/harness/test_examples.py[gelu/forward]",
     ]
+
+
+def test_a_folder_of_the_cache_that_nobody_has_used_for_long_is_removed(tmp_path):
+    for name in ("mine", "others", "old"):
+        (tmp_path / name / "static").mkdir(parents=True)
+    for name in ("mine", "old"):
+        os.utime(tmp_path / name, (0, 0))
+    used_now(tmp_path / "mine")
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "others"}
 
 
 def test_the_makefile_finds_the_files_of_tests_that_run_alone():
