@@ -36,13 +36,14 @@ async def opened(run: Run, after: int | None = None, **headers: str) -> Any:
 
 async def read(response: Any, until: str, chunks: int = 10_000) -> str:
     """What the stream says until `until` comes, or so many chunks."""
-    text = ""
+    text, content = "", response.streaming_content
     async with asyncio.timeout(30):
-        async for chunk in response.streaming_content:
+        async for chunk in content:
             text, chunks = text + chunk.decode(), chunks - 1
             if until in text or not chunks:
                 break
-    await response.streaming_content.aclose()
+    await content.aclose()
+    await response._iterator.aclose()  # the reader has gone: its place is free for the next connection
     return text
 
 
