@@ -155,6 +155,8 @@ def test_chance_is_not_charged_and_what_it_may_hide_is_judged_again() -> None:
     noise = random.Random(7)
     even = visited(lambda _: 50.0 + noise.expovariate(1 / 5), lambda _: 75.0 + noise.expovariate(1 / 5))
     assert even.gathered_us() == {}
+    once = visited(lambda step: 50.0 + (9000.0 if step == 20 else 0.0), lambda _: 75.0)
+    assert once.gathered_us() == {}
     twice = visited(lambda step: 50.0 + (1500.0 if step in (20, 71) else 0.0), lambda _: 75.0)
     with pytest.raises(Fault, match="too noisy to say why") as found:
         twice.gathered_us()

@@ -33,7 +33,8 @@ _SECOND_DECOY_ONCE_IN = 4
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 # the mean visit may take so much more than the median one, beyond eager's and relative to the kernel's call; what is
 # more is charged if it is so many standard errors, and judged again if it is not and could change the score much
-_GATHERED_SHARE, _SURE_ERRORS, _DOUBTFUL_SHARE = 0.1, 3.0, 0.3
+# (a single long call in a whole judging makes the mean as large as its standard error)
+_GATHERED_SHARE, _SURE_ERRORS, _DOUBTFUL_SHARE, _ONE_CALL_ERRORS = 0.1, 3.0, 0.3, 1.2
 
 
 class Judging:
@@ -174,7 +175,7 @@ class Judging:
             calls_us = [median_us(self.ledgers[number].charged_us(CANDIDATE, self._rules)) for number in visible]
             shares = zip(visible, found.by_config, calls_us, strict=True)
             return {number: max(0.0, share) * call_us for number, share, call_us in shares}
-        if found.share > _DOUBTFUL_SHARE and not is_sure:
+        if found.share > max(_DOUBTFUL_SHARE, _ONE_CALL_ERRORS * found.error) and not is_sure:
             told = f"the kernel's mean call takes {found.share:.0%} ± {found.error:.0%} more than its median call"
             raise Fault(Verdict.NOISY, f"{told}, which the baselines' do not: the machine is too noisy to say why")
         return {}
