@@ -158,7 +158,7 @@ def test_chance_is_not_charged_and_what_it_may_hide_is_judged_again() -> None:
     once = visited(lambda step: 50.0 + (9000.0 if step == 20 else 0.0), lambda _: 75.0)
     assert once.gathered_us() == {}
     twice = visited(lambda step: 50.0 + (1500.0 if step in (20, 71) else 0.0), lambda _: 75.0)
-    with pytest.raises(Fault, match="too noisy to say why") as found:
+    with pytest.raises(Fault, match="too noisy to tell whether that is chance") as found:
         twice.gathered_us()
     assert found.value.verdict is Verdict.NOISY
 

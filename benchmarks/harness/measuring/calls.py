@@ -31,9 +31,9 @@ _CHECK_DECOYS_ONCE_IN = 8
 _SECOND_DECOY_ONCE_IN = 4
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
-# the mean visit may take so much more than the median one, beyond eager's and relative to the kernel's call; what is
-# more is charged if it is so many standard errors, and judged again if it is not and could change the score much
-# (a single long call in a whole judging makes the mean as large as its standard error)
+# How much more the mean visit takes than the median one, beyond eager's and as a share of the kernel's call: more than
+# the first is charged if it is also so many standard errors; if not, more than the third is judged again. One long call
+# in a whole judging makes a share of one standard error, hence the last.
 _GATHERED_SHARE, _SURE_ERRORS, _DOUBTFUL_SHARE, _ONE_CALL_ERRORS = 0.1, 3.0, 0.3, 1.2
 
 
@@ -176,8 +176,9 @@ class Judging:
             shares = zip(visible, found.by_config, calls_us, strict=True)
             return {number: max(0.0, share) * call_us for number, share, call_us in shares}
         if found.share > max(_DOUBTFUL_SHARE, _ONE_CALL_ERRORS * found.error) and not is_sure:
-            told = f"the kernel's mean call takes {found.share:.0%} ± {found.error:.0%} more than its median call"
-            raise Fault(Verdict.NOISY, f"{told}, which the baselines' do not: the machine is too noisy to say why")
+            more = f"{found.share:.0%} ± {found.error:.0%} more than its median call"
+            told = f"the kernel's mean call takes {more}: the machine is too noisy to tell whether that is chance"
+            raise Fault(Verdict.NOISY, told)
         return {}
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:

@@ -150,10 +150,11 @@ class Gathered:
 
 
 def gathered(tallies: Sequence[ConfigTally]) -> Gathered:
+    """Over the timed configurations, each of which has at least one step."""
     shares, errors = [], []
     for tally in tallies:
         kernel, eager = tally.above_the_median(CANDIDATE), tally.above_the_median(_EAGER)
-        usual_us = median_us(np.array([call.used_us for call in tally.seen[CANDIDATE]]))
+        usual_us = max(1.0, median_us(np.array([call.used_us for call in tally.seen[CANDIDATE]])))
         shares.append((kernel.us - eager.us) / usual_us)
         errors.append(math.hypot(kernel.error_us, eager.error_us) / usual_us)
     return Gathered(tuple(shares), float(np.mean(shares)), math.hypot(*errors) / len(errors))
