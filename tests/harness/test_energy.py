@@ -1,5 +1,6 @@
 """The energy of a call, with counters that are files or fakes: no machine of the tests has a real one."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,22 +108,45 @@ def test_without_readable_counters_the_reason_is_told(monkeypatch: pytest.Monkey
 # --- GPU -----------------------------------------------------------------------------------------------------------
 
 
-def session_with(burn: Any) -> Any:
-    replay = SimpleNamespace(most_in_a_burst=lambda _: 8, burn=lambda *_: burn)
+def session_with(*burns: Any) -> Any:
+    left = iter(burns)
+    replay = SimpleNamespace(most_in_a_burst=lambda _: 8, burn=lambda *_: next(left))
     return SimpleNamespace(replay=replay, turn=lambda _: None, draw=lambda *_: None)
 
 
+def burn_at(power_w: float, steps: int) -> Burn:
+    """Calls of 20 µs, and a counter that moves every 100 ms."""
+    return Burn([(1.0 + 0.1 * place, 5_000 + 100 * power_w * place) for place in range(steps)], 20e-6)
+
+
 def test_the_energy_of_a_replayed_call_is_power_by_time() -> None:
-    """300 W between the first and the last step of the counter, 20 µs for a call: 6 mJ."""
-    burn = Burn([(1.0, 5_000), (1.1, 35_000), (1.2, 65_000)], 20e-6)
-    (timed, hidden), unknown = gpu.gpu_energy(session_with(burn), [TIMED, HIDDEN])
+    """At 300 W a call of 20 µs takes 6 mJ. One burst is enough where the counter moves often in it."""
+    (timed, hidden), unknown = gpu.gpu_energy(session_with(burn_at(300, 12)), [TIMED, HIDDEN])
     assert timed.energy_mj == pytest.approx(6.0)
+    assert timed.energy_ci95_mj == pytest.approx((6.0, 6.0))
     assert (hidden, unknown) == (HIDDEN, "")
 
 
-@pytest.mark.parametrize("burn", [None, Burn([], 20e-6), Burn([(1.0, 5)], 20e-6), Burn([(1.0, 5), (1.1, 5)], 20e-6)])
+def test_a_counter_that_moves_rarely_takes_more_bursts() -> None:
+    """Three steps in each are two spans: 6 and 6 mJ, then 6.2 and 6.2."""
+    (timed,), _ = gpu.gpu_energy(session_with(burn_at(300, 3), burn_at(310, 3)), [TIMED])
+    assert timed.energy_mj == pytest.approx(6.1)
+    half = 3.182 * 0.2 / math.sqrt(3) / 2  # of four values, half of them 0.1 above their mean and half below
+    assert timed.energy_ci95_mj == pytest.approx((6.1 - half, 6.1 + half))
+
+
+def test_powers_are_of_spans_one_after_the_other() -> None:
+    """100 W for as many steps as 200 W after it, though these take half of the time."""
+    steps = [(0.0, 0), (1.0, 100), (2.0, 200), (2.5, 300), (3.0, 400)]
+    assert gpu.powers_mw(steps, 4) == [100, 100, 200, 200]
+    assert gpu.powers_mw(steps, 2) == [100, 200]
+    assert gpu.powers_mw(steps, 9) == [100, 100, 200, 200]
+    assert gpu.powers_mw(steps[:1], 4) == gpu.powers_mw([], 4) == []
+
+
+@pytest.mark.parametrize("burn", [None, Burn([], 20e-6), Burn([(1.0, 5)], 20e-6)])
 def test_a_counter_that_does_not_move_gives_no_energy(burn: Any) -> None:
-    assert gpu.gpu_energy(session_with(burn), [TIMED]) == ((TIMED,), gpu.NO_COUNTER)
+    assert gpu.gpu_energy(session_with(*[burn] * gpu.BURSTS_MAX), [TIMED]) == ((TIMED,), gpu.NO_COUNTER)
 
 
 def test_calls_that_are_not_replayed_have_no_energy() -> None:
