@@ -13,7 +13,6 @@ from typing import Any
 from benchmarks.harness import TaskSpec
 
 from .config import ConfigError
-from .model import Params
 from .templates import Genome, Template
 
 KERNELS_MAX, SETTINGS_MAX = 3, 3
@@ -29,7 +28,7 @@ class PastSetting:
 
     task: str
     template: str
-    params: Params
+    params: Genome
     score: float
     evaluation: str = ""
 
@@ -98,7 +97,7 @@ def warm_start(template: Template, settings: Sequence[PastSetting]) -> list[tupl
     return [*found.values()][:SETTINGS_MAX]
 
 
-def carried_over(template: Template, params: Params) -> Genome | None:
+def carried_over(template: Template, params: Genome) -> Genome | None:
     """The template's best guess with the genes that both have; None where they do not go together."""
     space = template.space
     known = {gene.name: params[gene.name] for gene in space.genes if params.get(gene.name) in gene.values}

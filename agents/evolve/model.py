@@ -6,23 +6,21 @@ There are three kinds of plug-in: a `Proposer` makes sources, a `Verifier` check
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from benchmarks.harness import TaskSpec
 
 from .budget import Caps, Cost
 from .events import Live
+from .memory import RunMemory
 from .rng import Rng
-
-if TYPE_CHECKING:
-    from .memory import RunMemory
+from .templates import Genome
 
 PASS = "PASS"  # noqa: S105 - a verdict, not a password
 OURS = ("NOISY", "INTERNAL_ERROR")  # verdicts that say nothing about the kernel
 SLOW = "slow"  # the fault of a kernel that screening has dropped: correct as far as it looked, and slower than the best
 
 T = TypeVar("T")
-Params = Mapping[str, int | str]
 Stage = Literal["translate", "optimise"]
 Decision = Literal["accept", "reject", "abstain"]
 RefusalReason = Literal[
@@ -46,7 +44,7 @@ class Proposal:
     language: str
     name: str = ""
     thought: str = ""
-    params: Params | None = None
+    params: Genome | None = None
     template: str | None = None
     parents: tuple[str, ...] = ()
     operator: str = ""
@@ -134,7 +132,7 @@ class CandidateView:
     language: str = ""
     name: str = ""
     thought: str = ""
-    params: Params | None = None
+    params: Genome | None = None
     template: str | None = None
     parents: tuple[str, ...] = ()
     operator: str = ""
@@ -216,7 +214,7 @@ class ProposalRequest:
     rng: Rng
     last_failure: CandidateView | None
     budget_left: Caps  # None where there is no cap
-    memory: "RunMemory | None" = None  # of earlier runs; None where there is none
+    memory: RunMemory | None = None  # of earlier runs; None where there is none
 
     @property
     def candidate(self) -> str:
