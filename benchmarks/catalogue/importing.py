@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from ..extensions import ReadsReference
-from ..harness import Examined, ForeignTask, Paths, clean_text, examine, isolation_in_force, spec_to_json
+from ..harness import CPU, Examined, ForeignTask, Paths, clean_text, examine, isolation_in_force, spec_to_json
 from ..importers import Found, SuiteOrigin
 from ..models import ImportReport, StoredTask, Suite, SuiteImport, Task, TaskVersion
 from ..states import REQUESTS, ImportOutcome, TaskVersionStatus
@@ -32,6 +32,7 @@ class Settings:
 
     timeout_s: float = 300.0
     compare_compiled: bool = True
+    device: str = CPU  # what is examined on a GPU becomes a task for GPUs alone
     reads: ReadsReference | None = None  # nobody reads references unless somebody is named
 
 
@@ -152,7 +153,7 @@ def _examined(task: ForeignTask, how: Settings) -> Examined:
         task, title=clean_text(task.title), summary=clean_text(task.summary), family=clean_text(task.family)
     )
     paths = Paths(settings.DATA_DIR)
-    return examine(cleaned, paths, timeout_s=how.timeout_s, compare_compiled=how.compare_compiled)
+    return examine(cleaned, paths, device=how.device, timeout_s=how.timeout_s, compare_compiled=how.compare_compiled)
 
 
 def _read(task: ForeignTask, examined: Examined, reads: ReadsReference) -> Examined:

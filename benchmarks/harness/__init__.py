@@ -25,7 +25,7 @@ from .errors import (
     TaskError,
     UsageError,
 )
-from .foreign.examine import GPU_TASK, ONE_SHAPE, Examined, ForeignConfig, ForeignTask, examine
+from .foreign.examine import GPU_TASK, ONE_SHAPE, TOO_LARGE_FOR_A_GPU, Examined, ForeignConfig, ForeignTask, examine
 from .hosts.locks import file_lock
 from .hosts.processors import KINDS as PROCESSOR_KINDS
 from .hosts.processors import processor
@@ -75,6 +75,7 @@ __all__ = [
     "ONE_SHAPE",
     "PROCESSOR_KINDS",
     "STALLS",
+    "TOO_LARGE_FOR_A_GPU",
     "VERDICT_TEXTS",
     "Argument",
     "Build",

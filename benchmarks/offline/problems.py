@@ -30,7 +30,7 @@ TIMEOUT_S = 300.0  # of each of the two steps of an examination
 _MODULE = re.compile(r"^class[ \t]+ModelNew\b", re.MULTILINE)
 
 
-def task_at(path: Path, paths: Paths, *, timeout_s: float = TIMEOUT_S) -> Examined:
+def task_at(path: Path, paths: Paths, *, device: str = CPU, timeout_s: float = TIMEOUT_S) -> Examined:
     """The problem of one path, see `importers.problem_at`. Raises TaskError for a path that is no problem."""
     found = problem_at(path)
     if found is None:
@@ -39,18 +39,25 @@ def task_at(path: Path, paths: Paths, *, timeout_s: float = TIMEOUT_S) -> Examin
             ", or a folder with task.yml"
         )
         raise TaskError(f"{path} is no problem that can be read here: {forms}")
-    return examined(found, paths, timeout_s=timeout_s)
+    return examined(found, paths, device=device, timeout_s=timeout_s)
 
 
-def examined(found: Found, paths: Paths, *, timeout_s: float = TIMEOUT_S, again: bool = False) -> Examined:
-    """The outcome for one problem, from the cache unless `again`. A refusal for time counts for that time at most."""
+def examined(
+    found: Found, paths: Paths, *, device: str = CPU, timeout_s: float = TIMEOUT_S, again: bool = False
+) -> Examined:
+    """The outcome for one problem, from the cache unless `again`. A refusal for time counts for that time at most.
+
+    What was examined on a GPU is another outcome than that of the processor: a task for GPUs alone.
+    """
     if found.task is None:
         return Examined(None, found.problem)
-    folder = paths.data.resolve() / "cache" / "problems" / digest(found.task.suite, found.name, found.sha256)[:32]
+    device_class = () if device == CPU else (device.partition(":")[0],)
+    key = digest(found.task.suite, found.name, found.sha256, *device_class)[:32]
+    folder = paths.data.resolve() / "cache" / "problems" / key
     kept = None if again else _kept(folder, timeout_s)
     if kept is not None:
         return kept
-    outcome = examine(found.task, paths, timeout_s=timeout_s, compare_compiled=False)
+    outcome = examine(found.task, paths, device=device, timeout_s=timeout_s, compare_compiled=False)
     return _keep(outcome, folder, timeout_s)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..harness import (
+    CPU,
     Device,
     Examined,
     HarnessError,
@@ -90,7 +91,8 @@ def evaluate(
 
 def _examined(solution: Solution, how: EvalSettings) -> Examined | HarnessError:
     try:
-        return examined(solution.problem, how.paths, timeout_s=how.timeout_s, again=how.again)
+        device = CPU if how.device.device_class == CPU else how.device.name
+        return examined(solution.problem, how.paths, device=device, timeout_s=how.timeout_s, again=how.again)
     except IsolationError:
         raise
     except HarnessError as error:

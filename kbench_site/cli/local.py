@@ -29,6 +29,7 @@ from benchmarks.harness import (
     device_class,
     find_task,
     judge,
+    language_of_file,
     sol_score,
 )
 from benchmarks.offline import demand_device, source_for, task_at
@@ -82,22 +83,25 @@ def worker_command(device: str, compilers: int | None) -> None:
 
 def _judge(task: str, file: Path, device: str | None, language: str | None, ruleset: str, *, quick: bool) -> Report:
     paths = Paths(read_environment()["KBENCH_DATA_DIR"])
-    spec, rules, text = _task(task, paths), default_rules(ruleset), text_of(file)
+    known = language or language_of_file(file.name)
+    is_cuda = known is not None and known != "triton" and device_class(known) != "cpu"  # a .py file may be a module
+    spec = _task(task, paths, device or ("cuda:0" if is_cuda else "cpu"))
+    rules, text = default_rules(ruleset), text_of(file)
     source = Source(text, language) if language else source_for(file.name, text, spec)
     place = device or ("cpu" if device_class(source.language) == "cpu" else "cuda:0")
     demand_device(spec, place.partition(":")[0])
     return judge(source, spec, rules, paths, device=place, quick=quick, watcher=Watcher(_tell))
 
 
-def _task(name: str, paths: Paths) -> TaskSpec:
-    """A task that comes with kbench, or the problem at a path."""
+def _task(name: str, paths: Paths, device: str) -> TaskSpec:
+    """A task that comes with kbench, or the problem at a path, which is examined on `device`."""
     try:
         return find_task(default_suites(), name)
     except TaskError:
         if not Path(name).exists():
             raise
     progress.print(f"examining {name}, once", style="dim")
-    found = task_at(Path(name), paths)
+    found = task_at(Path(name), paths, device=device)
     if found.task is None:
         raise TaskError(f"{name} cannot be judged: {found.problem}")
     for text in (*map(text_of_label, found.labels), *found.notes):

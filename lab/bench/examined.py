@@ -1,9 +1,11 @@
-"""Examines all problems of a suite on this processor: `python -m lab.bench.examined FOLDER --record FILE`.
+"""Examines all problems of a suite on one device: `python -m lab.bench.examined FOLDER --record FILE`.
 
 Examines the problems below a folder, of any format, as an import does, and appends one line of JSON for each to FILE.
 What stands there is not examined again, so the command may be stopped and repeated. `--tables FILE` prints what FILE
 holds as tables in Markdown. With `--shrink N` each whole number above N that a file of KernelBench gives as a size is
-halved until it is at most N, so that what is too large for a processor can be tried, too. Judges nothing.
+halved until it is at most N, so that what is too large for a processor can be tried, too. `--device cuda:0` examines on
+a GPU; several processes with their own FILE and `--lane 0/3`, `--lane 1/3`, `--lane 2/3` share it in turns and start
+beside each other. Judges nothing.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.boards.labels import REMARKS, is_ranked
-from benchmarks.harness import GPU_TASK, Examined, Paths, TaskSpec
+from benchmarks.harness import GPU_TASK, TOO_LARGE_FOR_A_GPU, Examined, Paths, TaskSpec
 from benchmarks.importers import READERS, SUITES, Found
 from benchmarks.offline import examined
 from kbench_site.env import read_environment
@@ -26,8 +28,8 @@ from kbench_site.env import read_environment
 _CPU, _GPU, _LARGE, _LONG, _REFUSED = (
     "processor",
     "GPU",
-    "GPU, not examined: too large for a processor",
-    "not examined: takes too long on this processor",
+    "not examined: too large for the device",
+    "not examined: takes too long on the device",
     "refused",
 )
 
@@ -61,6 +63,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for each of the two steps of a problem")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:0")
+    parser.add_argument("--lane", default="0/1", help="I/N: every Nth problem, from the Ith on")
     parser.add_argument("--only", default="", help="problems whose names begin with this, such as level1_")
     parser.add_argument("--count", type=int, default=1 << 30, help="stop after so many problems")
     parser.add_argument("--shrink", type=int, default=0, help="the largest size that files of KernelBench keep")
@@ -72,16 +76,18 @@ def main() -> int:
         return 0
     lines = chosen.record.read_text().splitlines() if chosen.record.is_file() else []
     known = {(item.folder, item.format, item.file) for item in map(_fate, lines)}
-    left = [
+    lane, lanes = map(int, chosen.lane.split("/"))
+    wanted = [
         (name, found)
         for name, read in READERS.items()
         for found in read(chosen.folder, SUITES[name])
-        if found.name.startswith(chosen.only) and (chosen.folder.name, name, found.file) not in known
+        if found.name.startswith(chosen.only)
     ]
+    left = [(name, found) for name, found in wanted[lane::lanes] if (chosen.folder.name, name, found.file) not in known]
     paths = Paths(read_environment()["KBENCH_DATA_DIR"])
     for name, found in left[: chosen.count]:
         taken = shrunk(found, chosen.shrink) if chosen.shrink and name == "kernelbench" else found
-        fate = fate_of(chosen.folder.name, name, taken, paths, chosen.timeout)
+        fate = fate_of(chosen.folder.name, name, taken, paths, timeout_s=chosen.timeout, device=chosen.device)
         with chosen.record.open("a") as file:
             file.write(json.dumps(asdict(fate)) + "\n")
         print(f"{found.name}: {fate.judged_on} {fate.why} {' '.join(fate.labels)}", flush=True)
@@ -102,9 +108,9 @@ def shrunk(found: Found, most: int) -> Found:
     return replace(found, task=replace(found.task, source=ast.unparse(tree)))
 
 
-def fate_of(folder: str, form: str, found: Found, paths: Paths, timeout_s: float) -> Fate:
+def fate_of(folder: str, form: str, found: Found, paths: Paths, *, timeout_s: float, device: str) -> Fate:
     started_s = time.monotonic()
-    outcome = examined(found, paths, timeout_s=timeout_s)
+    outcome = examined(found, paths, device=device, timeout_s=timeout_s)
     return Fate(
         folder=folder,
         format=form,
@@ -116,14 +122,14 @@ def fate_of(folder: str, form: str, found: Found, paths: Paths, timeout_s: float
         notes=outcome.notes,
         precision=outcome.task.precision.name if outcome.task else "",
         configs=_count(outcome.task),
-        seconds=round(max(outcome.seconds, time.monotonic() - started_s), 1),
+        seconds=round(outcome.seconds or time.monotonic() - started_s, 1),
     )
 
 
 def judged_on(outcome: Examined) -> str:
     if outcome.task is not None:
         return _CPU if "cpu" in outcome.task.configs else _GPU
-    if outcome.problem.startswith(GPU_TASK):
+    if outcome.problem.startswith((GPU_TASK, TOO_LARGE_FOR_A_GPU)):
         return _LARGE
     return _LONG if "took more than" in outcome.problem else _REFUSED
 

@@ -101,7 +101,7 @@ class TestJudge:
     @pytest.fixture
     def problem(self, monkeypatch: pytest.MonkeyPatch, task: TaskSpec) -> str:
         """The path of one that is examined at once."""
-        monkeypatch.setattr(local, "task_at", lambda *_: Examined(task, labels=("one-shape",), notes=("a note",)))
+        monkeypatch.setattr(local, "task_at", lambda *_, **__: Examined(task, labels=("one-shape",), notes=("a note",)))
         return str(EVALUATED / "suite/level1/1_Scale_and_clamp.py")
 
     @pytest.mark.parametrize(

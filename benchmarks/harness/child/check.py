@@ -2,7 +2,7 @@
 
 Runs in the referee, which never holds the submission. The comparison asks of every element that it passes, so a value
 that compares with nothing (NaN) fails. Not covered: shapes and dtypes of what a submission returned, which are checked
-before any value is looked at, and results too large to compare in one piece.
+before any value is looked at.
 """
 
 import importlib.util
@@ -19,6 +19,8 @@ from torch import Tensor
 
 from .devices import run_as_written
 from .widening import Widened
+
+PIECE = 1 << 26  # elements that are looked at at a time: in float64 half a gigabyte
 
 
 @dataclass(frozen=True)
@@ -40,25 +42,29 @@ def compare(out: Tensor, ref64: Tensor, tolerance: float, rms_tolerance: float) 
     """Every element within `tolerance`, and all together within `rms_tolerance`. `reason` is empty if `ok`."""
     if out.shape != ref64.shape or ref64.dtype != torch.float64:
         raise ValueError(f"cannot compare {tuple(out.shape)} with a {ref64.dtype} reference {tuple(ref64.shape)}")
-    rms = float(_rms(ref64))
+    count = ref64.numel()
+    rms = math.sqrt(sum(float(part.square().sum()) for part in pieces(ref64)) / count)
     if not math.isfinite(rms):
         raise ValueError("the reference is not finite")
-    wide = out.double()
-    difference = (wide - ref64).abs_()
-    if not math.isfinite(float(difference.max())):  # the largest of values with a NaN among them is NaN
-        difference.masked_fill_(~torch.isfinite(wide), math.inf)
-    relative = _relative(difference, ref64, rms)
-    worst = float(relative.max())
-    bad = 0 if worst <= tolerance else out.numel() - int((relative <= tolerance).sum())
-    rms_error = _ratio(float(_rms(difference)), rms)
+    found = [_compared(*pair, rms, tolerance) for pair in zip(pieces(out), pieces(ref64), strict=True)]
+    worst, place = max((item.worst, number * PIECE + item.place) for number, item in enumerate(found))
+    bad = sum(item.bad for item in found)
+    rms_error = _ratio(math.sqrt(sum(item.squares for item in found) / count), rms)
+    reason = _reason(worst, place, out.shape, bad, tolerance) if bad else _rms_reason(rms_error, rms_tolerance)
     return ResultComparison(
         ok=bad == 0 and rms_error <= rms_tolerance,
-        max_abs_error=float(difference.max()),
+        max_abs_error=max(item.largest for item in found),
         max_rel_error=worst,
         rms_error=rms_error,
         bad_elements=bad,
-        reason=_reason(relative, bad, tolerance) or _rms_reason(rms_error, rms_tolerance),
+        reason=reason,
     )
+
+
+def pieces(values: Tensor) -> Sequence[Tensor]:
+    """`values` in parts of at most PIECE elements: large ones need little memory beside themselves."""
+    parts: Sequence[Tensor] = values.reshape(-1).split(PIECE)
+    return parts
 
 
 def load_reference(folder: Path) -> ModuleType:
@@ -101,8 +107,31 @@ def as_double(item: Any) -> Any:
     return item.double() if isinstance(item, Tensor) and item.is_floating_point() else item
 
 
-def _rms(values: Tensor) -> Tensor:
-    return values.square().mean().sqrt()
+@dataclass(frozen=True)
+class _Piece:
+    """What was found in one piece: `place` is that of the worst element, `squares` the sum of squared errors."""
+
+    largest: float
+    worst: float
+    place: int
+    bad: int
+    squares: float
+
+
+def _compared(out: Tensor, ref64: Tensor, rms: float, tolerance: float) -> _Piece:
+    wide = out.double()
+    difference = (wide - ref64).abs_()
+    if not math.isfinite(float(difference.max())):  # the largest of values with a NaN among them is NaN
+        difference.masked_fill_(~torch.isfinite(wide), math.inf)
+    relative = _relative(difference, ref64, rms)
+    worst = float(relative.max())
+    return _Piece(
+        largest=float(difference.max()),
+        worst=worst,
+        place=int(relative.argmax()),
+        bad=0 if worst <= tolerance else out.numel() - int((relative <= tolerance).sum()),
+        squares=float(difference.square_().sum()),
+    )
 
 
 def _relative(difference: Tensor, ref64: Tensor, rms: float) -> Tensor:
@@ -118,14 +147,11 @@ def _ratio(error: float, scale: float) -> float:
     return error / scale if scale else math.inf
 
 
-def _reason(relative: Tensor, bad: int, tolerance: float) -> str:
-    if bad == 0:
-        return ""
-    worst = tuple(int(place) for place in torch.unravel_index(relative.argmax(), relative.shape))
-    largest = float(relative.max())
-    size = f"{largest:.2g} of |reference| + rms" if math.isfinite(largest) else "not finite or should be zero"
-    share = f"{bad} of {relative.numel()} elements are off by more than {tolerance:g}"
-    return f"{share}; the worst one{f', at {worst},' if worst else ''} is {size}"
+def _reason(worst: float, place: int, shape: torch.Size, bad: int, tolerance: float) -> str:
+    at = tuple(int(index) for index in torch.unravel_index(torch.tensor(place), shape))
+    size = f"{worst:.2g} of |reference| + rms" if math.isfinite(worst) else "not finite or should be zero"
+    share = f"{bad} of {shape.numel()} elements are off by more than {tolerance:g}"
+    return f"{share}; the worst one{f', at {at},' if at else ''} is {size}"
 
 
 def _rms_reason(rms_error: float, rms_tolerance: float) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,10 +144,22 @@ def looked_at(names: Names, model: Any, inputs: Arguments) -> tuple[Any, ...]:
 
 
 def _model_call(names: Names, changed: Sequence[str]) -> tuple[StatefulCall, list[Slot]]:
-    with Seeded(bytes(32), "cpu"):
+    device = "cuda" if torch.cuda.is_initialized() else "cpu"  # drawing gigabytes of weights takes a processor long
+    with Seeded(bytes(32), device):
         model = made_model(names)
     slots = slots_of(model)
-    return StatefulCall(model, slots, [slot.name in changed for slot in slots]), slots
+    call = StatefulCall(model, slots, [slot.name in changed for slot in slots])
+    if device == "cuda":  # every call brings its own state: this memory is for others
+        slots = [_without_memory(slot) for slot in slots]
+        torch.cuda.empty_cache()
+    return call, slots
+
+
+def _without_memory(slot: Slot) -> Slot:
+    tensor = slot.tensor.to("meta")
+    for place, key in slot.places:
+        place[key] = tensor
+    return replace(slot, tensor=tensor)
 
 
 def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,12 +180,9 @@ def device_of(out: Sequence[Tensor]) -> torch.device | str:
 def fill(config: Any, seed: bytes, out: Sequence[Tensor], arguments: Arguments, inputs: int) -> str:
     """Copies what was drawn to where it belongs, in the variant of the configuration, whose name it returns."""
     variant = str(values_of(config).get("variant", "published"))
-    drawn = [
-        varied(tensor, variant, seed, number, is_input=place < inputs)
-        for number, (place, tensor) in enumerate(_tensors(arguments))
-    ]
-    for target, tensor in zip(out, drawn, strict=True):
-        target.copy_(tensor)
+    drawn = enumerate(_tensors(arguments))
+    for target, (number, (place, tensor)) in zip(out, drawn, strict=True):
+        target.copy_(varied(tensor, variant, seed, number, is_input=place < inputs))
     return variant
 
 

@@ -1,8 +1,9 @@
 """Converts an author's file of another suite into a task that can be judged, or says why it cannot.
 
 The file is untrusted code: it runs only in sandboxed children, and their answers are checked before they are used.
-Two children of `child/admitting/`: `probe.py` finds arguments and results, `examination.py` tries the checker on the
-task. Not covered: reading folders of other suites (`benchmarks.importers`) and keeping tasks.
+A child of `child/admitting/` finds arguments and results, and tries the checker on the task that is made of them: on
+the processor, or on a GPU for tasks that are judged on GPUs alone. Not covered: reading folders of other suites
+(`benchmarks.importers`) and keeping tasks.
 """
 
 import re
@@ -14,11 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import TaskError
+from ..errors import TaskError, UsageError
+from ..gpu.bytecode import bytecode_folder
+from ..gpu.crew import gpu_filter, on_gpu
+from ..gpu.discovery import Gpu, gpus
+from ..hosts.locks import machine_lock
 from ..protocol import Link, ProtocolError, make_links
 from ..sandbox.isolation import Child, Room, child_code, inside, python_argv, spawn
 from ..sandbox.seccomp import builder_program, supported
-from ..source import Paths
+from ..source import NOBODY, Paths
 from ..tasks.spec import Config, Result, TaskSpec
 from ..tasks.spec_json import write_folder
 from .facts import Facts, facts_of
@@ -30,7 +35,9 @@ CPU_BYTES_MAX = 256 << 20  # of a configuration for the CPU, arguments and resul
 CPU_CALL_MAX_S = 0.2  # of eager: a judging makes hundreds of calls, and takes each again in float64
 CUDA_BYTES_MAX = 16 << 30
 EXAMINED_BYTES_MAX = 1 << 30  # of a configuration: the examination holds it many times, in float64 too
+GPU_SHARE = 8  # a GPU's memory is at least so many times as large as a configuration: see `gpu_bytes_max`
 GPU_TASK = "too large for a processor: a GPU task"
+TOO_LARGE_FOR_A_GPU = "too large for this GPU"
 TOLERANCE_MAX = 0.02  # what needs more is not computed by float32, or by a larger or similar dtype
 _ROUNDINGS_MAX = 16  # of one value, for dtypes whose single rounding is coarse
 _ROOM_BYTES = 16 << 30
@@ -85,53 +92,92 @@ class Examined:
     seconds: float = 0.0
 
 
-def examine(foreign: ForeignTask, paths: Paths, *, timeout_s: float = 300.0, compare_compiled: bool = True) -> Examined:
-    """Runs `foreign` in sandboxes and makes a task of it. Never raises for anything that the author's file does."""
+def examine(
+    foreign: ForeignTask,
+    paths: Paths,
+    *,
+    device: str = "cpu",
+    timeout_s: float = 300.0,
+    compare_compiled: bool = True,
+) -> Examined:
+    """Runs `foreign` in a sandbox and makes a task of it. Never raises for anything that the author's file does.
+
+    On a GPU (`cuda:0`) it makes a task for GPUs alone. Raises UsageError for a device that is not here.
+    """
+    gpu = None if device == "cpu" else _gpu(device)
     started_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="import-", dir=paths.scratch) as scratch:
-        work = _Work(foreign, Path(scratch), timeout_s)
+        work = _Work(foreign, paths, Path(scratch), timeout_s, gpu)
         try:
             found = work.run(compare_compiled=compare_compiled)
         except TaskError as error:
             found = Examined(None, str(error))
-    return replace(found, seconds=time.monotonic() - started_s)
+    return replace(found, seconds=time.monotonic() - started_s - work.waited_s)
+
+
+def _gpu(name: str) -> Gpu:
+    found = {gpu.name: gpu for gpu in gpus()}
+    if name not in found:
+        raise UsageError(f"there is no device {name!r} here; there are: {', '.join(['cpu', *found])}")
+    return found[name]
+
+
+def gpu_bytes_max(memory_bytes: int) -> int:
+    """The largest configuration that is examined on a GPU, arguments and results together.
+
+    At its worst the examination holds it four times: a cheap answer and two references in float64, while arguments are
+    there in float64, too. As much again is left to what the reference makes on its way in float64.
+    """
+    return min(CUDA_BYTES_MAX, memory_bytes // GPU_SHARE)
 
 
 class _Work:
-    """The state of one task while both children examine it."""
+    """The state of one task while the child examines it."""
 
-    def __init__(self, foreign: ForeignTask, scratch: Path, timeout_s: float) -> None:
-        self.foreign, self.scratch, self.timeout_s = foreign, scratch, timeout_s
+    def __init__(self, foreign: ForeignTask, paths: Paths, scratch: Path, timeout_s: float, gpu: Gpu | None) -> None:
+        self.foreign, self.paths, self.scratch, self.timeout_s, self.gpu = foreign, paths, scratch, timeout_s, gpu
+        self.bytes_max = EXAMINED_BYTES_MAX if gpu is None else gpu_bytes_max(gpu.memory_bytes)
+        self.file, self.folder = scratch / "task.py", scratch / "task"
         self.notes: list[str] = []
+        self.waited_s = 0.0  # for the GPU
 
     def run(self, *, compare_compiled: bool) -> Examined:
-        found = self._probed()
-        task = made_task(self.foreign, found)
-        findings = self._examined(task, compare_compiled=compare_compiled)
+        self.file.write_text(self.foreign.source)
+        self.folder.mkdir()
+        with self._child() as child, self._gpu_alone():
+            try:
+                found = self._probed(child)
+                task = made_task(self.foreign, found, for_gpus_alone=self.gpu is not None)
+                findings = self._examined(child, task, compare_compiled=compare_compiled)
+            finally:
+                child.end()  # before others may have the GPU
         task = _adjusted(task, findings)
         labels = [*([ONE_SHAPE] if _has_one_shape(found) else []), *self.foreign.labels, *findings["labels"]]
         notes = [*self.notes, *findings["notes"]]
         return Examined(replace(task, labels=tuple(labels)), labels=tuple(labels), notes=tuple(notes))
 
-    def _probed(self) -> list[tuple[ForeignConfig, Facts]]:
+    def _probed(self, child: "_Conversation") -> list[tuple[ForeignConfig, Facts]]:
         """The configurations that work, with their facts."""
-        file = self.scratch / "task.py"
-        file.write_text(self.foreign.source)
         found, problems = [], []
-        room = Room(read_only={**child_code(), file: "/kbench/task.py"})
-        with _child("admitting.probe", room, self.scratch) as child:
-            configs = [dict(config.values) for config in self.foreign.configs]
-            place, form, limit = inside(file, "task.py"), self.foreign.form, EXAMINED_BYTES_MAX
-            told_s = self.timeout_s * _TRACEBACK_AT
-            child.send(file=place, form=form, threads=1, configs=configs, bytes_max=limit, traceback_s=told_s)
-            for config in self.foreign.configs:
-                answer = child.receive(self.timeout_s, "describing it")
-                if "facts" in answer:
-                    found.append((config, facts_of(answer["facts"])))
-                elif "problem" in answer or "size_bytes" in answer:
-                    problems.append(str(answer["problem"])[:800] if "problem" in answer else _too_large(answer))
-                    if len(problems) == len(self.foreign.configs) or "file failed" in problems[-1]:
-                        break
+        configs = [dict(config.values) for config in self.foreign.configs]
+        child.send(
+            accelerator="cpu" if self.gpu is None else self.gpu.accelerator,
+            memory_bytes=self.gpu and self.gpu.memory_bytes,
+            file=inside(self.file, "task.py"),
+            form=self.foreign.form,
+            threads=1,
+            configs=configs,
+            bytes_max=self.bytes_max,
+            traceback_s=self.timeout_s * _TRACEBACK_AT,
+        )
+        for config in self.foreign.configs:
+            answer = child.receive(self.timeout_s, "describing it")
+            if "facts" in answer:
+                found.append((config, facts_of(answer["facts"])))
+            elif "problem" in answer or "size_bytes" in answer:
+                problems.append(str(answer["problem"])[:800] if "problem" in answer else self._too_large(answer))
+                if len(problems) == len(self.foreign.configs) or "file failed" in problems[-1]:
+                    break
         if found and self.foreign.form in _ENTRIES:
             found[0] = (replace(found[0][0], group="single"), found[0][1])
         if not found or found[0][0].group != "single":
@@ -140,39 +186,79 @@ class _Work:
             self.notes.append(f"{len(problems)} of {len(configs)} configurations do not work: {problems[0]}")
         return found
 
-    def _examined(self, task: TaskSpec, *, compare_compiled: bool) -> dict[str, Any]:
-        folder = self.scratch / "task"
-        write_folder(task, folder)
+    def _examined(self, child: "_Conversation", task: TaskSpec, *, compare_compiled: bool) -> dict[str, Any]:
+        write_folder(task, self.folder)
+        told_s, folder = self.timeout_s * _TRACEBACK_AT, inside(self.folder, "task")
+        child.send(folder=folder, compare_compiled=compare_compiled, traceback_s=told_s)
+        return _findings(child.receive(self.timeout_s, "trying the checker on it"), len(task.result_names))
+
+    def _too_large(self, answer: Mapping[str, Any]) -> str:
+        size_bytes = answer["size_bytes"]
+        least = f"at least {min(size_bytes, 1 << 60) / 1e9:.2f} GB" if isinstance(size_bytes, int) else "more"
+        most = f"at most {self.bytes_max / 1e9:.2f} GB are examined there"
+        where = GPU_TASK
+        if self.gpu is not None:
+            where, most = TOO_LARGE_FOR_A_GPU, f"{most}, as it has {self.gpu.memory_bytes / 1e9:.1f} GB"
+        return f"{where}. Its arguments and results take {least}; {most}"
+
+    @contextmanager
+    def _gpu_alone(self) -> Iterator[None]:
+        """Beside a judging it would disturb timings, and beside another examination there may be too little memory."""
+        if self.gpu is None:
+            yield
+            return
+        started_s = time.monotonic()
+        with machine_lock(f"gpu-{self.gpu.uuid}", "the GPU is in use", "examine", NOBODY):
+            self.waited_s = time.monotonic() - started_s
+            yield
+
+    @contextmanager
+    def _child(self) -> Iterator["_Conversation"]:
+        ours, theirs = make_links()
+        builder = builder_program() if supported() else b""
+        try:
+            child = spawn(
+                python_argv("admitting.examiner", str(theirs.fileno())),
+                self._room(),
+                self.scratch / "examiner.log",
+                fds=(theirs.fileno(),),
+                filter_program=builder if self.gpu is None else gpu_filter(),
+            )
+        finally:
+            theirs.close()
+        talk = _Conversation(child, ours, "machine" if self.gpu is None else "GPU")
+        try:
+            talk.receive(_START_S, "starting")
+            yield talk
+        finally:
+            talk.end()
+            ours.close()
+
+    def _room(self) -> Room:
         code = {_HARNESS / name: f"/kbench/benchmarks/harness/{name}" for name in _EXAMINER}
         room = Room(
-            read_only={**child_code(), **code, folder: "/kbench/task"},
+            read_only={**child_code(), **code, self.file: "/kbench/task.py", self.folder: "/kbench/task"},
             environment={
                 "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108 - its own tmpfs
                 "TORCHINDUCTOR_COMPILE_THREADS": "1",
                 "USER": "kbench",
             },
+            memory_bytes=_ROOM_BYTES,
             scratch_bytes=1 << 30,
         )
-        with _child("admitting.examination", room, self.scratch) as child:
-            told_s, place = self.timeout_s * _TRACEBACK_AT, inside(folder, "task")
-            child.send(folder=place, threads=1, compare_compiled=compare_compiled, traceback_s=told_s)
-            return _findings(child.receive(self.timeout_s, "trying the checker on it"), len(task.result_names))
+        return room if self.gpu is None else on_gpu(room, self.gpu, bytecode_folder(self.paths))
 
 
-def _too_large(answer: Mapping[str, Any]) -> str:
-    size_bytes = answer["size_bytes"]
-    least = f"at least {min(size_bytes, 1 << 60) / 1e9:.2f} GB" if isinstance(size_bytes, int) else "more"
-    limit = f"at most {EXAMINED_BYTES_MAX / 1e9:.2f} GB are examined there"
-    return f"{GPU_TASK}. Its arguments and results take {least}; {limit}"
-
-
-def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]]) -> TaskSpec:
-    """The task before its tolerances are known."""
+def made_task(
+    foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]], *, for_gpus_alone: bool = False
+) -> TaskSpec:
+    """The task before its tolerances are known; `for_gpus_alone` where no processor computes what they are taken of."""
     facts = found[0][1]
     if any(item.argument_names != facts.argument_names for _, item in found):
         raise TaskError("its configurations differ in their arguments")
     configs = tuple(_configs(found, foreign.form))
-    devices = {"cpu": _for_cpu(configs, found), "cuda": tuple(c for c in configs if _nbytes(c) <= CUDA_BYTES_MAX)}
+    devices = {"cpu": () if for_gpus_alone else _for_cpu(configs, found)}
+    devices["cuda"] = tuple(item for item in configs if _nbytes(item) <= CUDA_BYTES_MAX)
     if foreign.form in _ENTRIES:
         devices = {name: _headed(items) for name, items in devices.items()}
     devices = {name: items for name, items in devices.items() if any(item.group == "single" for item in items)}
@@ -319,8 +405,11 @@ def _findings(answer: Mapping[str, Any], results: int) -> dict[str, Any]:
 class _Conversation:
     """A conversation with one sandboxed child; any failure of the child counts against the task."""
 
-    def __init__(self, child: Child, link: Link) -> None:
-        self._child, self._link = child, link
+    def __init__(self, child: Child, link: Link, where: str) -> None:
+        self._child, self._link, self._where = child, link, where
+
+    def end(self) -> None:
+        self._child.kill()
 
     def send(self, **message: Any) -> None:
         self._link.send(**message)
@@ -331,30 +420,8 @@ class _Conversation:
         except TimeoutError as error:
             line = _AUTHORS_LINE.search(self._child.log_tail(20_000))
             place = f" (line {int(line[1])})" if line else ""
-            raise TaskError(f"{doing} took more than {timeout_s:g} s on this machine{place}") from error
+            raise TaskError(f"{doing} took more than {timeout_s:g} s on this {self._where}{place}") from error
         except ProtocolError as error:
             last = self._child.log_tail(2000).strip().splitlines()
             said = f"; it printed: {last[-1][:300]}" if last else ""
             raise TaskError(f"its process ended while {doing}{said}") from error
-
-
-@contextmanager
-def _child(module: str, room: Room, scratch: Path) -> Iterator[_Conversation]:
-    ours, theirs = make_links()
-    try:
-        child = spawn(
-            python_argv(module, str(theirs.fileno())),
-            replace(room, memory_bytes=_ROOM_BYTES),
-            scratch / f"{module}.log",
-            fds=(theirs.fileno(),),
-            filter_program=builder_program() if supported() else b"",
-        )
-    finally:
-        theirs.close()
-    try:
-        talk = _Conversation(child, ours)
-        talk.receive(_START_S, "starting")
-        yield talk
-    finally:
-        child.kill()
-        ours.close()

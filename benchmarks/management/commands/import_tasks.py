@@ -16,6 +16,7 @@ from django.core.validators import validate_slug
 from benchmarks.catalogue.folders import base_rows_sync
 from benchmarks.catalogue.importing import NotImportable, Settings, import_suite
 from benchmarks.extensions import ReadsReference, ReferenceUnread, reference_reader
+from benchmarks.harness import UsageError
 from benchmarks.importers import READERS, SUITES, SuiteOrigin
 from benchmarks.models import ImportReport
 from benchmarks.states import ImportOutcome
@@ -31,6 +32,7 @@ class Command(BaseCommand):
         parser.add_argument("--source", default="", help="where it is published; by default the address of the clone")
         parser.add_argument("--licence", default="", help="in one line; by default what its licence files say")
         parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for each step of one task")
+        parser.add_argument("--device", default="cpu", help="cuda:0 examines there and makes tasks for GPUs alone")
         parser.add_argument("--no-compile", action="store_true", help="do not compare eager with torch.compile")
         parser.add_argument(
             "--read-references",
@@ -48,7 +50,8 @@ class Command(BaseCommand):
         validate_slug(suite)
         base_rows_sync()
         reports: list[ImportReport] = []
-        how = Settings(options["timeout"], not options["no_compile"], _reader(options["read_references"]))
+        reads = _reader(options["read_references"])
+        how = Settings(options["timeout"], not options["no_compile"], options["device"], reads)
 
         def tell(report: ImportReport) -> None:
             reports.append(report)
@@ -65,7 +68,7 @@ class Command(BaseCommand):
                 how=how,
                 tell=tell,
             )
-        except NotImportable as error:
+        except (NotImportable, UsageError) as error:
             raise CommandError(str(error)) from error
         counts = Counter(report.outcome for report in reports)
         if options["json"]:

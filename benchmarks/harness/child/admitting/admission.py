@@ -26,7 +26,7 @@ from torch import Tensor
 from benchmarks.harness.dtypes import DTYPES, Dtype
 from benchmarks.harness.tasks.spec import Config, Result, TaskSpec, find_task, load_operation, load_suite
 
-from ..check import as_double, as_tuple, compare, load_reference, reference
+from ..check import as_double, as_tuple, compare, load_reference, pieces, reference
 from ..inputs import DISTRIBUTIONS, call_arguments, draw_for
 from ..shell import TORCH_DTYPES
 from ..widening import Widened
@@ -121,11 +121,15 @@ def admission(task: TaskSpec) -> dict[str, Any]:
 
 
 def cases(
-    task: TaskSpec, module: ModuleType, device_class: str = "cpu", distributions: Sequence[str] = DISTRIBUTIONS
+    task: TaskSpec,
+    module: ModuleType,
+    device_class: str = "cpu",
+    distributions: Sequence[str] = DISTRIBUTIONS,
+    device: torch.device | str = "cpu",
 ) -> Iterator[DrawnCase]:
     for config in task.configs_for(device_class):
         for distribution in distributions:
-            tensors = _drawn(task, module, config, distribution, 0)
+            tensors = _drawn(task, module, config, distribution, number=0, device=device)
             yield DrawnCase(
                 task=task,
                 module=module,
@@ -133,16 +137,21 @@ def cases(
                 distribution=distribution,
                 tensors=tensors,
                 expected=reference(module, task.direction, call_arguments(config, tensors)),
-                another=partial(_another, task, module, config, distribution),
+                another=partial(_another, task, module, config, distribution, device),
             )
 
 
-def _another(task: TaskSpec, module: ModuleType, config: Config, distribution: str) -> Results:
-    return reference(module, task.direction, call_arguments(config, _drawn(task, module, config, distribution, 1)))
+def _another(
+    task: TaskSpec, module: ModuleType, config: Config, distribution: str, device: torch.device | str
+) -> Results:
+    tensors = _drawn(task, module, config, distribution, number=1, device=device)
+    return reference(module, task.direction, call_arguments(config, tensors))
 
 
-def _drawn(task: TaskSpec, module: ModuleType, config: Config, distribution: str, number: int) -> list[Tensor]:
-    tensors = tensors_of(config)
+def _drawn(
+    task: TaskSpec, module: ModuleType, config: Config, distribution: str, *, number: int, device: torch.device | str
+) -> list[Tensor]:
+    tensors = tensors_of(config, device)
     seed = hashlib.sha256(f"{task.name} {config.key} {distribution} {number}".encode()).digest()
     draw_for(module, config, seed, tensors, distribution)
     return tensors
@@ -176,12 +185,13 @@ def honest_ways(case: DrawnCase) -> Iterator[tuple[str, Results]]:
         yield "naive", naive_results(case)
 
 
-def naive_results(case: DrawnCase) -> Results:
+def naive_results(case: DrawnCase, limit_s: float = math.inf) -> Results:
+    """Raises TooLong where the sums would take a GPU more than `limit_s`."""
     if case.task.precision.nbytes >= 4:
-        with NaiveSums():
+        with NaiveSums(limit_s):
             return as_tuple(case.call(*case.arguments))
     arguments = call_arguments(case.config, _cast(case.tensors, lambda x: x.float()))
-    with Widened(torch.float32), NaiveSums():
+    with Widened(torch.float32), NaiveSums(limit_s):
         results = as_tuple(case.call(*arguments))
     return tuple(out.to(TORCH_DTYPES[item.dtype]) for item, out in zip(case.config.results, results, strict=True))
 
@@ -205,8 +215,11 @@ def _cast(tensors: Sequence[Tensor], cast: Callable[[Tensor], Tensor]) -> list[T
 
 def _rounded(x: Tensor, bits: int) -> Tensor:
     """Each value with `bits` significant bits, as tensor cores round the operands of a product."""
-    part, exponent = torch.frexp(x.double())
-    return torch.ldexp(torch.round(part * 2.0**bits), (exponent - bits).double()).to(x.dtype)
+    rounded = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    for source, target in zip(pieces(x), pieces(rounded), strict=True):
+        part, exponent = torch.frexp(source.double())
+        target.copy_(torch.ldexp(torch.round(part * 2.0**bits), (exponent - bits).double()))
+    return rounded
 
 
 def attack(case: DrawnCase, findings: Findings) -> None:
@@ -215,7 +228,7 @@ def attack(case: DrawnCase, findings: Findings) -> None:
 
 
 def _cheap_answers(case: DrawnCase) -> Iterator[tuple[str, Iterable[Tensor]]]:
-    yield "zeros", (torch.zeros_like(item) for item in case.expected)
+    yield "zeros", (item.new_zeros(()).expand(item.shape) for item in case.expected)
     yield "another seed", case.previous
     yield "constant mean", map(_mean_of, case.expected, case.previous)
     if any(item.numel() > 1 for item in case.expected):
@@ -232,8 +245,8 @@ def _mean_of(expected: Tensor, previous: Tensor) -> Tensor:
 
 def _tiled(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     size = math.prod(shape)
-    flat = tensor.double().flatten()
-    return flat.repeat(math.ceil(size / flat.numel()))[:size].reshape(shape)
+    flat = tensor.flatten()[:size].double()
+    return (flat if len(flat) == size else flat.repeat(math.ceil(size / len(flat)))[:size]).reshape(shape)
 
 
 def _record(case: DrawnCase, name: str, results: Results, findings: Findings) -> None:

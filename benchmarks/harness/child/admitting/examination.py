@@ -6,9 +6,7 @@ the paper are applied. What fails becomes a label. Eager is held against torch.c
 reason makes speedups that mean little. Not covered: reading the reference for redundant work, which needs a reader.
 """
 
-import faulthandler
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +20,7 @@ from benchmarks.harness.tasks.spec_json import read_folder
 
 from ..baseline import compiled_copy, without_precompiled_headers
 from ..check import as_tuple, compare, load_reference
-from ..shell import connect, set_threads, tried
+from ..shell import tried
 from .admission import (
     FLOOR,
     LOWER_PRECISION,
@@ -37,43 +35,38 @@ from .admission import (
     tolerances_of,
 )
 from .filters import filtered, idle_operands
+from .place import Place
 
 INEFFICIENT = 10.0  # eager takes this many times what torch.compile does
 _NAIVE_MAX_S = 0.05  # of an eager call: naive sums take a hundred times as long
 _NAIVE_ERROR_MAX = 1e-2  # more is no rounding: the naive sums do not know this operator
 _VARIANT_ERROR_MAX = 100.0  # times that of the published values: what is left of the result is cancellation
-_FILTER_BYTES_MAX = 256 << 20  # of results, which are stacked over seeds in float64
+_NAIVE_LIMIT_S = 1.0  # of the naive sums of a call on a GPU
+_SINGLY_S = 2.0  # on a GPU, of exchanging operands one by one
+_FILTER_CALLS = 10  # of the reference at least: over seeds, and with operands exchanged
 _PUBLISHED = ("published",)
 _CALLS = 5
+
+_FOR_GPUS = "its sizes are for a GPU: the CPU has no configuration of it"
+_ON_A_GPU = "examined on a GPU: the CPU has no configuration of it"
 
 Errors = list[tuple[float, float]]  # of each result: the worst element and the root mean square
 
 
-def main(arguments: Sequence[str]) -> None:
-    link = connect(arguments)
-    link.send(started=True)
-    message = link.receive()
-    set_threads(message["threads"])
-    faulthandler.dump_traceback_later(message["traceback_s"])
-    found = tried(examined, Path(message["folder"]), compare_compiled=message["compare_compiled"])
-    if isinstance(found, Exception):
-        found = {"problem": f"trying the checker on it failed: {type(found).__name__}: {found}"[:800]}
-    link.send(**found)
-
-
-def examined(folder: Path, *, compare_compiled: bool) -> dict[str, Any]:
+def examined(folder: Path, place: Place, *, compare_compiled: bool) -> dict[str, Any]:
     """The findings as plain JSON values. Raises whatever the author's code raises."""
     task = read_folder(folder)
     module = load_reference(task.folder)
     device_class = "cpu" if "cpu" in task.configs else "cuda"
-    notes = [] if device_class == "cpu" else ["its sizes are for a GPU: the CPU has no configuration of it"]
-    errors, dropped = _errors(task, module, device_class)
+    notes = [] if device_class == "cpu" else [_FOR_GPUS if place.device_class == "cpu" else _ON_A_GPU]
+    errors, dropped = _errors(task, module, device_class, place)
     tolerances = _tolerances(task, errors)
     task = _with(task, device_class, tolerances, dropped)
-    labels, found = _admission(task, module, device_class)
-    filters, filter_notes = _filters(task, module, device_class)
+    labels, found = _admission(task, module, device_class, place)
+    filters, filter_notes = _filters_that_fit(task, module, device_class, place)
+    place.free()
     if compare_compiled:
-        slow, told = _efficiency(task, module, device_class)
+        slow, told = _efficiency(task, module, device_class, place)
         filters, filter_notes = [*filters, *slow], [*filter_notes, *told]
     return {
         "tolerances": tolerances,
@@ -83,17 +76,20 @@ def examined(folder: Path, *, compare_compiled: bool) -> dict[str, Any]:
     }
 
 
-def _errors(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list[Errors], list[str]]:
+def _errors(task: TaskSpec, module: ModuleType, device_class: str, place: Place) -> tuple[list[Errors], list[str]]:
     """The errors of honest work on each case that stays, and the keys of variants that do not stay."""
     kept: list[Errors] = []
     dropped: list[str] = []
     for config in task.configs_for(device_class):
         published = config.values["variant"] == "published"
-        only = replace(task, configs=dict.fromkeys(task.configs, (config,)))
-        found = tried(lambda of: list(map(_case_errors, of)), cases(only, module, device_class, _PUBLISHED))
+        drawn = cases(_only(task, config), module, device_class, _PUBLISHED, place.device)
+        found = tried(lambda of: [_case_errors(case, place) for case in of], drawn)
+        place.free()
         if isinstance(found, Exception):
-            if published:  # a variant may be outside of what the operation is for; published values may not
+            # a variant may be outside of what the operation is for; published values may not
+            if published or place.no_memory(found):
                 raise found
+            found.__traceback__ = None  # its frames hold tensors
             dropped.append(config.key)
             continue
         worst = _worst(kept) if kept else []
@@ -106,19 +102,25 @@ def _errors(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list
     return kept, dropped
 
 
-def _case_errors(case: DrawnCase) -> Errors:
-    started_s = time.perf_counter()
+def _only(task: TaskSpec, config: Config) -> TaskSpec:
+    return replace(task, configs=dict.fromkeys(task.configs, (config,)))
+
+
+def _case_errors(case: DrawnCase, place: Place) -> Errors:
+    started_s = place.now_s()
     eager = as_tuple(case.call(*case.arguments))
-    seconds = time.perf_counter() - started_s
+    seconds = place.now_s() - started_s
     errors = _held(eager, case.expected)
-    naive = _naive(case) if seconds < _NAIVE_MAX_S else None
+    del eager
+    naive = _naive(case, place) if seconds < _NAIVE_MAX_S and place.has_time_for(_NAIVE_LIMIT_S) else None
     pairs = zip(errors, naive or errors, strict=True)
     return [(max(one[0], other[0]), max(one[1], other[1])) for one, other in pairs]
 
 
-def _naive(case: DrawnCase) -> Errors | None:
+def _naive(case: DrawnCase, place: Place) -> Errors | None:
     """None where the naive sums do not know an operator, in which case they compute something else."""
-    errors = tried(lambda: _held(naive_results(case), case.expected))
+    limit_s = _NAIVE_LIMIT_S if place.is_bounded else math.inf
+    errors = tried(lambda: _held(naive_results(case, limit_s), case.expected))
     if isinstance(errors, Exception):  # an operator in a form that the naive sums do not cover
         return None
     limit = max(_NAIVE_ERROR_MAX, 2 * case.task.precision.rounding)
@@ -153,20 +155,36 @@ def _with(
     return replace(task, configs={device_class: tuple(held(item) for item in configs if item.key not in dropped)})
 
 
-def _admission(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list[str], list[str]]:
+def _admission(task: TaskSpec, module: ModuleType, device_class: str, place: Place) -> tuple[list[str], list[str]]:
     """Labels and notes for what the checker takes though it is no solution."""
     findings = Findings()
-    failures: dict[str, Exception] = {}
-    for case in cases(task, module, device_class, _PUBLISHED):
+    failures: dict[str, str] = {}
+    configs, done, longest_s = task.configs_for(device_class), 0, 0.0
+    for config in configs:
+        if done and not place.has_time_for(longest_s):
+            break
+        started_s = place.now_s()
+        failures |= _tried_on(cases(_only(task, config), module, device_class, _PUBLISHED, place.device), findings)
+        place.free()
+        longest_s, done = max(longest_s, place.now_s() - started_s), done + 1
+    for name in failures:
+        findings.tried.pop(name, None)
+    notes = [f"not tried in lower precision ({name}): {error}" for name, error in failures.items()]
+    if done < len(configs):
+        notes.append(f"the checker was tried on {done} of {len(configs)} configurations: they take long")
+    return _labels(attack_problems(findings), notes)
+
+
+def _tried_on(drawn: Iterator[DrawnCase], findings: Findings) -> dict[str, str]:
+    """The names of lower precisions in which the reference does not run, with the kind of the error."""
+    failures: dict[str, str] = {}
+    for case in drawn:
         attack(case, findings)
         for name in lower_ways(case):
             failed = tried(lower, case, name, findings)
             if isinstance(failed, Exception):  # not every reference runs in another dtype; all take rounded values
-                failures[name] = failed
-    for name in failures:
-        findings.tried.pop(name, None)
-    notes = [f"not tried in lower precision ({name}): {type(error).__name__}" for name, error in failures.items()]
-    return _labels(attack_problems(findings), notes)
+                failures[name] = type(failed).__name__
+    return failures
 
 
 def _labels(problems: Iterator[str], notes: list[str]) -> tuple[list[str], list[str]]:
@@ -176,37 +194,63 @@ def _labels(problems: Iterator[str], notes: list[str]) -> tuple[list[str], list[
     return labels, [*notes, *(f"the checker takes what is no solution: {item}" for item in found)]
 
 
-def _filters(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list[str], list[str]]:
+def _filters_that_fit(
+    task: TaskSpec, module: ModuleType, device_class: str, place: Place
+) -> tuple[list[str], list[str]]:
+    found = tried(_filters, task, module, device_class, place)
+    if not isinstance(found, Exception):
+        return found
+    if place.no_memory(found):
+        return [], ["the filters over seeds need more memory than the GPU has"]
+    raise found
+
+
+def _filters(task: TaskSpec, module: ModuleType, device_class: str, place: Place) -> tuple[list[str], list[str]]:
     """The paper's filters. A parameter without effect is a remark, all of them together a label; so with inputs."""
     config = task.configs_for(device_class)[0]
-    if sum(item.nbytes for item in config.results) > _FILTER_BYTES_MAX:
+    if sum(item.nbytes for item in config.results) > place.stacked_bytes_max:
         return [], ["its results are too large for the filters over seeds"]
+    if place.is_bounded and not place.has_time_for(_FILTER_CALLS * _reference_s(task, module, config, place)):
+        return [], ["its reference takes too long in float64 for the filters over seeds"]
+    how: dict[str, Any] = {"device": place.device, "singly_s": _SINGLY_S if place.is_bounded else None}
     state = {item.name for item in config.tensors if "state" in item.options}
     inputs = {item.name for item in config.tensors} - state
-    idle_inputs = set(idle_operands(task, config, module, inputs))
-    found = filtered(task, module, device_class, sorted(idle_inputs))
+    idle_inputs = set(idle_operands(task, config, module, inputs, **how))
+    place.free()
+    found = filtered(task, module, device_class, sorted(idle_inputs), place.device)
+    place.free()
     labels = [label for label in found.labels if not label.startswith("no-effect:")]
     stirred = [item for item in task.configs_for(device_class) if item.values["variant"] == "stirred"]
-    idle_state = set(idle_operands(task, stirred[0], module, state)) if stirred and state else set()
+    idle_state: set[str] = set()
+    if stirred and state:
+        idle_state = set(idle_operands(task, stirred[0], module, state, **how))
     labels += _idle_labels("inputs", inputs, idle_inputs)
     labels += ["no-effect:weights"] if state and idle_state == state else []
     notes = [f"without effect on the results: {', '.join(sorted(idle_state))}"] if idle_state else []
     return labels, [*found.notes, *notes]
 
 
+def _reference_s(task: TaskSpec, module: ModuleType, config: Config, place: Place) -> float:
+    """How long a draw and its reference in float64 take."""
+    started_s = place.now_s()
+    for _ in cases(_only(task, config), module, place.device_class, _PUBLISHED, place.device):
+        pass
+    return place.now_s() - started_s
+
+
 def _idle_labels(word: str, operands: set[str], idle: set[str]) -> list[str]:
     return [f"no-effect:{word}"] if operands and idle == operands else [f"no-effect:{name}" for name in sorted(idle)]
 
 
-def _efficiency(task: TaskSpec, module: ModuleType, device_class: str) -> tuple[list[str], list[str]]:
+def _efficiency(task: TaskSpec, module: ModuleType, device_class: str, place: Place) -> tuple[list[str], list[str]]:
     """How eager compares with torch.compile on the first configuration."""
-    case = next(cases(task, module, device_class, _PUBLISHED))
+    case = next(cases(task, module, device_class, _PUBLISHED, place.device))
     eager: Callable[..., Any] = case.call
     without_precompiled_headers()
-    compiled_s = tried(lambda: _median_s(compiled_copy(eager), case.arguments))
+    compiled_s = tried(lambda: _median_s(compiled_copy(eager), case.arguments, place))
     if isinstance(compiled_s, Exception):
         return [], [f"torch.compile cannot do it: {type(compiled_s).__name__}: {compiled_s}"[:200]]
-    ratio = _median_s(eager, case.arguments) / compiled_s
+    ratio = _median_s(eager, case.arguments, place) / compiled_s
     note = f"torch eager takes {ratio:.2g} times what torch.compile takes ({'×'.join(map(str, _sizes(case)))})"
     return (["inefficient-reference"] if ratio > INEFFICIENT else []), [note]
 
@@ -215,12 +259,12 @@ def _sizes(case: DrawnCase) -> Sequence[int]:
     return tuple(case.tensors[0].shape) if case.tensors else ()
 
 
-def _median_s(function: Callable[..., Any], arguments: Sequence[Any]) -> float:
+def _median_s(function: Callable[..., Any], arguments: Sequence[Any], place: Place) -> float:
     for _ in range(2):
         function(*arguments)
     times = []
     for _ in range(_CALLS):
-        started_s = time.perf_counter()
+        started_s = place.now_s()
         function(*arguments)
-        times.append(time.perf_counter() - started_s)
+        times.append(place.now_s() - started_s)
     return sorted(times)[_CALLS // 2]

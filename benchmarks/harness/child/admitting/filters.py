@@ -35,14 +35,17 @@ class Filtered:
 
 
 def filtered(
-    task: TaskSpec, module: ModuleType, device_class: str = "cpu", idle: Collection[str] | None = None
+    task: TaskSpec,
+    module: ModuleType,
+    device_class: str = "cpu",
+    idle: Collection[str] | None = None,
+    device: torch.device | str = "cpu",
 ) -> Filtered:
     """`idle` are the operands without effect, where somebody has looked for them."""
     configs = [config for config in task.configs_for(device_class) if config.group == "single"]
-    runs = [_results(task, config, module) for config in configs]
-    stacks = [torch.stack(same) for run in runs for same in zip(*run, strict=True)]
+    stacks = [stack for config in configs for stack in _stacks(task, config, module, device)]
     if idle is None:
-        idle = sorted({name for config in configs for name in idle_operands(task, config, module)})
+        idle = sorted({name for config in configs for name in idle_operands(task, config, module, device=device)})
     notes = [f"{item.name} is a scalar and has no axes" for item in configs[0].results if not item.shape]
     if task.direction == "forward":
         return Filtered((*_tripped(stacks), *(f"no-effect:{name}" for name in idle)), tuple(notes))
@@ -74,35 +77,50 @@ def _flat_axis(stacks: Sequence[Tensor]) -> bool:
 _TRIPS = {"small-output": _small_output, "same-over-seeds": _same_over_seeds, "flat-axis": _flat_axis}
 
 
-def tensors_of(config: Config) -> list[Tensor]:
+def tensors_of(config: Config, device: torch.device | str = "cpu") -> list[Tensor]:
     """Room for the tensor arguments of `config`."""
-    return [torch.empty(item.shape, dtype=getattr(torch, item.dtype)) for item in config.tensors]
+    return [torch.empty(item.shape, dtype=getattr(torch, item.dtype), device=device) for item in config.tensors]
 
 
-def _results(task: TaskSpec, config: Config, module: ModuleType) -> list[tuple[Tensor, ...]]:
-    return [reference(module, task.direction, call_arguments(config, tensors)) for tensors in _draws(config, module)]
+def _stacks(task: TaskSpec, config: Config, module: ModuleType, device: torch.device | str) -> list[Tensor]:
+    """Of each result those of all seeds, one behind the other."""
+    drawn = _draws(config, module, device)
+    runs = [reference(module, task.direction, call_arguments(config, tensors)) for tensors in drawn]
+    return [torch.stack(same) for same in zip(*runs, strict=True)]
 
 
-def _draws(config: Config, module: ModuleType) -> Iterator[list[Tensor]]:
+def _draws(config: Config, module: ModuleType, device: torch.device | str) -> Iterator[list[Tensor]]:
     for number in range(SEEDS):
-        tensors = tensors_of(config)
+        tensors = tensors_of(config, device)
         draw_for(module, config, number.to_bytes(SEED_BYTES, "big"), tensors, "published")
         yield tensors
 
 
 def idle_operands(
-    task: TaskSpec, config: Config, module: ModuleType, among: Collection[str] | None = None
+    task: TaskSpec,
+    config: Config,
+    module: ModuleType,
+    among: Collection[str] | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    singly_s: float | None = None,
 ) -> list[str]:
     """Operands that can be exchanged for another draw without moving a result well beyond its tolerance.
 
     Where the network has so many that one after the other would take too long, they are exchanged together.
     """
-    first, second = itertools.islice(_draws(config, module), 2)
+    first, second = itertools.islice(_draws(config, module, device), 2)
     started_s = time.perf_counter()
     expected = reference(module, task.direction, call_arguments(config, first))
+    if expected[0].is_cuda:
+        torch.cuda.synchronize()
     call_s = time.perf_counter() - started_s
     places = [(place, item.name) for place, item in enumerate(config.tensors) if among is None or item.name in among]
-    groups = [[pair] for pair in places] if len(places) * call_s < _SINGLY_S else [places]
+    groups = (
+        [[pair] for pair in places]
+        if len(places) * call_s < (_SINGLY_S if singly_s is None else singly_s)
+        else [places]
+    )
     idle = []
     for group in groups:
         exchanged = {place for place, _ in group}

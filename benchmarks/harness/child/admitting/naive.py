@@ -3,7 +3,7 @@
 That is how a straightforward kernel adds, and its error grows with the number of terms while a library's hardly does,
 so a tolerance must leave room for it. Works by intercepting the operators that a reference ends in; an operator that
 sums and is not known here runs as torch has it. Not covered: a sum over a loop that is split among threads, which is
-more exact than this one.
+more exact than this one. Where tensors lie on a GPU, each term is a launch, so only so much is added there.
 """
 
 import math
@@ -20,11 +20,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 aten = torch.ops.aten
 
 
+class TooLong(Exception):
+    """The sums have so many terms that adding them one by one would take too long."""
+
+
 class NaiveSums(TorchDispatchMode):  # type: ignore[misc] # torch's types are not followed
-    """`with NaiveSums(): reference.forward(...)` in float32."""
+    """`with NaiveSums(): reference.forward(...)` in float32. Raises TooLong before a GPU works over `limit_s`."""
+
+    def __init__(self, limit_s: float = math.inf) -> None:
+        super().__init__()
+        self._left_s = limit_s
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _NAIVE:
+            terms, elements = _work(func, args)
+            self._left_s -= terms * max(_LAUNCH_S, elements * _ELEMENT_S)
+            if self._left_s < 0:
+                raise TooLong
             return _NAIVE[func](*args, **(kwargs or {}))
         if func in _DECOMPOSED:
             with self:
@@ -36,8 +48,19 @@ def _sum(x: Tensor, dim: Sequence[int] | int | None = None, keepdim: bool = Fals
     axes = _axes(x, dim)
     kept = [axis for axis in range(x.dim()) if axis not in axes]
     rows = x.permute(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), -1)
-    total = torch.from_numpy(np.asarray(np.add.accumulate(rows.numpy(), axis=-1)[..., -1]))
+    total = (
+        added(rows) if x.is_cuda else torch.from_numpy(np.asarray(np.add.accumulate(rows.numpy(), axis=-1)[..., -1]))
+    )
     return total.reshape([1 if axis in axes else size for axis, size in enumerate(x.shape)]) if keepdim else total
+
+
+def added(rows: Tensor) -> Tensor:
+    """The sums over the last axis, term after term; the same as numpy's on a processor."""
+    terms = rows.movedim(-1, 0).contiguous()
+    total = terms[0].clone()
+    for term in terms[1:]:
+        total += term
+    return total
 
 
 def _axes(x: Tensor, dim: Sequence[int] | int | None) -> list[int]:
@@ -97,6 +120,24 @@ def _convolution_backward(
     return grad_x, _mm(grads, patches.t()).view_as(weight), _sum(grads, 1)
 
 
+def _work(func: Any, args: Sequence[Any]) -> tuple[int, int]:
+    """How many terms are added one after the other, and to how many sums at a time."""
+    if func in (aten.mm.default, aten.addmm.default):
+        a, b = args[-2:]
+        return b.shape[0], a.shape[0] * b.shape[1]
+    x = args[0]
+    if func is aten.bmm.default:
+        return x.shape[0] * x.shape[2], x.shape[1] * args[1].shape[2]
+    if func is aten.convolution.default:
+        weight = args[1]
+        return math.prod(weight.shape[1:]), x.numel() // x.shape[1] * weight.shape[0]
+    if func is aten.convolution_backward.default:
+        return args[1].numel() // args[1].shape[1], args[2].numel()
+    terms = math.prod(x.shape[axis] for axis in _axes(x, args[1] if len(args) > 1 else None))
+    return terms, x.numel() // terms
+
+
+_LAUNCH_S, _ELEMENT_S = 2e-5, 5e-12  # of one step on a GPU, and of each sum in it
 _NAIVE: dict[Any, Callable[..., Any]] = {
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,

@@ -1,7 +1,7 @@
 """What a foreign task is like: arguments, results and state, found by running the author's file in a sandbox.
 
-`python -m ... probe SOCKET`: gets the source, its form and the wanted configurations, and answers one by one. The
-process that asked never runs a line of the file, and takes nothing of the answer that does not fit its own limits.
+Gets the source, its form and the wanted configurations, and answers one by one. The process that asked never runs a
+line of the file, and takes nothing of the answer that does not fit its own limits.
 Not covered: whether the checker can judge the task (`examination.py`).
 """
 
@@ -10,7 +10,6 @@ import faulthandler
 import inspect
 import math
 import re
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,11 +19,13 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from ...protocol import Link
 from .. import cases, definitions, foreign, gradients
-from ..check import load_module
+from ..check import load_module, pieces
 from ..foreign import Names
 from ..python.slots import SlotWatch, StatefulCall, slots_of
-from ..shell import TORCH_DTYPES, connect, set_threads, tried
+from ..shell import TORCH_DTYPES, tried
+from .place import PROCESSOR, Place
 from .sizes import declared_bytes
 from .watch import AUTHORS_FILES, LineWatch, at_line
 
@@ -35,15 +36,15 @@ _RESERVED = frozenset(  # words of C++ that a Python argument may be called
 )
 
 
+Probe = Callable[[Names, Mapping[str, Any], Place], dict[str, Any]]
+
+
 class Unfit(Exception):
     """The task cannot be judged here; the text says why."""
 
 
-def main(arguments: Sequence[str]) -> None:
-    link = connect(arguments)
-    link.send(started=True)
-    message = link.receive()
-    set_threads(message["threads"])
+def describe(message: Mapping[str, Any], link: Link, place: Place) -> None:
+    """Answers one configuration after the other; what is larger than `bytes_max` is not drawn."""
     faulthandler.dump_traceback_later(message["traceback_s"])
     file = Path(message["file"])
     try:
@@ -58,16 +59,17 @@ def main(arguments: Sequence[str]) -> None:
         if size_bytes is not None and size_bytes > message["bytes_max"]:
             link.send(size_bytes=size_bytes)
         else:
-            link.send(**answered(_PROBES[message["form"]], names, values))
-    link.send(done=True)
+            link.send(**answered(_PROBES[message["form"]], names, values, place))
+        place.free()
 
 
-def answered(probe: Callable[[Names, Mapping[str, Any]], dict[str, Any]], names: Names, values: Any) -> dict[str, Any]:
-    found = tried(probe, names, values)
+def answered(probe: Probe, names: Names, values: Any, place: Place = PROCESSOR) -> dict[str, Any]:
+    found = tried(probe, names, values, place)
     if isinstance(found, Unfit):
         return {"problem": str(found)}
     if isinstance(found, Exception):
-        return {"problem": f"calling the task failed: {told(found)}"}
+        problem = f"calling the task failed: {told(found)}"
+        return {"problem": place.no_memory(found) or problem}
     return {"facts": found}
 
 
@@ -78,33 +80,34 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:600] + at_line(lines[-1] if lines else None)
 
 
-def probe_model(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+def probe_model(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """A file with `Model`, `get_inputs` and, if the module is made with anything, `get_init_inputs`."""
-    inputs, state = foreign.drawn_model(names, _SEED)
-    model = foreign.made_model(names)
+    inputs, state = foreign.drawn_model(names, _SEED, place.device)
+    with place.device:
+        model = foreign.made_model(names)
     call = StatefulCall(model, slots_of(model), [True] * len(state))
     arguments = [*inputs, *(slot.tensor for slot in state)]
-    facts = _called(lambda: call(*arguments), inputs)
+    facts = _called(lambda: call(*arguments), inputs, place=place)
     taken = _parameter_names(model.forward, len(inputs))
     described = _arguments(inputs, taken)
     known = {item["name"] for item in described}
     for slot in state:
         described.append({**_argument(slot.tensor, _identifier(slot.name, known)), "state": slot.name})
-    changed = _changed(names, inputs)
+    changed = _changed(names, inputs, place)
     return {**facts, "arguments": described, "changed": changed, "init": _literal(foreign.init_inputs(names))}
 
 
-def probe_function(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+def probe_function(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """A file with `forward_fn`, the module that calls it, and `get_inputs`."""
-    arguments, _ = foreign.drawn_call(names, _SEED, values)
+    arguments, _ = foreign.drawn_call(names, _SEED, values, place.device)
     function = names["forward_fn"]
     described = _arguments(arguments, _parameter_names(function, len(arguments)))
-    return {**_called(lambda: function(*arguments)), "arguments": described}
+    return {**_called(lambda: function(*arguments), place=place), "arguments": described}
 
 
-def probe_gradients(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+def probe_gradients(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """A file with `forward_fn` and `AutogradFunction`, whose backward hands over to `backward_fn`."""
-    drawn = gradients.drawn_backward(names, _SEED, values)
+    drawn = gradients.drawn_backward(names, _SEED, values, place.device)
     plan = gradients.plan_of(drawn)
     form = gradients.form_of(drawn.arguments)
     backward, _ = gradients.backward_task(names, {form: plan})
@@ -116,7 +119,7 @@ def probe_gradients(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
     taken[plan["gradient"]] = "grad_output"
     taken = [name or f"argument_{number}" for number, name in enumerate(taken)]
     results = [f"grad_{name}" for name, item in zip(operands, drawn.operands, strict=True) if _is_differentiable(item)]
-    facts = _called(lambda: backward(*drawn.arguments))
+    facts = _called(lambda: backward(*drawn.arguments), place=place)
     return {
         **facts,
         "arguments": _arguments(drawn.arguments, taken),
@@ -125,13 +128,13 @@ def probe_gradients(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def probe_definition(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+def probe_definition(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """A file with `run` and `KBENCH_DEFINITION`; its outputs must be what the definition says."""
     outputs, known = names["KBENCH_DEFINITION"]["outputs"], {**names["KBENCH_DEFINITION"]["axes"], **values}
-    arguments = definitions.drawn_definition(names, _SEED, values)
+    arguments = definitions.drawn_definition(names, _SEED, values, place.device)
     call, _ = definitions.definition_task(names)
     copies = [item.clone() if isinstance(item, Tensor) else item for item in arguments]
-    facts = _called(lambda: call(*arguments), arguments)
+    facts = _called(lambda: call(*arguments), arguments, place=place)
     if any(
         isinstance(item, Tensor) and not torch.equal(item, copy) for item, copy in zip(arguments, copies, strict=True)
     ):
@@ -148,14 +151,14 @@ def probe_definition(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def probe_case(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
+def probe_case(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Files with `generate_input` and `ref_kernel`; what is only written is found by writing something else there."""
     try:
-        leaves = cases.leaves_of(cases.drawn_case(names, _SEED, values))
+        leaves = cases.leaves_of(cases.drawn_case(names, _SEED, values, place.device))
     except cases.Opaque as error:
         raise Unfit(str(error)) from error
     kernel = names["ref_kernel"]
-    used, other = (cases.drawn_case(names, _SEED, values) for _ in range(2))
+    used, other = (cases.drawn_case(names, _SEED, values, place.device) for _ in range(2))
     expected = _results(kernel(used))
     places = {item.data_ptr() for item in expected}
     buffers = []
@@ -176,7 +179,7 @@ def probe_case(names: Names, values: Mapping[str, Any]) -> dict[str, Any]:
     form = cases.form_of(arguments)
     forward, _ = cases.case_task(names, {form: structure})
     return {
-        **_called(lambda: forward(*arguments)),
+        **_called(lambda: forward(*arguments), place=place),
         "arguments": _arguments(arguments, [name for name, _ in kept]),
         "plan": repr((form, structure)),
     }
@@ -186,7 +189,7 @@ def _told_forms(forms: Sequence[tuple[str, Sequence[int]]]) -> str:
     return ", ".join(f"{dtype} {list(shape)}" for dtype, shape in forms)
 
 
-_PROBES = {
+_PROBES: Mapping[str, Probe] = {
     "case": probe_case,
     "definition": probe_definition,
     "model": probe_model,
@@ -195,19 +198,21 @@ _PROBES = {
 }
 
 
-def _called(call: Callable[[], Any], inputs: Sequence[Any] = ()) -> dict[str, Any]:
+def _called(call: Callable[[], Any], inputs: Sequence[Any] = (), place: Place = PROCESSOR) -> dict[str, Any]:
     """Results, how long a call takes, and the operations that torch counts. Nothing may be written to `inputs`."""
     watch, counter = LineWatch(inputs), FlopCounterMode(display=False)
     with watch, counter:
         first = _results(call())
     if watch.written is not None:
         raise Unfit(f"it writes into its inputs{at_line(watch.written)}")
-    second, seconds = first, math.inf
+    seconds, second = math.inf, None
     for _ in range(2):
-        started_s = time.perf_counter()
+        second = None  # before the next call needs memory
+        started_s = place.now_s()
         second = _results(call())
-        seconds = min(seconds, time.perf_counter() - started_s)
-    if any(not torch.isfinite(item.double()).all() for item in first):
+        seconds = min(seconds, place.now_s() - started_s)
+    assert second is not None  # noqa: S101 - a call has ended
+    if any(not torch.isfinite(part.double()).all() for item in first for part in pieces(item)):
         raise Unfit("its results are not finite (inf or NaN)")
     if not all(map(_alike, first, second)):
         drawn = "" if watch.random is None else f"; it draws at random{at_line(watch.random)}"
@@ -222,7 +227,10 @@ def _least_flops(counts: Mapping[Any, int]) -> int:
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and bool(torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-5))
+    return one.shape == other.shape and all(
+        torch.allclose(left.double(), right.double(), rtol=1e-3, atol=1e-5)
+        for left, right in zip(pieces(one), pieces(other), strict=True)
+    )
 
 
 def _results(value: Any) -> tuple[Tensor, ...]:
@@ -276,9 +284,10 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
     return [names[number] if number < len(names) else f"input_{number}" for number in range(count)]
 
 
-def _changed(names: Names, inputs: Sequence[Any]) -> list[str]:
+def _changed(names: Names, inputs: Sequence[Any], place: Place) -> list[str]:
     """The state that a call writes to, the statistics of a batch norm in training for example."""
-    model = foreign.made_model(names)
+    with place.device:
+        model = foreign.made_model(names)
     watch = SlotWatch(slots_of(model))
     copies = [item.clone() if isinstance(item, Tensor) else item for item in inputs]
     model(*copies)
