@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models import Avg, Case, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, When, Window
+from django.db.models import Avg, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
 from django.db.models.functions import Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
@@ -20,12 +20,12 @@ from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleS
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, visible_standings
 from ..states import MethodKind, TaskVersionStatus
 from .accuracy import largest_share
+from .orders import BY_RANK, TIMINGS, in_order
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
 REVIEWS_MAX = 50
 AUTHOR_MAX_CHARS = 150
-TIMINGS = ("replayed", "audited", "bounded")  # how a time on a GPU is known, what is shown first in front
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,14 @@ def board_key(version: TaskVersion, device: str, ruleset: str = "") -> BoardKey:
 
 
 def board_rows(
-    key: BoardKey, page: int | str = 1, chosen: EntryFilter = EVERYTHING, rows_per_page: int = PAGE_ROWS
+    key: BoardKey,
+    page: int | str = 1,
+    chosen: EntryFilter = EVERYTHING,
+    rows_per_page: int = PAGE_ROWS,
+    sort: str = BY_RANK,
 ) -> Page[Any]:
     """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations."""
-    known = Case(*(When(evaluation__timing_trust=word, then=place) for place, word in enumerate(TIMINGS)), default=0)
-    ordered = _narrowed(_board(key).ranked(), chosen).order_by("rank", known, "verified_at", "pk")
+    ordered = in_order(_narrowed(_board(key).ranked(), chosen), key, sort)
     count = None if chosen.is_active else _entries(key)
     rows = page_by_key(ordered, Standing.objects.with_context(), page, rows_per_page, count)
     _attach_group_sizes(key, list(rows))

@@ -20,6 +20,7 @@ from benchmarks.boards import overview
 from benchmarks.boards import selectors as board_selectors
 from benchmarks.boards.comparing import FAST_AT
 from benchmarks.boards.figures import answer
+from benchmarks.boards.orders import TIMINGS, order_of
 from benchmarks.boards.overview import Row
 from benchmarks.boards.selectors import BoardKey, EntryFilter
 from benchmarks.models import Method, RecordedBundle
@@ -97,7 +98,7 @@ def best_first(rows: Sequence[Row]) -> list[Row]:
 def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, device: str) -> HttpResponse:
     version = selectors.version_numbered(suite, op, direction, request.GET.get("version", ""))
     key = board_selectors.board_key(version, device, request.GET.get("rules", ""))
-    chosen = _chosen(request)
+    chosen, sort = _chosen(request), order_of(request.GET.get("sort", ""))
     devices = device_choice(
         request,
         selectors.device_kinds(version),
@@ -105,9 +106,10 @@ def leaderboard(request: HttpRequest, suite: str, op: str, direction: str, devic
         lambda kind: reverse("leaderboard", args=[suite, op, direction, kind.slug]),
     )
     old = board_selectors.is_old(key)
-    board = board_page(key, request.GET.get("page", 1), chosen)
+    board = board_page(key, request.GET.get("page", 1), chosen, sort)
     context = {
         "board": board,
+        "sort": sort,
         "trades": [{"axis": trade.axis, "chart": trade.chart()} for trade in trades(list(board.rows))],
         "key": key,
         "task": version.task,
@@ -135,7 +137,8 @@ def leaderboard_figure(request: HttpRequest, suite: str, op: str, direction: str
 
 
 def _trade_figure(request: HttpRequest, key: BoardKey) -> HttpResponse:
-    rows = board_selectors.board_rows(key, request.GET.get("page", 1), _chosen(request))
+    sort = order_of(request.GET.get("sort", ""))
+    rows = board_selectors.board_rows(key, request.GET.get("page", 1), _chosen(request), sort=sort)
     found = {trade.axis.code: trade for trade in trades(list(rows))}.get(request.GET["chart"])
     if found is None:
         raise Http404("There is nothing to compare on this board yet.")
@@ -150,10 +153,10 @@ def _filters(request: HttpRequest, key: BoardKey, chosen: EntryFilter) -> dict[s
     """What can be chosen, what was, and where the same rows are for programs."""
     return {
         "chosen": chosen,
-        "timings": board_selectors.TIMINGS if key.device.device_class == "cuda" else (),
+        "timings": TIMINGS if key.device.device_class == "cuda" else (),
         "kinds": KINDS,
         "languages": languages_of(key.device.device_class, modules=key.version.definition.get("module", False)),
-        "kept": [(name, request.GET[name]) for name in ("version", "rules") if name in request.GET],
+        "kept": [(name, request.GET[name]) for name in ("version", "rules", "sort") if name in request.GET],
         "data_url": f"{reverse('api:leaderboard')}?{_query(key, asdict(chosen))}",
         "record_url": f"{reverse('api:record')}?{_query(key, {})}",
     }

@@ -82,6 +82,7 @@ PAGES: dict[str, Sequence[str]] = {
         BOARD,
         f"{BOARD}?page=20",
         f"{BOARD}?kind=agent&language=cpp&calls=without",
+        f"{BOARD}?sort=error",
     ),
     "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/figure.json": (f"{BOARD}figure.json",),
     "leaderboards/<slug:suite>/<slug:op>/<slug:direction>/<slug:device>/preview.png": (f"{BOARD}preview.png",),

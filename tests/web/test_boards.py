@@ -133,7 +133,7 @@ def test_energy_is_a_column_and_a_picture_once_an_entry_has_it(visitor: Client) 
     assert "Energy of a call" not in board(visitor)
     factories.judged(factories.with_energy(factories.passing(2.5), 8.0, 0.1), text=f"{factories.SOURCE}// measured")
     html = board(visitor)
-    assert "Energy of a call</th>" in html
+    assert "Energy of a call</a></th>" in html
     assert "8.00 mJ" in html
     assert "Time and energy" in html
     assert "40.0 µs, 2.0 % of the tolerance, 8.00 mJ" in html
@@ -152,12 +152,45 @@ def test_an_entry_with_energies_of_some_configurations_has_none_as_a_whole(visit
     assert "Energy of a call" not in board(visitor)
 
 
+def names_on(html: str) -> list[str]:
+    return re.findall(r'<span class="small">(entry-[a-z])</span>', html)
+
+
+def test_a_board_is_listed_in_the_order_of_a_column_and_keeps_its_ranks(visitor: Client, owner: Any) -> None:
+    """The fastest entry is not the most exact one, has no energy and was made last."""
+    slow, fast = factories.passing(1.5), factories.passing(2.5)
+    exact = replace(slow, configs=tuple(replace(item, max_rel_error=1e-9, kernel_us=50.0) for item in slow.configs))
+    factories.judged(factories.with_energy(exact, 8.0, 0.1), text=f"{factories.SOURCE}// a", title="entry-a")
+    factories.judged(fast, text=f"{factories.SOURCE}// b", title="entry-b", owner=owner)
+    assert names_on(board(visitor)) == ["entry-b", "entry-a"]
+    orders = {"score": "ab", "-score": "ba", "time": "ba", "-time": "ab", "error": "ab", "-error": "ba", "date": "ab"}
+    nothing_last = {"energy": "ab", "-energy": "ab", "author": "ba", "-author": "ba"}
+    for sort, order in {**orders, **nothing_last, "rank": "ba", "-rank": "ab", "owner__password": "ba"}.items():
+        html = board(visitor, sort=sort)
+        assert names_on(html) == [f"entry-{letter}" for letter in order], sort
+        assert rows_on(html) == [{"a": "2", "b": "1"}[letter] for letter in order], sort
+
+
+def test_the_order_of_a_board_is_marked_and_is_a_link(visitor: Client) -> None:
+    factories.many_entries(60)
+    html = board(visitor, sort="error", author="", kind="human")
+    assert html.count("aria-sort") == 1
+    assert re.search(
+        r'aria-sort="ascending"><a href="[?]sort=-error&amp;author=&amp;kind=human">Error, of the tolerance', html
+    )
+    assert '<input type="hidden" name="sort" value="error">' in html
+    assert "page=2" in unescape(html)
+    assert html.index("entry") < html.index("PyTorch eager</td>")
+    assert 'aria-sort="ascending"><a href="?sort=-rank">Rank' in board(visitor)
+
+
 def test_a_long_board_is_paged_and_its_queries_do_not_grow(visitor: Client) -> None:
     factories.many_entries(3)
     few = queries(visitor, BOARD)
     Standing.objects.all().delete()
     factories.many_entries(120)
     assert queries(visitor, BOARD) == few < 25
+    assert queries(visitor, f"{BOARD}?sort=-energy") == few
     assert "Page 1 of 3, 120 rows" in board(visitor)
     assert "Page 3 of 3" in board(visitor, page="3")
 

@@ -1,4 +1,4 @@
-"""The lines of a leaderboard: entries as ranked, with the two baselines at the place of their own times.
+"""The lines of a leaderboard: entries in the chosen order, with the two baselines at the place of their own times.
 
 A baseline's ratio is computed from the medians kept per configuration; it has no interval, and the page says so.
 Does NOT rank: ranks are stored with the standings.
@@ -11,6 +11,7 @@ from typing import Any
 from django.core.paginator import Page
 
 from benchmarks.boards import selectors as board_selectors
+from benchmarks.boards.orders import BY_RANK
 from benchmarks.boards.ranking import baseline_scores
 from benchmarks.boards.selectors import EVERYTHING, BoardKey, EntryFilter
 from benchmarks.models import BaselineResult, Standing
@@ -18,6 +19,7 @@ from benchmarks.templatetags.whiskers import Axis
 
 EAGER = "PyTorch eager"
 COMPILED = "torch.compile"
+BEST_FIRST = (BY_RANK, "-score")
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,14 @@ class Board:
     unmeasured: list[str]  # titles of baselines that no judging has timed yet
 
 
-def board_page(key: BoardKey, page: int | str, chosen: EntryFilter = EVERYTHING) -> Board:
-    rows = board_selectors.board_rows(key, page, chosen)
+def board_page(key: BoardKey, page: int | str, chosen: EntryFilter = EVERYTHING, sort: str = BY_RANK) -> Board:
+    """In another order than by score the baselines, of which only that is known, come after the entries."""
+    rows = board_selectors.board_rows(key, page, chosen, sort=sort)
     measured = baseline_lines(board_selectors.board_baselines(key))
     bounds = [value for row in rows for value in (row.score_lo, row.score_hi)]
     return Board(
         rows=rows,
-        lines=in_line(list(rows), measured),
+        lines=in_line(list(rows), measured) if sort in BEST_FIRST else [*rows, *measured],
         axis=Axis.over([*bounds, *(line.score for line in measured)]),
         under_review=board_selectors.board_under_review(key),
         energy=any(row.figures.get("energy") for row in rows),
