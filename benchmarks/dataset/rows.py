@@ -134,8 +134,10 @@ def _published(keys: Sequence[int]) -> Iterator[Submission]:
 
 
 def _public_judgings(keys: Sequence[int]) -> Any:
+    """Without statistics SQLite would look through all that have ended, for every few submissions: so by their keys."""
     public = Submission.objects.published().filter(pk__in=keys).values("pk")
-    judged = Evaluation.objects.filter(submission__in=public, state=State.DONE)
+    states = Evaluation.objects.filter(submission__in=public).values_list("pk", "state")
+    judged = Evaluation.objects.filter(pk__in=[pk for pk, state in states if state == State.DONE])
     over = Q(contest_entry__task__contest__state=ContestState.FINISHED)
     return judged.filter(~Q(reason=EvaluationReason.CONTEST) | over)
 

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from benchmarks import jobs
 from benchmarks.accounts import ownership
-from benchmarks.dataset import files, nightly
+from benchmarks.dataset import files, nightly, rows
 from benchmarks.dataset.tables import tables
 from benchmarks.models import (
     Comment,
@@ -51,6 +51,13 @@ def read(name: str) -> list[dict[str, Any]]:
     assert found is not None
     rows: list[dict[str, Any]] = parquet.read_table(found[0]).to_pylist()
     return rows
+
+
+def test_a_few_submissions_are_read_without_a_look_at_all_evaluations() -> None:
+    """A search by state would make the export of a large site quadratic."""
+    plan = rows._public_judgings([factories.judged().submission_id]).explain()
+    assert "benchmarks_evaluation" in plan
+    assert "(state=" not in plan
 
 
 def spoilt(**options: Any) -> Submission:
