@@ -50,6 +50,7 @@ DifferenceUs = Annotated[float, Field(ge=-1e9, le=1e9)] | None
 Speedup = Annotated[float, Field(ge=1e-6, le=1e6)]
 Interval = tuple[Speedup, Speedup]
 NotNegative = Annotated[float, Field(ge=0, lt=1e6)] | None
+Energy = Annotated[float, Field(ge=1e-9, le=1e12)]  # mJ
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
@@ -156,9 +157,12 @@ class BundleConfig(_Strict):
     launches_us: tuple[tuple[Us, ...], ...] = Field((), max_length=16)
     excess_us: DifferenceUs = None
     copied: bool = False
+    energy_mj: Energy | None = None
+    energy_ci95_mj: tuple[Energy, Energy] | None = None
 
     @model_validator(mode="after")
     def consistent(self) -> Self:
+        self._compare_energy()
         if (self.speedup is None) != (self.ci95 is None):
             raise ValueError("a speedup needs its interval, and an interval its speedup")
         if self.speedup is not None and self.ci95 is not None:
@@ -169,6 +173,14 @@ class BundleConfig(_Strict):
             if not quotient / UNPAIRED <= self.speedup <= quotient * UNPAIRED:
                 raise ValueError(f"the speedup is {self.speedup:.6g}, but its times give {quotient:.6g}")
         return self
+
+    def _compare_energy(self) -> None:
+        if (self.energy_mj is None) != (self.energy_ci95_mj is None):
+            raise ValueError("an energy needs its interval, and an interval its energy")
+        if self.energy_mj is not None and self.energy_ci95_mj is not None:
+            low, high = self.energy_ci95_mj
+            if not low <= self.energy_mj <= high:
+                raise ValueError(f"the energy {self.energy_mj} is outside of its interval {low} to {high}")
 
 
 class BundleEntry(_Strict):

@@ -3,9 +3,11 @@
 Nothing is shown if the setting or the switch of staff is off. Does NOT mix bundles: a leaderboard belongs to one.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +15,7 @@ from django.core.paginator import Page, Paginator
 from django.http import Http404
 
 from ..boards.comparing import Mark, MethodFigures, common, curve, figures
+from ..boards.tradeoffs import mean_energy
 from ..models import RecordedBundle, RecordedEntry, Task
 from ..selectors import PAGE_ROWS
 from ..states import MethodKind, Switch
@@ -86,7 +89,7 @@ class RecordedBaseline:
 
 @dataclass(frozen=True)
 class RecordedBoard:
-    """One task of a bundle. `history` has the entries that were the best when they were judged, oldest first."""
+    """One task of a bundle. Ranked rows have `figures`: `error` and `energy`. `history` has the entries that were the best when they were judged, oldest first."""
 
     rows: Page[Any]
     lines: list[RecordedEntry | RecordedBaseline]
@@ -94,13 +97,20 @@ class RecordedBoard:
     history: list[RecordedEntry]
     reported: Mapping[str, Any] | None
 
+    @property
+    def energy(self) -> bool:
+        return any(row.figures["energy"] for row in self.rows)
+
 
 def board(bundle: RecordedBundle, suite: str, op: str, direction: str, page: int | str = 1) -> RecordedBoard:
     """Raises Http404."""
     entries = _light(RecordedEntry.objects.filter(bundle=bundle, suite=suite, op=op, direction=direction))
-    ranked = Paginator(entries.filter(rank__isnull=False), PAGE_ROWS).get_page(page)
+    whole = entries.filter(rank__isnull=False).defer(None).defer("source")
+    ranked = Paginator(whole, PAGE_ROWS).get_page(page)
     if not ranked.object_list:
         raise Http404("Nothing was recorded on this task.")
+    for row in ranked:
+        row.figures = _figures(row.report["configs"])
     baselines = baselines_of(ranked[0])
     lines: list[RecordedEntry | RecordedBaseline] = list(ranked)
     for line in baselines:
@@ -109,6 +119,20 @@ def board(bundle: RecordedBundle, suite: str, op: str, direction: str, page: int
     return RecordedBoard(
         ranked, lines, baselines, _records(entries), reported_on(bundle).get(f"{suite}/{op}/{direction}")
     )
+
+
+def _figures(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The largest relative error on any configuration, and the energy of a call; each None where it is unknown."""
+    errors = [item["max_rel_error"] for item in configs if item["max_rel_error"] is not None]
+    measured = [item for item in configs if item.get("energy_mj") is not None]
+    logarithms = [math.log(item["energy_mj"]) for item in measured]
+    sums = {
+        "energies": len(measured),
+        "without_energy": sum(item["kernel_us"] is not None and item not in measured for item in configs),
+        "mean_mj": math.exp(fmean(logarithms)) if logarithms else None,
+        "spread": sum(math.log(high / low) ** 2 for low, high in (item["energy_ci95_mj"] for item in measured)),
+    }
+    return {"error": max(errors, default=None), "energy": mean_energy(sums)}
 
 
 def baselines_of(entry: RecordedEntry) -> list[RecordedBaseline]:

@@ -90,7 +90,8 @@ def config_rows(entry: RecordedEntry) -> list[ConfigResult]:
     for config in entry.report["configs"]:
         lo, hi = config["ci95"] or (None, None)
         known = {name: value for name, value in config.items() if name in names}
-        rows.append(ConfigResult(**known, speedup_lo=lo, speedup_hi=hi))
+        lo_mj, hi_mj = config.get("energy_ci95_mj") or (None, None)
+        rows.append(ConfigResult(**known, speedup_lo=lo, speedup_hi=hi, energy_lo_mj=lo_mj, energy_hi_mj=hi_mj))
     return rows
 
 

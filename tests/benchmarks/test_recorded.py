@@ -92,6 +92,12 @@ IMPLAUSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "an inverted interval": ({"configs": [{**CONFIG, "ci95": [1.6, 1.4]}]}, "outside of its interval"),
     "half an interval": ({"configs": [{**CONFIG, "ci95": None}]}, "needs its interval"),
     "other times": ({"configs": [{**CONFIG, "kernel_us": 0.1}]}, "but its times give 150"),
+    "half an energy": ({"configs": [{**CONFIG, "energy_mj": 2.0}]}, "an energy needs its interval"),
+    "a huge energy": ({"configs": [{**CONFIG, "energy_mj": 1e15, "energy_ci95_mj": [1, 2]}]}, "configs.0.energy_mj"),
+    "another energy": (
+        {"configs": [{**CONFIG, "energy_mj": 3.0, "energy_ci95_mj": [1.0, 2.0]}]},
+        "the energy 3.0 is outside",
+    ),
     "no speedup": ({"configs": [{**CONFIG, "speedup": None, "ci95": None}]}, "no configuration has a speedup"),
     "a huge fact": ({"environment": {"copy_gb_per_s": 1e308}}, "environment.copy_gb_per_s"),
     "another score": ({"speedup": 100.0, "configs": [CONFIG]}, "the score is 100, but the mean of its"),
@@ -267,6 +273,31 @@ def test_what_a_site_records_another_can_load(path: Path, version: Any) -> None:
     )
     assert row.rank == 1
     assert row.judged_at.replace(microsecond=0) == standing.verified_at.replace(microsecond=0)
+
+
+@pytest.mark.django_db
+def test_energy_and_error_of_each_configuration_are_recorded_and_shown(
+    path: Path, version: Any, client: Client
+) -> None:
+    """8 mJ on each of five configurations; an entry of an older file has none."""
+    report = factories.with_energy(factories.passing(2.0, 0.02), 8.0, 0.1)
+    factories.judged(report, owner=factories.user("olga"))
+    call_command("record", path, device=cpu_kind().slug, name="ours")
+    _, (read,), _ = read_bundle(path)
+    told = [(item.energy_mj, item.energy_ci95_mj, item.max_rel_error) for item in read.configs]
+    assert told == [(item.energy_mj, item.energy_ci95_mj, item.max_rel_error) for item in report.configs]
+    load_bundle(path)
+    row = RecordedEntry.objects.get()
+    for address in (row.board_url, row.get_absolute_url()):
+        html = client.get(address).content.decode()
+        assert "8.00 mJ" in html
+        assert "7.20 mJ to 8.80 mJ" in html or address == row.board_url
+    board = client.get(row.board_url).content.decode()
+    assert "Largest relative error" in board
+    load_bundle(bundle_file(path))
+    board = client.get(RecordedEntry.objects.get(bundle__name="bundle").board_url).content.decode()
+    assert "Energy of a call" not in board
+    assert "1.0e-07" in board
 
 
 @pytest.mark.django_db
