@@ -89,7 +89,10 @@ class RecordedBaseline:
 
 @dataclass(frozen=True)
 class RecordedBoard:
-    """One task of a bundle. Ranked rows have `figures`: `error` and `energy`. `history` has the entries that were the best when they were judged, oldest first."""
+    """One task of a bundle. Ranked rows have `figures`: `error` and `energy`.
+
+    `history` has the entries that were the best when they were judged, oldest first.
+    """
 
     rows: Page[Any]
     lines: list[RecordedEntry | RecordedBaseline]
