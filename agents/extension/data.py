@@ -1,7 +1,8 @@
 """The table of candidates in the public data set: what agent runs proposed, and what the judge said of it.
 
-Left out are hidden runs, candidates that staff have withheld, whatever has the same text as one of those, and what was
-judged as a submission that is not public now. Prompts and thoughts are left out of all, because they can quote others.
+Left out are hidden runs, runs on requests that staff have hidden, candidates that staff have withheld, whatever has the
+same text as one of those, and what was judged as a submission that is not public now. Prompts and thoughts are left out
+of all, because they can quote others.
 """
 
 import json
@@ -12,6 +13,7 @@ from typing import Any
 
 from benchmarks.data_tables import SPEEDUPS, ColumnKind, DataRow, DataTable, Key, RowSource, columns
 from benchmarks.models import Evaluation, Submission
+from benchmarks.states import Moderation
 
 from ..models import Candidate, RunSource
 from ..states import CandidateState
@@ -26,6 +28,7 @@ WORDS = ("name", "operator", "arm", "template", "drop_reason", "drop_text", "ver
 
 def _keys() -> Iterator[Key]:
     ended = Candidate.objects.filter(run__hidden=False, state__in=ENDED).order_by("pk")
+    ended = ended.exclude(run__task_version__task__request__moderation=Moderation.HIDDEN)
     rows = ended.only("ticket", "source_sha256", "withheld", "run__owner").select_related("run")
     found = rows.iterator(chunk_size=KEYS_AT_ONCE)
     while some := list(islice(found, KEYS_AT_ONCE)):

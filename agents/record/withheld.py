@@ -14,6 +14,7 @@ from django.db.models import Q, QuerySet
 
 from benchmarks.models import Evaluation
 from benchmarks.querysets import User
+from benchmarks.states import Moderation
 
 from ..models import Candidate, Run, RunEvent
 
@@ -86,7 +87,8 @@ def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     """The same events of one run, without the words that this reader is not told.
 
     The prompts of other candidates can quote a withheld one, so they go with those of their parents, and all prompts
-    of a run in which staff have withheld something, or that was told of a kernel which this reader may not read now.
+    of a run in which staff have withheld something, that was told of a kernel which this reader may not read now, or
+    whose task is a request that staff have hidden: they begin with its words.
     """
     events = list(rows)
     if not events:
@@ -95,7 +97,8 @@ def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     parents = {key for row in events if row.payload.get("prompt") for key in row.payload.get("parents") or ()}
     withheld = _withheld(user, run, parents | {row.candidate for row in events if row.candidate})
     any_marked = withheld_for(user).filter(run=run).exists() or (
-        any(row.payload.get("prompt") for row in events) and was_told_hidden(user, _config_of(run))
+        any(row.payload.get("prompt") for row in events)
+        and (_is_on_hidden_request(user, run) or was_told_hidden(user, _config_of(run)))
     )
     for row in events:
         if row.candidate in withheld:
@@ -114,6 +117,12 @@ def readable_candidates(user: User, rows: Sequence[Candidate]) -> list[Candidate
             vars(row).update({field.attname: field.get_default() for field in lost})
             row.configs = _silent_configs(row.configs)
     return list(rows)
+
+
+def _is_on_hidden_request(user: User, run: int) -> bool:
+    if getattr(user, "is_staff", False):
+        return False
+    return Run.objects.filter(pk=run, task_version__task__request__moderation=Moderation.HIDDEN).exists()
 
 
 def _config_of(run: int) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from agents import moderation, services
 from agents.driving.evaluator import submitted
 from agents.evolve.budget import Caps
 from agents.evolve.memory import PastKernel, RunMemory
+from agents.extension import data
 from agents.extension.exports import files_of
 from agents.models import Candidate, Run, RunSource
 from agents.record.feed import RunLog, may_follow
@@ -21,8 +22,11 @@ from agents.record.withheld import KEPT_COLUMNS
 from benchmarks.accounts import ownership
 from benchmarks.models import Evaluation, ModerationAction
 from benchmarks.moderation import decisions
+from benchmarks.requests import asking
 from benchmarks.services import Refused
 from benchmarks.states import ActionKind, Moderation, Visibility
+from tests.asking import opened, version_of
+from tests.rows import cpu_kind
 from tests.security.expected import OPERATIONS
 from tests.security.routes import PLACEHOLDER, routes
 from tests.web import factories as judgings
@@ -256,6 +260,30 @@ def test_prompts_that_quote_a_kernel_go_with_it(tasks: None, how: str) -> None:
     assert CANARY not in Client().get(log).content.decode()
     with pytest.raises(Refused, match="private or withheld"):
         services.run_fork(run, owner=stefan, seed=4, more=Caps(judgings=6))
+
+
+def test_prompts_of_a_run_on_a_hidden_request_go_with_its_words(tasks: None) -> None:
+    """And come back with them. Its candidates are in no table of the data set meanwhile."""
+    staff = judgings.user("sam")
+    staff.is_staff = True
+    staff.save()
+    request = opened(judgings.user("olga"), title=f"A layer for {CANARY}")
+    wanted = services.RunRequest(version_of(request), cpu_kind(), factories.config(), judgings.user("stefan"))
+    run = factories.driven(services.run_start(wanted))
+    said = run.events.filter(type="proposal.received").order_by("-seq")[0]
+    said.payload |= {"prompt": f"The task is: A layer for {CANARY}", "parents": []}
+    said.save()
+    log, reader = f"/runs/{run.code}/log.jsonl", Client()
+    assert CANARY in reader.get(log).content.decode()
+    assert list(data.CANDIDATES.source.read())
+    asking.request_decide(request, ActionKind.HIDE, by=staff, reason="Advertising.")
+    assert CANARY not in reader.get(log).content.decode()
+    assert not list(data.CANDIDATES.source.read())
+    reader.force_login(staff)
+    assert CANARY in reader.get(log).content.decode()
+    request.refresh_from_db()
+    asking.request_decide(request, ActionKind.RESTORE, by=staff, reason="It was none.")
+    assert CANARY in Client().get(log).content.decode()
 
 
 def test_decisions_are_public_have_a_reason_and_are_made_once(scenery: Scenery) -> None:
