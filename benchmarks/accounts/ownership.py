@@ -20,6 +20,10 @@ from ..extensions import extensions
 from ..models import CodeBlob, Evaluation, Submission
 from ..states import FINISHED, Origin, Visibility
 
+PAID = (
+    "A request has paid for the judging of this answer, so it stays public with its source. "
+    "It loses your name if you delete your account."
+)
 DELETED = "The submission was deleted by its owner."
 
 
@@ -31,6 +35,8 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
     """Whether it was another one. Raises Refused, and OverQuota where there is no room for one more public one."""
     if wanted == Visibility.PRIVATE and submission.owner_id is None:
         raise Refused("This submission has no owner, so no one could read it if it were private.")
+    if wanted != Visibility.PUBLIC:
+        _refuse_paid(submission)
     with transaction.atomic():
         if wanted == Visibility.PUBLIC and submission.visibility != wanted and submission.payer is not None:
             quotas.take_public_place(submission.payer)
@@ -43,21 +49,26 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
 
 
 def submission_delete(submission: Submission) -> None:
-    """Source, results and standing go. Raises Refused for what an agent run has made."""
+    """Source, results and standing go. Raises Refused for what an agent run has made or a request has paid for."""
     if submission.origin == Origin.AGENT:
         raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
     with transaction.atomic():
+        _refuse_paid(submission)
         _delete(submission)
 
 
 def account_delete(user: User, *, keep_submissions: bool) -> None:
-    """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody."""
+    """The account goes with its tokens. Kept submissions lose their name; private ones cannot be kept by nobody.
+
+    Answers that a request has paid for are kept in any case.
+    """
     with transaction.atomic():
         for extension in extensions():
             extension.on_account_end(user, "the account that was deleted")
         teams.account_ends(user)
         mine = Submission.objects.filter(owner=user)
         going = mine.filter(visibility=Visibility.PRIVATE) if keep_submissions else mine.exclude(origin=Origin.AGENT)
+        going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
         for submission in going | mine.filter(visibility=Visibility.PRIVATE):
             _delete(submission)
         released = standings.standings_release(user)
@@ -65,6 +76,11 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         standings.standings_restore(released)
         user.delete()
         _tell(released)
+
+
+def _refuse_paid(submission: Submission) -> None:
+    if quotas.paid_answers().filter(pk=submission.pk).exists():
+        raise Refused(PAID)
 
 
 def _delete(submission: Submission) -> None:

@@ -97,8 +97,9 @@ def submission_change(request: HttpRequest, id: uuid.UUID, wanted: schemas.Submi
 @router.delete("/{id}", response={204: None}, summary="Delete a submission with its results", auth=Token())
 def submission_delete(request: HttpRequest, id: uuid.UUID) -> Any:
     """Its source, results and place on the board go; the lines of the ledger stay."""
-    with _refused_as_problem("made-by-a-run"):
-        ownership.submission_delete(_own(request, id))
+    found = _own(request, id)
+    with _refused_as_problem("made-by-a-run" if found.origin == Origin.AGENT else "paid-answer"):
+        ownership.submission_delete(found)
     return Status(HTTPStatus.NO_CONTENT, None)
 
 

@@ -1,6 +1,6 @@
 """The quotas of a payer: the meters that limit submissions, and the ledger of charges. Import from here."""
 
-from .charges import ledger, refund, settle
+from .charges import ledger, paid_answers, refund, settle
 from .metering import (
     IN_FLIGHT,
     IN_FLIGHT_RETRY_S,
@@ -37,6 +37,7 @@ __all__ = [
     "meters",
     "meters_of",
     "offer",
+    "paid_answers",
     "payer_of",
     "refund",
     "settle",

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.paginator import Page
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from ..harness import Verdict
@@ -84,6 +84,12 @@ def _pay_from_request(evaluation: Evaluation, used_s: float, what: str) -> None:
         columns = {"worth_left_s": F("worth_left_s") - used_s, "paid": [*request.paid, submission.source_key]}
         KernelRequest.objects.filter(pk=request.pk).update(**columns)
         _write(evaluation, LedgerKind.GRANT, used_s, f"{what}: paid by the request for it")
+
+
+def paid_answers() -> QuerySet[Submission]:
+    """What requests have paid for; it stays public."""
+    paid = LedgerEntry.objects.filter(kind=LedgerKind.GRANT, evaluation__isnull=False)
+    return Submission.objects.filter(evaluations__in=paid.values("evaluation"))
 
 
 def _write(evaluation: Evaluation, kind: LedgerKind, judging_s: float, text: str) -> bool:

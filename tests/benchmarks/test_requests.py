@@ -364,6 +364,22 @@ def test_an_offer_pays_nothing_that_is_not_public(olga, stefan, columns):
     assert used_s(stefan) > 0
 
 
+def test_an_answer_that_was_paid_stays_public_and_loses_its_name_with_the_account(olga, stefan):
+    request = opened(olga, worth_s=100)
+    paid = answer(request, stefan, "// paid\n").submission
+    free = answer(request, stefan, "// wrong\n", verdict="INCORRECT_VALUE").submission
+    for wanted in ("private", "unlisted"):
+        with pytest.raises(Refused, match="stays public with its source"):
+            ownership.visibility_change(paid, wanted)
+    with pytest.raises(Refused, match="if you delete your account"):
+        ownership.submission_delete(paid)
+    ownership.submission_delete(free)
+    ownership.account_delete(stefan, keep_submissions=False)
+    kept = Submission.objects.select_related("blob").get(task_version__task=request.task)
+    assert (kept.owner, kept.visibility, kept.blob.text) == (None, "public", paid.blob.text)
+    assert Standing.objects.get().evaluation.submission == kept
+
+
 @pytest.mark.parametrize("second", ["int first;\n", "int  first;  // with a comment\n"])
 @pytest.mark.parametrize("deleted", [False, True])
 def test_an_offer_pays_a_program_once(olga, stefan, person, second, deleted):
@@ -371,8 +387,8 @@ def test_an_offer_pays_a_program_once(olga, stefan, person, second, deleted):
     first = answer(request, stefan, "int first;\n")
     left_s = now(request).worth_left_s
     assert left_s < 100
-    if deleted:
-        ownership.submission_delete(first.submission)
+    if deleted:  # as it could be before answers that were paid had to stay
+        first.submission.delete()
     for account in (stefan, person("ben")):
         answer(request, account, second)
         assert now(request).worth_left_s == left_s
