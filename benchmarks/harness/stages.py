@@ -345,13 +345,16 @@ class _Work:
 
     def _scored(self, judging: Judging) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         times: dict[str, PairedTimes] = {}
-        gathered_us = {} if self.quick else judging.gathered_us()
+        gathered_us, used_up_us = ({}, 0.0) if self.quick else (judging.gathered_us(), judging.used_up_us())
         for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
             if not config.hidden:
                 found = judging.paired_times(number)
                 extra_us = gathered_us.get(number, 0.0)
-                times[result.key] = replace(found, kernel_us=found.kernel_us + extra_us)
+                times[result.key] = replace(found, kernel_us=found.kernel_us + extra_us + used_up_us)
                 self._remark(judging, number, config, extra_us)
+        if used_up_us > 0:
+            told = "the calls use up memory that was made ready before they began"
+            self.flags.append(Flag("memory-used-up", f"{told}; each is charged {used_up_us:.0f} µs for it"))
         finished = self._with_times(times, None if self.rehearsal else self._preparation.peaks(self.paths))
         if scoring.under_the_floor(finished, self.rules):
             finished = self._with_times(times, self._preparation.peaks(self.paths, again=True))

@@ -56,6 +56,7 @@ FLAG_ADVICE: Mapping[str, str] = {
     "own-scatter": "Look for work that some calls do and others do not, and for threads that wait for each other.",
     "work-ahead": "Let each call prepare what it needs: what is prepared in calls that do not count is charged to it.",
     "work-gathered": "Let each call do its own work: what a few calls do for all others is charged to all of them.",
+    "memory-used-up": "Use the same workspace in each call, and clear it there.",
     "late-ready": "Wake-up time is already included; no action needed.",
     "device-stuck": "The device was taken out of service and tested. Look for a kernel that never finishes waiting.",
     "audit-failed": "The entry stays bounded; an audit can be requested again.",

@@ -18,6 +18,7 @@ from benchmarks.harness.measuring.contestants import Actor, CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import EAGER, CallComparison, Session, faults_of
 from benchmarks.harness.measuring.tally import CANDIDATE, colder_us, with_decoys
+from benchmarks.harness.measuring.used_up import Touched
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.source import NOBODY
 
@@ -170,6 +171,28 @@ def test_spinning_while_the_supervisor_waits_for_a_processor_is_no_work_and_work
     assert judging.gathered_us() == {}
     seen[:] = [replace(call, waited_us=(call.used_us - 50.0) / 2) for call in seen]
     assert judging.gathered_us()[0] == pytest.approx(sum(EVERY_EIGHTH) / 8 / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("bytes_per_call", [0, 16 * 1024, 4 << 20])
+def test_memory_that_was_made_ready_and_is_used_up_is_charged(
+    monkeypatch: pytest.MonkeyPatch, bytes_per_call: int
+) -> None:
+    used_bytes = [0, 0]  # of each launch
+
+    def using(who: str, launch: int, number: int) -> CallResult:
+        used_bytes[launch] += bytes_per_call if who == "candidate" else 0
+        return usual(who, launch, number)
+
+    session = Scripted(using)
+    monkeypatch.setattr(session, "touched", lambda: Touched(used_bytes[session.launch], 0))
+    monkeypatch.setattr(calls, "fresh_us_per_byte", lambda: 1e-3)
+    judging = Judging(session, NOBODY)
+    judging._rules = replace(RULES, time=replace(RULES.time, steps_per_config=20))
+    judging.time()
+    if bytes_per_call > 16 * 1024:  # a visit has two or three calls
+        assert judging.used_up_us() >= (2 * bytes_per_call - 3 * 16 * 1024) * 1e-3
+    else:
+        assert judging.used_up_us() == 0
 
 
 def test_slow_calls_use_up_the_time_of_verifying_too() -> None:

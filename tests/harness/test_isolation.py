@@ -283,6 +283,15 @@ def test_nothing_can_wake_a_candidate_later(run: Run, arguments: str) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+def test_a_candidate_cannot_hide_which_memory_it_touches(run: Run) -> None:
+    advice = [0, 4, *(8, 14, 20, 21, 25)]  # nothing special, DONTNEED; FREE, HUGEPAGE, COLD, PAGEOUT, COLLAPSE
+    tried = (
+        f"{SYSCALLS}print([n for n in {advice} if call(28, None, 0, n) == 0 or ctypes.get_errno() != {errno.EPERM}])"
+    )
+    assert run(install(tried), candidate_room()) == (0, "[0, 4]\n")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
 def test_a_call_that_nobody_has_listed_does_not_exist_for_a_candidate(run: Run) -> None:
     known = {number for number, _ in NUMBERS.values()}
     probes = {335, 336}  # of the kernel's tracer, which filters do not see; called by anyone else they end the process

@@ -24,11 +24,13 @@ from .contestants import CallResult
 from .faults import Fault, call_fault
 from .session import COMPILE, EAGER, NOTHING, Fill, Session
 from .tally import CANDIDATE, ConfigTally, Contender, gathered, with_decoys
+from .used_up import Watch, fresh_us_per_byte
 
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 8
 _SECOND_DECOY_ONCE_IN = 4
+_CALLS_OF_A_VISIT_MAX = 3
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 # How much more the mean visit takes than the median one, beyond eager's and as a share of the kernel's call: more than
@@ -48,6 +50,7 @@ class Judging:
         self.ledgers = [ConfigTally(config) for config in session.setting.configs]
         self.compile_problems = list(session.setting.prepared.problems)
         self.null_calls: list[CallResult] = []
+        self._watch = Watch(session.forget_touched, session.touched)
 
     @property
     def fault(self) -> tuple[Config, Fault] | None:
@@ -87,10 +90,12 @@ class Judging:
             # both directions of the order with one launch, then the next one
             self._session.turn(number // 2)
             self.null_calls.append(self._null_call())
+            self._watch.round_begins(self._session.launch)
             for config in self._round(number):
                 self._time_step(config, backwards=number % 2 == 1)
                 if self.fault is not None:
                     return
+            self._watch.round_ends(self._session.launch)
 
     def _settle(self) -> None:
         """The same steps, not noted, until every launch has met every configuration and the device is steady.
@@ -180,6 +185,16 @@ class Judging:
             told = f"the kernel's mean call takes {more}: the machine is too noisy to tell whether that is chance"
             raise Fault(Verdict.NOISY, told)
         return {}
+
+    def used_up_us(self) -> float:
+        """What each call of the kernel is charged because its calls use up memory that was made ready before.
+
+        It is what the operating system takes to clear as much memory as a whole round uses up: which of the calls do
+        so cannot be told, and honest ones do not.
+        """
+        timed = sum(not ledger.config.hidden for ledger in self.ledgers)
+        used_bytes = self._watch.used_bytes(_CALLS_OF_A_VISIT_MAX * timed)
+        return used_bytes * fresh_us_per_byte() if used_bytes > 0 else 0.0
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
         self._give_up_if_late()

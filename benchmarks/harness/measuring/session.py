@@ -25,11 +25,12 @@ from ..rules import Rules
 from ..sandbox.isolation import STEADY_HEAP, Child, Room, child_code, inside, python_argv, spawn
 from ..sandbox.seccomp import builder_program, candidate_program, supported
 from ..tasks.spec import Config, TaskSpec
-from . import baselines
+from . import baselines, used_up
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant
 from .faults import Fault, load_fault
 from .memory import SharedMemory, describe, lay_out
+from .used_up import Touched
 
 ActorT = TypeVar("ActorT", bound=Actor)
 EAGER, COMPILE, NOTHING = 0, 1, 2
@@ -115,6 +116,13 @@ class Session(ABC, Generic[ActorT]):
     @abstractmethod
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         """One call of `baseline` or `candidate`, left frozen or dead."""
+
+    def forget_touched(self) -> None:
+        """From now on `touched` counts what the candidate touches. All contestants are frozen."""
+
+    def touched(self) -> Touched | None:
+        """The memory that the frozen candidate has touched since; None where nobody tells, as on a GPU."""
+        return None
 
     @property
     def baseline(self) -> ActorT:
@@ -212,6 +220,13 @@ class CpuSession(Session[Contestant]):
     def show(self, config: int, *, decoys: bool = False) -> None:
         self._referee.ask("show", config=config, what="decoys" if decoys else "values")
 
+    def forget_touched(self) -> None:
+        for contestant in (self.candidate, self.baseline):  # both, since their next calls set the marks again
+            used_up.forget(contestant.child.pid or 0)
+
+    def touched(self) -> Touched | None:
+        return used_up.look(self.candidate.child.pid or 0, without=os.fstat(self._inputs_fd))
+
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         contestant = self.candidate if who == "candidate" else self.baseline
         timeout_s = self._timeout_s(who)
@@ -222,6 +237,7 @@ class CpuSession(Session[Contestant]):
         setting = self.setting
         inputs = SharedMemory("inputs", self._layout.input_bytes)
         self._stack.callback(inputs.close)
+        self._inputs_fd = inputs.fd
         described = describe(setting.configs, self._layout)
         common = baselines.opening(setting.task, described, setting.cores.threads)
         for _ in range(setting.rules.time.launches):

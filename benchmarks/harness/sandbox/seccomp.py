@@ -22,6 +22,9 @@ _CLONE_OF_A_THREAD = (0x00010000, 0x00000400, 0x00000200)  # CLONE_THREAD, CLONE
 _SIGCONT = 18
 _LOCAL = 1  # AF_UNIX
 _X32_BIT = 0x40000000
+_MERGEABLE = 12
+# MADV_FREE, HUGEPAGE, COLD, PAGEOUT, COLLAPSE: they take off the marks of touched pages, or make one mark of many
+_UNMARKING = (8, 14, 20, 21, 25)
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
@@ -87,7 +90,7 @@ _WAKE_UP_ARGUMENTS: dict[str, tuple[int, tuple[int, ...]]] = {
     # PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP (which can write to the machine's audit log), PR_SET_MM,
     # PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE, PR_SET_MEMORY_MERGE
     "prctl": (0, (1, 4, 22, 35, 59, 62, 67)),
-    "madvise": (2, (12,)),  # MADV_MERGEABLE
+    "madvise": (2, (_MERGEABLE,)),
     "kill": (1, (_SIGCONT,)),
     "tkill": (1, (_SIGCONT,)),
     "tgkill": (2, (_SIGCONT,)),
@@ -110,7 +113,7 @@ def candidate_program(*, gpu: bool = False) -> bytes:
         allow=() if gpu else tuple(ALLOWED),
         kill=[*_NEVER, *_NO_NETWORK, *_NO_PROCESSES, "socketpair"],
         refuse=[*_ASKED_BY_LIBRARIES, *_RIGHTS, *_WAKE_UPS],
-        refuse_arguments=_WAKE_UP_ARGUMENTS,
+        refuse_arguments=_WAKE_UP_ARGUMENTS | ({} if gpu else {"madvise": (2, (_MERGEABLE, *_UNMARKING))}),
         threads_only=True,
     )
 

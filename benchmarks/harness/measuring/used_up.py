@@ -1,0 +1,119 @@
+"""Memory that the calls of a kernel use up: it was made ready before, and no call has touched it yet.
+
+Calls of an honest kernel touch the same memory again and again, or fresh memory that the operating system clears
+within the call. A kernel that cleared workspaces for many calls while it was loaded, or in calls whose time does not
+count, touches another one in each call. Linux marks the pages that a process touches, and tells how many are marked;
+a process cannot see when the marks are taken off. Not covered: memory that a kernel uses again after few calls (what
+clears it in between is in `tally.py`), and pages of 2 MiB, which are marked as a whole.
+"""
+
+import mmap
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+_PERIOD, _ROUNDS = 16, 4  # rounds of a launch: in each period the growth over so many is measured
+_FIRST_LATEST = 4  # number of the round in which the first measurement begins at the latest
+_SPARE_BYTES = 16 * 1024  # of a call: what is used now and then, such as parts of the interpreter
+_TRIAL_BYTES, _TRIALS = 8 << 20, 3
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Memory of a process, in bytes: what it has touched since the marks were taken off, and what it has in all.
+
+    Without what is only mapped from files: other processes mark that, too.
+    """
+
+    touched_bytes: int
+    own_bytes: int
+
+
+def forget(pid: int) -> None:
+    """Takes the marks off; does nothing where the operating system has none or the process is gone."""
+    try:
+        Path(f"/proc/{pid}/clear_refs").write_bytes(b"1")
+    except OSError:
+        return
+
+
+def look(pid: int, without: os.stat_result) -> Touched | None:
+    """What the marks say, leaving out the file `without`. None if nobody tells or the process is gone."""
+    try:
+        text = Path(f"/proc/{pid}/smaps").read_bytes()
+    except OSError:
+        return None
+    device = f"{os.major(without.st_dev):02x}:{os.minor(without.st_dev):02x}".encode()
+    left_out = [device, str(without.st_ino).encode()]
+    touched_kb = own_kb = 0
+    area: dict[bytes, int] = {}
+    counts = True
+    for line in [*text.splitlines(), b"0-0 ---p 0 00:00 0"]:
+        words = line.split()
+        if line[:1].isupper():
+            if words[-1] == b"kB":
+                area[words[0]] = int(words[1])
+            continue
+        if counts:
+            written_kb = area.get(b"Private_Dirty:", 0) + area.get(b"Shared_Dirty:", 0)
+            touched_kb += min(area.get(b"Referenced:", 0), written_kb)
+            own_kb += area.get(b"Anonymous:", 0)
+        area, counts = {}, words[3:5] != left_out
+    return Touched(touched_kb * 1024, own_kb * 1024)
+
+
+def fresh_us_per_byte() -> float:
+    """What the operating system takes to clear and map memory that is touched for the first time, on this machine."""
+    taken_ns = []
+    for _ in range(_TRIALS):
+        with mmap.mmap(-1, _TRIAL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            values = np.frombuffer(memory, dtype=np.uint8)
+            started_ns = time.thread_time_ns()
+            values[:: mmap.PAGESIZE] = 1
+            taken_ns.append(time.thread_time_ns() - started_ns)
+            del values
+    return min(taken_ns) / 1e3 / _TRIAL_BYTES
+
+
+@dataclass
+class _Launch:
+    rounds: int = 0
+    begins: int = field(default_factory=lambda: secrets.randbelow(_FIRST_LATEST + 1))
+    first: Touched | None = None
+    used_bytes: list[int] = field(default_factory=list)
+
+
+class Watch:
+    """Measures what the calls of each launch use up. The process is frozen whenever it is asked."""
+
+    def __init__(self, forget: Callable[[], None], look: Callable[[], Touched | None]) -> None:
+        self._forget, self._look = forget, look
+        self._launches: dict[int, _Launch] = {}
+
+    def round_begins(self, launch: int) -> None:
+        now = self._launches.setdefault(launch, _Launch())
+        if now.rounds == now.begins:
+            self._forget()
+
+    def round_ends(self, launch: int) -> None:
+        now = self._launches[launch]
+        if now.rounds == now.begins:
+            now.first = self._look()
+        elif now.rounds == now.begins + _ROUNDS:
+            last = self._look()
+            if now.first and last:
+                grown_bytes = last.touched_bytes - now.first.touched_bytes
+                now.used_bytes.append((grown_bytes - (last.own_bytes - now.first.own_bytes)) // _ROUNDS)
+            period = now.rounds // _PERIOD + 1
+            now.begins = period * _PERIOD + secrets.randbelow(_PERIOD - _ROUNDS)
+        now.rounds += 1
+
+    def used_bytes(self, calls: int) -> float:
+        """What a round of at most `calls` calls uses up beyond what is usual, in the launch where that is more."""
+        used = [float(np.median(item.used_bytes)) for item in self._launches.values() if item.used_bytes]
+        return max(0.0, max(used, default=0.0) - calls * _SPARE_BYTES)
