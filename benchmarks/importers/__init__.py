@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import definitions, gpu_mode, kernelbench, robust_kbench
 from .licences import SuiteOrigin
-from .records import FILE_BYTES_MAX, Found, slug
+from .records import FILE_BYTES_MAX, Found, files_below, slug
 from .solution_json import definition_named, joined_solution
 
 SuiteReader = Callable[[Path, str], Iterator[Found]]
@@ -30,6 +30,7 @@ __all__ = [
     "SuiteOrigin",
     "SuiteReader",
     "definition_named",
+    "files_below",
     "joined_solution",
     "problem_at",
     "problems_in",

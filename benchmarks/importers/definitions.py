@@ -7,7 +7,6 @@ Small inputs from files become part of the task; what needs more is left out and
 reference.
 """
 
-import glob
 import json
 import math
 import re
@@ -16,12 +15,26 @@ from pathlib import Path
 from typing import Any
 
 from ..harness import DTYPES, ForeignConfig, ForeignTask, TaskError, arithmetic
-from .records import UNNAMED, Found, Unreadable, demand, is_name, is_number, parsed, read_text, slug, words
+from .records import (
+    UNNAMED,
+    Found,
+    Unreadable,
+    demand,
+    files_below,
+    is_name,
+    is_number,
+    parsed,
+    read_text,
+    slug,
+    words,
+)
 from .tensors import TensorFiles, TensorForm
 
 _WORKLOADS_MAX = 40
 _LINES_MAX = 10_000
 _CONSTRAINTS_MAX = 64
+_NAMES_MAX = 64  # of axes, of inputs and of outputs, and of the axes of a tensor
+_COMPUTED_MAX = 10_000  # expressions of one definition, in all of its workloads together
 _WORKLOAD_FILE_BYTES_MAX = 16 << 20
 _SIZE_MAX = 1 << 40
 _LFS = "version https://git-lfs"
@@ -32,16 +45,19 @@ Json = dict[str, Any]
 
 def read_flashinfer(folder: Path, suite: str) -> Iterator[Found]:
     """One `Found` per definition below a folder called `definitions`."""
-    for path in sorted(folder.rglob("*.json")):
-        root = _root_of(path.relative_to(folder))
+    by_root: dict[Path, dict[str, Path]] = {}
+    for path in files_below(folder):
+        root = _root_of(path.relative_to(folder)) if path.suffix == ".json" else None
         if root is not None:
-            yield _found(path, _workloads_of(path, folder / root), folder, suite)
+            if root not in by_root:
+                by_root[root] = _workload_files(folder / root)
+            yield _found(path, _workloads_of(path, folder / root, by_root[root]), folder, suite)
 
 
 def read_sol(folder: Path, suite: str) -> Iterator[Found]:
     """One `Found` per `definition.json`."""
-    for path in sorted(folder.rglob(_DEFINITION)):
-        if _root_of(path.relative_to(folder)) is None:
+    for path in files_below(folder):
+        if path.name == _DEFINITION and _root_of(path.relative_to(folder)) is None:
             yield _found(path, path.parent / _WORKLOAD, folder, suite)
 
 
@@ -53,7 +69,7 @@ def problem(path: Path, suites: Mapping[str, str]) -> Found | None:
         return None
     root = _root_of(path)
     if root is not None:
-        return _found(path, _workloads_of(path, root), root, suites["flashinfer-trace"])
+        return _found(path, _workloads_of(path, root, _workload_files(root)), root, suites["flashinfer-trace"])
     if path.name != _DEFINITION:
         return None
     return _found(path, path.parent / _WORKLOAD, path.parent, suites["sol-execbench"])
@@ -64,11 +80,19 @@ def _root_of(path: Path) -> Path | None:
     return next((parent.parent for parent in path.parents if parent.name == "definitions"), None)
 
 
-def _workloads_of(path: Path, root: Path) -> Path:
+def _workload_files(root: Path) -> dict[str, Path]:
+    """All below `root/workloads`, the first of each name."""
+    places, found = root / "workloads", dict[str, Path]()
+    for path in [] if places.is_symlink() else files_below(places):
+        if path.suffix == ".jsonl":
+            found.setdefault(path.stem, path)
+    return found
+
+
+def _workloads_of(path: Path, root: Path, known: Mapping[str, Path]) -> Path:
     """Of a definition below `root/definitions`; sub-folders are called alike, but need not be."""
-    places = root / "workloads"
-    alike = (places / path.relative_to(root / "definitions")).with_suffix(".jsonl")
-    return alike if alike.is_file() else next(iter(sorted(places.rglob(f"{glob.escape(path.stem)}.jsonl"))), alike)
+    alike = (root / "workloads" / path.relative_to(root / "definitions")).with_suffix(".jsonl")
+    return alike if alike.is_file() else known.get(path.stem, alike)
 
 
 def _found(path: Path, workloads: Path, folder: Path, suite: str) -> Found:
@@ -117,6 +141,8 @@ class _Definition:
             raise Unreadable(f"{file}: constraints is no list")
         if len(self.constraints) > _CONSTRAINTS_MAX:
             raise Unreadable(f"{file}: it has {len(self.constraints)} constraints; at most {_CONSTRAINTS_MAX} are read")
+        self.constraints = [text for text in self.constraints if not self._is_about_values(text)]
+        self.computed = 0
         module = parsed(self.reference, f"{file}: reference")
         demand(module, f"{file}: reference", "run", *([entry] if entry else []))
 
@@ -130,6 +156,9 @@ class _Definition:
         left_out: list[str] = []
         for number, line in lines:
             place = f"{file}:{number}"
+            if len(found) == _WORKLOADS_MAX:
+                left_out.append(f"{place}: {_WORKLOADS_MAX} workloads are taken")
+                continue
             try:
                 values = self._values(_workload_of(line, place), place)
             except Unreadable as error:
@@ -138,12 +167,8 @@ class _Definition:
             except _LeftOut as error:
                 left_out.append(f"{place}: {error}")
                 continue
-            if values in found:
-                continue
-            if len(found) < _WORKLOADS_MAX:
+            if values not in found:
                 found.append(values)
-            else:
-                left_out.append(f"{place}: {_WORKLOADS_MAX} workloads are taken")
         if not found:
             why = f"all {len(left_out)} workloads are left out; {left_out[0]}" if left_out else "no workload"
             raise Unreadable(why if left_out else f"{file}: {why}")
@@ -241,7 +266,7 @@ class _Definition:
             if item["type"] == "expr":
                 known[axis] = sizes[axis] = self._computed(item["expression"], known, f"{place}: the axis {axis}")
         for text in self.constraints:
-            if not self._is_about_values(text) and not self._value(text, known, f"{place}: the constraint"):
+            if not self._value(text, known, f"{place}: the constraint"):
                 raise Unreadable(f"{place}: it breaks the constraint {text}")
         return sizes
 
@@ -256,8 +281,10 @@ class _Definition:
             raise Unreadable(f"{place} is {value!r}, which is no size")
         return int(value)
 
-    @staticmethod
-    def _value(text: Any, known: Json, place: str) -> Any:
+    def _value(self, text: Any, known: Json, place: str) -> Any:
+        self.computed += 1
+        if self.computed > _COMPUTED_MAX:
+            raise Unreadable(f"{place}: {_COMPUTED_MAX:,} expressions of axes and constraints were computed before it")
         try:
             return arithmetic(text, known)
         except TaskError as error:
@@ -288,6 +315,8 @@ class _Definition:
         found = self.data.get(field)
         if not isinstance(found, dict) or not found:
             raise Unreadable(f"{self.file} lacks {field}")
+        if len(found) > _NAMES_MAX:
+            raise Unreadable(f"{self.file}: {field}: it has {len(found)}; at most {_NAMES_MAX} are read")
         if bad := [name for name in found if not is_name(name)]:
             raise Unreadable(f"{self._at(field, bad[0])}: {field}: {bad[0][:80]!r} cannot be a name here")
         return found
@@ -316,6 +345,8 @@ class _Definition:
             return {"shape": None, "dtype": dtype}
         if not isinstance(shape, list):
             raise Unreadable(f"{place}: its shape is no list")
+        if len(shape) > _NAMES_MAX:
+            raise Unreadable(f"{place}: its shape has more than {_NAMES_MAX} axes")
         for axis in shape:
             if not isinstance(axis, str) or axis not in self.axes:
                 raise Unreadable(f"{place}: the axis {str(axis)[:80]} is not defined")

@@ -14,7 +14,7 @@ import yaml
 
 from ..harness import ForeignConfig, ForeignTask
 from .author_checks import author_tolerance
-from .records import Found, Unreadable, demand, is_name, is_plain, parsed, read_text, slug, words
+from .records import Found, Unreadable, demand, files_below, is_name, is_plain, parsed, read_text, slug, words
 
 TASK = "task.yml"
 _SUBMISSION, _REFERENCE = "submission.py", "reference.py"
@@ -24,8 +24,9 @@ _FILES_MAX, _CASES_MAX = 12, 20
 
 def read(folder: Path, suite: str) -> Iterator[Found]:
     """One `Found` per `task.yml`."""
-    for path in sorted(folder.rglob(TASK)):
-        yield _found(path.parent, folder, suite)
+    for path in files_below(folder):
+        if path.name == TASK:
+            yield _found(path.parent, folder, suite)
 
 
 def problem(place: Path, suite: str) -> Found | None:

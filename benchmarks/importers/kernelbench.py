@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..harness import ForeignConfig, ForeignTask
-from .records import Found, Unreadable, demand, docstring, parsed, read_text, slug, words
+from .records import Found, Unreadable, demand, docstring, files_below, parsed, read_text, slug, words
 
 _LEVEL = re.compile(r"level_?(\d+)")
 _NUMBER = re.compile(r"(\d+)_")
@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"(\d+)_")
 
 def read(folder: Path, suite: str) -> Iterator[Found]:
     """One `Found` per problem below `folder`, level by level in the order of their numbers."""
-    paths = [path for path in folder.rglob("*.py") if _is_problem(path)]
+    paths = [path for path in files_below(folder) if path.suffix == ".py" and _is_problem(path)]
     for path in sorted(paths, key=_order):
         yield _found(path, folder, suite)
 

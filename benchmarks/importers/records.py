@@ -4,17 +4,23 @@ import ast
 import hashlib
 import json
 import math
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..harness import ForeignTask, NotTaken, TooMuch, clean_text, read_file
+from ..harness import ForeignTask, NotTaken, TaskError, TooMuch, clean_text, read_file
 
 FILE_BYTES_MAX = 256 << 10
 UNNAMED = "unnamed"
 RESERVED = ("init", "variant", "entry", "data")  # what kbench itself writes into the values of a configuration
 _NAME_MAX = 90
+_ENTRIES_MAX = 200_000  # of a folder and all folders below it
+_PATH_BYTES_MAX = 3_800  # the system takes 4,095, and names are put behind
+_NESTING_MAX = 150  # of Python; walking a deeper syntax tree ends in RecursionError
+_NUMBER_BITS_MAX = 4_096  # Python refuses to write out a number of more than 4,300 digits
+_TELL_MAX = 1_000
 _NUMBER_MAX = 1 << 62
 _TEXT_MAX, _ITEMS_MAX = 200, 64  # of a value of a configuration
 _WAY = 1  # of reading and examining; another number examines unchanged files anew
@@ -48,7 +54,34 @@ class Found:
 
 
 class Unreadable(Exception):
-    """A file of a task cannot be used; the text says why."""
+    """A file of a task cannot be used; the text says why, in at most _TELL_MAX characters: it may quote the file."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text[:_TELL_MAX])
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Everything below `folder` but folders, sorted. No link is followed, and whether a path is a file is not asked.
+
+    What the system refuses to list, and paths too long for it, are left out. Raises TaskError for too many entries.
+    """
+    found, waiting, entries = [], [str(folder)], 0
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as listed:
+                for entry in listed:
+                    entries += 1
+                    if entries > _ENTRIES_MAX:
+                        raise TaskError(f"{folder} has more than {_ENTRIES_MAX:,} entries: name a folder inside it")
+                    if len(os.fsencode(entry.path)) > _PATH_BYTES_MAX:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        found.append(Path(entry.path))
+        except OSError:
+            continue
+    return sorted(found)
 
 
 def slug(text: str) -> str:
@@ -79,7 +112,8 @@ def is_plain(value: Any) -> bool:
 
 def is_name(key: Any) -> bool:
     """What a value of a configuration may be called."""
-    return isinstance(key, str) and key.isidentifier() and key.isascii() and key not in RESERVED
+    is_short = isinstance(key, str) and len(key) <= _NAME_MAX
+    return is_short and key.isidentifier() and key.isascii() and key not in RESERVED
 
 
 def read_text(path: Path, folder: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
@@ -94,13 +128,26 @@ def read_text(path: Path, folder: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
 
 
 def parsed(source: str, file: str) -> ast.Module:
-    """Raises Unreadable with the line where Python does not understand it."""
+    """Raises Unreadable with the line where Python does not understand it, or where it is nested too deeply."""
     try:
-        return ast.parse(source)
+        module = ast.parse(source)
     except SyntaxError as error:
         raise Unreadable(f"{file}:{error.lineno or 1}: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise Unreadable(f"{file}: Python cannot parse this: {error}") from error
+    level: list[ast.AST] = [module]
+    for _ in range(_NESTING_MAX):
+        if any(isinstance(node, ast.Constant) and _is_endless(node.value) for node in level):
+            raise Unreadable(f"{file}: it has a whole number of more than {_NUMBER_BITS_MAX:,} bits")
+        level = [part for node in level for part in ast.iter_child_nodes(node)]
+        if not level:
+            return module
+    line = next((node.lineno for node in level if isinstance(node, ast.expr | ast.stmt)), 1)
+    raise Unreadable(f"{file}:{line}: it is nested more than {_NESTING_MAX} deep")
+
+
+def _is_endless(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > _NUMBER_BITS_MAX
 
 
 def demand(module: ast.Module, file: str, *names: str) -> None:

@@ -7,12 +7,25 @@ defaults of the functions count. Does NOT run a file, and looks at no kernel tha
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..harness import ForeignConfig, ForeignTask
-from .records import Found, Unreadable, demand, docstring, is_name, is_plain, parsed, read_text, slug, words
+from .records import (
+    Found,
+    Unreadable,
+    demand,
+    docstring,
+    files_below,
+    is_name,
+    is_plain,
+    parsed,
+    read_text,
+    slug,
+    words,
+)
 
 _FORMS = {"forward": "function", "backward": "gradients"}
 FILES = {f"func_{direction}.py": direction for direction in _FORMS}
@@ -20,14 +33,16 @@ _NEEDED = {
     "forward": ("forward_fn", "Model", "get_inputs"),
     "backward": ("forward_fn", "AutogradFunction", "Model", "get_inputs"),
 }
+_FILE = re.compile(r"func_.*\.py|config_.*\.json")
 _PARTS = ("init", "input", "shared")
 _CONFIGS_MAX = 40
+_VALUES_MAX = 64  # of one object in a list
 _PRODUCT_MAX = 5_000  # combinations that are looked at
 
 
 def read(folder: Path, suite: str) -> Iterator[Found]:
     """One `Found` per direction that has a file or a configuration."""
-    folders = {path.parent for pattern in ("func_*.py", "config_*.json") for path in folder.rglob(pattern)}
+    folders = {path.parent for path in files_below(folder) if _FILE.fullmatch(path.name)}
     for place in sorted(folders):
         for direction in _FORMS:
             if any((place / name).is_file() for name in (f"func_{direction}.py", f"config_{direction}.json")):
@@ -76,8 +91,12 @@ def _task(place: Path, direction: str, folder: Path, op: str, suite: str) -> For
 def _configs(path: Path, folder: Path) -> Iterator[ForeignConfig]:
     """The published ones without repetition; the first of the group multi stands in where there is no single one."""
     data = _json(path, folder) if path.is_file() else {}
-    groups = {group: list(_product(data, group, path.name)) for group in ("single", "multi")}
-    singles = groups["single"] or groups["multi"][:1] or [{}]
+    # twice as many: of those of multi, all that are taken of single may be left out
+    groups = {
+        group: list(itertools.islice(_product(data, group, path.name), 2 * _CONFIGS_MAX))
+        for group in ("single", "multi")
+    }
+    singles = groups["single"][:_CONFIGS_MAX] or groups["multi"][:1] or [{}]
     rest = [values for values in groups["multi"] if values not in singles]
     for group, chosen in (("single", singles), ("multi", rest)):
         yield from (ForeignConfig(group, values) for values in chosen[:_CONFIGS_MAX])
@@ -112,6 +131,8 @@ def _list(data: Mapping[str, Any], name: str, file: str) -> list[dict[str, Any]]
     items = data.get(name) or [{}]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Unreadable(f"{name} in {file} is no list of objects")
+    if any(len(item) > _VALUES_MAX for item in items):
+        raise Unreadable(f"{name} in {file} has an object with more than {_VALUES_MAX} values")
     if not all(map(is_plain, (value for item in items for value in item.values()))):
         raise Unreadable(f"{name} in {file} has a value that is no number, short text or list of these")
     if bad := next((key for item in items for key in item if not is_name(key)), None):

@@ -8,15 +8,13 @@ Does NOT read any file but JSON, and not the code there.
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from ..harness import LANGUAGE_OF_SUFFIX, NotTaken, TaskError, read_file
-from ..importers import Found, definition_named, slug
+from ..importers import Found, definition_named, files_below, slug
 
 _RUN = re.compile(r"level_?(\d{1,9})_problem_?(\d{1,9})(?:_sample_?\d{1,9})?(?:_kernel)?", re.ASCII)
 _SAMPLE = re.compile(r"_sample_?\d{1,9}$", re.ASCII)
-_ENTRIES_MAX = 50_000
 _FILE_BYTES_MAX = 4 << 20  # the rules allow less, and the judge says so
 _JSON = ".json"
 
@@ -91,9 +89,6 @@ def _names(problems: Iterable[Found]) -> dict[str, Found]:
 
 
 def _files(folder: Path, *suffixes: str) -> list[str]:
-    entries = list(islice(folder.rglob("*"), _ENTRIES_MAX + 1))
-    if len(entries) > _ENTRIES_MAX:
-        raise TaskError(f"{folder} has more than {_ENTRIES_MAX} entries: name the folder of one run")
-    known = [path for path in entries if path.suffix.lower() in suffixes and path.is_file()]
+    known = [path for path in files_below(folder) if path.suffix.lower() in suffixes and path.is_file()]
     names = (path.relative_to(folder).as_posix() for path in known)
     return [name for name in names if name.isprintable()]

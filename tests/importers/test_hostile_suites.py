@@ -2,7 +2,9 @@
 
 import copy
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks.importers import READERS, Found, slug
+from benchmarks.importers import READERS, Found, definitions, files_below, problems_in, slug
+from benchmarks.offline import paired
 
 from .conftest import FIXTURES
 
@@ -108,6 +111,97 @@ def test_many_workloads_and_constraints_are_refused(suite: tuple[str, Path, Path
     workloads.write_text(workloads.read_text().splitlines()[0] + "\n" + "{}\n" * 200_000)
     [found] = READERS[name](folder, name)
     assert "lines" in found.problem
+
+
+@pytest.mark.parametrize("suite", ["robust-kbench"], indirect=True)
+def test_products_of_wide_objects_and_equal_ones_end(suite: tuple[str, Path, Path]) -> None:
+    """5,000 combinations of 300 values each were compared with each other: two minutes and a gigabyte."""
+    name, folder, path = suite
+    wide = {f"k{number}": 1 for number in range(300)}
+    steps = [{"z": number} for number in range(5000)]
+    path.write_text(json.dumps({"multi_init_configs": [wide], "multi_input_configs": steps}))
+    assert any("more than 64 values" in found.problem for found in READERS[name](folder, name))
+    path.write_text(json.dumps({"single_input_configs": steps, "multi_input_configs": steps}))
+    [found] = [item for item in READERS[name](folder, name) if item.name == "gated_linear/forward"]
+    assert found.task is not None
+    groups = [item.group for item in found.task.configs]
+    assert (groups.count("single"), groups.count("multi")) == (40, 40)
+
+
+@pytest.mark.parametrize("suite", ["sol-execbench"], indirect=True)
+def test_expressions_are_computed_so_many_times(suite: tuple[str, Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    name, folder, path = suite
+    monkeypatch.setattr(definitions, "_COMPUTED_MAX", 5)
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps({**data, "constraints": ["0 > 1"]}))
+    workloads = path.with_name("workload.jsonl")
+    workloads.write_text(workloads.read_text().splitlines()[0] + "\n" + workloads.read_text() * 9)
+    [found] = READERS[name](folder, name)
+    assert "breaks the constraint" in found.problem
+    path.write_text(json.dumps({**data, "axes": {**data["axes"], **{f"e{n}": {"type": "var"} for n in range(64)}}}))
+    [found] = READERS[name](folder, name)
+    assert "at most 64" in found.problem
+
+
+@pytest.mark.parametrize("suite", ["sol-execbench"], indirect=True)
+def test_a_reason_is_short_whatever_it_quotes(suite: tuple[str, Path, Path]) -> None:
+    name, folder, path = suite
+    data = json.loads(path.read_text())
+    for changed in ({"inputs": {"x" * 90_000: {"shape": [], "dtype": "float32"}}}, {"constraints": ["1 > q" * 30_000]}):
+        path.write_text(json.dumps({**data, **changed}))
+        [found] = READERS[name](folder, name)
+        assert 0 < len(found.problem) <= 1000
+
+
+DEEP = {
+    "attributes": "a" + ".b" * 1500 + " = 1",
+    "sums": "check_implementation = make_match_reference(x=" + "+".join(["1"] * 2500) + ")",
+    "branches": "if a: pass\n" + "elif a: pass\n" * 900,
+}
+
+
+@pytest.mark.parametrize("suite", ["gpu-mode"], indirect=True)
+@pytest.mark.parametrize("kind", DEEP)
+def test_python_that_is_nested_without_end_is_refused(suite: tuple[str, Path, Path], kind: str) -> None:
+    name, folder, path = suite
+    reference = path.with_name("reference.py")
+    reference.write_text(f"{DEEP[kind]}\n{reference.read_text()}")
+    [found] = READERS[name](folder, name)
+    assert "it is nested more than 150 deep" in found.problem
+    reference.write_text(f"check_implementation = make_match_reference(ref_kernel, rtol=0x{'f' * 5000})")
+    [found] = READERS[name](folder, name)
+    assert "a whole number of more than 4,096 bits" in found.problem
+
+
+def test_folders_in_folders_without_end_are_walked_as_far_as_names_go(tmp_path: Path) -> None:
+    """1,500 levels are deeper than Python's stack, and 30 long names are longer than a path may be."""
+    for name, levels in (("a", 1500), ("b" * 200, 30)):
+        place = os.open(tmp_path, os.O_DIRECTORY)
+        for _ in range(levels):
+            os.mkdir(name, dir_fd=place)
+            below = os.open(name, os.O_DIRECTORY, dir_fd=place)
+            os.close(place)
+            place = below
+        os.close(os.open("task.yml", os.O_CREAT | os.O_WRONLY, dir_fd=place))
+        os.close(place)
+    (tmp_path / "level1").mkdir()
+    shutil.copy(FIXTURES / "evaluated/suite/level1/4_Softmax.py", tmp_path / "level1")
+    found = problems_in(tmp_path)
+    assert "level1_4_softmax" in [item.op for item in found]
+    assert all(item.task is None for item in found if item.op != "level1_4_softmax")
+    assert len(paired(tmp_path, found).solutions) == 1
+    subprocess.run(["rm", "-rf", "--", *tmp_path.iterdir()], check=True)  # Python's own way is too shallow
+
+
+@pytest.mark.parametrize("suite", ["flashinfer-trace"], indirect=True)
+def test_a_linked_folder_of_workloads_is_not_walked(suite: tuple[str, Path, Path], tmp_path: Path) -> None:
+    name, folder, _ = suite
+    [workloads] = folder.rglob("workloads")
+    moved = workloads.rename(tmp_path / "elsewhere")
+    workloads.symlink_to(moved)
+    assert workloads in files_below(workloads.parent)
+    assert not [path for path in files_below(workloads.parent) if path.suffix == ".jsonl"]
+    assert all(item.task is None for item in READERS[name](folder, name))
 
 
 @pytest.mark.parametrize("suite", ["flashinfer-trace"], indirect=True)

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.harness import TaskError
 from benchmarks.importers import problems_in
+from benchmarks.importers import records as records_module
 from benchmarks.offline import paired
-from benchmarks.offline import solutions as solutions_module
 from benchmarks.offline.solutions import names_said, text_of_solution
 
 from .conftest import EVALUATED
@@ -75,6 +75,6 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solutions_module, "_ENTRIES_MAX", 2)
+    monkeypatch.setattr(records_module, "_ENTRIES_MAX", 2)
     with pytest.raises(TaskError, match="more than 2 entries"):
         paired(put(tmp_path, "a.py", "b.py", "c.py"), ())

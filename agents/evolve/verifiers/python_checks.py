@@ -18,6 +18,9 @@ def python_doubts(text: str, task: TaskSpec) -> Iterator[Doubt]:
     except SyntaxError as error:
         yield Doubt("compile", f"Python cannot parse this: {error.msg}", error.lineno, certain=True)
         return
+    except (ValueError, RecursionError, MemoryError) as error:  # a null character, or nested too deeply
+        yield Doubt("compile", f"Python cannot parse this: {error}", certain=True)
+        return
     entry = [item for item in module.body if isinstance(item, ast.FunctionDef) and item.name == task.direction]
     if len(entry) == 1 and not _takes(entry[0], len(task.argument_names)):
         text = f"{task.direction} does not take the {len(task.argument_names)} arguments of the task"
