@@ -7,7 +7,7 @@ and ranks nothing.
 
 from .evaporation import WHY_TEXTS, Evaporation, Why
 from .outcomes import NOT_JUDGED, Loss, Outcome, Summary, loss, summary
-from .problems import demand_device, examined, language_for, source_for, task_at
+from .problems import demand_device, examined, language_for, paths_outside, source_for, task_at
 from .running import EvalSettings, evaluate
 from .solutions import Pairing, Solution, paired
 
@@ -28,6 +28,7 @@ __all__ = [
     "language_for",
     "loss",
     "paired",
+    "paths_outside",
     "source_for",
     "summary",
     "task_at",

@@ -13,19 +13,23 @@ from ..harness import (
     CPU,
     GPU_TASK,
     Examined,
+    NotTaken,
     Paths,
     Source,
     TaskError,
     TaskSpec,
+    UsageError,
     digest,
     examine,
     language_of_file,
+    read_file,
     spec_from_json,
     spec_to_json,
 )
 from ..importers import Found, joined_solution, problem_at
-from .records import read_record, write_record
+from .records import read_record, write_record, write_text
 
+_REFERENCE_BYTES_MAX = 16 << 20
 TIMEOUT_S = 300.0  # of each of the two steps of an examination
 _MODULE = re.compile(r"^class[ \t]+ModelNew\b", re.MULTILINE)
 
@@ -61,6 +65,15 @@ def examined(
     return _keep(outcome, folder, timeout_s)
 
 
+def paths_outside(data: Path, *given: Path) -> Paths:
+    """Where records are kept. Raises UsageError where that lies in a folder that is judged: they are believed."""
+    for folder in given:
+        if data.resolve().is_relative_to(folder.resolve()):
+            told = f"{data} lies in {folder}, whose author could have put results there"
+            raise UsageError(f"{told}: set KBENCH_DATA_DIR to another folder")
+    return Paths(data)
+
+
 def demand_device(task: TaskSpec, device_class: str) -> None:
     """Raises TaskError, with the reason, where `task` is not judged on devices of this class."""
     if device_class not in task.configs:
@@ -86,12 +99,10 @@ def source_for(file: str, text: str, task: TaskSpec) -> Source:
 def _keep(outcome: Examined, folder: Path, timeout_s: float) -> Examined:
     spec = outcome.task and spec_to_json(outcome.task)
     words = {name: getattr(outcome, name) for name in ("problem", "labels", "notes", "seconds")}
-    folder.mkdir(parents=True, exist_ok=True)
-    if outcome.task is not None:
-        (folder / "reference.py").write_text(outcome.task.reference_source)
-    write_record(
-        folder / "outcome.json", {**words, "timeout_s": timeout_s, "task": spec}
-    )  # last: it makes the rest count
+    source = outcome.task.reference_source if outcome.task is not None else ""
+    write_text(folder / "reference.py", source)
+    kept = {**words, "timeout_s": timeout_s, "task": spec, "reference": digest(source)}
+    write_record(folder / "outcome.json", kept)  # last: it makes the rest count
     return replace(outcome, task=outcome.task and replace(outcome.task, folder=folder))
 
 
@@ -103,5 +114,10 @@ def _kept(folder: Path, timeout_s: float) -> Examined | None:
     words |= {name: tuple(data[name]) for name in ("labels", "notes")}
     if data["task"] is None:
         return Examined(None, **words) if data["timeout_s"] >= timeout_s else None
-    source = (folder / "reference.py").read_text()
+    try:
+        source = read_file(folder, "reference.py", _REFERENCE_BYTES_MAX).decode()
+    except (NotTaken, UnicodeDecodeError):
+        return None
+    if digest(source) != data["reference"]:
+        return None
     return Examined(spec_from_json(data["task"], source, folder), **words)

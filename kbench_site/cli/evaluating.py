@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from benchmarks.boards.labels import REMARKS
-from benchmarks.harness import Device, Paths, Step, TaskError, UsageError, Watcher, default_rules, devices_here
+from benchmarks.harness import Device, Step, TaskError, UsageError, Watcher, default_rules, devices_here
 from benchmarks.importers import problems_in
 from benchmarks.offline import (
     WHY_TEXTS,
@@ -29,6 +29,7 @@ from benchmarks.offline import (
     evaluate,
     loss,
     paired,
+    paths_outside,
     summary,
 )
 
@@ -66,7 +67,7 @@ def eval_command(
     What is judged is kept: the same command continues where it stopped, and judges only what has changed.
     """
     with harness_errors():
-        paths = Paths(read_environment()["KBENCH_DATA_DIR"])
+        paths = paths_outside(read_environment()["KBENCH_DATA_DIR"], suite_dir, solutions_dir)
         place, rules = _device(device), default_rules(ruleset)
         how = EvalSettings(place, rules, paths, quick=quick, naive=naive, again=again, timeout_s=timeout_s)
         pairs = paired(solutions_dir, problems_in(suite_dir))

@@ -1,5 +1,6 @@
 """One problem at a path: what it is, what is kept of its examination, and `kbench judge` with it. No sandbox."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from benchmarks.harness import Examined, Paths, TaskSpec, UsageError
 from benchmarks.importers import problem_at, problems_in
 from benchmarks.offline import problems as problems_module
-from kbench_site.cli import local
+from kbench_site.cli import local, sources
 
 from .conftest import EVALUATED, kbench
 
@@ -71,6 +72,23 @@ class TestExamined:
         problems_module.examined(self.found(1), paths, again=True)
         assert len(count) == 2
 
+    @pytest.mark.parametrize("name", ["outcome.json", "reference.py"])
+    @pytest.mark.parametrize("content", ["{}", "[" * 100_000, '{"problem": "", "task": 1}', "a pipe", "a link"])
+    def test_a_record_that_was_changed_counts_as_none(
+        self, count: list[str], tmp_path: Path, *, name: str, content: str
+    ) -> None:
+        problems_module.examined(self.found(1), Paths(tmp_path))
+        [kept] = tmp_path.rglob(name)
+        kept.unlink()
+        if content == "a pipe":
+            os.mkfifo(kept)
+        elif content == "a link":
+            kept.symlink_to(tmp_path / "elsewhere")
+        else:
+            kept.write_text(content)
+        found = problems_module.examined(self.found(1), Paths(tmp_path))
+        assert (len(count), found.labels) == (2, ("one-shape",))
+
     def test_a_refusal_is_examined_again_with_more_time_alone(self, count: list[str], tmp_path: Path) -> None:
         for timeout_s in (1.0, 1.0, 0.5, 2.0, 2.0):
             refused = problems_module.examined(self.found(4), Paths(tmp_path), timeout_s=timeout_s)
@@ -129,6 +147,19 @@ class TestJudge:
         done = kbench(paths, "judge", str(EVALUATED), kernel)
         assert (done.exit_code, "is no problem that can be read here" in done.stderr) == (2, True)
         assert judged == []
+
+    def test_a_file_without_end_is_not_read(
+        self, judged, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        os.mkfifo(tmp_path / "pipe.cpp")
+        (tmp_path / "device.cpp").symlink_to("/dev/zero")
+        for name in ("pipe.cpp", "device.cpp"):
+            done = kbench(paths, "judge", "mnist_pool/forward", str(tmp_path / name))
+            assert (done.exit_code, "is no regular file" in done.stderr) == (2, True)
+        monkeypatch.setattr(sources, "_BYTES_MAX", 1 << 20)
+        (tmp_path / "large.cpp").write_bytes(b" " * ((1 << 20) + 1))
+        done = kbench(paths, "judge", "mnist_pool/forward", str(tmp_path / "large.cpp"))
+        assert (done.exit_code, "more than 1 MiB" in done.stderr, judged) == (2, True, [])
 
     def test_a_shipped_task_comes_first(self, judged, paths: Paths, tmp_path: Path) -> None:
         (tmp_path / "a.cpp").write_text("text")

@@ -29,7 +29,7 @@ from benchmarks.offline import NOT_JUDGED, EvalSettings, Outcome, Why, evaluate,
 from benchmarks.offline import running as running_module
 from benchmarks.offline.ahead import BuildsAhead
 
-from .conftest import EVALUATED, report
+from .conftest import EVALUATED, kbench, report
 
 CPU = Device("cpu", "cpu-avx2", "A processor", "cpu")
 
@@ -140,6 +140,24 @@ def test_leaving_a_run_stops_what_compiles(task: TaskSpec) -> None:
         for number in range(100):
             builds.start(Source(str(number), "cpp"), task)
         assert begun.wait(60)
+
+
+def test_a_result_that_was_changed_by_hand_is_judged_again(judge: Judge, how: EvalSettings) -> None:
+    run(how, ONE)
+    [kept] = (how.paths.data / "evals").glob("*.report")
+    written = kept.read_text()
+    for changed in (written.replace("2.0", "9.0"), "{}", "[" * 100_000, written[:-9]):
+        kept.write_text(changed)
+        judge.asked.clear()
+        assert run(how, ONE)[0].speedup == 2.0
+        assert len(judge.asked) == 1
+    run(how, ONE)
+    assert len(judge.asked) == 1
+
+
+def test_results_are_not_kept_in_a_folder_that_is_judged(tmp_path: Path) -> None:
+    done = kbench(Paths(tmp_path / "var"), "eval", str(tmp_path), str(EVALUATED / "solutions"))
+    assert (done.exit_code, "set KBENCH_DATA_DIR" in done.stderr) == (2, True)
 
 
 def test_a_second_run_judges_only_what_was_our_fault(judge: Judge, how: EvalSettings) -> None:
