@@ -56,6 +56,15 @@ def test_the_limit_follows_from_the_memory_of_the_gpu(paths: Paths) -> None:
     assert problem == f"{TOO_LARGE_FOR_A_GPU}. {sizes}"
 
 
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("stand_in")
+def test_what_no_judging_there_has_room_for_is_refused(paths: Paths) -> None:
+    """A product of a column and a row, 0.7 GB: of 8.6 GB each of four contestants needs twice as much."""
+    source = MODEL.format(result="x @ y") + INPUTS.format(inputs="torch.rand(N, 1), torch.rand(1, 2800)")
+    problem = examine(foreign(source), paths, device="host:0").problem
+    assert problem.startswith(f"{TOO_LARGE_FOR_A_GPU}: a judging of it takes at least "), problem
+
+
 @pytest.mark.usefixtures("stand_in")
 def test_a_device_that_is_not_here_is_refused(paths: Paths) -> None:
     with pytest.raises(UsageError, match=r"no device 'cuda:3' here; there are: cpu, host:0"):

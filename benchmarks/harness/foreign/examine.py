@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import TaskError, UsageError
 from ..gpu.bytecode import bytecode_folder
+from ..gpu.capacity import judging_bytes, too_large
 from ..gpu.crew import gpu_filter, on_gpu
 from ..gpu.discovery import Gpu, gpus
 from ..hosts.locks import machine_lock
@@ -147,7 +148,7 @@ class _Work:
         with self._child() as child, self._gpu_alone():
             try:
                 found = self._probed(child)
-                task = made_task(self.foreign, found, for_gpus_alone=self.gpu is not None)
+                task = made_task(self.foreign, found, None if self.gpu is None else self.gpu.memory_bytes)
                 findings = self._examined(child, task, compare_compiled=compare_compiled)
             finally:
                 child.end()  # before others may have the GPU
@@ -249,16 +250,19 @@ class _Work:
         return room if self.gpu is None else on_gpu(room, self.gpu, bytecode_folder(self.paths))
 
 
-def made_task(
-    foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]], *, for_gpus_alone: bool = False
-) -> TaskSpec:
-    """The task before its tolerances are known; `for_gpus_alone` where no processor computes what they are taken of."""
+def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]], gpu_bytes: int | None = None) -> TaskSpec:
+    """The task before its tolerances are known; for GPUs alone if it is examined on one, with so much memory."""
     facts = found[0][1]
     if any(item.argument_names != facts.argument_names for _, item in found):
         raise TaskError("its configurations differ in their arguments")
     configs = tuple(_configs(found, foreign.form))
-    devices = {"cpu": () if for_gpus_alone else _for_cpu(configs, found)}
+    devices = {"cpu": _for_cpu(configs, found) if gpu_bytes is None else ()}
     devices["cuda"] = tuple(item for item in configs if _nbytes(item) <= CUDA_BYTES_MAX)
+    if gpu_bytes is not None:
+        devices["cuda"] = tuple(item for item in devices["cuda"] if _judging_bytes(item, gpu_bytes) <= gpu_bytes)
+        if not devices["cuda"]:
+            least = min(_judging_bytes(item, gpu_bytes) for item in configs)
+            raise TaskError(f"{TOO_LARGE_FOR_A_GPU}: {too_large(least, gpu_bytes)}")
     if foreign.form in _ENTRIES:
         devices = {name: _headed(items) for name, items in devices.items()}
     devices = {name: items for name, items in devices.items() if any(item.group == "single" for item in items)}
@@ -335,6 +339,11 @@ def _config(group: str, values: Mapping[str, Any], variant: str, facts: Facts, e
 def _for_cpu(configs: tuple[Config, ...], found: list[tuple[ForeignConfig, Facts]]) -> tuple[Config, ...]:
     slow = [facts.arguments for _, facts in found if facts.seconds > CPU_CALL_MAX_S]
     return tuple(item for item in configs if _nbytes(item) <= CPU_BYTES_MAX and item.arguments not in slow)
+
+
+def _judging_bytes(config: Config, gpu_bytes: int) -> int:
+    results = sum(item.nbytes for item in config.results)
+    return judging_bytes(_nbytes(config) - results, results, gpu_bytes)
 
 
 def _nbytes(config: Config) -> int:

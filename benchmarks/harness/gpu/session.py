@@ -26,6 +26,7 @@ from ..sandbox.isolation import inside
 from ..sandbox.outbox import AnswerFile, NotTaken, TooMuch, log_end
 from ..sandbox.seccomp import candidate_program, supported
 from ..tasks.spec import Config
+from .capacity import arena_bytes, referee_bytes
 from .crew import KERNELS, STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
@@ -34,7 +35,6 @@ from .replay import INPUTS_AT, OUTPUTS_AT, Replay, Shared, close, functions_of
 PYTHON_SUFFIXES = (".py", ".model")  # Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
-_RESERVED_CALLS = 8
 _OFFSETS_MAX = 5000
 _LOG_BYTES = 64 * 1024
 _NO_MEMORY = re.compile("out of memory|ALLOC_FAILED", re.IGNORECASE)
@@ -53,7 +53,7 @@ class GpuSetting(Setting):
 
 
 class GpuSession(Session[Actor]):
-    """Contestants on a GPU."""
+    """Contestants on a GPU. Making one raises TaskError where its memory is too small for the task."""
 
     decoys = False
     setting: GpuSetting
@@ -68,7 +68,13 @@ class GpuSession(Session[Actor]):
         self._step = 0
         spare = min(rules.spare_bytes, setting.gpu.memory_bytes // _SPARE_FRACTION)
         most = max(sets * _result_bytes(config) for config, sets in zip(setting.configs, recorded, strict=True))
-        self._arena_bytes = 3 * self._layout.output_bytes + 2 * most + spare
+        self._arena_bytes = arena_bytes(
+            3 * self._layout.output_bytes + 2 * most + spare,
+            self._layout.input_bytes,
+            most,
+            setting.gpu.memory_bytes,
+            2 * setting.rules.time.launches,
+        )
         self.machine: dict[str, Any] = {}
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
@@ -204,9 +210,8 @@ class GpuSession(Session[Actor]):
         )
 
     def _reserve_bytes(self) -> int:
-        """What the referee needs beside shared memory: values, snapshots, and the reference in float64."""
-        one_call = self._layout.input_bytes + self._layout.output_bytes
-        return min(_RESERVED_CALLS * one_call, self.setting.gpu.memory_bytes // 3)
+        layout = self._layout
+        return referee_bytes(layout.input_bytes, layout.output_bytes, self.setting.gpu.memory_bytes)
 
     def _candidate_message(self, crew: Crew) -> dict[str, Any]:
         return {

@@ -1,0 +1,41 @@
+"""How much memory of a GPU a judging needs: inputs, an arena for each contestant, and what the referee computes with.
+
+Not covered: memory that a submission takes beside its arena.
+"""
+
+from ..errors import TaskError
+
+CONTESTANTS = 4  # a baseline and a submission in each of two launches
+_LEAST_RESULTS = 2  # in an arena: those of a call, and as much again for what it computes on its way
+_REFEREE_CALLS = 8  # values, snapshots, and the reference in float64, in sizes of a call
+_REFEREE_SHARE = 3  # of the memory, at most, for them
+_CONTEXTS_BYTES, _CONTEXTS_SHARE = 8 << 30, 16  # of all processes
+
+
+def referee_bytes(input_bytes: int, result_bytes: int, memory_bytes: int) -> int:
+    """What the referee keeps free for itself beside shared memory."""
+    return min(_REFEREE_CALLS * (input_bytes + result_bytes), memory_bytes // _REFEREE_SHARE)
+
+
+def judging_bytes(input_bytes: int, result_bytes: int, memory_bytes: int, contestants: int = CONTESTANTS) -> int:
+    """The least that a judging takes of a GPU with so much memory. All sets of inputs and their results count."""
+    arenas = contestants * _LEAST_RESULTS * result_bytes
+    contexts = min(_CONTEXTS_BYTES, memory_bytes // _CONTEXTS_SHARE)
+    return input_bytes + arenas + referee_bytes(input_bytes, result_bytes, memory_bytes) + contexts
+
+
+def arena_bytes(
+    wanted_bytes: int, input_bytes: int, result_bytes: int, memory_bytes: int, contestants: int = CONTESTANTS
+) -> int:
+    """The size of each contestant's arena: `wanted_bytes`, or less where the GPU has less for each.
+
+    Raises TaskError where the GPU is too small for the task.
+    """
+    least = judging_bytes(input_bytes, result_bytes, memory_bytes, contestants)
+    if least > memory_bytes:
+        raise TaskError(too_large(least, memory_bytes))
+    return min(wanted_bytes, _LEAST_RESULTS * result_bytes + (memory_bytes - least) // contestants)
+
+
+def too_large(needed_bytes: int, memory_bytes: int) -> str:
+    return f"a judging of it takes at least {needed_bytes / 1e9:.1f} GB, and this GPU has {memory_bytes / 1e9:.1f} GB"

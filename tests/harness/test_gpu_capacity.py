@@ -1,0 +1,36 @@
+"""The memory of a GPU that a judging takes, without a GPU."""
+
+import pytest
+
+from benchmarks.harness.errors import TaskError
+from benchmarks.harness.gpu.capacity import CONTESTANTS, arena_bytes, judging_bytes, referee_bytes
+
+GB = 10**9
+H200, H100 = 150 * GB, 85 * GB
+
+
+@pytest.mark.parametrize(
+    ("input_bytes", "result_bytes"), [(0, 0), (GB, GB), (6 * GB, 6 * GB), (12 * GB, GB), (0, 9 * GB)]
+)
+@pytest.mark.parametrize("memory_bytes", [8 * GB, H100, H200])
+def test_everything_together_fits(input_bytes: int, result_bytes: int, memory_bytes: int) -> None:
+    wanted = 5 * result_bytes + 4 * GB
+    try:
+        arena = arena_bytes(wanted, input_bytes, result_bytes, memory_bytes)
+    except TaskError:
+        assert judging_bytes(input_bytes, result_bytes, memory_bytes) > memory_bytes
+        return
+    assert 2 * result_bytes <= arena <= wanted
+    shared = input_bytes + CONTESTANTS * arena
+    assert shared + referee_bytes(input_bytes, result_bytes, memory_bytes) < memory_bytes
+
+
+def test_a_small_task_gets_what_it_wants_and_a_large_one_what_is_left() -> None:
+    assert arena_bytes(4 * GB, 10**6, 10**6, H100) == 4 * GB
+    left = arena_bytes(36 * GB, 6 * GB, 6 * GB, H200)
+    assert 12 * GB < left < 24 * GB
+
+
+def test_a_task_that_no_judging_has_room_for_is_refused_with_both_sizes() -> None:
+    with pytest.raises(TaskError, match=r"a judging of it takes at least 8\d\.\d GB, and this GPU has 85\.0 GB"):
+        arena_bytes(36 * GB, 6 * GB, 6 * GB, H100)
