@@ -27,6 +27,7 @@ class Why(StrEnum):
     RULES = "breaks a rule"
     TIMING = "timing"
     BASELINE = "baseline"
+    PROBLEM = "problem"
 
 
 WHY_TEXTS = {  # each continues "the file is"
@@ -38,6 +39,7 @@ WHY_TEXTS = {  # each continues "the file is"
     Why.RULES: "refused for what it does, such as a forbidden system call",
     Why.TIMING: "correct, but the script's clock did not measure the time of a call",
     Why.BASELINE: "correct and faster than eager, but torch.compile is faster than eager as well",
+    Why.PROBLEM: "accepted, but a filter flags its problem, for example as one that accepts answers without any work",
 }
 
 _FAILS = (Verdict.RUNTIME_ERROR, Verdict.OUT_OF_MEMORY, Verdict.TIMEOUT, Verdict.COMPILE_ERROR)
@@ -46,7 +48,7 @@ _RULES = (Verdict.REJECTED, Verdict.TAMPERING)
 
 @dataclass(frozen=True)
 class Evaporation:
-    """`claimed` is the script's speedup, `verified` the judge's, None where the file is wrong."""
+    """`claimed` is the script's speedup, `verified` the judge's; None where the file is wrong, or nothing is ranked."""
 
     claimed: float
     verified: float | None
@@ -63,13 +65,17 @@ class Evaporation:
         return self.is_win and (self.verified is None or self.verified <= 1)
 
 
-def evaporation(claimed: float, report: Mapping[str, Any], task: TaskSpec, device_class: str) -> Evaporation | None:
-    """`report` is the JSON form. None where the judge did not decide."""
+def evaporation(
+    claimed: float, report: Mapping[str, Any], task: TaskSpec, device_class: str, *, ranked: bool = True
+) -> Evaporation | None:
+    """`report` is the JSON form; `ranked` is whether a speedup on this problem counts. None without a decision."""
     verdict = Verdict(report["verdict"])
     if verdict.ours:
         return None
     if verdict is not Verdict.PASS:
         return Evaporation(claimed, None, _why_wrong(verdict, report["configs"], task.configs_for(device_class)))
+    if claimed > 1 and not ranked:
+        return Evaporation(claimed, None, Why.PROBLEM)
     speedup, vs_eager = report["score"]["speedup"], report["score"]["vs_eager"]
     if claimed <= report["score"]["ci95"][1] * _LITTLE:
         return Evaporation(claimed, speedup, None)

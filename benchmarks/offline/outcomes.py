@@ -90,9 +90,9 @@ class Loss:
     asked: int
     claims: int  # of these files, those whose results agree
     claimed_wins: int  # of these, those reported as faster than eager
-    lost_wins: int  # of these, those that are wrong or not faster than the stronger baseline
+    lost_wins: int  # of these, those that are wrong, on a flagged problem, or not faster than the stronger baseline
     mean_claimed: float | None
-    mean_verified: float | None  # over those claims that are correct
+    mean_verified: float | None  # over those claims that are correct, flagged problems left out
     reasons: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..boards.labels import is_ranked
 from ..harness import (
     CPU,
     Device,
@@ -144,7 +145,8 @@ def _outcome(solution: Solution, found: Examined, folder: Path, how: EvalSetting
     watcher.on_step(Step("naive", "started", text="the usual script"))
     said = _said(source, found.task, how, place.with_suffix(".naive"))
     claimed = said.speedup
-    lost = None if claimed is None else evaporation(claimed, report, found.task, how.device.device_class)
+    ranked = is_ranked(found.labels)
+    lost = None if claimed is None else evaporation(claimed, report, found.task, how.device.device_class, ranked=ranked)
     return replace(outcome, naive=said.said, naive_speedup=claimed, evaporation=lost)
 
 

@@ -186,8 +186,8 @@ def _print_loss(lost: Loss, console: Console) -> None:
     console.print(
         f"The usual script finds {lost.claims} of {lost.asked} files correct, {claimed}× as fast as eager (geometric "
         f"mean). Those of them that are correct are {verified}× as fast as the stronger baseline. The script reports "
-        f"{lost.claimed_wins} as faster than eager; {lost.lost_wins} of these are wrong, or not faster than the "
-        "stronger baseline."
+        f"{lost.claimed_wins} as faster than eager; {lost.lost_wins} of these are wrong, on a problem that a "
+        "filter flags, or not faster than the stronger baseline."
     )
     if lost.reasons:
         table = Table("evaporates by", "files", "meaning")

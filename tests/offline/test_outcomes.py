@@ -32,6 +32,16 @@ def test_rates_are_over_problems_and_samples_share_one() -> None:
     assert found.mean_speedup == pytest.approx((2.5 * 1.5 * 0.8) ** (1 / 3))
 
 
+def test_nothing_is_left_of_a_win_on_a_problem_that_a_filter_flags(task: TaskSpec) -> None:
+    """Such as one that accepts its own input as an answer: the judge times that rightly, and it means nothing."""
+    passed = report(Verdict.PASS, (True, True, True), 1e-6, (3.6, 3.6))
+    assert evaporation(139.0, passed, task, "cpu", ranked=False) == Evaporation(139.0, None, Why.PROBLEM)
+    assert evaporation(0.4, passed, task, "cpu", ranked=False) == Evaporation(0.4, 3.6, None)
+    wrong = evaporation(139.0, report(Verdict.INCORRECT_VALUE, (False,), 0.7), task, "cpu", ranked=False)
+    assert wrong is not None
+    assert wrong.why is Why.FRESH_INPUTS
+
+
 def test_what_is_not_decided_is_in_no_rate() -> None:
     found = summary([outcome("a", speedup=2.0), outcome("b", "NOISY"), outcome("c", NOT_JUDGED)])
     assert (found.solutions, found.decided, found.correct) == (3, 1, 1.0)
