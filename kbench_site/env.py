@@ -161,6 +161,9 @@ VARIABLES: dict[str, Variable] = {
         "judgings of one account within 24 hours that cost nothing because they ended by our own fault; further ones "
         "are charged",
     ),
+    "KBENCH_NEW_ACCOUNT_HOURS": Variable(
+        _whole(0, 10_000), 24, "hours for which a new account on a public site has a quarter of these limits"
+    ),
     "KBENCH_TRUSTED_PROXIES": Variable(
         _whole(0, 10), 0, "proxies in front of the site that append to X-Forwarded-For; 0: the header is not believed"
     ),

@@ -22,7 +22,7 @@ from ..querysets import EvaluationQuerySet
 from ..states import CHECK_OPEN, RUNNING, EvaluationReason, LedgerKind, State, Visibility
 from .charges import CHARGED_REASONS, DAY, OURS
 
-WITHOUT_ACCOUNT = 4  # a visitor without an account has this part of what an account has
+WITHOUT_ACCOUNT = 4  # a visitor without an account, or with a new one, has this part of what an account has
 FORGOTTEN_AFTER = timedelta(days=2)
 IN_FLIGHT_RETRY_S = 15
 _SIGNED = Case(When(kind=LedgerKind.CHARGE, then=F("judging_s")), default=-F("judging_s"))
@@ -80,6 +80,7 @@ class QuotaUse:
     used: float
     limit: int | None
     retry_after_s: int | None = None
+    of_new_account: bool = False
 
     @property
     def code(self) -> str:
@@ -96,7 +97,11 @@ class QuotaUse:
     @property
     def refusal(self) -> str:
         """The reason why the quota is used up, and what to do."""
-        return self.kind.refusal.format(limit=self.limit, wait=_span(self.retry_after_s or 0))
+        said = self.kind.refusal.format(limit=self.limit, wait=_span(self.retry_after_s or 0))
+        hours = settings.KBENCH_NEW_ACCOUNT_HOURS
+        return (
+            f"{said} The limits of an account are smaller in its first {hours} hours." if self.of_new_account else said
+        )
 
 
 def payer_of(user: User | AnonymousUser, address: str) -> Payer:
@@ -200,18 +205,27 @@ def _judging_per_day(payer: Payer) -> QuotaUse:
 
 def _meter(payer: Payer, kind: MeterKind, used: float, free_at: Callable[[int], datetime]) -> QuotaUse:
     """`free_at` is asked, with the limit, when the meter is full: when is there room again?"""
-    limit = _limit(payer, kind)
+    limit, is_new = _limit(payer, kind), _is_new(payer)
     if limit is None or used < limit:
-        return QuotaUse(kind, used, limit)
-    return QuotaUse(kind, used, limit, max(1, round((free_at(limit) - timezone.now()).total_seconds())))
+        return QuotaUse(kind, used, limit, of_new_account=is_new)
+    wait_s = max(1, round((free_at(limit) - timezone.now()).total_seconds()))
+    return QuotaUse(kind, used, limit, wait_s, of_new_account=is_new)
 
 
 def _limit(payer: Payer, kind: MeterKind) -> int | None:
-    """For an account the setting, for an address a part of it; 0 means no limit."""
+    """For an account the setting, for an address and for a new account a part of it; 0 means no limit."""
     limit: int = getattr(settings, kind.setting)
     if limit == 0:
         return None
-    return limit if payer.account_id else max(1, limit // WITHOUT_ACCOUNT)
+    return limit if payer.account_id and not _is_new(payer) else max(1, limit // WITHOUT_ACCOUNT)
+
+
+def _is_new(payer: Payer) -> bool:
+    """On a public site, where anybody can make accounts; those of staff never are."""
+    if not settings.KBENCH_PUBLIC or payer.account is None or payer.account.is_staff:
+        return False
+    age = timezone.now() - payer.account.date_joined
+    return bool(age < timedelta(hours=settings.KBENCH_NEW_ACCOUNT_HOURS))
 
 
 def _evaluations(payer: Payer) -> EvaluationQuerySet:

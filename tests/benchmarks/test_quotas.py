@@ -145,6 +145,27 @@ def test_judging_seconds_run_out_and_come_back(judged, submit, payer, settings):
     submit(payer=payer, text="// b")
 
 
+def test_a_new_account_has_a_quarter_on_a_public_site_alone(submit, payer, ann, settings):
+    settings.KBENCH_PUBLIC_PER_DAY, settings.KBENCH_PUBLIC = 8, False
+    assert meter(payer, "public-per-day").limit == 8
+    settings.KBENCH_PUBLIC = True
+    assert meter(payer, "public-per-day").limit == 2
+    for number in range(2):
+        submit(payer=payer, text=f"int n = {number};\n")
+    with pytest.raises(OverQuota, match=r"The limits of an account are smaller in its first 24 hours\."):
+        submit(payer=payer, text="int n = 2;\n")
+    ann.is_staff = True
+    ann.save()
+    assert meter(Payer.objects.get(pk=payer.pk), "public-per-day").limit == 8
+    ann.is_staff, ann.date_joined = False, timezone.now() - timedelta(hours=25)
+    ann.save()
+    assert meter(Payer.objects.get(pk=payer.pk), "public-per-day").limit == 8
+    ann.date_joined = timezone.now()
+    ann.save()
+    settings.KBENCH_NEW_ACCOUNT_HOURS = 0
+    assert meter(Payer.objects.get(pk=payer.pk), "public-per-day").limit == 8
+
+
 def test_zero_means_no_limit(submit, payer, settings):
     settings.KBENCH_IN_FLIGHT_MAX = settings.KBENCH_PUBLIC_PER_DAY = settings.KBENCH_JUDGING_S_PER_DAY = 0
     for number in range(30):
