@@ -98,7 +98,7 @@ def _task(name: str, paths: Paths, device: str) -> TaskSpec:
     try:
         return find_task(default_suites(), name)
     except TaskError:
-        if not Path(name).exists():
+        if not os.path.exists(name):
             raise
     progress.print(f"examining {name}, once", style="dim")
     found = task_at(Path(name), paths, device=device)

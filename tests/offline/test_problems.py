@@ -144,6 +144,9 @@ class TestJudge:
         kernel = str(EVALUATED / "solutions/level_1_problem_1_sample_0_kernel.py")
         done = kbench(paths, "judge", str(EVALUATED / "suite/level1/6_Broken_file.py"), kernel)
         assert (done.exit_code, "6_Broken_file.py:4" in done.stderr) == (2, True)
+        for name, told in (("a" * 5000, "is not a task"), ("a" * 5000 + "/forward", "there is no task")):
+            done = kbench(paths, "judge", name, kernel)
+            assert (done.exit_code, told in done.stderr) == (2, True)
         done = kbench(paths, "judge", str(EVALUATED), kernel)
         assert (done.exit_code, "is no problem that can be read here" in done.stderr) == (2, True)
         assert judged == []

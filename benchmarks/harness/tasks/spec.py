@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import math
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -188,7 +189,7 @@ def find_task(suites: Path, name: str) -> TaskSpec:
     if len(parts) != 3:
         raise TaskError(f"{name!r} is not a task: write OP/DIRECTION, for example mnist_linear_relu/forward")
     folder = suites / parts[0].replace("-", "_") / parts[1]
-    if not (folder / "task.toml").is_file():
+    if not os.path.isfile(folder / "task.toml"):
         raise TaskError(f"there is no task {name!r}")
     for task in load_operation(folder):
         if task.direction == parts[2]:
