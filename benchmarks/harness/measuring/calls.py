@@ -193,7 +193,10 @@ class Judging:
         so cannot be told, and honest ones do not.
         """
         timed = sum(not ledger.config.hidden for ledger in self.ledgers)
-        used_bytes = self._watch.used_bytes(_CALLS_OF_A_VISIT_MAX * timed)
+        configs = [ledger.config for ledger in self.ledgers]
+        memory_bytes = sum(item.nbytes for config in configs for item in config.tensors)
+        memory_bytes += sum(item.nbytes for config in configs for item in config.results)
+        used_bytes = self._watch.used_bytes(_CALLS_OF_A_VISIT_MAX * timed, memory_bytes)
         return used_bytes * fresh_us_per_byte() if used_bytes > 0 else 0.0
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:

@@ -113,7 +113,11 @@ class Watch:
             now.begins = period * _PERIOD + secrets.randbelow(_PERIOD - _ROUNDS)
         now.rounds += 1
 
-    def used_bytes(self, calls: int) -> float:
-        """What a round of at most `calls` calls uses up beyond what is usual, in the launch where that is more."""
+    def used_bytes(self, calls: int, memory_bytes: int) -> float:
+        """What a round of at most `calls` calls uses up beyond what is usual, in the launch where that is more.
+
+        Arguments and results of all configurations take `memory_bytes`: the allocator may give the calls of a kernel
+        so much memory anew where others have had it, as after a call of a hidden configuration.
+        """
         used = [float(np.median(item.used_bytes)) for item in self._launches.values() if item.used_bytes]
-        return max(0.0, max(used, default=0.0) - calls * _SPARE_BYTES)
+        return max(0.0, max(used, default=0.0) - calls * _SPARE_BYTES - memory_bytes / _ROUNDS)
