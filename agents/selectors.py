@@ -218,8 +218,8 @@ class CurrencyUse:
 
     @property
     def top(self) -> float:
-        """The amount represented by a full bar."""
-        return self.cap or (self.spent + self.reserved) or 1.0
+        """The amount represented by a full bar; what has no limit has no bar."""
+        return self.cap or 1.0
 
 
 def purses(run: Run) -> list[CurrencyUse]:

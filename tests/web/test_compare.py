@@ -167,7 +167,7 @@ def test_a_cell_opens_the_evaluation_or_says_what_happened(visitor: Client) -> N
     evaluation = entry(2.0, "one")
     factories.judged(factories.failing(), text=factories.SOURCE + "int fails;\n", method=method("two"))
     html = compare(visitor, "one,two")
-    line = re.search(r"mnist_linear_relu/forward</a></th>(.*?)</tr>", html, re.DOTALL)
+    line = re.search(r"mnist_linear_relu/<wbr\s*>forward</a></th>(.*?)</tr>", html, re.DOTALL)
     assert line
     assert evaluation.get_absolute_url() in line[1]
     assert "1.96× to 2.04×" in line[1]
