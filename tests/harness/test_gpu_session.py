@@ -173,6 +173,12 @@ def test_memory_that_our_processes_lack_is_held_by_the_submission(words: str) ->
     assert raised.value.verdict is Verdict.OUT_OF_MEMORY
 
 
+def test_a_task_that_fills_the_gpu_is_told_beside_the_kernel() -> None:
+    with pytest.raises(Fault, match="for its judging; a judging of it takes 9 of 10 GB"):
+        with memory_is_theirs("a judging of it takes 9 of 10 GB"):
+            raise RefereeError("CUDA out of memory")
+
+
 def test_any_other_failure_of_the_referee_stays_ours() -> None:
     with pytest.raises(RefereeError, match="it lost its way"), memory_is_theirs():
         raise RefereeError("it lost its way")

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import TaskError, UsageError
 from ..gpu.bytecode import bytecode_folder
-from ..gpu.capacity import judging_bytes, too_large
+from ..gpu.capacity import judging_bytes, told
 from ..gpu.crew import gpu_filter, on_gpu
 from ..gpu.discovery import Gpu, gpus
 from ..hosts.locks import machine_lock
@@ -262,7 +262,7 @@ def made_task(foreign: ForeignTask, found: list[tuple[ForeignConfig, Facts]], gp
         devices["cuda"] = tuple(item for item in devices["cuda"] if _judging_bytes(item, gpu_bytes) <= gpu_bytes)
         if not devices["cuda"]:
             least = min(_judging_bytes(item, gpu_bytes) for item in configs)
-            raise TaskError(f"{TOO_LARGE_FOR_A_GPU}: {too_large(least, gpu_bytes)}")
+            raise TaskError(f"{TOO_LARGE_FOR_A_GPU}: {told(least, gpu_bytes)}")
     if foreign.form in _ENTRIES:
         devices = {name: _headed(items) for name, items in devices.items()}
     devices = {name: items for name, items in devices.items() if any(item.group == "single" for item in items)}

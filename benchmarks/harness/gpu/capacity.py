@@ -29,13 +29,14 @@ def arena_bytes(
 ) -> int:
     """The size of each contestant's arena: `wanted_bytes`, or less where the GPU has less for each.
 
-    Raises TaskError where the GPU is too small for the task.
+    Half of what is left over stays free for what contestants take beside their arenas. Raises TaskError where the GPU
+    is too small for the task.
     """
     least = judging_bytes(input_bytes, result_bytes, memory_bytes, contestants)
     if least > memory_bytes:
-        raise TaskError(too_large(least, memory_bytes))
-    return min(wanted_bytes, _LEAST_RESULTS * result_bytes + (memory_bytes - least) // contestants)
+        raise TaskError(f"too large for this GPU: {told(least, memory_bytes)}")
+    return min(wanted_bytes, _LEAST_RESULTS * result_bytes + (memory_bytes - least) // (2 * contestants))
 
 
-def too_large(needed_bytes: int, memory_bytes: int) -> str:
+def told(needed_bytes: int, memory_bytes: int) -> str:
     return f"a judging of it takes at least {needed_bytes / 1e9:.1f} GB, and this GPU has {memory_bytes / 1e9:.1f} GB"

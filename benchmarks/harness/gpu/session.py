@@ -26,7 +26,7 @@ from ..sandbox.isolation import inside
 from ..sandbox.outbox import AnswerFile, NotTaken, TooMuch, log_end
 from ..sandbox.seccomp import candidate_program, supported
 from ..tasks.spec import Config
-from .capacity import arena_bytes, referee_bytes
+from .capacity import arena_bytes, judging_bytes, referee_bytes, told
 from .crew import KERNELS, STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
@@ -68,13 +68,11 @@ class GpuSession(Session[Actor]):
         self._step = 0
         spare = min(rules.spare_bytes, setting.gpu.memory_bytes // _SPARE_FRACTION)
         most = max(sets * _result_bytes(config) for config, sets in zip(setting.configs, recorded, strict=True))
-        self._arena_bytes = arena_bytes(
-            3 * self._layout.output_bytes + 2 * most + spare,
-            self._layout.input_bytes,
-            most,
-            setting.gpu.memory_bytes,
-            2 * setting.rules.time.launches,
-        )
+        wanted, contestants = 3 * self._layout.output_bytes + 2 * most + spare, 2 * setting.rules.time.launches
+        needs = (self._layout.input_bytes, most, setting.gpu.memory_bytes)
+        self._arena_bytes = arena_bytes(wanted, *needs, contestants)
+        is_tight = self._arena_bytes < wanted
+        self._needs = told(judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if is_tight else ""
         self.machine: dict[str, Any] = {}
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
@@ -105,7 +103,7 @@ class GpuSession(Session[Actor]):
         for candidate in crew.candidates:
             self._await_candidate(candidate, "awake")
             candidate.open(self._candidate_message(crew))
-        with memory_is_theirs():
+        with memory_is_theirs(self._needs):
             shared = self._share_memory()
             for candidate in crew.candidates:
                 self._await_candidate(candidate, "loaded")
@@ -275,15 +273,15 @@ class GpuSession(Session[Actor]):
             raise load_fault({}, warm.child.wait(1.0)) from None
 
     def fill(self, config: int, distribution: str | None = None) -> int:
-        with memory_is_theirs():
+        with memory_is_theirs(self._needs):
             return super().fill(config, distribution)
 
     def compare(self, who: str, config: int, choice: int) -> CallComparison:
-        with memory_is_theirs():
+        with memory_is_theirs(self._needs):
             return super().compare(who, config, choice)
 
     def call_baseline(self, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
-        with memory_is_theirs():
+        with memory_is_theirs(self._needs):
             return super().call_baseline(config, choice, function, compared=compared)
 
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
@@ -336,13 +334,17 @@ def _result_bytes(config: Config) -> int:
 
 
 @contextmanager
-def memory_is_theirs() -> Iterator[None]:
-    """Our own processes fit into the GPU by design: if they do not, the submission holds what they need."""
+def memory_is_theirs(needs: str = "") -> Iterator[None]:
+    """Our own processes fit into the GPU by design: if they do not, the submission holds what they need.
+
+    `needs` tells how much the task alone takes, where that is much of the GPU.
+    """
     try:
         yield
     except RefereeError as error:
         if _NO_MEMORY.search(str(error)):
-            raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left too little GPU memory for its judging") from error
+            reason = "the kernel left too little GPU memory for its judging"
+            raise Fault(Verdict.OUT_OF_MEMORY, f"{reason}; {needs}" if needs else reason) from error
         raise
 
 
