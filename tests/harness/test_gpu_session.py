@@ -174,9 +174,9 @@ def test_memory_that_our_processes_lack_is_held_by_the_submission(words: str) ->
 
 
 def test_a_task_that_fills_the_gpu_is_told_beside_the_kernel() -> None:
-    with pytest.raises(Fault, match="for its judging; a judging of it takes 9 of 10 GB"):
-        with memory_is_theirs("a judging of it takes 9 of 10 GB"):
-            raise RefereeError("CUDA out of memory")
+    needs = "a judging of it takes 9 of 10 GB"
+    with pytest.raises(Fault, match=f"for its judging; {needs}"), memory_is_theirs(needs):
+        raise RefereeError("CUDA out of memory")
 
 
 def test_any_other_failure_of_the_referee_stays_ours() -> None:

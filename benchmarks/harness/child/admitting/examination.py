@@ -35,7 +35,7 @@ from .admission import (
     tolerances_of,
 )
 from .filters import filtered, idle_operands
-from .place import Place
+from .place import ExaminationPlace
 
 INEFFICIENT = 10.0  # eager takes this many times what torch.compile does
 _NAIVE_MAX_S = 0.05  # of an eager call: naive sums take a hundred times as long
@@ -53,7 +53,7 @@ _ON_A_GPU = "examined on a GPU: the CPU has no configuration of it"
 Errors = list[tuple[float, float]]  # of each result: the worst element and the root mean square
 
 
-def examined(folder: Path, place: Place, *, compare_compiled: bool) -> dict[str, Any]:
+def examined(folder: Path, place: ExaminationPlace, *, compare_compiled: bool) -> dict[str, Any]:
     """The findings as plain JSON values. Raises whatever the author's code raises."""
     task = read_folder(folder)
     module = load_reference(task.folder)
@@ -76,7 +76,9 @@ def examined(folder: Path, place: Place, *, compare_compiled: bool) -> dict[str,
     }
 
 
-def _errors(task: TaskSpec, module: ModuleType, device_class: str, place: Place) -> tuple[list[Errors], list[str]]:
+def _errors(
+    task: TaskSpec, module: ModuleType, device_class: str, place: ExaminationPlace
+) -> tuple[list[Errors], list[str]]:
     """The errors of honest work on each case that stays, and the keys of variants that do not stay."""
     kept: list[Errors] = []
     dropped: list[str] = []
@@ -106,7 +108,7 @@ def _only(task: TaskSpec, config: Config) -> TaskSpec:
     return replace(task, configs=dict.fromkeys(task.configs, (config,)))
 
 
-def _case_errors(case: DrawnCase, place: Place) -> Errors:
+def _case_errors(case: DrawnCase, place: ExaminationPlace) -> Errors:
     started_s = place.now_s()
     eager = as_tuple(case.call(*case.arguments))
     seconds = place.now_s() - started_s
@@ -117,7 +119,7 @@ def _case_errors(case: DrawnCase, place: Place) -> Errors:
     return [(max(one[0], other[0]), max(one[1], other[1])) for one, other in pairs]
 
 
-def _naive(case: DrawnCase, place: Place) -> Errors | None:
+def _naive(case: DrawnCase, place: ExaminationPlace) -> Errors | None:
     """None where the naive sums do not know an operator, in which case they compute something else."""
     limit_s = _NAIVE_LIMIT_S if place.is_bounded else math.inf
     errors = tried(lambda: _held(naive_results(case, limit_s), case.expected))
@@ -155,7 +157,9 @@ def _with(
     return replace(task, configs={device_class: tuple(held(item) for item in configs if item.key not in dropped)})
 
 
-def _admission(task: TaskSpec, module: ModuleType, device_class: str, place: Place) -> tuple[list[str], list[str]]:
+def _admission(
+    task: TaskSpec, module: ModuleType, device_class: str, place: ExaminationPlace
+) -> tuple[list[str], list[str]]:
     """Labels and notes for what the checker takes though it is no solution."""
     findings = Findings()
     failures: dict[str, str] = {}
@@ -195,7 +199,7 @@ def _labels(problems: Iterator[str], notes: list[str]) -> tuple[list[str], list[
 
 
 def _filters_that_fit(
-    task: TaskSpec, module: ModuleType, device_class: str, place: Place
+    task: TaskSpec, module: ModuleType, device_class: str, place: ExaminationPlace
 ) -> tuple[list[str], list[str]]:
     found = tried(_filters, task, module, device_class, place)
     if not isinstance(found, Exception):
@@ -205,7 +209,9 @@ def _filters_that_fit(
     raise found
 
 
-def _filters(task: TaskSpec, module: ModuleType, device_class: str, place: Place) -> tuple[list[str], list[str]]:
+def _filters(
+    task: TaskSpec, module: ModuleType, device_class: str, place: ExaminationPlace
+) -> tuple[list[str], list[str]]:
     """The paper's filters. A parameter without effect is a remark, all of them together a label; so with inputs."""
     config = task.configs_for(device_class)[0]
     if sum(item.nbytes for item in config.results) > place.stacked_bytes_max:
@@ -230,7 +236,7 @@ def _filters(task: TaskSpec, module: ModuleType, device_class: str, place: Place
     return labels, [*found.notes, *notes]
 
 
-def _reference_s(task: TaskSpec, module: ModuleType, config: Config, place: Place) -> float:
+def _reference_s(task: TaskSpec, module: ModuleType, config: Config, place: ExaminationPlace) -> float:
     """How long a draw and its reference in float64 take."""
     started_s = place.now_s()
     for _ in cases(_only(task, config), module, place.device_class, _PUBLISHED, place.device):
@@ -242,7 +248,9 @@ def _idle_labels(word: str, operands: set[str], idle: set[str]) -> list[str]:
     return [f"no-effect:{word}"] if operands and idle == operands else [f"no-effect:{name}" for name in sorted(idle)]
 
 
-def _efficiency(task: TaskSpec, module: ModuleType, device_class: str, place: Place) -> tuple[list[str], list[str]]:
+def _efficiency(
+    task: TaskSpec, module: ModuleType, device_class: str, place: ExaminationPlace
+) -> tuple[list[str], list[str]]:
     """How eager compares with torch.compile on the first configuration."""
     case = next(cases(task, module, device_class, _PUBLISHED, place.device))
     eager: Callable[..., Any] = case.call
@@ -259,7 +267,7 @@ def _sizes(case: DrawnCase) -> Sequence[int]:
     return tuple(case.tensors[0].shape) if case.tensors else ()
 
 
-def _median_s(function: Callable[..., Any], arguments: Sequence[Any], place: Place) -> float:
+def _median_s(function: Callable[..., Any], arguments: Sequence[Any], place: ExaminationPlace) -> float:
     for _ in range(2):
         function(*arguments)
     times = []

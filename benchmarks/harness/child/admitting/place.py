@@ -23,7 +23,7 @@ _AIM_S = 10.0  # for what a GPU task can do without
 
 
 @dataclass(frozen=True)
-class Place:
+class ExaminationPlace:
     """`device_class` says whose configurations are examined. `until_s` is a moment of the monotonic clock."""
 
     device: torch.device = _PROCESSOR
@@ -74,10 +74,10 @@ def _lacks_memory(error: BaseException) -> bool:
     )
 
 
-PROCESSOR = Place()
+PROCESSOR = ExaminationPlace()
 
 
-def place_of(message: Mapping[str, Any]) -> Place:
+def place_of(message: Mapping[str, Any]) -> ExaminationPlace:
     """From the first message of the process that asks."""
     accelerator = message["accelerator"]
     if accelerator == "cpu":
@@ -85,10 +85,10 @@ def place_of(message: Mapping[str, Any]) -> Place:
     exact_arithmetic()
     device = torch.device("cuda", 0) if accelerator == "cuda" else torch.device("cpu")
     torch.zeros(1, device=device)
-    return Place(device, "cuda", message["memory_bytes"])
+    return ExaminationPlace(device, "cuda", message["memory_bytes"])
 
 
-def with_aim(place: Place) -> Place:
+def with_aim(place: ExaminationPlace) -> ExaminationPlace:
     """The same, with the moment after which only what must be is done. A processor has all the time of its limit."""
     if place.device_class == "cpu":
         return place

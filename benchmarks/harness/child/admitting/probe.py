@@ -25,7 +25,7 @@ from ..check import load_module, pieces
 from ..foreign import Names
 from ..python.slots import SlotWatch, StatefulCall, slots_of
 from ..shell import TORCH_DTYPES, tried
-from .place import PROCESSOR, Place
+from .place import PROCESSOR, ExaminationPlace
 from .sizes import declared_bytes
 from .watch import AUTHORS_FILES, LineWatch, at_line
 
@@ -36,14 +36,14 @@ _RESERVED = frozenset(  # words of C++ that a Python argument may be called
 )
 
 
-Probe = Callable[[Names, Mapping[str, Any], Place], dict[str, Any]]
+Probe = Callable[[Names, Mapping[str, Any], ExaminationPlace], dict[str, Any]]
 
 
 class Unfit(Exception):
     """The task cannot be judged here; the text says why."""
 
 
-def describe(message: Mapping[str, Any], link: Link, place: Place) -> None:
+def describe(message: Mapping[str, Any], link: Link, place: ExaminationPlace) -> None:
     """Answers one configuration after the other; what is larger than `bytes_max` is not drawn."""
     faulthandler.dump_traceback_later(message["traceback_s"])
     file = Path(message["file"])
@@ -63,7 +63,7 @@ def describe(message: Mapping[str, Any], link: Link, place: Place) -> None:
         place.free()
 
 
-def answered(probe: Probe, names: Names, values: Any, place: Place = PROCESSOR) -> dict[str, Any]:
+def answered(probe: Probe, names: Names, values: Any, place: ExaminationPlace = PROCESSOR) -> dict[str, Any]:
     found = tried(probe, names, values, place)
     if isinstance(found, Unfit):
         return {"problem": str(found)}
@@ -80,7 +80,7 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:600] + at_line(lines[-1] if lines else None)
 
 
-def probe_model(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def probe_model(names: Names, values: Mapping[str, Any], place: ExaminationPlace) -> dict[str, Any]:
     """A file with `Model`, `get_inputs` and, if the module is made with anything, `get_init_inputs`."""
     inputs, state = foreign.drawn_model(names, _SEED, place.device)
     with place.device:
@@ -97,7 +97,7 @@ def probe_model(names: Names, values: Mapping[str, Any], place: Place) -> dict[s
     return {**facts, "arguments": described, "changed": changed, "init": _literal(foreign.init_inputs(names))}
 
 
-def probe_function(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def probe_function(names: Names, values: Mapping[str, Any], place: ExaminationPlace) -> dict[str, Any]:
     """A file with `forward_fn`, the module that calls it, and `get_inputs`."""
     arguments, _ = foreign.drawn_call(names, _SEED, values, place.device)
     function = names["forward_fn"]
@@ -105,7 +105,7 @@ def probe_function(names: Names, values: Mapping[str, Any], place: Place) -> dic
     return {**_called(lambda: function(*arguments), place=place), "arguments": described}
 
 
-def probe_gradients(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def probe_gradients(names: Names, values: Mapping[str, Any], place: ExaminationPlace) -> dict[str, Any]:
     """A file with `forward_fn` and `AutogradFunction`, whose backward hands over to `backward_fn`."""
     drawn = gradients.drawn_backward(names, _SEED, values, place.device)
     plan = gradients.plan_of(drawn)
@@ -128,7 +128,7 @@ def probe_gradients(names: Names, values: Mapping[str, Any], place: Place) -> di
     }
 
 
-def probe_definition(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def probe_definition(names: Names, values: Mapping[str, Any], place: ExaminationPlace) -> dict[str, Any]:
     """A file with `run` and `KBENCH_DEFINITION`; its outputs must be what the definition says."""
     outputs, known = names["KBENCH_DEFINITION"]["outputs"], {**names["KBENCH_DEFINITION"]["axes"], **values}
     arguments = definitions.drawn_definition(names, _SEED, values, place.device)
@@ -151,7 +151,7 @@ def probe_definition(names: Names, values: Mapping[str, Any], place: Place) -> d
     }
 
 
-def probe_case(names: Names, values: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def probe_case(names: Names, values: Mapping[str, Any], place: ExaminationPlace) -> dict[str, Any]:
     """Files with `generate_input` and `ref_kernel`; what is only written is found by writing something else there."""
     try:
         leaves = cases.leaves_of(cases.drawn_case(names, _SEED, values, place.device))
@@ -198,7 +198,7 @@ _PROBES: Mapping[str, Probe] = {
 }
 
 
-def _called(call: Callable[[], Any], inputs: Sequence[Any] = (), place: Place = PROCESSOR) -> dict[str, Any]:
+def _called(call: Callable[[], Any], inputs: Sequence[Any] = (), place: ExaminationPlace = PROCESSOR) -> dict[str, Any]:
     """Results, how long a call takes, and the operations that torch counts. Nothing may be written to `inputs`."""
     watch, counter = LineWatch(inputs), FlopCounterMode(display=False)
     with watch, counter:
@@ -284,7 +284,7 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
     return [names[number] if number < len(names) else f"input_{number}" for number in range(count)]
 
 
-def _changed(names: Names, inputs: Sequence[Any], place: Place) -> list[str]:
+def _changed(names: Names, inputs: Sequence[Any], place: ExaminationPlace) -> list[str]:
     """The state that a call writes to, the statistics of a batch norm in training for example."""
     with place.device:
         model = foreign.made_model(names)
