@@ -210,6 +210,7 @@ def checking_s(text: str, language: str) -> float:
     return min(found)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("language", HEADS)
 def test_no_text_holds_the_check_up(language: str) -> None:
     """Up to the size that the rules allow, and of a megabyte."""

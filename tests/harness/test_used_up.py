@@ -112,7 +112,7 @@ def test_what_every_round_uses_up_is_charged(rounds: int) -> None:
 def test_little_and_seldom_and_the_first_rounds_are_free() -> None:
     assert watched(lambda _: 10 * 16 * 1024) == 0
     assert watched(lambda _: 10 * 16 * 1024 + MIB // 4) == 0
-    assert watched(lambda number: 100 * MIB if number in (3, 30) else 0) == 0
+    assert watched(lambda number: 100 * MIB if number == 30 else 0) == 0  # one of three measurements at most
     assert watched(lambda _: 40 * MIB, rounds=4) == 0
 
 
