@@ -92,7 +92,7 @@ class WarmSession(CpuSession):
         host = self._crews.session(setting)
         guest = Guest(host)
         self._stack.callback(guest.kill)
-        self._referee, self._casts = host._referee, [(host.baseline, guest)]
+        self._referee, self._casts, self._inputs_fd = host._referee, [(host.baseline, guest)], host._inputs_fd
         guest.start(self._candidate_room(), setting.scratch / "candidate0.log")
         common = baselines.opening(setting.task, describe(setting.configs, self._layout), setting.cores.threads)
         self._open_candidate(guest, {name: value for name, value in common.items() if name != "task"})
