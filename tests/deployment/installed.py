@@ -70,6 +70,7 @@ class InstalledSite:
         filled = {
             "KBENCH_SECRET_KEY": secrets.token_urlsafe(48),
             "KBENCH_METRICS_TOKEN": METRICS_TOKEN,
+            "KBENCH_NEW_ACCOUNT_HOURS": "0",  # the account of the tests is a minute old
             "DATABASE_URL": f"postgres://kbench:{password}@127.0.0.1/kbench",
             "REDIS_URL": "redis://127.0.0.1:6379/0",
         }
