@@ -5,8 +5,9 @@ several specimens are compiled as one extension, each in a namespace of its own,
 one after the other on every configuration, hidden ones too, several times, with the inputs, the float64 reference and
 the tolerances of the judge. Heavy tasks are left to `label_cuda.py`, which asks the judge itself. Only kernels that
 kbench itself wrote may be labelled so: nothing protects the process from them. `--again` labels what has a label, to
-compare the two. Appends one line per label to FILE as it comes. The last line of stdout is JSON. Not covered: times,
-and races that give right results (Compute Sanitizer).
+compare the two, and `--names FILE` only the kernels named there, for which `--draws` can be more. Appends one line per
+label to FILE as it comes. The last line of stdout is JSON. Not covered: times, and races that give right results
+(Compute Sanitizer).
 """
 
 import argparse
@@ -28,6 +29,7 @@ from .labelling import keep, label_of, parser_of
 
 _TOGETHER = 8  # specimens of one extension
 _COMPILE_S = 900.0
+_DRAWS = 2  # of inputs for each configuration
 _START_S, _CALL_S = 180.0, 90.0
 _OUR_FAULT = "exit code 1"  # Python's, after an exception that no kernel raised
 _INCLUDE = re.compile(r"^\s*#\s*include\b.*$", re.MULTILINE)
@@ -38,11 +40,13 @@ _compared = partial(label_of, labelled_by="comparison")
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    known = {} if options.again else {label.sha256: label for label in read_labels()}
+    named = options.names.read_text().split() if options.names else None
+    known = {} if options.again or named else {label.sha256: label for label in read_labels()}
     known |= {label.sha256: label for label in read_labels(options.labels)}
     light = [item for item in planned() if not item.seed.heavy]
     by_task = sorted(light, key=lambda item: item.seed.task)  # they share references
-    todo = [item for item in by_task if item.sha256 not in known][: options.limit]
+    chosen = [item for item in by_task if named is None or item.name in named]
+    todo = [item for item in chosen if item.sha256 not in known][: options.limit]
     groups = [todo[at : at + _TOGETHER] for at in range(0, len(todo), _TOGETHER)]
     print(f"{len(known)} labelled, {len(todo)} to do in {len(groups)} extensions", flush=True)
     if options.plan:
@@ -61,9 +65,9 @@ def labelled(groups: Sequence[Sequence[CudaSpecimen]], options: argparse.Namespa
             if extension.binary is None and len(group) > 1:  # one of them does not compile
                 alone = {builders.submit(built, [item], options.data): [item] for item in group}
                 for single in as_completed(alone):
-                    running.append(lanes.submit(group_labels, alone[single], single.result(), deadline))
+                    running.append(lanes.submit(group_labels, alone[single], single.result(), deadline, options.draws))
             else:
-                running.append(lanes.submit(group_labels, group, extension, deadline))
+                running.append(lanes.submit(group_labels, group, extension, deadline, options.draws))
             while running and running[0].done():
                 yield from running.pop(0).result()
         for item in as_completed(running):
@@ -92,7 +96,9 @@ def _in_namespace(text: str, name: str) -> str:
     return f"namespace {name} {{\n{body}\n}}\n{undone}"
 
 
-def group_labels(group: Sequence[CudaSpecimen], extension: Build, deadline: float) -> list[CudaLabel]:
+def group_labels(
+    group: Sequence[CudaSpecimen], extension: Build, deadline: float, draws: int = _DRAWS
+) -> list[CudaLabel]:
     """The labels of the specimens of one extension. A kernel that ends the process gets its label by that."""
     if extension.binary is None:
         return [_compared(item, False, Verdict.COMPILE_ERROR, extension.problem, extension.seconds) for item in group]
@@ -104,9 +110,10 @@ def group_labels(group: Sequence[CudaSpecimen], extension: Build, deadline: floa
         started = time.monotonic()
         try:
             if child is None:
-                child = LineChild("lab.gpu.label_together_child", str(extension.binary))
+                child = LineChild("lab.gpu.label_together_child", str(extension.binary), str(draws))
                 child.ask({"what": "begin"}, _START_S)
-            answer = child.ask({"module": f"specimen{number}", "task": item.seed.task}, _CALL_S)
+            request = {"module": f"specimen{number}", "task": item.seed.task}
+            answer = child.ask(request, _CALL_S * max(draws / _DRAWS, 1))
             if answer["over"]:
                 child.close()
                 child = None
@@ -129,6 +136,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = parser_of("label_together", __doc__)
     parser.add_argument("--lanes", type=int, default=4, help="processes on the GPU at a time")
     parser.add_argument("--again", action="store_true", help="also what the judge has labelled")
+    parser.add_argument("--names", type=Path, help="only the kernels that this file names, labelled or not")
+    parser.add_argument("--draws", type=int, default=_DRAWS, help="draws of inputs for each configuration")
     return parser.parse_args(argv)
 
 

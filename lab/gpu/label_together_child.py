@@ -1,6 +1,6 @@
-"""The process that holds the GPU for `label_together.py`: `python -m lab.gpu.label_together_child EXTENSION`.
+"""The process that holds the GPU for `label_together.py`: `python -m lab.gpu.label_together_child EXTENSION DRAWS`.
 
-Calls one kernel after the other on every configuration of its task: two draws of inputs each, and every draw three
+Calls one kernel after the other on every configuration of its task: so many draws of inputs each, and every draw three
 times, with NaN in the memory that allocations get. A result must have its shape and dtype and lie within the
 tolerances of the judge's float64 reference, and inputs must stay as they were. Not covered: protection from kernels.
 """
@@ -9,7 +9,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -35,13 +35,14 @@ def main(argv: Sequence[str]) -> None:
     os.dup2(2, 1)  # what a kernel prints is no answer
     exact_arithmetic()
     torch.zeros(1, device=DEVICE)
-    extension = load_extension(argv[0])
+    extension, draws = load_extension(argv[0]), int(argv[1])
     for line in sys.stdin:
         request = json.loads(line)
         if request.get("what") == "begin":
             print(json.dumps({"ready": True}), file=answers, flush=True)
             continue
-        verdict, reason = judged(getattr(extension, request["module"]), find_task(default_suites(), request["task"]))
+        task = find_task(default_suites(), request["task"])
+        verdict, reason = judged(getattr(extension, request["module"]), task, draws)
         over = False
         try:
             torch.cuda.synchronize()
@@ -50,10 +51,10 @@ def main(argv: Sequence[str]) -> None:
         print(json.dumps({"verdict": verdict, "reason": reason, "over": over}), file=answers, flush=True)
 
 
-def judged(module: ModuleType, task: TaskSpec) -> tuple[Verdict, str]:
+def judged(module: ModuleType, task: TaskSpec, draws: int) -> tuple[Verdict, str]:
     """The verdict on results. An error of the kernel is its verdict, whatever it is."""
     kernel = getattr(module, task.direction)
-    for case in _cases(task.name):
+    for case in _kept_cases(task.name) if draws == len(DISTRIBUTIONS) else _cases(task.name, draws):
         for earlier_calls in range(CALLS):
             _poison()
             try:
@@ -84,18 +85,22 @@ class LabelCase:
 
 
 @lru_cache(maxsize=1)  # specimens come by task, and the values of one task may fill much of the GPU
-def _cases(name: str) -> list[LabelCase]:
+def _kept_cases(name: str) -> list[LabelCase]:
+    return list(_cases(name, len(DISTRIBUTIONS)))
+
+
+def _cases(name: str, draws: int) -> Iterator[LabelCase]:
+    """The distributions take turns."""
     task = find_task(default_suites(), name)
-    module, cases = load_reference(task.folder), []
+    module = load_reference(task.folder)
     for config in task.configs_for("cuda"):
-        for number, distribution in enumerate(DISTRIBUTIONS):
+        for number in range(draws):
             tensors = [
                 torch.empty(item.shape, dtype=getattr(torch, item.dtype), device=DEVICE) for item in config.tensors
             ]
-            draw_for(module, config, bytes([number + 1]) * 32, tensors, distribution)
+            draw_for(module, config, bytes([number + 1]) * 32, tensors, DISTRIBUTIONS[number % len(DISTRIBUTIONS)])
             expected = reference(module, task.direction, call_arguments(config, tensors))
-            cases.append(LabelCase(config, tensors, [item.clone() for item in tensors], expected))
-    return cases
+            yield LabelCase(config, tensors, [item.clone() for item in tensors], expected)
 
 
 def _fault(results: Sequence[Any], case: LabelCase) -> tuple[Verdict, str] | None:

@@ -1,10 +1,11 @@
 """Asks Compute Sanitizer about kernels whose results are right: `python -m lab.gpu.sanitize_labels --found FILE`.
 
 A race, an access out of bounds or a wrong barrier can leave right results, and a judge then calls the kernel right.
-Here each of them runs once on the two smallest configurations under memcheck, racecheck and synccheck. The kernels of
-one extension lie in namespaces, so a finding says by its function whose it is. Appends one line per specimen to FILE:
-what each tool said, or why it said nothing. With `--merge FILE` it writes the findings into the labels instead. Not
-covered: reads of uninitialised memory, and races between blocks, which racecheck does not look for.
+Here each of them runs once on the two smallest configurations and on the hidden ones, whose sizes are odd, under
+memcheck, racecheck and synccheck. The kernels of one extension lie in namespaces, so a finding says by its function
+whose it is. Appends one line per specimen to FILE: what each tool said, or why it said nothing. With `--merge FILE` it
+writes the findings into the labels instead. Not covered: reads of uninitialised memory, and races between blocks,
+which racecheck does not look for.
 """
 
 import argparse
@@ -46,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return merge(options.merge)
     right = {label.sha256: label for label in read_labels() if label.correct}
     todo = [item for item in planned() if item.sha256 in right and not item.seed.heavy]
+    if options.names:
+        named = options.names.read_text().split()
+        todo = [item for item in planned() if item.sha256 in right and item.name in named]
     if options.rejected:
         rejected = {word["sha256"] for word in read_words(options.rejected) if word["verdict"] == EmulatorVerdict.WRONG}
         todo = [item for item in todo if item.sha256 in rejected]
@@ -171,6 +175,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--found", type=Path, default=Path("sanitized.jsonl"), help="append what was found here")
     parser.add_argument("--merge", type=Path, help="write these findings into the labels")
     parser.add_argument("--rejected", type=Path, help="only those that the emulator rejects by this file of its words")
+    parser.add_argument("--names", type=Path, help="only the kernels that this file names, one a line")
     parser.add_argument("--jobs", type=int, default=cores, help="compilers at a time")
     parser.add_argument("--lanes", type=int, default=12, help="processes on the GPU at a time")
     parser.add_argument("--groups", type=int, help="at most so many extensions of eight kernels")

@@ -1,4 +1,4 @@
-"""Calls each kernel of an extension once on small configurations, for `sanitize_labels.py` and its tools.
+"""Calls each kernel of an extension once on small and on hidden configurations, for `sanitize_labels.py` and its tools.
 
     python -m lab.gpu.sanitize_labels_child EXTENSION TASK...
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from benchmarks.harness import Config, default_suites, find_task
+from benchmarks.harness import Config, TaskSpec, default_suites, find_task
 from benchmarks.harness.child.check import load_reference
 from benchmarks.harness.child.inputs import call_arguments, draw_for
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> None:
         module = load_reference(task.folder)
         kernel = getattr(getattr(extension, f"specimen{number}"), task.direction)
         trouble = ""
-        for config in sorted(task.configs_for("cuda"), key=_size)[:_CONFIGS]:
+        for config in configs_of(task):
             tensors = [torch.empty(item.shape, dtype=getattr(torch, item.dtype)) for item in config.tensors]
             draw_for(module, config, bytes(32), tensors, "published")
             try:
@@ -36,6 +36,12 @@ def main(argv: Sequence[str]) -> None:
             except RuntimeError as error:
                 trouble = f" {type(error).__name__}"
         print(f"DONE {number}{trouble}", flush=True)
+
+
+def configs_of(task: TaskSpec) -> list[Config]:
+    """The smallest ones, then those that are hidden: their sizes are odd, so that tiles and blocks do not fill."""
+    ordered = sorted(task.configs_for("cuda"), key=_size)
+    return [*ordered[:_CONFIGS], *(config for config in ordered[_CONFIGS:] if config.hidden)]
 
 
 def _size(config: Config) -> int:

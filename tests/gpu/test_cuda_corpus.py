@@ -22,7 +22,7 @@ from lab.bench.emulated_corpus import agreement, table
 from lab.cuda_corpus.__main__ import main as write_corpus
 from lab.cuda_corpus.operators import CUDA_OPERATORS, PARALLEL_FAULTS
 from lab.cuda_corpus.specimens import LABELS, CudaSpecimen, label_line, planned, read_labels
-from lab.gpu import label_cuda, label_together, sanitize_labels
+from lab.gpu import label_cuda, label_together, sanitize_labels, sanitize_labels_child
 from lab.gpu.child_process import ChildEndedError, LineChild
 from tests.fakes import GPU, report_for
 from tests.harness.test_gpu_track import RIGHT, STAND_IN, WRONG
@@ -298,6 +298,11 @@ class TestSanitizer:
 
     def test_a_kernel_that_was_not_reached_has_no_word(self) -> None:
         assert sanitize_labels.said("") == {}
+
+    def test_odd_sizes_are_called_too(self) -> None:
+        task = planned(1, 1)[0].task
+        called = sanitize_labels_child.configs_of(task)
+        assert {config.key for config in called} > {config.key for config in task.configs_for("cuda") if config.hidden}
 
     def test_what_a_tool_complains_of_is_wrong(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kept = tmp_path / "labels.jsonl"
