@@ -62,12 +62,14 @@ _WATCHED = (
     "-fno-strict-aliasing",
     "-fwrapv",
     "-fno-aggressive-loop-optimizations",
-    "-w",
+    "-Wuninitialized",
+    "-Wmaybe-uninitialized",
     "-fmax-errors=5",
     "-DTORCH_EXTENSION_NAME=kbench_submission",
 )
 _PREPARED_BYTES = 2 << 30
 _FRAME = re.compile(rf"(?:^|/){re.escape(SOURCE)}:(\d{{1,9}})(?!\d)", re.MULTILINE)
+_UNSET = re.compile(rf"{re.escape(SOURCE)}:(\d{{1,9}}):\d+: warning: ([^\n]{{1,120}}) used uninitialized \[-W")
 _MARK_ABOVE = 1 << 62  # no module has code there
 
 
@@ -152,6 +154,12 @@ def answered_lines(log: str, wanted: Sequence[int], mark: int) -> dict[int, int]
         return {}
     frames = {site: _FRAME.search(answer) for site, answer in zip(wanted, answers[:-1], strict=True)}
     return {site: int(frame[1]) for site, frame in frames.items() if frame is not None}
+
+
+def unset_variable(log: str) -> tuple[str, int] | None:
+    """The first local variable that is or may be read before it has a value, and the line; `log` is the compiler's."""
+    found = _UNSET.search(log)
+    return (found[2], int(found[1])) if found else None
 
 
 def plain_names(names: Sequence[str], rules: Rules, paths: Paths) -> list[str]:

@@ -19,10 +19,10 @@ from ..harness import (
     host_build_lock,
     never_cancelled,
 )
-from .build import SOURCE, emulated_build, lines_of, plain_names, prepare
+from .build import SOURCE, emulated_build, lines_of, plain_names, prepare, unset_variable
 from .reported import ReportedFinding, ReportedProblem
 from .running import CheckPlan, Conversation, memories, reference_process, run_submission
-from .sizes import emulated_configs, sampled_config
+from .sizes import emulated_configs, has_own_constant, sampled_config
 from .translate import NotTranslated
 from .verdicts import EmulatorFinding, EmulatorReport, EmulatorVerdict
 
@@ -91,7 +91,7 @@ def _checked(check: _Check) -> EmulatorReport:
         talk = run_submission(
             files, plan, fds, check.rules, check.paths, budget_s=check.budget_s, cancelled=check.cancelled
         )
-        talk.problems = reference.problems(talk.done)
+        talk.problems, talk.warnings = reference.problems(talk.done), build.log
         report = Transcript(plan, build.binary, talk, check.rules, check.paths).report()
     return replace(report, compile_s=round(build.seconds, 3))
 
@@ -117,7 +117,7 @@ def _not_compiled(build: Build) -> EmulatorReport:
 
 
 class Transcript:
-    """What the lines of a submission's process and the comparison amount to."""
+    """What the lines of a submission's process, the comparison and the compiler's warnings in `talk` amount to."""
 
     def __init__(self, plan: CheckPlan, binary: Path, talk: Conversation, rules: Rules, paths: Paths) -> None:
         self._plan, self._binary, self._talk = plan, binary, talk
@@ -131,6 +131,10 @@ class Transcript:
         if self._talk.report.malformed:
             return _abstained("the submission's process sent a report that does not match its runs")
         wrong, notes = self._sorted(list(self._faults()))
+        if wrong and all(item.kind in ("wrong result", *_NOTES) for item in wrong):
+            doubt = self._doubt()
+            if doubt is not None:
+                return doubt
         if wrong:
             first = min(wrong, key=lambda item: item.kind in ("wrong result", "raised"))  # its cause tells more
             return EmulatorReport(EmulatorVerdict.WRONG, f"{first.kind}: {first.sentence}", first.line, tuple(wrong))
@@ -145,6 +149,27 @@ class Transcript:
         return EmulatorReport(
             EmulatorVerdict.CORRECT_HERE, text, notes=tuple(f"{it.kind}: {it.sentence}" for it in notes)
         )
+
+    def _doubt(self) -> EmulatorReport | None:
+        """Why wrong results are not held against a kernel, if nothing else is."""
+        if any(item.kind == "wrong result" for item in self._talk.report.findings):
+            return None  # their number, shape or dtype
+        problems = {run: self._talk.problems.get(run.number) for run in self._talk.done}
+        wrong = {run: problem for run, problem in problems.items() if problem is not None}
+        run, problem = next(iter(wrong.items()))
+        where = f"{problem.text} ({self._plan.key_of(run.number)})"
+        if unset := unset_variable(self._talk.warnings):
+            return _abstained(
+                f"{unset[0]} used before it has a value, and a GPU may find another one: {where}", unset[1]
+            )
+        own = [has_own_constant(self._plan.task, self._plan.configs[it.config]) for it in wrong]
+        if not all(mine or it.near for mine, it in zip(own, wrong.values(), strict=True)):
+            return None
+        if own[0]:
+            return _abstained(
+                f"wrong with a constant that no configuration of the task has, and right without: {where}"
+            )
+        return _abstained(f"within twice the tolerance, and a GPU rounds in another way: {where}")
 
     def _compared(self) -> list[int]:
         return [run.number for run in self._talk.done if run.number in self._talk.problems]
@@ -182,10 +207,10 @@ class Transcript:
         """The first wrong run; where others of the configuration are right, the order of threads decides."""
         runs = self._talk.done
         for run in runs:
-            problem = self._talk.problems.get(run.number, "")
-            if problem:
+            problem = self._talk.problems.get(run.number)
+            if problem is not None:
                 right = any(not self._talk.problems.get(other.number) for other in runs if other.config == run.config)
-                text = f"{problem}; with another order of threads it is right" if right else problem
+                text = f"{problem.text}; with another order of threads it is right" if right else problem.text
                 yield EmulatorFinding("wrong result", text, self._plan.key_of(run.number))
                 return
 

@@ -61,6 +61,14 @@ class PlannedRun:
     offsets: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class ResultProblem:
+    """What is wrong with the results of a run. `near` says that they are within twice the tolerance."""
+
+    text: str
+    near: bool = False
+
+
 @dataclass
 class Conversation:
     """What came of all runs: what the submission's process reports, and what is wrong with its results."""
@@ -69,8 +77,9 @@ class Conversation:
     ended: str = ""  # how the process ended, if not as it should
     overdue: bool = False  # it was ended because its time was over
     log: str = ""
+    warnings: str = ""  # of the compiler
     done: tuple[PlannedRun, ...] = ()  # those with results
-    problems: dict[int, str] = field(default_factory=dict)  # by number of the run
+    problems: dict[int, ResultProblem | None] = field(default_factory=dict)  # by number of the run; None: right
 
 
 class CheckPlan:
@@ -162,10 +171,11 @@ class ReferenceProcess:
         """Waits until inputs lie ready. Raises SupervisorError."""
         self._answer("drawn")
 
-    def problems(self, runs: Sequence[PlannedRun]) -> dict[int, str]:
+    def problems(self, runs: Sequence[PlannedRun]) -> dict[int, ResultProblem | None]:
         self._link.send(runs=[{"config": run.config, "offsets": list(run.offsets)} for run in runs])
-        found = self._answer("problems")["problems"]
-        return {run.number: str(text) for run, text in zip(runs, found, strict=True)}
+        answer = self._answer("problems")
+        found = zip(runs, answer["problems"], answer["near"], strict=True)
+        return {run.number: ResultProblem(str(text), bool(near)) if text else None for run, text, near in found}
 
     def _answer(self, word: str) -> dict[str, Any]:
         try:

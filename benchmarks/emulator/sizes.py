@@ -48,6 +48,15 @@ def bearable(config: Config, most_products: int = _MOST_PRODUCTS, most_bytes: in
     return config.flops <= 2 * most_products and _bytes(config) <= most_bytes
 
 
+def has_own_constant(task: TaskSpec, config: Config) -> bool:
+    """A constant, such as eps, has a value that no public configuration gives it."""
+    shown = [*_shown(task), *(other for other in task.configs.get("cpu", ()) if not other.hidden)]
+    return any(
+        isinstance(value, float) and all(other.values.get(name) != value for other in shown)
+        for name, value in config.values.items()
+    )
+
+
 def _bytes(config: Config) -> int:
     return sum(item.nbytes for item in config.tensors) + sum(item.nbytes for item in config.results)
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.emulator.build import SOURCE
 from benchmarks.emulator.checking import Transcript
 from benchmarks.emulator.reported import ReportedFinding, submission_report
-from benchmarks.emulator.running import CheckPlan, Conversation
+from benchmarks.emulator.running import CheckPlan, Conversation, ResultProblem
 from benchmarks.emulator.sizes import emulated_configs
 from benchmarks.emulator.verdicts import EmulatorReport, EmulatorVerdict
 from benchmarks.harness import Paths, default_rules, default_suites, find_task
@@ -28,11 +29,21 @@ def runs(*between: str) -> bytes:
     return lines(*(line for run in range(3) for line in (f"begin\t{run}", *between, f"done\t{run}")))
 
 
-def verdict(plan: CheckPlan, data: bytes, *, wrong: tuple[int, ...] = (), ended: str = "") -> EmulatorReport:
+def verdict(
+    plan: CheckPlan,
+    data: bytes,
+    *,
+    wrong: tuple[int, ...] = (),
+    near: tuple[int, ...] = (),
+    ended: str = "",
+    log: str = "",
+) -> EmulatorReport:
     said = submission_report(data, [run.number for run in plan.runs])
     done = tuple(run for run in plan.runs if run.number in said.returned)
-    problems = {run.number: "y is off" if run.number in wrong else "" for run in done}
-    talk = Conversation(report=said, ended=ended, done=done, problems=problems)
+    problems = {
+        run: ResultProblem("y is off", run in near) if run in (*wrong, *near) else None for run in said.returned
+    }
+    talk = Conversation(report=said, ended=ended, warnings=log, done=done, problems=problems)
     return Transcript(plan, Path("none"), talk, default_rules(), Paths(Path("none"))).report()
 
 
@@ -81,6 +92,34 @@ def test_a_process_that_did_not_end_well_is_not_correct(plan: CheckPlan) -> None
 def test_every_run_that_gave_results_is_compared(plan: CheckPlan) -> None:
     report = verdict(plan, runs(), wrong=(2,))
     assert (report.verdict, report.findings[0].kind) == (EmulatorVerdict.WRONG, "wrong result")
+
+
+def test_results_within_twice_the_tolerance_are_not_decided(plan: CheckPlan) -> None:
+    report = verdict(plan, runs(), near=(0, 2))
+    assert (report.verdict, "twice the tolerance" in report.reason) == (EmulatorVerdict.ABSTAINED, True)
+    assert verdict(plan, runs(), near=(0,), wrong=(2,)).verdict is EmulatorVerdict.WRONG
+    assert verdict(plan, runs(FINDING), near=(0,)).verdict is EmulatorVerdict.WRONG
+
+
+def test_a_constant_of_the_emulators_own_decides_nothing_by_itself() -> None:
+    task = find_task(default_suites(), "llama_rmsnorm/forward")
+    plan = CheckPlan(task, emulated_configs(task), (0,))
+    own = [run.number for run in plan.runs if plan.configs[run.config].values["eps"] == 0.01]
+    other = next(run.number for run in plan.runs if run.number not in own)
+    data = lines(*(line for run in plan.runs for line in (f"begin\t{run.number}", f"done\t{run.number}")))
+    report = verdict(plan, data, wrong=tuple(own))
+    assert (report.verdict, "constant" in report.reason) == (EmulatorVerdict.ABSTAINED, True)
+    assert verdict(plan, data, wrong=(*own, other)).verdict is EmulatorVerdict.WRONG
+    assert verdict(plan, data, wrong=tuple(own), near=(other,)).verdict is EmulatorVerdict.ABSTAINED
+
+
+def test_wrong_results_of_a_variable_without_a_value_are_not_decided(plan: CheckPlan) -> None:
+    log = f"{SOURCE}:7:9: warning: 'sum' may be used uninitialized [-Wmaybe-uninitialized]\n"
+    report = verdict(plan, runs(), wrong=(0,), log=log)
+    assert (report.verdict, report.line) == (EmulatorVerdict.ABSTAINED, 7)
+    assert "'sum' may be used before it has a value" in report.reason
+    assert verdict(plan, runs(), log=log).verdict is EmulatorVerdict.CORRECT_HERE
+    assert verdict(plan, runs(FINDING), wrong=(0,), log=log).verdict is EmulatorVerdict.WRONG
 
 
 @pytest.mark.parametrize(("line", "kind"), [("raised\tno", "raised"), ("result\tno", "wrong result")])
