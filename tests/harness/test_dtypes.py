@@ -1,5 +1,7 @@
 """Dtypes of arguments and results: sizes, precision of a task, the truth in float64, tolerances, starter code. Pure."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,6 +90,18 @@ def test_widening_leaves_integers_and_bits_alone() -> None:
         assert torch.ones(3, dtype=torch.bfloat16).dtype is torch.float64
         assert torch.ones(3, dtype=torch.uint8).view(torch.float8_e5m2).dtype is torch.float8_e5m2
     assert torch.ones(3).half().dtype is torch.float16
+
+
+def test_widening_does_not_load_torch_compile() -> None:
+    """It takes as long as torch itself, and every referee would wait for it."""
+    code = """
+import sys, torch
+from benchmarks.harness.child.widening import Widened
+with Widened(torch.float64):
+    assert torch.ones(3).half().dtype is torch.float64
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", [name for name in FLOATS if name != "float8_e5m2"])  # three bits, two are too near

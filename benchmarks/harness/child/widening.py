@@ -22,6 +22,11 @@ class Widened(TorchDispatchMode):  # type: ignore[misc] # torch's types are not 
         self._dtype = dtype
         self._narrow = frozenset(item for item in _FLOATS if item.itemsize < dtype.itemsize)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: else the first operator imports torch.compile, which takes as long to load as torch itself."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _BITS:
             return func(*args, **(kwargs or {}))
