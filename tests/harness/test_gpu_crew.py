@@ -35,6 +35,7 @@ class Stage:
 
     events: list[tuple[str, str]] = field(default_factory=list)
     rooms: dict[str, Room] = field(default_factory=dict)
+    arguments: dict[str, tuple[str, ...]] = field(default_factory=dict)
     descriptors: tuple[int, ...] = ()
     immortal: set[str] = field(default_factory=set)
     stillborn: str = ""
@@ -55,13 +56,14 @@ class Process:
     def child(self) -> "Process":
         return self
 
-    def start(self, room: Room, log: Path, *_: Any, **__: Any) -> None:
+    def start(self, room: Room, log: Path, *_: Any, arguments: tuple[str, ...] = (), **__: Any) -> None:
         self.name = log.stem
         if self.name == self.stage.stillborn:
             raise SupervisorError("it does not start")
         log.touch()
         self.started = True
         self.stage.rooms[self.name] = room
+        self.stage.arguments[self.name] = arguments
         self.stage.events.append(("start", self.name))
 
     def doom(self) -> None:
@@ -125,6 +127,14 @@ def test_nobody_sees_more_than_its_part(stage: Stage, order: CrewSpec) -> None:
         assert seen_by(stage.rooms[name]) == {"job", "triton", "pool.so"}
     assert seen_by(stage.rooms["executor0"]) == {"code"}
     assert all(room.devices == REAL.nodes for room in stage.rooms.values())
+
+
+def test_only_who_compiles_loads_the_compiler(stage: Stage, order: CrewSpec) -> None:
+    """It takes seconds, and no other process waits for anything longer."""
+    Crew(order)
+    assert "compile" in stage.arguments["baseline0"]
+    Crew(replace(order, compiles=False))
+    assert "compile" not in stage.arguments["baseline0"]
 
 
 def test_each_baseline_has_a_cache_of_its_own(stage: Stage, order: CrewSpec) -> None:

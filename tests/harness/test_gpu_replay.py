@@ -154,9 +154,12 @@ class FakeActor:
 class FakeReferee:
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.collected: list[list[int]] = []
 
-    def ask(self, request: str, **_: Any) -> dict[str, Any]:
+    def ask(self, request: str, **details: Any) -> dict[str, Any]:
         self.asked.append(request)
+        if request == "collect":
+            self.collected.append(details["places"])
         return {"throttle": [], "ok": True}
 
 
@@ -181,6 +184,14 @@ def test_what_an_empty_appointment_takes_is_not_the_calls() -> None:
     result = replay.call("candidate0", 0, 3, 0, compared=True)
     assert (result.status, result.event_us, result.time_us) == (Status.OK, 10.0, 10.0)
     assert replay.referee.asked == ["stage", "collect"]  # type: ignore[attr-defined]
+
+
+def test_results_that_nobody_compares_are_not_copied() -> None:
+    """Copies would stay in the referee's memory, of which a large task needs all."""
+    replay = replay_of(executor=FakeActor(ANSWER))
+    replay.call("baseline0", 0, 3, 0, compared=False)
+    replay.call("candidate0", 0, 3, 0, compared=True)
+    assert [places != [] for places in replay.referee.collected] == [False, True]  # type: ignore[attr-defined]
 
 
 def test_a_late_call_is_repeated_on_other_values_with_more_time() -> None:

@@ -26,6 +26,7 @@ from .discovery import Gpu
 
 KERNELS = Bounds(files=20_000, total_bytes=256 << 20, depth=4)  # of one submission, compiled by Triton
 _FOLDERS = ("task", "job", "triton", "code")
+_IN_PIECES = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}  # else a large task fails with much memory free
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class CrewSpec:
     scratch: Path
     bytecode: Path | None  # where compiled Python files are kept, if torch lacks them
     threads: int
+    compiles: bool = True  # whether a baseline by torch.compile is run
 
 
 class Crew:
@@ -125,13 +127,14 @@ class Crew:
 
     def _start(self) -> None:
         filter_program, arguments = gpu_filter(), (self.order.gpu.accelerator,)
+        compiles = ("compile",) if self.order.compiles else ()
         for number, actor in enumerate(self.baselines):
             log = self.folder / f"baseline{number}.log"
             actor.start(
                 self._on_gpu(baseline_room(self.folder / "task", self.caches[number], self.order.rules)),
                 log,
                 filter_program,
-                arguments=arguments,
+                arguments=(*arguments, *compiles),
             )
         fds = tuple(actor.control.fd for actor in (*self.baselines, *self.candidates))
         log = self.folder / "referee.log"
@@ -149,7 +152,8 @@ class Crew:
 
     def _referee_room(self) -> Room:
         """It sends memory as descriptors, more of which may be under way than any candidate can fill up."""
-        return self._on_gpu(Room(read_only={**child_code(), self.folder / "task": "/kbench/task"}, open_files=1024))
+        room = Room(read_only={**child_code(), self.folder / "task": "/kbench/task"}, open_files=1024)
+        return self._on_gpu(replace(room, environment={**room.environment, **_IN_PIECES}))
 
     def _on_gpu(self, room: Room) -> Room:
         return on_gpu(room, self.order.gpu, self.order.bytecode)

@@ -129,7 +129,7 @@ class Replay:
             return CallResult(Status.RAISED, error="a CUDA error", text=str(answer["error"]))
         if "gone" in answer:
             return self._actor(who).broken(self.timeout_s)
-        taken = self.referee.ask("collect", who=who, config=config, places=places[0])
+        taken = self.referee.ask("collect", who=who, config=config, places=places[0] if compared else [])
         stamps = self._stamps(who, answer)
         self.seen.append((who, stamps))
         return CallResult(

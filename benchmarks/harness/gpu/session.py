@@ -49,7 +49,8 @@ class GpuSetting(Setting):
     bytecode: Path | None
 
     def order(self) -> CrewSpec:
-        return CrewSpec(self.gpu, self.rules, self.pool, self.crews, self.bytecode, self.cores.threads)
+        compiles = any(problem is None for problem in self.prepared.problems)
+        return CrewSpec(self.gpu, self.rules, self.pool, self.crews, self.bytecode, self.cores.threads, compiles)
 
 
 class GpuSession(Session[Actor]):

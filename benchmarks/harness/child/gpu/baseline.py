@@ -32,7 +32,8 @@ def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
     exact_arithmetic()
     device = start_device(arguments[1])
-    import_module("torch._inductor.compile_fx")  # what torch.compile needs takes seconds to import
+    if "compile" in arguments:
+        import_module("torch._inductor.compile_fx")  # takes seconds
     link.send(awake=True)
     message = link.receive()
     if (

@@ -158,8 +158,8 @@ class GpuReferee:
         return {"staged": True}
 
     def collect(self, who: str, config: int, places: list[int]) -> dict[str, Any]:
-        """Takes copies of the results of a replayed call."""
-        desk, results = self._desks[who], self._configs[config]["results"]
+        """Takes copies of the results of a replayed call that lie at `places`; without places, of none."""
+        desk, results = self._desks[who], self._configs[config]["results"] if places else []
         desk.snapshot = [desk.arena.view(item, at).clone() for item, at in zip(results, places, strict=True)]
         return {"throttle": self._device.state()["throttle"]}
 
