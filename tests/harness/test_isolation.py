@@ -326,6 +326,18 @@ def test_a_thread_is_in_no_vfork_and_shares_descriptors_and_folders(run: Run, fl
     assert ended == -signal.SIGSYS
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86-64")
+@pytest.mark.parametrize("flag", ["0x10000000", "0x40000000", "0x20000", "0x02000000"])
+def test_a_compiler_starts_processes_in_no_namespace_of_their_own(run: Run, flag: str) -> None:
+    """In a namespace of its own a process has every right over networks, mounts and the like there."""
+    tried = f"{SYSCALLS}import os\nr = call(56, {flag} | 17, None, None, None, None)\nif r == 0: os._exit(0)\n"
+    tried += "print(r, ctypes.get_errno()); print(os.fork() >= 0)"
+    for program in (builder_program(), gpu_program()):
+        code, text = run(tried, program=program)
+        assert (code, text.splitlines()[0]) == (0, f"-1 {errno.EPERM}")
+        assert "True" in text
+
+
 def test_what_honest_kernels_ask_of_the_same_calls_is_allowed(run: Run) -> None:
     code = "import fcntl, os, signal; fcntl.fcntl(1, fcntl.F_GETFD); os.kill(os.getpid(), 0); print('ran')"
     assert run(install(code), candidate_room()) == (0, "ran\n")

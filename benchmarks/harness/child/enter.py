@@ -1,6 +1,6 @@
 """The first thing in every child: limits, affinity, filter, then exec. Runs as a script, standard library only.
 
-    python -I enter.py '{"limits": {...}, "cores": [1], "filter": "<base64>"}' ARGV...
+    python -I enter.py '{"limits": {...}, "cores": [1], "filter": "<base64>", "adopts": false}' ARGV...
 
 Not covered: namespaces and mounts, which bubblewrap does after this.
 """
@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 _SECCOMP_MODE_FILTER = 2
 
 
@@ -24,6 +24,8 @@ class _FilterProgram(ctypes.Structure):
 def main() -> None:
     plan = json.loads(sys.argv[1])
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if plan["adopts"]:  # so that nobody below it is lost to whoever ends it
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for name, value in plan["limits"].items():
         resource.setrlimit(getattr(resource, name), (value, value))
     if plan["cores"]:

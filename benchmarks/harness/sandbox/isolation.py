@@ -1,7 +1,8 @@
 """Starts children in a sandbox: bubblewrap with seccomp and limits, or the strongest one that the machine allows.
 
 A `Room` says what a child may see and use; `spawn` starts it there. Without bubblewrap the same limits, filter and
-empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then. Not
+empty environment apply, but the child sees the machine's files and network: `Isolation.strong` is False then. The
+number of processes and threads is limited by Linux, or counted (`crowd.py`) where its limit does not hold. Not
 covered: memory of many processes together (a build may use `memory_bytes` in each of its processes).
 """
 
@@ -23,6 +24,7 @@ from pathlib import Path
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
 from . import seccomp
+from .crowd import children_of, end_tree, watch
 from .freezer import Freezer, RunSpan, signal_quietly, state_of, threads_of
 from .outbox import log_end
 
@@ -39,6 +41,8 @@ _DEVICE_LINKS = {
     "stdout": "/proc/self/fd/1",
     "stderr": "/proc/self/fd/2",
 }
+# An examination with torch.compile needs 8, and numpy starts a thread for each core in every process of Python
+TASKS_MAX = 256 + 4 * (os.cpu_count() or 1)
 _KILL_WAIT_S = 30.0  # a driver first ends what the process left on a GPU
 # Python ignores its own variables in isolated mode, so a child looks at ours
 _WRITE_BITS = 0o222
@@ -74,6 +78,7 @@ class Room:
     scratch_bytes: int = 256 << 20
     open_files: int = 256  # descriptors under way to other processes count for all of a user together
     cpu_s: int = 600
+    tasks: int = TASKS_MAX  # processes and threads at a time
     cores: tuple[int, ...] = ()
     python: bool = True  # the interpreter and torch are there
 
@@ -88,6 +93,20 @@ def isolation_in_force() -> Isolation:
             "seccomp", False, "seccomp filter and resource limits only: bubblewrap does not work on this machine"
         )
     return Isolation("limits", False, "resource limits only: neither bubblewrap nor seccomp works on this machine")
+
+
+@functools.cache
+def tasks_are_limited() -> bool:
+    """Whether Linux holds a sandbox to its number of processes: whom the machine knows as root it does not."""
+    if not isolation_in_force().strong:
+        return False
+    forks = [sys.executable, "-I", "-S", "-c", "import os; os.fork()"]
+    command = [*_bubblewrap(Room()), "--", "/usr/bin/prlimit", "--nproc=1", *forks]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return b"BlockingIOError" in done.stderr
 
 
 def demand_isolation(*, public: bool) -> Isolation:
@@ -126,7 +145,7 @@ class Child:
         """Known once the child has answered; None if it was gone by then."""
         pid = self._process.pid
         for _ in range(2 if self._wrapped else 0):
-            children = _children_of(pid)
+            children = children_of(pid)
             if not children:
                 return None
             pid = children[0]
@@ -173,9 +192,13 @@ class Child:
         """Sends SIGKILL to the child and everything it started, without waiting."""
         if self._doomed is not None:
             return
+        if not self._wrapped:
+            self._doomed = []
+            end_tree(self._process.pid)
+            return
         # the first process of the sandbox takes all others with it
-        inner = _children_of(self._process.pid) if self._wrapped else []
-        self._doomed = [*inner, *(pid for parent in inner for pid in _children_of(parent))]
+        inner = children_of(self._process.pid)
+        self._doomed = [*inner, *(pid for parent in inner for pid in children_of(parent))]
         for pid in (*inner, self._process.pid):
             signal_quietly(pid, signal.SIGKILL)
 
@@ -198,17 +221,24 @@ def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = ()
 
     `filter_program` is installed before `argv` starts; a child that must load trusted code first installs its own.
     """
-    strong = isolation_in_force().strong
+    strong, is_limited = isolation_in_force().strong, tasks_are_limited()
     program = filter_program if seccomp.supported() else b""
-    command = [*_bubblewrap(room), "--", *argv] if strong else list(argv)
+    limited = ["/usr/bin/prlimit", f"--nproc={room.tasks}", *argv] if is_limited else list(argv)
+    command = [*_bubblewrap(room), "--", *limited] if strong else limited
     if program and strong:
         fd = os.memfd_create("filter")
         os.write(fd, program)
         os.lseek(fd, 0, os.SEEK_SET)
         command[1:1] = ["--seccomp", str(fd)]
         fds, program = [*fds, fd], b""
-    plan = {"limits": _limits(room), "cores": room.cores, "filter": base64.b64encode(program).decode()}
-    with log.open("wb") as output, _nothing() as nothing:
+    plan = {
+        "limits": _limits(room),
+        "cores": room.cores,
+        "filter": base64.b64encode(program).decode(),
+        "adopts": not strong,
+    }
+    log.write_bytes(b"")
+    with log.open("ab") as output, _nothing() as nothing:  # others write there, too
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(CHILD_FOLDER / "enter.py"), json.dumps(plan), *command],
             stdin=nothing,
@@ -221,6 +251,8 @@ def spawn(argv: Sequence[str], room: Room, log: Path, *, fds: Sequence[int] = ()
         )
     if strong and filter_program and seccomp.supported():
         os.close(fds[-1])
+    if not is_limited:
+        watch(process.pid, room.tasks, log)
     return Child(process, log, wrapped=strong)
 
 
@@ -338,13 +370,6 @@ def _bubblewrap_works() -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
-
-
-def _children_of(pid: int) -> list[int]:
-    try:
-        return [int(item) for item in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
 
 
 def _await_gone(pids: Sequence[int]) -> None:

@@ -19,6 +19,7 @@ _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARGUMENT = 0, 4, 16
 _CLONE_VFORK = 0x00004000
 _CLONE_OF_A_THREAD = (0x00010000, 0x00000400, 0x00000200)  # CLONE_THREAD, CLONE_FILES, CLONE_FS: all that is shared
+_CLONE_INTO_A_NAMESPACE = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _SIGCONT = 18
 _LOCAL = 1  # AF_UNIX
 _X32_BIT = 0x40000000
@@ -159,8 +160,8 @@ def _program(
     lines += _when(NUMBERS["clone3"][column], _ERRNO | errno.ENOSYS)
     if local_sockets:
         lines += _local_sockets_only(NUMBERS["socket"][column])
-    if threads_only:
-        lines += _threads_only(NUMBERS["clone"][column])
+    clone = NUMBERS["clone"][column]
+    lines += _threads_only(clone) if threads_only else _no_namespaces(clone)
     lines += [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS if allow else _ALLOW)]
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
@@ -192,6 +193,18 @@ def _local_sockets_only(number: int | None) -> list[tuple[int, int, int, int]]:
         (_JUMP_EQUAL, 0, 1, _LOCAL),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+    ]
+
+
+def _no_namespaces(clone: int | None) -> list[tuple[int, int, int, int]]:
+    if clone is None:
+        return []
+    return [
+        (_JUMP_EQUAL, 0, 4, clone),
+        (_LOAD_WORD, 0, 0, _OFFSET_ARGUMENT),
+        (_JUMP_SET, 0, 1, _CLONE_INTO_A_NAMESPACE),
+        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+        (_RETURN, 0, 0, _ALLOW),
     ]
 
 

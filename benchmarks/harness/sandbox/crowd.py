@@ -1,0 +1,196 @@
+"""Bounds how many processes and threads a sandbox has at a time, where the system's kernel does not.
+
+Linux counts a user's processes for each user namespace, so a limit that is set inside bubblewrap holds for one sandbox
+(`isolation.py`); but it holds for nobody whom the machine knows as root, and without bubblewrap it counts whatever else
+the user runs. There a process beside the supervisor counts twenty times a second and ends what has too many: `watch`
+starts it, and this file is also its script. Standard library only. Not covered: what is started in between.
+"""
+
+import functools
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_POLL_S = 0.05
+_LOOK_AT_LEAST_S = 1.0  # at every sandbox, however little has changed on the machine
+_NEW_TASKS = 32  # on the machine since the last look; fewer cannot be what it is for
+_ROUNDS_MAX = 1000  # of ending a tree that grows meanwhile
+_LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A sandbox. `pidfd` means its first process, whatever number that gets."""
+
+    pid: int
+    pidfd: int
+    limit: int
+    log: Path
+
+
+def watch(pid: int, limit: int, log: Path) -> None:
+    """From now on the process and all that it starts end once they are more than `limit`; `log` then says so."""
+    line = json.dumps({"pid": pid, "limit": limit, "log": str(log)}).encode() + b"\n"
+    if len(line) > _LINE_MAX_BYTES:
+        raise ValueError(f"the path of the log is too long: {log}")
+    try:
+        os.write(_orders(), line)
+    except BrokenPipeError:  # somebody has ended it
+        with _watcher():  # closes the pipe
+            _watcher.cache_clear()
+        os.write(_orders(), line)
+
+
+def _orders() -> int:
+    """Where the process that watches reads what it is to watch."""
+    orders = _watcher().stdin
+    assert orders is not None  # noqa: S101 - it is a pipe
+    return orders.fileno()
+
+
+@functools.cache
+def _watcher() -> subprocess.Popen[bytes]:
+    """It ends with the last process that can give it orders."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def tasks_below(pid: int, limit: int) -> int:
+    """The processes and threads from `pid` on; counted up to `limit` and a little more."""
+    count = 0
+    for item in tree_of(pid):
+        with suppress(OSError):
+            count += os.stat(f"/proc/{item}/task").st_nlink - 2
+        if count > limit:
+            break
+    return count
+
+
+def tree_of(pid: int) -> Iterator[int]:
+    """`pid` and all processes below it, each before its children."""
+    waiting, seen = [pid], {pid}
+    while waiting:
+        item = waiting.pop()
+        yield item
+        new = [child for child in children_of(item) if child not in seen]
+        seen.update(new)
+        waiting += new
+
+
+def children_of(pid: int) -> list[int]:
+    """Of all threads of a process; none if it is gone."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in threads:
+        with suppress(OSError):
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found
+
+
+def end_tree(pid: int) -> None:
+    """Kills all that is below a process, to which whoever loses its parent comes (`enter.py`), then its group.
+
+    The process itself is stopped meanwhile, so it starts no more. Without bubblewrap nothing else finds all of them.
+    """
+    with suppress(OSError):
+        os.kill(pid, signal.SIGSTOP)
+    for _ in range(_ROUNDS_MAX):
+        alive = [item for item in tree_of(pid) if item != pid and _state(item) not in "ZX"]
+        if not alive:
+            break
+        for item in alive:
+            with suppress(OSError):
+                os.kill(item, signal.SIGKILL)
+    for end in (os.killpg, os.kill):  # it leads a group of its own, where nobody has changed that
+        with suppress(OSError):
+            end(pid, signal.SIGKILL)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+    except OSError:
+        return "X"
+
+
+def _end(item: Watched) -> None:
+    """Says so first: once the child is gone, its supervisor reads the log."""
+    with suppress(OSError):
+        log = os.open(item.log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
+        os.write(log, f"\nended: it had more than {item.limit} processes and threads\n".encode())
+        os.close(log)
+    end_tree(item.pid)
+
+
+def _main() -> None:
+    with suppress(OSError):  # so many others must not keep it from counting
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+    watched: dict[int, Watched] = {}
+    lines, looked_s, least = b"", 0.0, 0
+    orders = _readable(0)
+    while True:
+        if orders.poll(_POLL_S * 1000 if watched else None):
+            data = os.read(0, 1 << 16)
+            if not data:
+                return
+            *whole, lines = (lines + data).split(b"\n")
+            watched |= {item.pidfd: item for item in map(_registered, whole) if item is not None}
+        tasks, now_s = _tasks_of_the_machine(), time.monotonic()
+        least = min(least, tasks)
+        if tasks - least >= _NEW_TASKS or now_s - looked_s >= _LOOK_AT_LEAST_S:
+            _look(watched)
+            looked_s, least = now_s, tasks
+
+
+def _registered(line: bytes) -> Watched | None:
+    data = json.loads(line)
+    try:
+        return Watched(data["pid"], os.pidfd_open(data["pid"]), data["limit"], Path(data["log"]))
+    except ProcessLookupError:
+        return None
+
+
+def _look(watched: dict[int, Watched]) -> None:
+    for item in list(watched.values()):
+        is_gone = bool(_readable(item.pidfd).poll(0))
+        if not is_gone and tasks_below(item.pid, item.limit) > item.limit:
+            _end(item)
+            is_gone = True
+        if is_gone:
+            os.close(item.pidfd)
+            del watched[item.pidfd]
+
+
+def _readable(fd: int) -> select.poll:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return poll
+
+
+def _tasks_of_the_machine() -> int:
+    """Cheap to read, and growing with any sandbox; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+if __name__ == "__main__":
+    _main()
