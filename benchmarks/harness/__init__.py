@@ -26,6 +26,7 @@ from .errors import (
     UsageError,
 )
 from .foreign.examine import GPU_TASK, ONE_SHAPE, TOO_LARGE_FOR_A_GPU, Examined, ForeignConfig, ForeignTask, examine
+from .hosts.ending import ended_in_order
 from .hosts.locks import file_lock
 from .hosts.processors import KINDS as PROCESSOR_KINDS
 from .hosts.processors import processor
@@ -141,6 +142,7 @@ __all__ = [
     "device_classes",
     "devices_here",
     "digest",
+    "ended_in_order",
     "examine",
     "file_lock",
     "find_task",

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from benchmarks.harness import HarnessError, UsageError, Verdict, clean_text
+from benchmarks.harness import HarnessError, UsageError, Verdict, clean_text, ended_in_order
 
 ACCEPTED, NOT_ACCEPTED, WRONG_USAGE, OUR_FAULT, NOT_DECIDED = 0, 1, 2, 3, 4
 INTERRUPTED = 130  # as shells have it
@@ -40,9 +40,10 @@ def leave(text: str, code: int) -> NoReturn:
 
 @contextmanager
 def harness_errors() -> Iterator[None]:
-    """Leaves with a sentence where the harness raises."""
+    """Leaves with a sentence where the harness raises, and in order where somebody ends the process."""
     try:
-        yield
+        with ended_in_order():
+            yield
     except UsageError as error:
         leave(f"kbench: {error}", WRONG_USAGE)
     except HarnessError as error:

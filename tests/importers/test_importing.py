@@ -2,8 +2,11 @@
 
 import io
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -228,3 +231,18 @@ def test_labels() -> None:
     assert is_ranked(["one-shape"])
     assert not is_ranked(["one-shape", "no-effect:x"])
     assert text_of("no-effect:x") == "x does not change the results."
+
+
+def test_an_import_that_is_told_to_end_ends_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch, paths) -> None:
+    def examine(*_, **__) -> Examined:
+        with TemporaryDirectory(dir=paths.scratch):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return Examined(None, "it went on")
+
+    before = set(paths.scratch.iterdir())
+    monkeypatch.setattr(importing, "examine", examine)
+    with pytest.raises(SystemExit) as ended:
+        run(folder)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert set(paths.scratch.iterdir()) == before
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

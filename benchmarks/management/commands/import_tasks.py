@@ -16,7 +16,7 @@ from django.core.validators import validate_slug
 from benchmarks.catalogue.folders import base_rows_sync
 from benchmarks.catalogue.importing import NotImportable, Settings, import_suite
 from benchmarks.extensions import ReadsReference, ReferenceUnread, reference_reader
-from benchmarks.harness import UsageError
+from benchmarks.harness import UsageError, ended_in_order
 from benchmarks.importers import READERS, SUITES, SuiteOrigin
 from benchmarks.models import ImportReport
 from benchmarks.states import ImportOutcome
@@ -60,14 +60,15 @@ class Command(BaseCommand):
                 self.stdout.flush()
 
         try:
-            import_suite(
-                READERS[options["format"]](folder, suite),
-                suite=suite,
-                format_name=options["format"],
-                origin=SuiteOrigin(folder, options["source"][:200], options["licence"][:200]),
-                how=how,
-                tell=tell,
-            )
+            with ended_in_order():
+                import_suite(
+                    READERS[options["format"]](folder, suite),
+                    suite=suite,
+                    format_name=options["format"],
+                    origin=SuiteOrigin(folder, options["source"][:200], options["licence"][:200]),
+                    how=how,
+                    tell=tell,
+                )
         except (NotImportable, UsageError) as error:
             raise CommandError(str(error)) from error
         counts = Counter(report.outcome for report in reports)
