@@ -215,6 +215,10 @@ def test_what_counts_for_all_processes_of_a_user_is_bounded(run: Run) -> None:
     assert run(code) == (0, "[(256, 256), (0, 0), (256, 256)]\n")
 
 
+def test_a_sandbox_ends_before_others_where_the_machine_has_no_memory(run: Run) -> None:
+    assert run("print(open('/proc/self/oom_score_adj').read())")[1].strip() == "1000"
+
+
 def test_memory_is_bounded(run: Run) -> None:
     code, text = run("bytearray(8 << 30)")
     assert code == 1

@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 _SECCOMP_MODE_FILTER = 2
@@ -26,6 +27,8 @@ def main() -> None:
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if plan["adopts"]:  # so that nobody below it is lost to whoever ends it
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # of a machine without memory the sandboxes end, before anything else
     for name, value in plan["limits"].items():
         resource.setrlimit(getattr(resource, name), (value, value))
     if plan["cores"]:

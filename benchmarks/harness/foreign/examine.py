@@ -27,7 +27,7 @@ from ..sandbox.seccomp import builder_program, supported
 from ..source import NOBODY, Paths
 from ..tasks.spec import Config, Result, TaskSpec
 from ..tasks.spec_json import write_folder
-from .facts import Facts, facts_of
+from .facts import SENSELESS, Facts, facts_of
 
 FORMS = ("model", "function", "gradients", "definition", "case")
 _ENTRIES = {"definition": "run", "case": "custom_kernel"}  # of a submission in Python, by form
@@ -43,6 +43,7 @@ TOLERANCE_MAX = 0.02  # what needs more is not computed by float32, or by a larg
 _ROUNDINGS_MAX = 16  # of one value, for dtypes whose single rounding is coarse
 _ROOM_BYTES = 16 << 30
 _START_S = 600.0  # nothing of the author's runs until then, so only a busy machine takes long
+_DESCRIBING_STEPS = 4  # all configurations together have the time of so many
 _TRACEBACK_AT = 0.9  # of the time that a step has, its process prints where it is
 _AUTHORS_LINE = re.compile(r'File "[^"\n]{0,200}(?:task|reference)\.py", line (\d{1,6})', re.ASCII)
 _HARNESS = Path(__file__).parents[1]
@@ -171,7 +172,10 @@ class _Work:
             bytes_max=self.bytes_max,
             traceback_s=self.timeout_s * _TRACEBACK_AT,
         )
+        started_s, most_s = time.monotonic(), _DESCRIBING_STEPS * self.timeout_s
         for config in self.foreign.configs:
+            if time.monotonic() - started_s > most_s:
+                raise TaskError(f"describing its {len(configs)} configurations took more than {most_s:g} s")
             answer = child.receive(self.timeout_s, "describing it")
             if "facts" in answer:
                 found.append((config, facts_of(answer["facts"])))
@@ -404,8 +408,8 @@ def _findings(answer: Mapping[str, Any], results: int) -> dict[str, Any]:
     try:
         tolerances = [(float(one), float(both)) for one, both in answer["tolerances"]]
         texts = {name: [str(item)[:300] for item in answer[name]][:64] for name in ("labels", "notes", "dropped")}
-    except (KeyError, TypeError, ValueError) as error:
-        raise TaskError(f"the examination gave no sensible answer: {error}") from error
+    except SENSELESS as error:
+        raise TaskError(f"the examination gave no sensible answer: {error}"[:300]) from error
     if len(tolerances) != results or not all(0 <= value < 1e6 for both in tolerances for value in both):
         raise TaskError("the examination gave no sensible tolerances")
     return {**texts, "tolerances": tolerances}

@@ -5,6 +5,7 @@ whether the answer is true; a wrong answer makes a task that fails its admission
 """
 
 import ast
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +20,22 @@ _ARGUMENTS_MAX = 1_500  # DenseNet-201 has 1,200: what children are told of all 
 _RESULTS_MAX = 16
 _AXES_MAX = 8
 _SIZE_MAX = 1 << 32
+_NUMBER_MAX = 1 << 63  # what a kernel can be given, and what every database can keep
 _TEXT_MAX = 2000
 _PLAN_MAX = 20_000
+
+
+# What reading JSON of a wrong form, or literals in it, can raise
+SENSELESS = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    SyntaxError,
+    RecursionError,
+    MemoryError,
+)
 
 
 @dataclass(frozen=True)
@@ -68,8 +83,8 @@ def facts_of(data: Any) -> Facts:
     """The checked answer. Raises TaskError for one that cannot be."""
     try:
         return _facts(data)
-    except (KeyError, TypeError, ValueError, SyntaxError, RecursionError) as error:
-        raise TaskError(f"its description makes no sense: {error}") from error
+    except SENSELESS as error:
+        raise TaskError(f"its description makes no sense: {error}"[:300]) from error
 
 
 def _facts(data: Mapping[str, Any]) -> Facts:
@@ -78,12 +93,13 @@ def _facts(data: Mapping[str, Any]) -> Facts:
     results = tuple(
         Form(_shape(item["shape"]), _dtype(item["dtype"])) for item in _few(data["results"], _RESULTS_MAX, "results")
     )
-    if len({item.name for item in arguments}) != len(arguments):
-        raise ValueError("two arguments share a name")
+    names = _result_names(data, len(results))
+    if len({item.name for item in arguments}) != len(arguments) or len(set(names)) != len(names):
+        raise ValueError("two arguments or two results share a name")
     return Facts(
         arguments=arguments,
         results=results,
-        result_names=_result_names(data, len(results)),
+        result_names=names,
         flops=min(max(0, int(data["flops"])), 1 << 60),
         seconds=max(0.0, float(data["seconds"])),
         changed=changed,
@@ -96,7 +112,7 @@ def _argument(item: Mapping[str, Any], changed: tuple[str, ...]) -> Argument:
     name = _name(item["name"])
     if "shape" not in item:
         return ValueArgument(name, _value(item["value"]))
-    limits = {key: int(value) for key, value in item["options"].items() if key in ("low", "high")}
+    limits = {key: int(_number(value)) for key, value in item["options"].items() if key in ("low", "high")}
     state = {"state": str(item["state"])[:200]} if "state" in item else {}
     written = {"changed": True} if state and state["state"] in changed else {}
     return TensorArgument(
@@ -152,8 +168,8 @@ def _value(value: Any) -> Any:
 
 
 def _number(value: Any) -> int | float | bool:
-    if not isinstance(value, int | float):
-        raise ValueError("a value is no number")
+    if not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > _NUMBER_MAX:
+        raise ValueError("a value is no number, or none that a kernel can be given")
     return value
 
 
@@ -169,4 +185,5 @@ def _plan(text: Any) -> tuple[Any, Any]:
     if not isinstance(text, str) or len(text) > _PLAN_MAX:
         raise ValueError("the plan of its gradients is too long")
     form, plan = ast.literal_eval(text)
+    hash(form)  # plans are kept by their form
     return form, plan
