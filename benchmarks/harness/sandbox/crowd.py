@@ -27,7 +27,7 @@ _LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
 
 
 @dataclass(frozen=True)
-class Watched:
+class _Crowd:
     """A sandbox. `pidfd` means its first process, whatever number that gets."""
 
     pid: int
@@ -129,7 +129,7 @@ def _state(pid: int) -> str:
         return "X"
 
 
-def _end(item: Watched) -> None:
+def _end(item: _Crowd) -> None:
     """Says so first: once the child is gone, its supervisor reads the log."""
     with suppress(OSError):
         log = os.open(item.log, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -142,7 +142,7 @@ def _main() -> None:
     with suppress(OSError):  # so many others must not keep it from counting
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, 0, -10)
-    watched: dict[int, Watched] = {}
+    watched: dict[int, _Crowd] = {}
     lines, looked_s, least = b"", 0.0, 0
     orders = _readable(0)
     while True:
@@ -159,15 +159,15 @@ def _main() -> None:
             looked_s, least = now_s, tasks
 
 
-def _registered(line: bytes) -> Watched | None:
+def _registered(line: bytes) -> _Crowd | None:
     data = json.loads(line)
     try:
-        return Watched(data["pid"], os.pidfd_open(data["pid"]), data["limit"], Path(data["log"]))
+        return _Crowd(data["pid"], os.pidfd_open(data["pid"]), data["limit"], Path(data["log"]))
     except ProcessLookupError:
         return None
 
 
-def _look(watched: dict[int, Watched]) -> None:
+def _look(watched: dict[int, _Crowd]) -> None:
     for item in list(watched.values()):
         is_gone = bool(_readable(item.pidfd).poll(0))
         if not is_gone and tasks_below(item.pid, item.limit) > item.limit:
