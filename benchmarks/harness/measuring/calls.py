@@ -90,7 +90,7 @@ class Judging:
             # both directions of the order with one launch, then the next one
             self._session.turn(number // 2)
             self.null_calls.append(self._null_call())
-            self._watch.round_begins(self._session.launch)
+            self._watch.round_begins(self._session.launch, hidden=number % _HIDDEN_EVERY_ROUNDS == 0)
             for config in self._round(number):
                 self._time_step(config, backwards=number % 2 == 1)
                 if self.fault is not None:
