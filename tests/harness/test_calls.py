@@ -267,6 +267,11 @@ def test_eager_says_how_much_longer_decoys_may_take(
     assert set(judging.paired_times(0).eager_us) == {100.0}
 
 
+def test_a_kernel_that_scatters_its_work_ahead_is_given_no_doubt_for_it() -> None:
+    judging = visited(lambda _: 50.0, lambda step: 50.0 + (300.0 if step // 4 % 5 < 3 else 0.0))
+    assert judging.ledgers[0].ahead_us() == pytest.approx([300.0 - 50.0] * 100)
+
+
 def visits(decoys_us: list[float], calls_us: list[float]) -> list[CallResult]:
     pairs = zip(decoys_us, calls_us, strict=True)
     return [CallResult(Status.OK, decoy_us=decoy, used_us=call) for decoy, call in pairs]

@@ -104,15 +104,15 @@ class ConfigTally:
         """What the kernel does in decoys for the calls that count, per call.
 
         Decoys take longer than calls, as caches are cold after a break. The kernel's may take as much longer as eager's
-        in the same launch, and a little more, and as much more as chance may explain. Whoever gains in the median call
-        has done the work in most of the visits.
+        in the same launch, and a little more, and as much more as chance may explain: a kernel could scatter at will,
+        so by chance no more than eager. Whoever gains in the median call has done the work in most of the visits.
         """
         charged_us = np.zeros(len(self.launches))
         for steps in self.of_launches():
             kernel, eager = ([self.seen[who][place] for place in steps] for who in (CANDIDATE, _EAGER))
             usual_us = median_us(np.array([visit.used_us for visit in kernel]))
             (kernel_us, kernel_error_us), (eager_us, eager_error_us) = colder_us(kernel), colder_us(eager)
-            doubt_us = _ERRORS_IN_DOUBT * math.hypot(kernel_error_us, eager_error_us)
+            doubt_us = _ERRORS_IN_DOUBT * math.hypot(min(kernel_error_us, eager_error_us), eager_error_us)
             allowed_us = eager_us + max(_AHEAD_SPARE_US, _AHEAD_SPARE * usual_us) + doubt_us
             charged_us[steps] = max(0.0, kernel_us - allowed_us)
         return charged_us
