@@ -8,7 +8,7 @@ stable `code` (`problems.py`). Does NOT stream: events are at `/events/`, which 
 import logging
 import uuid
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from asgiref.sync import sync_to_async
 from django.http import Http404, HttpRequest, HttpResponse
@@ -48,6 +48,7 @@ from .problems import Problem, problem
 
 logger = logging.getLogger(__name__)
 WAIT_MAX_S = 60.0
+NO_ID = "This is not an id: an id is a UUID, such as 0f8fad5b-d9cb-469f-a165-70867728950e."
 
 
 api = KbenchApi(
@@ -71,9 +72,9 @@ def task_list(
     request: HttpRequest,
     q: Annotated[str, Field(max_length=WORDS_MAX_CHARS)] = "",
     device: str = "",
-    difficulty: Difficulty | None = None,
+    difficulty: Difficulty | Literal[""] = "",
 ) -> Any:
-    wanted = TaskFilter(words=q, device=device, difficulty=difficulty or "")
+    wanted = TaskFilter(words=q, device=device, difficulty=difficulty)
     return [schemas.task_out(task) for task in selectors.all_tasks(wanted)]
 
 
@@ -172,9 +173,14 @@ def _on_missing(request: HttpRequest, error: Http404) -> HttpResponse:
 
 @api.exception_handler(ValidationError)
 def _on_invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    errors = [{"place": ".".join(map(str, item["loc"])), "text": item["msg"]} for item in error.errors]
+    errors = [{"place": ".".join(map(str, item["loc"])), "text": _fault(item)} for item in error.errors]
     detail = "; ".join(f"{item['place']}: {item['text']}" for item in errors)
     return problem(Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, errors=errors))
+
+
+def _fault(error: dict[str, Any]) -> str:
+    """The validator's own sentence, except for what people mistype most: an id."""
+    return NO_ID if error["type"] == "uuid_parsing" else str(error["msg"])
 
 
 @api.exception_handler(HttpError)

@@ -4,10 +4,11 @@ Does NOT rank: ranks are stored with the standings, and a filter leaves them as 
 """
 
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Literal
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field, Query, Router, Schema
 
 from benchmarks import selectors
@@ -18,12 +19,14 @@ from benchmarks.selectors import PAGE_ROWS
 from benchmarks.templatetags.kbench import holder
 from benchmarks.views.parts.boards import baseline_lines
 
+from .problems import Problem
 from .schemas import PageNumber, ScoreOut
 from .submissions import version_of
 from .tables import table
 
 ROWS_MAX = 1000
 VERSION_MAX = 100_000
+KINDS_LISTED = "`kbench status`, or `GET status`, lists the device kinds of this site."
 SCORE_COLUMNS = ["speedup", "ci95_lo", "ci95_hi", "vs_eager", "vs_compile", "worst_config", "timing_trust"]
 
 router = Router()
@@ -94,12 +97,18 @@ class BoardQuery(Schema):
     format: Literal["json", "csv"] = "json"
 
     def key(self) -> BoardKey:
-        """Raises Problem and Http404."""
+        """Raises Problem, and Http404 for a version that does not exist."""
         found = version_of(self.task)
         if self.version is not None:
             task = found.task
             found = selectors.version_numbered(task.suite.slug, task.op, task.direction, str(self.version))
-        return board_selectors.board_key(found, self.device or selectors.default_device(found), self.ruleset)
+        device = self.device or selectors.default_device(found)
+        try:
+            return board_selectors.board_key(found, device, self.ruleset)
+        except Http404 as error:
+            rules = f" under the rules {self.ruleset}" if self.ruleset else ""
+            detail = f"There is no leaderboard of {self.task} on {device or 'any device'}{rules}; {KINDS_LISTED}"
+            raise Problem(HTTPStatus.NOT_FOUND, "not-found", detail) from error
 
 
 class EntryQuery(BoardQuery):

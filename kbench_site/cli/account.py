@@ -28,8 +28,8 @@ def status_command(*, as_json: bool) -> None:
         "90th percentile wait",
         "our errors, 30 days",
     )
-    title = "\n".join(found["notices"])
-    tell(found, [_queue(line) for line in found["queues"]], columns, as_json=as_json, title=title)
+    title, rows = "\n".join(found["notices"]), [_queue(line) for line in found["queues"]]
+    tell(found, rows, columns, as_json=as_json, title=title, none="No device has ever worked for this site.")
 
 
 @click.command("quota")
@@ -39,7 +39,7 @@ def quota_command(*, as_json: bool) -> None:
     """Show what may still be submitted now."""
     found = Client().get("quota")
     rows = [
-        (item["title"], f"{item['used']:g} {item['unit']}", number(item["limit"], "d"), number(item["left"], "g"))
+        (item["title"], f"{item['used']:.0f} {item['unit']}", number(item["limit"], "d"), number(item["left"], ".0f"))
         for item in found["meters"]
     ]
     tell(found, rows, ("meter", "used", "limit", "left"), as_json=as_json)

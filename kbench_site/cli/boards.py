@@ -9,7 +9,7 @@ import click
 
 from .client import Client
 from .options import as_json_option, asks_the_site, device_option, page_option, suite_option
-from .output import number, tell
+from .output import DEFAULT_SUITE, number, tell
 
 
 @click.command("tasks")
@@ -19,8 +19,9 @@ from .output import number, tell
 def tasks_command(device: str, *, as_json: bool) -> None:
     """List the tasks with their best verified entry."""
     found = Client().get("tasks", device=device)
-    rows = [(item["name"], item["formula"], str(item["entries"]), number(item["best"], ".2f")) for item in found]
-    tell(found, rows, ("task", "computes", "entries", "best speedup"), as_json=as_json)
+    rows = [(_task(item), str(item["entries"]), number(item["best"], ".2f"), item["formula"]) for item in found]
+    columns = ("task", "entries", "best speedup", "computes")
+    tell(found, rows, columns, as_json=as_json, prose="computes", none="This site has no tasks.")
 
 
 @click.command("leaderboard")
@@ -32,9 +33,10 @@ def tasks_command(device: str, *, as_json: bool) -> None:
 def leaderboard_command(task: str, device: str, page: int, *, as_json: bool) -> None:
     """Show the leaderboard of TASK (OP/DIRECTION)."""
     board = Client().get("leaderboards", task=task, device=device, page=page)
-    columns = ("rank", "by", "speedup", "95 % interval", "vs eager", "vs torch.compile", "timed", "language")
+    columns = ("rank", "by", "speedup", "95 % interval", "vs eager", "vs compile", "timed", "language")
     title = f"{board['task']} on {board['device']}, rules {board['ruleset']}, page {board['page']} of {board['pages']}"
-    tell(board, [_entry(entry) for entry in board["entries"]], columns, as_json=as_json, title=title)
+    rows = [_entry(entry) for entry in board["entries"]]
+    tell(board, rows, columns, as_json=as_json, title=title, none="No entries yet.", heads=2)
 
 
 @click.command("methods")
@@ -58,9 +60,14 @@ def methods_command(suite: str, device: str, *, as_json: bool) -> None:
 def compare_command(methods: tuple[str, ...], suite: str, device: str, *, as_json: bool) -> None:
     """Compare up to six METHODS on the same tasks."""
     found = Client().get("compare", methods=",".join(methods), suite=suite, device=device)
-    title = f"{found['suite']} on {found['device']}, {found['tasks']} tasks, {len(found['common'])} solved by all"
-    columns = ("method", "tasks faster than 1×", "geometric mean on the common tasks", "95 % interval")
+    title = f"{found['suite']} on {found['device']}: {found['tasks']} tasks, {len(found['common'])} in the common set"
+    columns = ("method", "tasks faster than 1×", "geometric mean on the common set", "95 % interval")
     tell(found, [_compared(item) for item in found["methods"]], columns, as_json=as_json, title=title)
+
+
+def _task(item: dict[str, Any]) -> str:
+    """As the commands accept it: with the suite, unless that is the one that they assume."""
+    return str(item["path"]).removeprefix(f"{DEFAULT_SUITE}/")
 
 
 def _entry(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -89,4 +96,4 @@ def _compared(method: dict[str, Any]) -> tuple[str, ...]:
     if mean is None:
         return method["slug"], _fast(method), "–", "–"
     low, high = mean["ci95"]
-    return method["slug"], _fast(method), f"{mean['speedup']:.2f}× ({mean['tasks']} tasks)", f"{low:.2f} to {high:.2f}"
+    return method["slug"], _fast(method), f"{mean['speedup']:.2f}×", f"{low:.2f} to {high:.2f}"

@@ -52,6 +52,7 @@ def check_command(task: str, file: Path, *, budget_s: float, by_site: bool, as_j
 
 
 def _checked_here(task: str, file: Path, budget_s: float) -> EmulatorReport:
+    _demand_cuda(task, file)
     progress.print("the first check on a machine builds the emulator, which takes about a minute", style="dim")
     with harness_errors():
         spec = find_task(default_suites(), task)
@@ -59,10 +60,15 @@ def _checked_here(task: str, file: Path, budget_s: float) -> EmulatorReport:
         return check(source, spec, default_rules(), paths, budget_s=budget_s)
 
 
+def _demand_cuda(task: str, file: Path) -> None:
+    if language_of(file) != "cuda":
+        instead = f"judge this file with: kbench judge {task} {file}"
+        leave(f"kbench: only CUDA files (.cu) are checked without a GPU; {instead}", WRONG_USAGE)
+
+
 def _checked_by_site(task: str, file: Path) -> EmulatorReport:
     """Follows the check until it ends. Leaves where the site itself has failed."""
-    if language_of(file) != "cuda":
-        leave("kbench: only CUDA sources are checked without a GPU", WRONG_USAGE)
+    _demand_cuda(task, file)
     client, told = with_token(), ""
     found = client.start_check(task, text_of(file))
     progress.print(f"started: {client.url}{found['url']}", style="dim")
@@ -78,7 +84,7 @@ def _checked_by_site(task: str, file: Path) -> EmulatorReport:
 
 
 def _print_report(report: EmulatorReport) -> None:
-    console = screen(soft_wrap=True)
+    console = screen()
     line = f" (line {report.line})" if report.line and not report.findings else ""
     console.print(f"{report.verdict}  {report.reason}{line}")
     for finding in report.findings[:_MOST_FINDINGS]:

@@ -12,7 +12,6 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
 
 from benchmarks.boards.labels import REMARKS
 from benchmarks.harness import Device, Step, TaskError, UsageError, Watcher, default_rules, devices_here
@@ -35,6 +34,7 @@ from benchmarks.offline import (
 
 from ..env import read_environment
 from .output import ACCEPTED, INTERRUPTED, OUR_FAULT, harness_errors, leave, number, progress, screen, tell
+from .tables import print_table
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _COLUMNS = ("problem", "solution", "verdict", "speedup", "95 % interval", "over eager", "remark")
@@ -79,6 +79,8 @@ def eval_command(
         [_row(item) + (_naive_cells(item) if how.naive else []) for item in outcomes],
         (*_COLUMNS, "usual script", "evaporates") if how.naive else _COLUMNS,
         as_json=as_json,
+        prose="remark",
+        heads=2,
     )
     if not as_json:
         _print_figures(outcomes, pairs, how)
@@ -164,21 +166,19 @@ def _print_figures(outcomes: Sequence[Outcome], pairs: Pairing, how: EvalSetting
         f"{figures.decided} of {figures.solutions} solutions judged, of {figures.problems} problems; {left_out} cannot "
         f"be judged here, {faults} ended with an error of the judge. Rates are over the judged problems:"
     )
-    console.print(_rates(figures, quick=how.quick))
+    _print_rates(console, figures, quick=how.quick)
     if how.naive:
         _print_loss(loss(outcomes), console)
 
 
-def _rates(figures: Summary, *, quick: bool) -> Table:
-    stronger = "over eager (quick)" if quick else "over the stronger of eager and torch.compile"
-    table = Table("", stronger, "over eager")
-    table.add_row("compiled", number(figures.compiled, ".0%"), "")
-    table.add_row("correct", number(figures.correct, ".0%"), "")
+def _print_rates(console: Console, figures: Summary, *, quick: bool) -> None:
+    rows = [("compiled", number(figures.compiled, ".0%"), ""), ("correct", number(figures.correct, ".0%"), "")]
     for p, rate in figures.fast.items():
-        table.add_row(f"fast_{p:g}", number(rate, ".0%"), number(figures.fast_vs_eager[p], ".0%"))
-    means = (figures.mean_speedup, figures.mean_vs_eager)
-    table.add_row("geometric mean of the correct", *(number(mean, ".2f") for mean in means))
-    return table
+        rows.append((f"fast_{p:g}", number(rate, ".0%"), number(figures.fast_vs_eager[p], ".0%")))
+    means = (number(figures.mean_speedup, ".2f"), number(figures.mean_vs_eager, ".2f"))
+    rows.append(("geometric mean of the correct", *means))
+    stronger = "over eager (quick)" if quick else "over the stronger of eager and torch.compile"
+    print_table(console, ("", stronger, "over eager"), rows)
 
 
 def _print_loss(lost: Loss, console: Console) -> None:
@@ -190,7 +190,6 @@ def _print_loss(lost: Loss, console: Console) -> None:
         "filter flags, or not faster than the stronger baseline."
     )
     if lost.reasons:
-        table = Table("evaporates by", "files", "meaning")
-        for reason, count in sorted(lost.reasons.items(), key=lambda item: -item[1]):
-            table.add_row(reason, str(count), WHY_TEXTS[Why(reason)])
-        console.print(table)
+        counted = sorted(lost.reasons.items(), key=lambda item: -item[1])
+        rows = [(reason, str(count), WHY_TEXTS[Why(reason)]) for reason, count in counted]
+        print_table(console, ("evaporates by", "files", "meaning"), rows, prose="meaning")

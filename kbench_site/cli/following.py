@@ -1,6 +1,6 @@
-"""Following an evaluation until it ends: a bar for people at a terminal, a line per change for everybody else.
+"""Shows the progress of an evaluation: a bar at a terminal, elsewhere a line for each stage and each tenth of it.
 
-Closing the client changes nothing on the site. Does NOT print the result.
+An evaluation on a site is followed until it ends; closing the client does not affect it. Does NOT print the result.
 """
 
 import time
@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks.harness import Step, Watcher
 
 from .client import Client
 from .output import INTERRUPTED, OUR_FAULT, leave, progress
@@ -23,16 +25,16 @@ class Ticker(Protocol):
 
 
 class Lines:
-    """What changes, line by line."""
+    """A line for each new text, and for each tenth of a count."""
 
     def __init__(self) -> None:
-        self._told = ""
+        self._told: tuple[str, int] = ("", 0)
 
     def tell(self, text: str, done: int | None = None, total: int | None = None) -> None:
-        line = f"{text} ({done or 0} of {total})" if total else text
-        if line != self._told:
-            progress.print(line, style="dim")
-        self._told = line
+        now = text, 10 * (done or 0) // total if total else 0
+        if now != self._told:
+            progress.print(f"{text} ({done or 0} of {total})" if total else text, style="dim")
+        self._told = now
 
 
 class Bar:
@@ -53,6 +55,18 @@ def ticker() -> Iterator[Ticker]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=progress, transient=True) as shown:
         yield Bar(shown)
+
+
+@contextmanager
+def watched() -> Iterator[Watcher]:
+    """Shows the steps of a judging on this machine."""
+    with ticker() as told:
+
+        def on_step(step: Step) -> None:
+            if step.state != "finished":
+                told.tell(titled(step.stage, step.text), step.done, step.total)
+
+        yield Watcher(on_step)
 
 
 def followed(client: Client, code: str, timeout_s: float | None = None) -> dict[str, Any]:
@@ -79,8 +93,13 @@ def _tell(told: Ticker, found: dict[str, Any]) -> None:
     if found["queue"]:
         told.tell(f"queued: {_waiting(found['queue'])}")
     else:
-        text = f"{found['stage'] or found['state']} {found['stage_text'] or ''}".rstrip()
-        told.tell(text, found["stage_done"], found["stage_total"])
+        told.tell(
+            titled(found["stage"] or found["state"], found["stage_text"]), found["stage_done"], found["stage_total"]
+        )
+
+
+def titled(stage: str, text: str | None) -> str:
+    return f"{stage}: {text}" if text else stage
 
 
 def _waiting(queue: dict[str, Any]) -> str:

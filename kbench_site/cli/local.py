@@ -6,10 +6,11 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from benchmarks.boards.labels import text_of as text_of_label
@@ -19,14 +20,14 @@ from benchmarks.harness import (
     Paths,
     Report,
     Source,
-    Step,
     TaskError,
     TaskSpec,
+    UsageError,
     Verdict,
-    Watcher,
     default_rules,
     default_suites,
     device_class,
+    devices_here,
     find_task,
     judge,
     language_of_file,
@@ -35,8 +36,12 @@ from benchmarks.harness import (
 from benchmarks.offline import demand_device, source_for, task_at
 
 from ..env import read_environment
+from .following import watched
 from .output import WRONG_USAGE, exit_code, harness_errors, leave, number, progress, screen
 from .sources import text_of
+from .tables import print_table
+
+_COLUMNS = ("configuration", "correct", "kernel µs", "eager µs", "compile µs", "speedup", "SOL score", "max error")
 
 
 @click.command("judge")
@@ -89,17 +94,27 @@ def _judge(task: str, file: Path, device: str | None, language: str | None, rule
     rules, text = default_rules(ruleset), text_of(file)
     source = Source(text, language) if language else source_for(file.name, text, spec)
     place = device or ("cpu" if device_class(source.language) == "cpu" else "cuda:0")
+    demand_here(place, source.language)
     demand_device(spec, place.partition(":")[0])
-    return judge(source, spec, rules, paths, device=place, quick=quick, watcher=Watcher(_tell))
+    with watched() as watcher:
+        return judge(source, spec, rules, paths, device=place, quick=quick, watcher=watcher)
+
+
+def demand_here(device: str, language: str) -> None:
+    """Raises UsageError where this machine lacks the device, with what can be done without it."""
+    names = [item.name for item in devices_here()]
+    if device not in names:
+        instead = "; `kbench check` runs a CUDA file without a GPU" if language == "cuda" else ""
+        raise UsageError(f"there is no device {device!r} here, only {', '.join(names)}{instead}")
 
 
 def _task(name: str, paths: Paths, device: str) -> TaskSpec:
     """A task that comes with kbench, or the problem at a path, which is examined on `device`."""
     try:
         return find_task(default_suites(), name)
-    except TaskError:
+    except TaskError as error:
         if not os.path.exists(name):
-            raise
+            raise TaskError(f"{error}; nor is there a file or folder {name}") from error
     progress.print(f"examining {name}, once", style="dim")
     found = task_at(Path(name), paths, device=device)
     if found.task is None:
@@ -107,13 +122,6 @@ def _task(name: str, paths: Paths, device: str) -> TaskSpec:
     for text in (*map(text_of_label, found.labels), *found.notes):
         progress.print(f"problem: {text}", style="dim")
     return found.task
-
-
-def _tell(step: Step) -> None:
-    if step.state == "finished":
-        return
-    count = f" {step.done} of {step.total}" if step.total else ""
-    progress.print(f"{step.stage}{count} {step.text}".rstrip(), style="dim")
 
 
 def _print_report(report: Report) -> None:
@@ -130,7 +138,7 @@ def _print_report(report: Report) -> None:
     else:
         console.print(VERDICT_TEXTS[report.verdict].next_step)
     if report.configs:
-        console.print(_table(report.configs))
+        _print_configs(console, report.configs)
     for flag in (*report.gates, *report.flags):
         console.print(f"note: {flag.text}" + (f" (line {flag.line})" if flag.line else ""))
     console.print(f"isolation: {report.isolation}; rules: {report.ruleset}", style="dim")
@@ -139,20 +147,23 @@ def _print_report(report: Report) -> None:
             console.print(f"--- output of {stage.name}\n{stage.log_tail}")
 
 
-def _table(configs: tuple[ConfigReport, ...]) -> Table:
-    table = Table(
-        "configuration", "correct", "kernel µs", "eager µs", "compile µs", "speedup", "SOL score", "max error"
-    )
-    for item in configs:
-        correct = {True: "yes", False: f"no: {item.failure}", None: "not run"}[item.correct]
-        table.add_row(
-            item.key,
-            correct,
-            number(item.kernel_us, ".1f"),
-            number(item.eager_us, ".1f"),
-            number(item.compile_us, ".1f"),
-            number(item.speedup, ".2f"),
-            number(sol_score(item.kernel_us, item.eager_us, item.compile_us, item.roofline_fraction), ".2f"),
-            number(item.max_rel_error, ".1e"),
-        )
-    return table
+def _print_configs(console: Console, configs: Sequence[ConfigReport]) -> None:
+    rows = [_figures(item) for item in configs]
+    if any(item.failure for item in configs):
+        told = [[*row, item.failure or ""] for row, item in zip(rows, configs, strict=True)]
+        print_table(console, (*_COLUMNS, "failure"), told, prose="failure")
+    else:
+        print_table(console, _COLUMNS, rows)
+
+
+def _figures(item: ConfigReport) -> list[str]:
+    return [
+        item.key,
+        {True: "yes", False: "no", None: "not run"}[item.correct],
+        number(item.kernel_us, ".1f"),
+        number(item.eager_us, ".1f"),
+        number(item.compile_us, ".1f"),
+        number(item.speedup, ".2f"),
+        number(sol_score(item.kernel_us, item.eager_us, item.compile_us, item.roofline_fraction), ".2f"),
+        number(item.max_rel_error, ".1e"),
+    ]

@@ -10,7 +10,7 @@ from typing import ParamSpec
 import click
 
 from .client import ApiError, Client
-from .output import WRONG_USAGE, leave
+from .output import INTERRUPTED, WRONG_USAGE, leave
 
 P = ParamSpec("P")
 as_json_option = click.option(
@@ -25,7 +25,7 @@ timeout_option = click.option(
 
 
 def asks_the_site(command: Callable[P, None]) -> Callable[P, None]:
-    """What the site refuses ends the command with its sentence and its exit code."""
+    """If the site refuses a request, or a person interrupts it, the command ends with a sentence and its exit code."""
 
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -33,6 +33,8 @@ def asks_the_site(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except ApiError as error:
             leave(f"kbench: {error}", error.exit_code)
+        except KeyboardInterrupt:
+            leave("kbench: Interrupted.", INTERRUPTED)
 
     return wrapped
 

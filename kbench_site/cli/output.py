@@ -11,17 +11,22 @@ from typing import Any, NoReturn
 
 import click
 from rich.console import Console
-from rich.table import Column, Table
 
 from benchmarks.harness import HarnessError, UsageError, Verdict, clean_text, ended_in_order
 
+from .tables import print_table
+
 ACCEPTED, NOT_ACCEPTED, WRONG_USAGE, OUR_FAULT, NOT_DECIDED = 0, 1, 2, 3, 4
 INTERRUPTED = 130  # as shells have it
+DEFAULT_SUITE = "robust-kbench"  # the site assumes it in OP/DIRECTION
 
 
-def screen(*, stderr: bool = False, soft_wrap: bool = False) -> Console:
-    """Where texts are printed as they are: submissions wrote some of them, and brackets are no markup there."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap)
+def screen(*, stderr: bool = False) -> Console:
+    """Where texts are printed as they are: submissions wrote some of them, and brackets are no markup there.
+
+    No line is broken, so that an address or a command in it can be copied.
+    """
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 progress = screen(stderr=True)
@@ -48,6 +53,8 @@ def harness_errors() -> Iterator[None]:
         leave(f"kbench: {error}", WRONG_USAGE)
     except HarnessError as error:
         leave(f"kbench: internal error: {error}", OUR_FAULT)
+    except KeyboardInterrupt:
+        leave("kbench: Interrupted.", INTERRUPTED)
 
 
 def number(value: float | None, form: str) -> str:
@@ -55,16 +62,24 @@ def number(value: float | None, form: str) -> str:
 
 
 def tell(
-    document: Any, rows: Iterable[Sequence[str]], columns: Sequence[str], *, as_json: bool, title: str = ""
+    document: Any,
+    rows: Iterable[Sequence[str]],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    title: str = "",
+    none: str = "",
+    prose: str = "",
+    heads: int = 1,
 ) -> None:
-    """A table for people, or the document on one line."""
+    """A table for people, or the document on one line. `none` is printed in place of a table without rows."""
     if as_json:
         click.echo(json.dumps(document))
         return
-    console, (first, *others) = screen(), columns
+    console, listed = screen(), list(rows)
     if title:
-        console.print(title)
-    table = Table(Column(first, no_wrap=True), *others)
-    for row in rows:
-        table.add_row(*map(clean_text, row))
-    console.print(table)
+        console.print(clean_text(title))
+    if listed or not none:
+        print_table(console, columns, listed, prose=prose, heads=heads)
+    else:
+        console.print(none)

@@ -1,11 +1,12 @@
-"""`kbench profile`: why a kernel takes its time, on a device of this machine. Does NOT judge or rank it."""
+"""`kbench profile`: what limits a kernel, on a device of this machine. Does NOT judge or rank it."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
+from rich.console import Console
 
 from benchmarks.harness import (
     METRICS,
@@ -13,9 +14,7 @@ from benchmarks.harness import (
     Paths,
     Profile,
     Source,
-    Step,
     TaskSpec,
-    Watcher,
     default_rules,
     default_suites,
     device_class,
@@ -26,9 +25,12 @@ from benchmarks.harness import (
 from benchmarks.offline import demand_device, language_for
 
 from ..env import read_environment
+from .following import watched
+from .local import demand_here
 from .options import as_json_option
 from .output import NOT_ACCEPTED, harness_errors, leave, number, progress, screen
 from .sources import text_of
+from .tables import print_table
 
 
 @click.command("profile")
@@ -59,35 +61,33 @@ def _profiled(file: Path, task: str, device: str | None, configuration: int | No
     spec, text = find_task(default_suites(), task), text_of(file)
     source = Source(text, language_for(file.name, text, spec))
     place = device or ("cpu" if device_class(source.language) == "cpu" else "cuda:0")
+    demand_here(place, source.language)
     demand_device(spec, place.partition(":")[0])
     times_us = _times_us(source, spec, paths) if place == "cpu" else {}
     given: dict[str, Any] = {"device": place, "configuration": configuration, "times_us": times_us}
-    return profile(source, spec, default_rules(), paths, **given, watcher=Watcher(_tell))
+    with watched() as watcher:
+        return profile(source, spec, default_rules(), paths, **given, watcher=watcher)
 
 
 def _times_us(source: Source, spec: TaskSpec, paths: Paths) -> dict[str, float]:
     """By a quick judging; empty for a kernel that is not accepted."""
-    report = judge(source, spec, default_rules(), paths, quick=True, watcher=Watcher(_tell))
+    with watched() as watcher:
+        report = judge(source, spec, default_rules(), paths, quick=True, watcher=watcher)
     if report.score is None:
         progress.print(f"{report.verdict}: {report.reason}; it is profiled without times", style="dim")
         return {}
     return {item.key: item.kernel_us for item in report.configs if item.kernel_us is not None}
 
 
-def _tell(step: Step) -> None:
-    if step.state != "finished":
-        progress.print(f"{step.stage} {step.text}".rstrip(), style="dim")
-
-
 def _print(found: Profile) -> None:
-    console = screen(soft_wrap=True)
+    console = screen()
     for config in found.configs:
         time = "time unknown" if config.time_us is None else f"{config.time_us:.1f} µs"
         console.print(f"\n{config.key} ({time})")
         if config.bottleneck is not None:
             console.print(config.bottleneck.sentence)
         if config.kernels:
-            console.print(_table(config.kernels))
+            _print_kernels(console, config.kernels)
     for line in found.hot_lines:
         console.print(f"{100 * line.share:.0f} % of samples: line {line.line or '?'}: {line.text}")
     if found.instructions:
@@ -100,11 +100,11 @@ def _print(found: Profile) -> None:
     console.print("--json prints PTX, SASS or assembly, too; a profile is never ranked", style="dim")
 
 
-def _table(kernels: Any) -> Table:
-    table = Table("metric", *(kernel.name[:40] for kernel in kernels))
+def _print_kernels(console: Console, kernels: Sequence[Any]) -> None:
+    rows = []
     for metric in METRICS:
         values = [kernel.metrics.get(metric.key) for kernel in kernels]
         if any(value is not None for value in values):
             unit = f" ({metric.unit})" if metric.unit else ""
-            table.add_row(f"{metric.title}{unit}", *(number(value, ".4g") for value in values))
-    return table
+            rows.append([f"{metric.title}{unit}", *(number(value, ".4g") for value in values)])
+    print_table(console, ("metric", *(kernel.name[:40] for kernel in kernels)), rows)

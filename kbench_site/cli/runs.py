@@ -11,7 +11,7 @@ import click
 
 from .client import Client
 from .options import as_json_option, asks_the_site, device_option, page_option, with_token
-from .output import ACCEPTED, INTERRUPTED, NOT_ACCEPTED, OUR_FAULT, leave, number, progress, tell
+from .output import ACCEPTED, DEFAULT_SUITE, INTERRUPTED, NOT_ACCEPTED, OUR_FAULT, leave, number, progress, tell
 
 WAIT_S = 20.0
 DULL = ("budget.reserved", "budget.settled", "archive.inserted", "archive.evicted", "proposal.requested")
@@ -70,10 +70,15 @@ def runs_command(run: str, *, watch: bool, as_json: bool, **filters: Any) -> Non
         sys.exit(_exit_code(found) if watch else ACCEPTED)
     listed = client.get("runs", **filters)
     rows = [
-        (row["id"], row["task"], row["method"], row["state"], str(row["judgings"]), number(_best(row), ".2f"))
+        (row["id"], _task(row), row["method"], row["state"], str(row["judgings"]), number(_best(row), ".2f"))
         for row in listed["runs"]
     ]
-    tell(listed, rows, ("run", "task", "method", "state", "judgings", "best speedup"), as_json=as_json)
+    columns = ("run", "task", "method", "state", "judgings", "best speedup")
+    tell(listed, rows, columns, as_json=as_json, none="No runs.", heads=2)
+
+
+def _task(run: dict[str, Any]) -> str:
+    return str(run["task"]).removeprefix(f"{DEFAULT_SUITE}/")
 
 
 def _best(run: dict[str, Any]) -> float | None:

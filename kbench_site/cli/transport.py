@@ -99,7 +99,8 @@ def _once(request: urllib.request.Request) -> bytes:
         raise _refusal(error) from error
     except (urllib.error.URLError, OSError) as error:
         host = request.host
-        raise Lost(ApiError(f"{host} does not answer: {getattr(error, 'reason', error)}.", OUR_FAULT)) from error
+        text = f"{host} does not answer: {getattr(error, 'reason', error)}. Is KBENCH_URL right?"
+        raise Lost(ApiError(text, OUR_FAULT)) from error
 
 
 def _timeout_s() -> float:

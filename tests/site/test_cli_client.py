@@ -164,7 +164,7 @@ def test_watching_tells_place_stage_and_verdict(site, kbench):
     assert json.loads(result.stdout.splitlines()[-1])["verdict"] == "PASS"
     assert result.stderr.splitlines() == [
         "queued: 2 ahead of you. Number 3, begins in 2 to 4 min.",
-        "time batch=64 (2 of 5)",
+        "time: batch=64 (2 of 5)",
     ]
 
 
@@ -172,7 +172,7 @@ def test_on_a_terminal_a_bar_moves_and_standard_output_stays_clean(site, kbench,
     monkeypatch.setattr(following, "progress", Console(stderr=True, force_terminal=True, width=80))
     site.says((200, RUNS), (200, DONE))
     result = kbench("watch", CODE)
-    assert "time batch=64" in result.stderr
+    assert "time: batch=64" in result.stderr
     assert "\x1b[" in result.stderr
     assert result.stdout.startswith("PASS  Correct and timed.")
 
@@ -221,7 +221,7 @@ def test_every_command_gives_its_document_on_the_last_line(site, kbench, argumen
 
 
 def test_names_with_brackets_stay_as_they_are(site, kbench):
-    site.says((200, [{"name": "a/forward", "formula": "x[bold]y", "entries": 0, "best": None}]))
+    site.says((200, [{"path": "robust-kbench/a/forward", "formula": "x[bold]y", "entries": 0, "best": None}]))
     assert "x[bold]y" in kbench("tasks").stdout
 
 

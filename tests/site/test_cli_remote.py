@@ -125,7 +125,8 @@ def test_what_a_site_tells_is_a_table_or_one_document(kbench, arguments, words):
     [
         (("leaderboard", "nothing/forward"), "no task nothing/forward"),
         (("watch", "00000000-0000-0000-0000-000000000000"), "Not found, or private."),
-        (("watch", "nonsense"), "UUID"),
+        (("watch", "nonsense"), "This is not an id"),
+        (("leaderboard", TASK, "--device", "nvidia-b300"), f"no leaderboard of {TASK} on nvidia-b300"),
         (("submit", "nothing/forward", __file__, "--language", "cpp"), "no task"),
         (("submit", TASK, __file__, "--language", "cpp"), "Python"),
     ],
