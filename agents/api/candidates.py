@@ -1,4 +1,4 @@
-"""`/api/v1/runs/{id}/candidates`: what the agent of an external run sends, and what it gets back.
+"""`/api/v1/runs/{id}/candidates`: what the agent of an external run sends, and the feedback that it gets.
 
 Sending and closing need a token of the run's owner; reading needs none. Does NOT open runs (`__init__.py`) and does NOT
 write the log (`driving/external.py`).
@@ -83,7 +83,7 @@ async def candidate(
 
 @router.post("/{id}/close", response=schemas.RunOut, summary="Close an external run", auth=Token())
 def run_close(request: HttpRequest, id: uuid.UUID, said: schemas.CloseIn) -> Any:
-    """It takes no more candidates and ends when those in judging are judged."""
+    """The run takes no more candidates and ends when its open judgings have ended."""
     run = _own(request, id)
     try:
         external.close(run, said.text)
@@ -104,7 +104,7 @@ def _own(request: HttpRequest, id: uuid.UUID) -> Run:
         raise Problem(
             HTTPStatus.CONFLICT,
             "not-external",
-            "The site proposes the candidates of this run. Only external runs take yours.",
+            "The site itself proposes the candidates of this run; only external runs accept yours.",
         )
     return run
 
@@ -148,7 +148,7 @@ def _has_ended(ticket: str) -> bool:
 
 
 def _shown(user: AnonymousUser | User, id: uuid.UUID, key: str) -> schemas.CandidateOut:
-    """As this reader may see it, after what has happened is written down."""
+    """The candidate as this reader may see it, after its latest results have been recorded."""
     run = selectors.run_of(user, id)
     if run.proposer == EXTERNAL:
         with suppress(services.Refused):  # somebody else is writing its log: shown as the rows are
@@ -162,7 +162,7 @@ def _shown(user: AnonymousUser | User, id: uuid.UUID, key: str) -> schemas.Candi
 
 
 def _feedback(row: Candidate) -> str | None:
-    """The text that the site's own models are shown of a kernel."""
+    """The text that the site's own models see about a kernel."""
     events = row.run.events.filter(candidate=row.key, type="evaluation.finished")
     payload = events.order_by("-seq").values_list("payload", flat=True).first()
     if payload is None:

@@ -1,4 +1,4 @@
-"""`/evaluations/{id}/profile`: why a kernel takes its time, by the same services and quotas as the button of the page.
+"""`/evaluations/{id}/profile`: what limits a kernel. Uses the services and quotas of the button on the page.
 
 Does NOT run anything: a post is answered with 202, and reading it tells how it goes on.
 """
@@ -38,17 +38,19 @@ class ProfileOut(Schema):
 
 @router.get("/{id}/profile", response=ProfileOut, summary="The profile of an evaluation", openapi_extra=MAY_SEND_TOKEN)
 def profile(request: HttpRequest, id: uuid.UUID) -> Any:
-    """404 where nobody has asked for it yet: post to the same address."""
+    """404 if nobody has requested it yet: send a POST to the same address."""
     evaluation = selectors.evaluation_for(request.user, id)
     asked = ProfileRequest.objects.filter(evaluation=evaluation).select_related("evaluation").first()
     if asked is None:
-        raise Problem(HTTPStatus.NOT_FOUND, "not-profiled", "Nobody has asked for a profile: post to this address.")
+        raise Problem(
+            HTTPStatus.NOT_FOUND, "not-profiled", "Nobody has requested a profile yet: send a POST to this address."
+        )
     return _out(asked)
 
 
 @router.post("/{id}/profile", response={202: ProfileOut}, summary="Have an evaluated submission profiled", auth=Token())
 def profile_create(request: HttpRequest, id: uuid.UUID, response: HttpResponse) -> Any:
-    """Charged in seconds to the owner of the token. The same again gives the same profile, unless that has failed."""
+    """Its seconds are charged to the owner of the token. A repeated request gives the same profile unless it failed."""
     owner = owner_of(request)
     evaluation = selectors.evaluation_for(request.user, id)
     submission = evaluation.submission

@@ -1,4 +1,4 @@
-"""Profiles a source: why a kernel takes its time, on a device of this machine. Not covered: judging it (`stages.py`).
+"""Profiles a source: what limits a kernel, on a device of this machine. Not covered: judging it (`stages.py`).
 
 A profile never changes a score. A CUDA source is compiled once more, with the numbers of its lines; hidden
 configurations are not profiled.

@@ -50,7 +50,7 @@ class Judge(Protocol):
         """Runs a CUDA source without a GPU."""
 
     def profile(self, assignment: Assignment, times_us: Mapping[str, float], watcher: Watcher) -> Profile:
-        """Why the kernel takes its time; `times_us` are those of a judging, by configuration."""
+        """What limits the kernel; `times_us` are those of a judging, by configuration."""
 
     def isolation(self) -> Isolation: ...
 

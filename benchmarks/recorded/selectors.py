@@ -29,7 +29,7 @@ EAGER, COMPILED = "PyTorch eager", "torch.compile"
 
 
 def bundles() -> list[RecordedBundle]:
-    """Those with entries, the one with most tasks first; among equals the rules of today, then GPUs before CPUs.
+    """Bundles with entries, most tasks first; among equals the active rules first, then GPUs before CPUs.
 
     Empty where recorded results are hidden.
     """
@@ -139,7 +139,7 @@ def _figures(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def baselines_of(entry: RecordedEntry) -> list[RecordedBaseline]:
-    """The faster one first. Geometric means divide as their numbers do: score / vs_eager is eager's own score."""
+    """The faster one first. Geometric means can be divided: score / vs_eager is the score of eager itself."""
     scores = [(EAGER, entry.score / entry.vs_eager)]
     if entry.vs_compile:
         scores.append((COMPILED, entry.score / entry.vs_compile))
@@ -147,7 +147,7 @@ def baselines_of(entry: RecordedEntry) -> list[RecordedBaseline]:
 
 
 def reported_on(bundle: RecordedBundle) -> dict[str, Mapping[str, Any]]:
-    """Published figures by task, as the file brought them."""
+    """Published figures by task, as they stand in the file."""
     return {item["task"]: item for item in (bundle.reported or {}).get("figures", ())}
 
 

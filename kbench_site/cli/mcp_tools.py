@@ -65,7 +65,7 @@ class Tools:
         return _told(await self._ask(ctx, lambda site: site.evaluation(evaluation), until="finished"))
 
     async def profile(self, ctx: Context, evaluation: str) -> Answer:
-        """Why an evaluated kernel takes its time: `text` names the bottleneck. Not `finished`: call it again."""
+        """What limits an evaluated kernel: `text` names the bottleneck. Not `finished`: call it again."""
         asked = await self._ask(ctx, lambda site: site.ask_for_profile(evaluation))
         if not asked["finished"]:
             asked = await self._ask(ctx, lambda site: site.profile(evaluation), until="finished")

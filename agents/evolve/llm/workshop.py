@@ -20,7 +20,7 @@ from ..verifiers.screen import quick, two_configs
 from .feedback import LOG_CHARS, times
 from .fences import fenced, one_line
 
-ABSENT = "There is no device of this kind here: nothing can be compiled or measured before it is judged."
+ABSENT = "There is no such device on this machine: nothing can be compiled or measured before the judging."
 
 
 class AgentWorkshop(Protocol):
@@ -62,7 +62,7 @@ class DeviceWorkshop:
         return text_of(await self._quick(source, language, alone))
 
     async def profile(self, source: str, language: str, task: TaskSpec) -> str:
-        """The short form of a profile; a processor's has the times of a quick check beside it."""
+        """The short form of a profile; on a processor it includes the times of a quick check."""
         times_us = {}
         if device_class(language) == "cpu":
             result = await self._quick(source, language, two_configs(task, language))
@@ -122,11 +122,11 @@ def workshop_of(settings: Mapping[str, Any]) -> AgentWorkshop:
 
 
 def text_of(result: JudgeResult) -> str:
-    """What a quick judging says to the author."""
+    """The result of a quick judging as a text for the author."""
     if result.ours:
         return f"It could not be measured: {one_line(result.reason, 400)}"
     if result.correct:
-        return f"Correct as far as it was looked at.\n{times(result)}"
+        return f"Correct on everything that was tested.\n{times(result)}"
     parts = [f"{result.verdict}: {one_line(result.reason, 600)}"]
     if result.log_tail.strip():
         parts.append(fenced(result.log_tail[-LOG_CHARS:], "end of the log"))

@@ -85,7 +85,7 @@ TOOLS = (
     _tool("compile", "Compiles the source as the judge would: errors, or registers and spills.", "source"),
     _tool("check", "Compiles, runs and compares the results on two configurations, with times.", "source"),
     _tool("time", "Times one configuration beside the baselines.", "source", "config"),
-    _tool("profile", "Why it takes its time: the bottleneck, metrics, stalled lines. Slow; check it first.", "source"),
+    _tool("profile", "What limits its speed: the bottleneck, metrics, stalled lines. Slow; check it first.", "source"),
     _tool("search_library", "Verified kernels of related tasks, at most three.", "words"),
     _tool("submit", "Your answer. Ends the conversation.", "source", "name", "thought"),
 )

@@ -73,7 +73,7 @@ def _share_axis(title: str) -> Parts:
 
 
 def cost_figure(points: Sequence[Spent], title: str, p: float) -> Any:
-    """One mark per method; the bar is what the intervals of the scores leave open."""
+    """One mark per method; its bar is the range that the intervals of the scores allow."""
     return figure(
         [_spent_mark(point, p) for point in points],
         axis(title, 0.0, cost_reach(points)),
