@@ -156,6 +156,15 @@ def test_a_score_pooled_with_a_deleted_judging_is_recorded_as_pooled(path: Path,
     assert (found.score.speedup, found.judgings) == (1.9, 2)
 
 
+@pytest.mark.django_db
+def test_a_bundle_without_a_name_does_not_replace_one_that_is_shipped(path: Path, version: Any) -> None:
+    factories.judged(factories.passing(2.0, 0.02), owner=factories.user("olga"))
+    call_command("record", path, device=cpu_kind().slug)
+    name = read_bundle(path)[0].name
+    assert name == f"site-{cpu_kind().slug}-rk-2"
+    assert not (SHIPPED / f"{name}.jsonl").exists()
+
+
 def test_the_same_id_twice_is_refused(path: Path) -> None:
     with pytest.raises(BundleError, match="line 3: the id first is on an earlier line"):
         read_bundle(written(path, HEADER, entry(), entry()))

@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path)
         parser.add_argument("--device", required=True, help="a device kind, such as nvidia-h200")
         parser.add_argument("--rules", default=settings.KBENCH_RULESET, help="a rule set; default: the active one")
-        parser.add_argument("--name", help="name of the bundle; default: DEVICE-RULES")
+        parser.add_argument("--name", help="name of the bundle; default: site-DEVICE-RULES")
         parser.add_argument("--site", default="a kbench site", help="where it comes from, in a few words")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -32,10 +32,11 @@ class Command(BaseCommand):
         if device is None or ruleset is None:
             missing = f"device kind {options['device']}" if device is None else f"rule set {options['rules']}"
             raise CommandError(f"this site has no {missing}")
-        name = options["name"] or f"{device.slug}-{ruleset.name}"
+        name = options["name"] or f"site-{device.slug}-{ruleset.name}"  # shipped bundles are called DEVICE-RULES
         try:
             header, entries = bundle_of(device, ruleset, name=name, site=options["site"])
             options["file"].write_text("".join(bundle_lines(header, entries)))
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(f"{len(entries)} entries of {header.title} written to {options['file']}")
+        count = f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}"
+        self.stdout.write(f"bundle {name}: {count} of {header.title} written to {options['file']}")
