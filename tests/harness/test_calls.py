@@ -173,6 +173,18 @@ def test_spinning_while_the_supervisor_waits_for_a_processor_is_no_work_and_work
     assert judging.gathered_us()[0] == pytest.approx(sum(EVERY_EIGHTH) / 8 / 2, rel=0.1)
 
 
+def test_a_slow_eager_that_scatters_is_not_charged_to_the_kernel() -> None:
+    """Without its waits eager's mean is below its median, by more than the whole call of a fast kernel takes."""
+    judging = visited(lambda _: 50.0, lambda _: 75.0)
+    seen = judging.ledgers[0].seen["baseline", EAGER]
+    visits_us = [4000.0 + 40.0 * (step % 11 - 5) for step in range(len(seen))]
+    seen[:] = [
+        replace(call, visit_us=us, waited_us=max(0.0, us - 4000.0)) for call, us in zip(seen, visits_us, strict=True)
+    ]
+    assert judging.ledgers[0].above_the_median(("baseline", EAGER)).us < -50.0
+    assert judging.gathered_us() == {}
+
+
 @pytest.mark.parametrize("bytes_per_call", [0, 16 * 1024, 4 << 20])
 def test_memory_that_was_made_ready_and_is_used_up_is_charged(
     monkeypatch: pytest.MonkeyPatch, bytes_per_call: int
