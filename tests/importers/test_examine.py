@@ -25,7 +25,7 @@ def test_one_shape_is_told_and_gets_other_values(examined) -> None:
     found = examined(LINEAR)
     assert found.labels == (ONE_SHAPE,)
     groups = [(item.group, item.values["variant"]) for item in found.task.configs_for("cpu")]
-    assert groups == [("single", "published"), ("multi", "scaled"), ("hidden", "shifted"), ("hidden", "stirred")]
+    assert groups == [("single", "published"), ("multi", "scaled"), ("hidden", "spread"), ("hidden", "stirred")]
 
 
 def test_tolerances_are_those_of_float32(examined) -> None:
@@ -108,6 +108,33 @@ def test_a_reference_that_takes_no_bfloat16_is_tried_with_rounded_operands(paths
     )
     assert found.labels == (ONE_SHAPE, "low-precision"), found
     assert any(note == "not tried in lower precision (bfloat16): TypeError" for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("return torch.clamp(x / 6 + 0.5, 0, 1)", "spread"),
+        ("return torch.log(x + 1)", "shifted"),
+        ("return torch.softmax(x, 1)", "spread"),
+        ("return torch.exp(x * 12)", "shifted"),
+    ],
+)
+def test_hidden_values_reach_clamps_where_that_is_exact(paths, body: str, kept: str) -> None:
+    found = examine(foreign(MODEL.format(body=body, inputs="torch.rand(32, 64)")), paths, compare_compiled=False)
+    assert found.task is not None, found.problem
+    variants = [item.values["variant"] for item in found.task.configs_for("cpu")]
+    assert variants == ["published", "scaled", kept, "stirred"]
+    left_out = [note for note in found.notes if note.endswith("mean nothing: variant=spread")]
+    assert len(left_out) == (kept == "shifted")
+    assert all(result.tolerance <= 1e-4 for result in found.task.configs_for("cpu")[0].results)
+
+
+def test_what_only_spread_values_hide_is_no_label(paths) -> None:
+    """Their least and largest value cancel out, so zeros are right there, and nowhere else."""
+    body = "return torch.relu(x.amin() + x.amax() - 0.25) * x"
+    found = examine(foreign(MODEL.format(body=body, inputs="torch.rand(32, 64)")), paths, compare_compiled=False)
+    assert [item.values["variant"] for item in found.task.configs_for("cpu") if item.hidden] == ["spread", "stirred"]
+    assert found.labels == (ONE_SHAPE,)
 
 
 def test_a_file_that_does_not_end_is_given_up(paths) -> None:

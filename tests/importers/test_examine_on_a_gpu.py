@@ -44,7 +44,7 @@ def test_it_becomes_a_task_for_gpus_alone(paths: Paths) -> None:
     assert "examined on a GPU: the CPU has no configuration of it" in found.notes
     assert all(0 < item.results[0].tolerance < 1e-3 for item in found.task.configs["cuda"])
     variants = [item.values["variant"] for item in found.task.configs["cuda"]]
-    assert variants == ["published", "scaled", "shifted", "stirred"]
+    assert variants == ["published", "scaled", "spread", "stirred"]
 
 
 @pytest.mark.sandbox

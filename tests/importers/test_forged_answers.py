@@ -124,6 +124,10 @@ TELLS = {**FACTS, "arguments": FACTS["arguments"][:2], "changed": [], "init": No
         (["[" * 60_000], "its process ended while describing it"),
         ([json.dumps({"facts": {**TELLS, "flops": 1e999}})], "its description makes no sense"),
         ([json.dumps({"facts": TELLS}), '{"tolerances": 5}'], "the examination gave no sensible answer"),
+        (
+            [json.dumps({"facts": TELLS}), json.dumps({**FINDINGS, "dropped": ["variant=published"]})],
+            "leaves no configuration",
+        ),
         ([json.dumps({"facts": TELLS}), json.dumps({**FINDINGS, "tolerances": [[1, 1]] * 2})], "does not compute it"),
     ],
 )

@@ -1,5 +1,7 @@
 """State of a module as arguments: filled in by name or order, copied where a call changes it. In this process."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -96,6 +98,25 @@ def test_variants_keep_structure_and_types() -> None:
     assert torch.equal(varied(lower, "scaled", SEED, 0, is_input=True), 0.5 * lower)
     assert varied(lower, "scaled", SEED, 0, is_input=False) is lower
     assert varied(torch.arange(3), "shifted", SEED, 0, is_input=True).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("drawn", [torch.rand, torch.randn])
+def test_values_that_are_spread_reach_both_sides_of_the_usual_clamps(drawn) -> None:
+    values = drawn(64, 64)
+    spread = varied(values, "spread", SEED, 0, is_input=True)
+    for clamp in (nn.functional.hardsigmoid, nn.functional.hardtanh, nn.functional.relu6):
+        assert all((clamp(spread) == end).any() for end in clamp(torch.tensor([-1e3, 1e3])))
+    assert (float(spread.min()), float(spread.max())) == pytest.approx((-8.0, 8.0))
+    assert torch.equal(spread.flatten().argsort(), values.flatten().argsort())
+
+
+def test_values_are_spread_where_that_is_possible() -> None:
+    lower = torch.tril(torch.rand(4, 4) + 1.0)
+    assert torch.equal(varied(lower, "spread", SEED, 0, is_input=True) != 0, lower != 0)
+    for alike in (torch.ones(4), torch.tensor([0.0, -math.inf]), torch.tensor([1.0, math.nan]), torch.arange(3)):
+        assert varied(alike, "spread", SEED, 0, is_input=True) is alike
+    small = torch.tensor([0.5, 1.0]).to(torch.float8_e4m3fn)
+    assert varied(small, "spread", SEED, 0, is_input=True).tolist() == [-8.0, 8.0]
 
 
 def test_stirred_state_is_not_what_it_began_with() -> None:

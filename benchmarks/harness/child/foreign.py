@@ -9,6 +9,7 @@ in referee, baseline and import. Not covered: telling whether a task is any good
 import ast
 import hashlib
 import inspect
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from torch import Tensor
 from .python.slots import Slot, StatefulCall, slots_of
 
 _SCALE, _SHIFT, _STIR = 0.5, 0.25, 0.1
+_SPREAD = 8.0  # beyond the ends of the usual clamps: 0, 1, 3 and 6
 
 Names = dict[str, Any]
 Arguments = list[Any]
@@ -193,7 +195,7 @@ def _tensors(arguments: Arguments) -> list[tuple[int, Tensor]]:
 
 
 def varied(tensor: Tensor, variant: str, seed: bytes, number: int, *, is_input: bool) -> Tensor:
-    """`tensor` in a variant: inputs `scaled` or `shifted` where they are not zero, state `stirred`.
+    """`tensor` in a variant: inputs `scaled`, `spread` or `shifted` where they are not zero, state `stirred`.
 
     Zeros stay zeros, so that a triangle stays a triangle; a variance stays positive.
     """
@@ -203,6 +205,8 @@ def varied(tensor: Tensor, variant: str, seed: bytes, number: int, *, is_input: 
         tensor = tensor.float()
     if variant == "scaled":
         return tensor * _SCALE
+    if variant == "spread":
+        return _spread_out(tensor)
     if variant == "shifted":
         return tensor + _SHIFT * (tensor != 0)
     noise = torch.empty(tensor.shape, device=tensor.device)
@@ -211,6 +215,16 @@ def varied(tensor: Tensor, variant: str, seed: bytes, number: int, *, is_input: 
     noise.normal_(generator=generator)
     moved = tensor * (1.0 + _STIR * noise.abs())
     return moved if bool((tensor > 0).all()) else moved + _STIR * noise * _spread(tensor)
+
+
+def _spread_out(tensor: Tensor) -> Tensor:
+    """The values from the least to the largest over −8 to 8; as they are where they are alike or some are infinite."""
+    low, high = map(float, tensor.aminmax())
+    reach = (high - low) / 2
+    if not 0 < reach < math.inf:
+        return tensor
+    spread = (tensor - (low + reach)).mul_(_SPREAD / reach)
+    return spread.masked_fill_(tensor == 0, 0.0)
 
 
 def _spread(tensor: Tensor) -> Tensor:

@@ -303,7 +303,8 @@ def _configs(found: list[tuple[ForeignConfig, Facts]], form: str) -> Iterator[Co
     first, last = found[0], found[-1]
     if _has_one_shape(found):
         yield _config("multi", first[0].values, "scaled", first[1], entry)
-    yield _config("hidden", last[0].values, "shifted", last[1], entry)
+    for variant in ("spread", "shifted"):  # the examination keeps one of them
+        yield _config("hidden", last[0].values, variant, last[1], entry)
     if entry is None:  # without a module there is no state
         yield _config("hidden", first[0].values, "stirred", first[1], entry)
 
@@ -389,6 +390,8 @@ def _adjusted(task: TaskSpec, findings: Mapping[str, Any]) -> TaskSpec:
         device: tuple(_with_tolerances(item, findings["tolerances"]) for item in items if item.key not in dropped)
         for device, items in task.configs.items()
     }
+    if not all(any(item.group == "single" for item in items) for items in configs.values()):
+        raise TaskError("the examination leaves no configuration in the group single")
     # in float64 the truth is what eager computes
     exact = task.precision.name == "float64" or all(tolerance == 0 for _, (tolerance, _rms) in places)
     return replace(task, configs=configs, exact=exact)

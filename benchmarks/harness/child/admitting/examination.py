@@ -24,6 +24,8 @@ from ..shell import tried
 from .admission import (
     FLOOR,
     LOWER_PRECISION,
+    RMS_FLOOR,
+    SAFETY,
     DrawnCase,
     Findings,
     attack,
@@ -41,6 +43,7 @@ INEFFICIENT = 10.0  # eager takes this many times what torch.compile does
 _NAIVE_MAX_S = 0.05  # of an eager call: naive sums take a hundred times as long
 _NAIVE_ERROR_MAX = 1e-2  # more is no rounding: the naive sums do not know this operator
 _VARIANT_ERROR_MAX = 100.0  # times that of the published values: what is left of the result is cancellation
+_SPREAD_ERROR_MAX = 3.0  # the same for values that are spread out, which must not make the tolerances much wider
 _NAIVE_LIMIT_S = 1.0  # of the naive sums of a call on a GPU
 _SINGLY_S = 2.0  # on a GPU, of exchanging operands one by one
 _FILTER_CALLS = 10  # of the reference at least: over seeds, and with operands exchanged
@@ -59,9 +62,9 @@ def examined(folder: Path, place: ExaminationPlace, *, compare_compiled: bool) -
     module = load_reference(task.folder)
     device_class = "cpu" if "cpu" in task.configs else "cuda"
     notes = [] if device_class == "cpu" else [_FOR_GPUS if place.device_class == "cpu" else _ON_A_GPU]
-    errors, dropped = _errors(task, module, device_class, place)
+    errors, dropped, spare = _errors(task, module, device_class, place)
     tolerances = _tolerances(task, errors)
-    task = _with(task, device_class, tolerances, dropped)
+    task = _with(task, device_class, tolerances, [*dropped, *spare])
     labels, found = _admission(task, module, device_class, place)
     filters, filter_notes = _filters_that_fit(task, module, device_class, place)
     place.free()
@@ -72,36 +75,48 @@ def examined(folder: Path, place: ExaminationPlace, *, compare_compiled: bool) -
         "tolerances": tolerances,
         "labels": [*labels, *filters],
         "notes": [*notes, *found, *filter_notes, *(f"left out, as its results mean nothing: {key}" for key in dropped)],
-        "dropped": dropped,
+        "dropped": [*dropped, *spare],
     }
 
 
 def _errors(
     task: TaskSpec, module: ModuleType, device_class: str, place: ExaminationPlace
-) -> tuple[list[Errors], list[str]]:
-    """The errors of honest work on each case that stays, and the keys of variants that do not stay."""
+) -> tuple[list[Errors], list[str], list[str]]:
+    """The errors of honest work on each case that stays, and the keys of variants that mean nothing or are spare."""
     kept: list[Errors] = []
     dropped: list[str] = []
+    spare: list[str] = []
     for config in task.configs_for(device_class):
-        published = config.values["variant"] == "published"
+        variant = str(config.values["variant"])
+        if variant == "shifted" and config.key.removesuffix(variant) + "spread" not in dropped:
+            spare.append(config.key)
+            continue
         drawn = cases(_only(task, config), module, device_class, _PUBLISHED, place.device)
         found = tried(lambda of: [_case_errors(case, place) for case in of], drawn)
         place.free()
         if isinstance(found, Exception):
             # a variant may be outside of what the operation is for; published values may not
-            if published or place.no_memory(found):
+            if variant == "published" or place.no_memory(found):
                 raise found
             found.__traceback__ = None  # its frames hold tensors
             dropped.append(config.key)
-            continue
-        worst = _worst(kept) if kept else []
-        if not published and any(
-            new[0] > _VARIANT_ERROR_MAX * max(old[0], FLOOR) for new, old in zip(_worst(found), worst, strict=True)
-        ):
-            dropped.append(config.key)
-        else:
+        elif variant == "published" or _means_something(variant, _worst(found), _worst(kept)):
             kept += found
-    return kept, dropped
+        else:
+            dropped.append(config.key)
+    return kept, dropped, spare
+
+
+def _means_something(variant: str, errors: Errors, published: Errors) -> bool:
+    """Whether honest work is not much less exact on the values of a variant."""
+    if variant == "spread":
+        least, least_rms = FLOOR / SAFETY, RMS_FLOOR / SAFETY
+        pairs = zip(errors, published, strict=True)
+        return all(
+            new[0] <= _SPREAD_ERROR_MAX * max(old[0], least) and new[1] <= _SPREAD_ERROR_MAX * max(old[1], least_rms)
+            for new, old in pairs
+        )
+    return all(new[0] <= _VARIANT_ERROR_MAX * max(old[0], FLOOR) for new, old in zip(errors, published, strict=True))
 
 
 def _only(task: TaskSpec, config: Config) -> TaskSpec:
@@ -160,10 +175,14 @@ def _with(
 def _admission(
     task: TaskSpec, module: ModuleType, device_class: str, place: ExaminationPlace
 ) -> tuple[list[str], list[str]]:
-    """Labels and notes for what the checker takes though it is no solution."""
+    """Labels and notes for what the checker takes though it is no solution.
+
+    Not on values that are spread: clamps hide there what other values show, and a solution must be right on all.
+    """
     findings = Findings()
     failures: dict[str, str] = {}
-    configs, done, longest_s = task.configs_for(device_class), 0, 0.0
+    configs = [item for item in task.configs_for(device_class) if item.values["variant"] != "spread"]
+    done, longest_s = 0, 0.0
     for config in configs:
         if done and not place.has_time_for(longest_s):
             break
