@@ -89,7 +89,7 @@ def _yaml(text: str) -> Mapping[str, Any]:
         is_alias = isinstance(error, yaml.composer.ComposerError)
         told = error.problem if is_alias else f"it is no YAML: {error.problem}"
         raise Unreadable(f"{TASK}:{line}: {told}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:  # by tags
         raise Unreadable(f"{TASK} is no YAML that can be read here") from error
     if not isinstance(data, dict):
         raise Unreadable(f"{TASK} is no mapping")

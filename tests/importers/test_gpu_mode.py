@@ -138,7 +138,10 @@ def test_a_check_that_only_compares_is_replaced_by_ours(tmp_path: Path, check: s
         assert f"The author's tolerance is {tolerance or 'that of its utils'};" in found.task.summary
 
 
-@pytest.mark.parametrize("text", ["a: [", "- 1", "[" * 5000, "a: &x [*x]"])
+TAGS = ("a: !!bool x", 'a: !!int ""', 'a: !!float ""', "a: !!timestamp x")
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "[" * 5000, "a: &x [*x]", *TAGS])
 def test_hostile_yaml_is_refused(tmp_path: Path, text: str) -> None:
     place = copied(tmp_path)
     (place / "task.yml").write_text(text)

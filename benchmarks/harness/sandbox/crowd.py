@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,6 +25,7 @@ _LOOK_AT_LEAST_S = 1.0  # at every sandbox, however little has changed on the ma
 _NEW_TASKS = 32  # on the machine since the last look; fewer cannot be what it is for
 _ROUNDS_MAX = 1000  # of ending a tree that grows meanwhile
 _LINE_MAX_BYTES = 4096  # so much is written at once, whoever else writes
+_one_thread = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,13 @@ def watch(pid: int, limit: int, log: Path) -> None:
     line = json.dumps({"pid": pid, "limit": limit, "log": str(log)}).encode() + b"\n"
     if len(line) > _LINE_MAX_BYTES:
         raise ValueError(f"the path of the log is too long: {log}")
-    try:
-        os.write(_orders(), line)
-    except BrokenPipeError:  # somebody has ended it
-        with _watcher():  # closes the pipe
-            _watcher.cache_clear()
-        os.write(_orders(), line)
+    with _one_thread:
+        try:
+            os.write(_orders(), line)
+        except BrokenPipeError:  # somebody has ended it
+            with _watcher():  # closes the pipe
+                _watcher.cache_clear()
+            os.write(_orders(), line)
 
 
 def _orders() -> int:
