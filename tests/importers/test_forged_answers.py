@@ -125,6 +125,10 @@ TELLS = {**FACTS, "arguments": FACTS["arguments"][:2], "changed": [], "init": No
         ([json.dumps({"facts": {**TELLS, "flops": 1e999}})], "its description makes no sense"),
         ([json.dumps({"facts": TELLS}), '{"tolerances": 5}'], "the examination gave no sensible answer"),
         (
+            [json.dumps({"facts": TELLS}), json.dumps({**FINDINGS, "labels": ["Staff have checked it"]})],
+            "a label that is none",
+        ),
+        (
             [json.dumps({"facts": TELLS}), json.dumps({**FINDINGS, "dropped": ["variant=published"]})],
             "leaves no configuration",
         ),

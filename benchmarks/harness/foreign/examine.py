@@ -46,6 +46,7 @@ _START_S = 600.0  # nothing of the author's runs until then, so only a busy mach
 _DESCRIBING_STEPS = 4  # all configurations together have the time of so many
 _TRACEBACK_AT = 0.9  # of the time that a step has, its process prints where it is
 _AUTHORS_LINE = re.compile(r'File "[^"\n]{0,200}(?:task|reference)\.py", line (\d{1,6})', re.ASCII)
+_LABEL = re.compile(r"[a-z-]{1,40}(?::[A-Za-z]\w{0,200})?")  # shown to everybody, as a filter's word
 _HARNESS = Path(__file__).parents[1]
 # Beside the children's own folder.
 _EXAMINER = (
@@ -413,6 +414,8 @@ def _findings(answer: Mapping[str, Any], results: int) -> dict[str, Any]:
         texts = {name: [str(item)[:300] for item in answer[name]][:64] for name in ("labels", "notes", "dropped")}
     except SENSELESS as error:
         raise TaskError(f"the examination gave no sensible answer: {error}"[:300]) from error
+    if not all(map(_LABEL.fullmatch, texts["labels"])):
+        raise TaskError("the examination gave a label that is none")
     if len(tolerances) != results or not all(0 <= value < 1e6 for both in tolerances for value in both):
         raise TaskError("the examination gave no sensible tolerances")
     return {**texts, "tolerances": tolerances}
