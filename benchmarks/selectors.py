@@ -39,7 +39,7 @@ from .switches import announcements
 PAGE_ROWS = 50
 WORDS_MAX_CHARS = 100  # of a search: each word is one more condition of a query
 TESTING = (
-    "The worker for {} is starting and tests itself. You can submit now: a submission is compiled at once and judged "
+    "The worker for {} is starting and testing itself. You can submit now: a submission is compiled at once and judged "
     "when the worker has passed its self-test."
 )
 

@@ -109,5 +109,5 @@ def _worker(role: WorkerRole, kind: str | None, *, there: bool, starting: bool) 
         return Check(name, Level.OK, "A worker is online.")
     what = role.label.lower() + (f" on {kind}" if kind else "")
     if starting:
-        return Check(name, Level.DEGRADED, f"The worker for {what} is starting and tests itself.")
+        return Check(name, Level.DEGRADED, f"The worker for {what} is starting and testing itself.")
     return Check(name, Level.DEGRADED, f"No worker is online for {what}.")

@@ -204,7 +204,7 @@ def test_the_editor_begins_in_the_language_of_the_link(visitor: Client) -> None:
 def test_a_figure_in_an_unexpected_form_stands_as_it_is() -> None:
     facts = record({"gpu": "H200", "canary_drift": "unknown", "temperature_c": None, "isolation": "x", "cores": 2})
     assert [fact.text for fact in facts.device] == ["H200", "unknown"]
-    assert [(fact.title, fact.text) for fact in facts.others] == [("cores", "2")]
+    assert [(fact.title, fact.text) for fact in facts.others] == [("Cores", "2")]
 
 
 def test_a_cpu_has_no_device_of_its_own() -> None:
@@ -238,3 +238,14 @@ def test_a_board_shows_replayed_times_first_in_a_tie_and_alone(visitor: Client, 
     alone = html(visitor, board_url("nvidia-h200"), timing="replayed")
     assert ("replayed</span>" in alone, "audited</span>" in alone) == (True, False)
     assert 'name="timing"' not in html(visitor, board_url("cpu-avx2"))
+
+
+def test_facts_of_a_processor_have_titles_and_units() -> None:
+    facts = {"build_seconds": 4.216, "build_cached": True, "null_call_us": 82.2, "load_1min": None, "new_fact": "x"}
+    told = [(fact.title, fact.text) for fact in record(facts).others]
+    assert told == [
+        ("Build time", "4.216 s"),
+        ("Build reused", "yes"),
+        ("An empty call", "82.2 µs"),
+        ("new fact", "x"),
+    ]

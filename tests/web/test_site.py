@@ -31,7 +31,7 @@ def test_weak_isolation_is_announced_on_every_page(visitor: Client) -> None:
 def test_a_worker_that_tests_itself_is_announced_until_it_or_another_judges(visitor: Client) -> None:
     testing = factories.worker(state="starting")
     html = " ".join(visitor.get("/").content.decode().split())
-    assert f"The worker for {testing.device_kind.title} is starting and tests itself." in html
+    assert f"The worker for {testing.device_kind.title} is starting and testing itself." in html
     assert "worker is testing itself" in html
     assert "no worker online" not in html
     other = factories.worker(state="online")  # the same row, now proven

@@ -70,7 +70,7 @@ def test_what_does_not_work_is_said_above(visitor: Client) -> None:
 def test_a_worker_that_tests_itself_is_not_called_missing(visitor: Client) -> None:
     factories.worker("judge", state=WorkerState.STARTING)
     html = visitor.get("/status/").content.decode()
-    assert "The worker for judging on cpu-avx2 is starting and tests itself." in html
+    assert "The worker for judging on cpu-avx2 is starting and testing itself." in html
     assert "No worker is online for judging" not in html
 
 

@@ -1,6 +1,7 @@
 """The facts of a report about the machine, as lines for people: title and text, units included.
 
-Facts without a title here are listed under their field names at the end of the page. Does NOT judge anything.
+Facts without a title here are listed under their field names at the end of the page; facts that are null are left out.
+Does NOT judge anything.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,22 @@ GPU_FACTS = (
     ("An empty call by the referee's clock", "{null_bound_us} µs"),
     ("Reason for not replaying calls", "{not_replayed}"),
 )
-TITLES = {"energy_unknown": "Reason for not measuring the energy"}
+OTHER_FACTS = {
+    "build_cached": ("Build reused", "{}"),
+    "build_seconds": ("Build time", "{} s"),
+    "compiler": ("Compiler", "{}"),
+    "cores": ("Cores", "{}"),
+    "cpu": ("Processor", "{}"),
+    "energy_unknown": ("Reason for not measuring the energy", "{}"),
+    "kernel": ("Linux kernel", "{}"),
+    "load_1min": ("Load average over 1 min", "{}"),
+    "machine": ("Machine", "{}"),
+    "null_call_us": ("An empty call", "{} µs"),
+    "python": ("Python", "{}"),
+    "quick": ("Quick check", "{}"),
+    "steps_per_config": ("Steps per configuration", "{}"),
+    "threads": ("Threads", "{}"),
+}
 SHOWN_ELSEWHERE = ("isolation", "replay")
 
 
@@ -47,11 +63,16 @@ def record(environment: Mapping[str, Any]) -> Record:
     templates = GPU_FACTS if "gpu" in environment else ()
     told = [name for name in environment if any("{" + name in form for _, form in templates)]
     others = [
-        Fact(TITLES.get(name, name.replace("_", " ")), str(value))
+        _other(name, value)
         for name, value in environment.items()
-        if name not in (*told, *SHOWN_ELSEWHERE)
+        if value is not None and name not in (*told, *SHOWN_ELSEWHERE)
     ]
     return Record([*_facts(templates, environment), *_replayed(environment.get("replay", {}))], others)
+
+
+def _other(name: str, value: Any) -> Fact:
+    title, form = OTHER_FACTS.get(name, (name.replace("_", " "), "{}"))
+    return Fact(title, form.format({True: "yes", False: "no"}[value] if isinstance(value, bool) else value))
 
 
 def _replayed(replay: Mapping[str, Any]) -> list[Fact]:
