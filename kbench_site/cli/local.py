@@ -90,7 +90,9 @@ def _judge(task: str, file: Path, device: str | None, language: str | None, rule
     paths = Paths(read_environment()["KBENCH_DATA_DIR"])
     known = language or language_of_file(file.name)
     is_cuda = known is not None and known != "triton" and device_class(known) != "cpu"  # a .py file may be a module
-    spec = _task(task, paths, device or ("cuda:0" if is_cuda else "cpu"))
+    examines_on = device or ("cuda:0" if is_cuda else "cpu")
+    demand_here(examines_on, known or "")
+    spec = _task(task, paths, examines_on)
     rules, text = default_rules(ruleset), text_of(file)
     source = Source(text, language) if language else source_for(file.name, text, spec)
     place = device or ("cpu" if device_class(source.language) == "cpu" else "cuda:0")

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,11 +135,22 @@ class TestJudge:
         assert "problem: The task has only one shape" in " ".join(done.stderr.split())
 
     def test_a_problem_of_a_processor_alone_is_not_judged_on_a_gpu(
-        self, judged, problem: str, paths: Paths, tmp_path: Path
+        self, judged, problem: str, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "a.cu").write_text("text")
+        monkeypatch.setattr(local, "devices_here", lambda: [SimpleNamespace(name="cuda:0")])
         done = kbench(paths, "judge", problem, str(tmp_path / "a.cu"))
         assert (done.exit_code, "too large for the GPUs" in done.stderr, judged) == (2, True, [])
+
+    def test_a_problem_is_not_examined_for_a_gpu_that_is_not_here(
+        self, judged, problem: str, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "a.cu").write_text("text")
+        monkeypatch.setattr(local, "task_at", lambda *_, **__: pytest.fail("examined"))
+        monkeypatch.setattr(local, "devices_here", lambda: [SimpleNamespace(name="cpu")])
+        done = kbench(paths, "judge", problem, str(tmp_path / "a.cu"))
+        told = " ".join(done.stderr.split())
+        assert (done.exit_code, "`kbench check` runs a CUDA file without a GPU" in told, judged) == (2, True, [])
 
     def test_a_problem_that_cannot_be_judged_exits_2_with_the_reason(self, judged, paths: Paths) -> None:
         kernel = str(EVALUATED / "solutions/level_1_problem_1_sample_0_kernel.py")
