@@ -7,6 +7,7 @@ holds everything that is private on the site.
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import tarfile
@@ -47,8 +48,7 @@ def restore(database: Mapping[str, Any], data_dir: Path, source: Path) -> None:
     """Replaces the database by the one in the file; a secret key that is there already stays. Raises BackupError."""
     with _scratch() as folder:
         try:
-            with tarfile.open(source) as archive:
-                archive.extractall(folder, filter="data")
+            _unpack(source, folder)
             manifest = json.loads((folder / MANIFEST).read_text())
         except (OSError, tarfile.TarError, ValueError) as error:
             raise BackupError(f"{source} is not a kbench backup: {error}") from error
@@ -63,6 +63,16 @@ def restore(database: Mapping[str, Any], data_dir: Path, source: Path) -> None:
         if (folder / SECRET).exists() and not secret.exists():
             with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write((folder / SECRET).read_text())
+
+
+def _unpack(source: Path, folder: Path) -> None:
+    """Writes the plain files that `backup` names, and nothing else that the archive holds."""
+    with tarfile.open(source) as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is not None and member.name in (MANIFEST, DATABASE, SECRET):
+                with content, (folder / member.name).open("wb") as file:
+                    shutil.copyfileobj(content, file)
 
 
 def _engine(database: Mapping[str, Any]) -> str:

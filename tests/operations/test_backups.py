@@ -1,10 +1,12 @@
 """Back-up and restore, on SQLite and on PostgreSQL: what comes back is what was there, all of it or nothing."""
 
+import io
 import json
 import os
 import sqlite3
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -60,6 +62,25 @@ def test_a_backup_goes_back_into_a_database_of_its_kind(tmp_path: Path) -> None:
     backup({"ENGINE": "django.db.backends.sqlite3", "NAME": tmp_path / "a.sqlite3"}, tmp_path, tmp_path / "b")
     with pytest.raises(BackupError, match="same kind"):
         restore({"ENGINE": "django.db.backends.postgresql", "NAME": "x"}, tmp_path, tmp_path / "b")
+
+
+def test_nothing_but_plain_files_of_a_backup_leaves_it(tmp_path: Path) -> None:
+    from kbench_site.backups import BackupError, restore
+
+    made, outside = tmp_path / "made", tmp_path / "outside"
+    outside.write_text("as it was")
+    with tarfile.open(made, "w:gz") as archive:
+        for name in ("../outside", "/" + str(outside).lstrip("/")):
+            entry = tarfile.TarInfo(name)
+            entry.size = 3
+            archive.addfile(entry, io.BytesIO(b"new"))
+        link = tarfile.TarInfo("manifest.json")
+        link.type, link.linkname = tarfile.SYMTYPE, str(outside)
+        archive.addfile(link)
+    with pytest.raises(BackupError, match="is not a kbench backup"):
+        restore({"ENGINE": "django.db.backends.sqlite3", "NAME": tmp_path / "a.sqlite3"}, tmp_path, made)
+    assert outside.read_text() == "as it was"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "outside"]
 
 
 def test_a_copy_taken_while_somebody_writes_is_of_one_moment(tmp_path: Path) -> None:
