@@ -55,7 +55,7 @@ def restore(database: Mapping[str, Any], data_dir: Path, source: Path) -> None:
         if (manifest.get("format"), manifest.get("engine")) != (FORMAT, _engine(database)):
             raise BackupError(
                 f"{source} was taken of {manifest.get('engine')}, and DATABASE_URL names {_engine(database)}: "
-                "a back-up goes back into a database of the same kind"
+                "a backup can be restored only into a database of the same kind"
             )
         copied = folder / DATABASE
         _load_sqlite(database, copied) if _is_sqlite(database) else _load_postgres(database, copied)

@@ -165,7 +165,7 @@ VARIABLES: dict[str, Variable] = {
         _whole(0, 10_000), 24, "hours for which a new account on a public site has a quarter of these limits"
     ),
     "KBENCH_TRUSTED_PROXIES": Variable(
-        _whole(0, 10), 0, "proxies in front of the site that append to X-Forwarded-For; 0: the header is not believed"
+        _whole(0, 10), 0, "proxies in front of the site that append to X-Forwarded-For; 0: the header is ignored"
     ),
     "KBENCH_RUNS_PER_OWNER_MAX": Variable(
         _whole(1, 1000), 4, "unfinished agent runs that one account may have, and all visitors without one together"

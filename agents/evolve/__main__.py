@@ -114,7 +114,7 @@ def _run(options: argparse.Namespace) -> int:
         _begin(log, options)
         config = RunState.fold(log.read(), log.get_source).config
         if find_task(default_suites(), config.task) != task:
-            raise ConfigError(f"the run in {folder} is one of {config.task}")
+            raise ConfigError(f"the run in {folder} is for the task {config.task}")
         device = _device(options.device, config)
         plug_ins = _settings(data, device)
         evaluator = LocalEvaluator(folder / "judged", task, device, Paths(data), quick=options.quick)

@@ -112,7 +112,7 @@ class _Drive:
             return _outcome(self.state)
         if self.state.vain > _VAIN_MAX:
             self._pause(
-                f"taken up {self.state.vain} times without progress: it may be ending the process that drives it"
+                f"taken up {self.state.vain} times without progress: it may be what ends the process that drives it"
             )
             return _outcome(self.state)
         watch = asyncio.create_task(self._watch())

@@ -37,7 +37,9 @@ def token_create(owner: Any, name: str, scope: str = TokenScope.SUBMIT, days: in
     now = timezone.now()
     counted = Q(revoked=None) & (Q(expires=None) | Q(expires__gt=now)) | Q(created__gt=now - timedelta(days=1))
     if ApiToken.objects.filter(counted, owner=owner).count() >= TOKENS_MAX:
-        raise Refused(f"An account has at most {TOKENS_MAX} tokens, those of the last 24 hours included. Revoke some.")
+        raise Refused(
+            f"An account has at most {TOKENS_MAX} tokens, those made within the last 24 hours included. Revoke some."
+        )
     text = PREFIX + secrets.token_urlsafe(32)
     row = ApiToken.objects.create(
         owner=owner,

@@ -188,7 +188,8 @@ def submit(request: HttpRequest, wanted: SubmissionIn) -> tuple[Evaluation, list
 
 
 def _identical(evaluation: Evaluation) -> Problem:
-    detail = f"{services.IDENTICAL} See {evaluation.get_absolute_url()}, or ask for it again: judge_again, --again."
+    again = "or send judge_again (--again) to have it judged again."
+    detail = f"{services.IDENTICAL} See {evaluation.get_absolute_url()}, {again}"
     place = {"evaluation": str(evaluation.code), "submission": str(evaluation.submission.code)}
     return Problem(HTTPStatus.CONFLICT, "identical-source", detail, **place, url=evaluation.get_absolute_url())
 

@@ -65,7 +65,7 @@ class ContestForm(forms.Form):
     def clean_slug(self) -> str:
         slug: str = self.cleaned_data["slug"]
         if slug in RESERVED:
-            raise forms.ValidationError("This name is taken by the site.")
+            raise forms.ValidationError("The site uses this name itself. Choose another one.")
         return slug
 
     def clean(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def contest_save(draft: ContestDraft, *, by: User, contest: Contest | None = Non
                 raise Refused("The contest has been announced, so it cannot be changed any more.")
             _set_tasks(row, draft)
     except IntegrityError as error:
-        raise Refused("Another contest has this name in its address.") from error
+        raise Refused("Another contest already has this address. Choose another name.") from error
     row.refresh_from_db()
     return row
 
@@ -62,7 +62,7 @@ def contest_save(draft: ContestDraft, *, by: User, contest: Contest | None = Non
 def _set_tasks(contest: Contest, draft: ContestDraft) -> None:
     before = set(contest.tasks.values_list("task", flat=True))
     if before and draft.hidden is None and contest.sealed_sha256 and before != {task.pk for task in draft.tasks}:
-        raise Refused("The tasks are others now. Write the hidden configurations again.")
+        raise Refused("The tasks have changed. Write the hidden configurations again.")
     contest.tasks.all().delete()
     ContestTask.objects.bulk_create(
         ContestTask(contest=contest, position=position, task=task) for position, task in enumerate(draft.tasks)
@@ -107,7 +107,7 @@ def _refuse_second(contest: Contest, accounts: list[int], *, besides: Q) -> None
     others = contest.participants.exclude(besides)
     same = {"team__memberships__account__in": accounts, "team__memberships__state": MembershipState.MEMBER}
     if others.filter(account__in=accounts).exists() or others.filter(**same).exists():
-        raise Refused("Somebody of you takes part already, alone or with another team.")
+        raise Refused("A member of the team already takes part, alone or with another team.")
 
 
 def advance() -> None:

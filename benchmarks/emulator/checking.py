@@ -160,7 +160,7 @@ class Transcript:
         where = f"{problem.text} ({self._plan.key_of(run.number)})"
         if unset := unset_variable(self._talk.warnings):
             return _abstained(
-                f"{unset[0]} used before it has a value, and a GPU may find another one: {where}", unset[1]
+                f"{unset[0]} used before it has a value; on a GPU the value may be another one: {where}", unset[1]
             )
         own = [has_own_constant(self._plan.task, self._plan.configs[it.config]) for it in wrong]
         if not all(mine or it.near for mine, it in zip(own, wrong.values(), strict=True)):
@@ -169,7 +169,7 @@ class Transcript:
             return _abstained(
                 f"wrong with a constant that no configuration of the task has, and right without: {where}"
             )
-        return _abstained(f"within twice the tolerance, and a GPU rounds in another way: {where}")
+        return _abstained(f"the error is within twice the tolerance, and a GPU rounds differently: {where}")
 
     def _compared(self) -> list[int]:
         return [run.number for run in self._talk.done if run.number in self._talk.problems]

@@ -76,7 +76,7 @@ class _PlainLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
-            told = f"it repeats parts by name (*{str(event.anchor)[:40]}), which is not read here"
+            told = f"it repeats parts by name (*{str(event.anchor)[:40]}), which is not supported"
             raise yaml.composer.ComposerError(None, None, told, event.start_mark)
         return super().compose_node(parent, index)
 

@@ -64,7 +64,7 @@ def joined_solution(text: str, task: TaskSpec) -> Source:
     if not isinstance(data, dict):
         raise UsageError("it is no JSON object that can be read here")
     if not _is_text(data):
-        raise UsageError("it holds halves of characters (\\ud800 to \\udfff alone), which are no text")
+        raise UsageError("it holds unpaired surrogates (\\ud800 to \\udfff), which are not text")
     definition = definition_of(task)
     if definition is None:
         raise UsageError(f"a solution in JSON is for a definition; {task.name} is of another kind")

@@ -41,7 +41,7 @@ class StorageShelf:
         if data is None:
             return None
         if len(data) > BUILD_MAX_BYTES:
-            logger.warning("the build %s is larger than builds are and is not used", key)
+            logger.warning("the build %s is larger than any build and is not used", key)
             return None
         seal, packed = data[:SEAL_CHARS], data[SEAL_CHARS:]
         if constant_time_compare(seal, _seal(key, packed)):

@@ -54,7 +54,7 @@ def reason_of(report: Report, *, quick: bool) -> str:
     """The sentence for the person."""
     if not quick or report.score is None:
         return report.reason
-    about = f"by a few calls about {report.score.speedup:.1f}× PyTorch eager"
+    about = f"in a few calls about {report.score.speedup:.1f}× as fast as PyTorch eager"
     return f"Correct on every configuration, hidden ones included; {about}. Not ranked."
 
 

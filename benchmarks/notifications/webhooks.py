@@ -107,7 +107,7 @@ def _public_address(host: str, port: int) -> str:
     except (OSError, UnicodeError) as error:
         raise NotDelivered(f"The name {host} cannot be resolved.") from error
     if not found or not all(is_public(address) for address in found):
-        raise NotAllowed(f"The name {host} does not stand for public addresses alone.")
+        raise NotAllowed(f"The name {host} leads to an address that is not public.")
     return min(found, key=lambda address: (":" in address, address))  # IPv4 first: not every site has IPv6
 
 

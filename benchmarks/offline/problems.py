@@ -70,7 +70,7 @@ def paths_outside(data: Path, *given: Path) -> Paths:
     """Where records are kept. Raises UsageError where that lies in a folder that is judged: they are believed."""
     for folder in given:
         if data.resolve().is_relative_to(folder.resolve()):
-            told = f"{data} lies in {folder}, whose author could have put results there"
+            told = f"the data folder {data} is inside {folder}, whose author could have put results there"
             raise UsageError(f"{told}: set KBENCH_DATA_DIR to another folder")
     return Paths(data)
 

@@ -25,7 +25,7 @@ def text_of(file: Path) -> str:
     try:
         with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                leave(f"kbench: {file} is no regular file", WRONG_USAGE)
+                leave(f"kbench: {file} is not a regular file", WRONG_USAGE)
             data = opened.read(_BYTES_MAX + 1)
     except OSError as error:
         leave(f"kbench: {file} cannot be read: {error.strerror}", WRONG_USAGE)

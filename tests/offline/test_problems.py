@@ -170,7 +170,7 @@ class TestJudge:
         (tmp_path / "device.cpp").symlink_to("/dev/zero")
         for name in ("pipe.cpp", "device.cpp"):
             done = kbench(paths, "judge", "mnist_pool/forward", str(tmp_path / name))
-            assert (done.exit_code, "is no regular file" in done.stderr) == (2, True)
+            assert (done.exit_code, "is not a regular file" in done.stderr) == (2, True)
         monkeypatch.setattr(sources, "_BYTES_MAX", 1 << 20)
         (tmp_path / "large.cpp").write_bytes(b" " * ((1 << 20) + 1))
         done = kbench(paths, "judge", "mnist_pool/forward", str(tmp_path / "large.cpp"))

@@ -55,7 +55,7 @@ def test_staff_make_and_announce_a_contest(as_staff: Client, as_owner: Client, f
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"slug": "new"}, "taken by the site"),
+        ({"slug": "new"}, "The site uses this name itself"),
         ({"ends": "2030-03-01T11:00"}, "after the start"),
         ({"hidden": '{"a/b/c": {}}'}, "not a task of this contest"),
         ({"best_n": "11"}, "less than or equal to 10"),

@@ -85,7 +85,9 @@ def _code(text: str) -> str:
     if not blocks:
         raise AnswerError("unparsable", f"there is no fenced block of code; the text begins with {_head(text)!r}")
     if len(blocks) > 1:
-        raise AnswerError("unparsable", f"there are {len(blocks)} blocks of code, and it is not said which one counts")
+        raise AnswerError(
+            "unparsable", f"there are {len(blocks)} blocks of code, and no line CODE: says which one counts"
+        )
     if not blocks[0].strip():
         raise AnswerError("empty", "the block of code is empty")
     return blocks[0]

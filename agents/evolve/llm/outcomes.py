@@ -179,7 +179,7 @@ _STOPS = {
     "max_tokens": (Kind.MAX_TOKENS, "the answer was longer than allowed and is cut off"),
     "refusal": (Kind.REFUSAL, "the model declined to answer"),
     "model_context_window_exceeded": (Kind.CONTEXT_EXCEEDED, "prompt and answer together do not fit into the model"),
-    "pause_turn": (Kind.PAUSE_TURN, "the model paused its turn, which calls without tools cannot go on from"),
+    "pause_turn": (Kind.PAUSE_TURN, "the model paused its turn, which a call without tools cannot resume"),
 }
 
 

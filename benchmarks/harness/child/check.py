@@ -157,4 +157,5 @@ def _reason(worst: float, place: int, shape: torch.Size, bad: int, tolerance: fl
 def _rms_reason(rms_error: float, rms_tolerance: float) -> str:
     if rms_error <= rms_tolerance:
         return ""
-    return f"every element is near the reference, but all together are off by {rms_error:.2g}, over {rms_tolerance:g}"
+    said = f"their errors together are {rms_error:.2g}, more than {rms_tolerance:g}"
+    return f"every element is near the reference, but {said}"

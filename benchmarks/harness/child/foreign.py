@@ -106,7 +106,7 @@ def positional(function: Callable[..., Any], listed: Sequence[Any], named: Mappi
     if bound.kwargs:
         bound.apply_defaults()
     if bound.kwargs:
-        raise TypeError(f"{', '.join(bound.kwargs)} can be given by name only, which no kernel can be")
+        raise TypeError(f"{', '.join(bound.kwargs)} can be given by name only, but kernels take arguments by position")
     return list(bound.args)
 
 

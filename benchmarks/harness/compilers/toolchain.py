@@ -150,7 +150,7 @@ def saved(outcome: Compilation, answer: AnswerFile, target: Path) -> Compilation
     except TooMuch:
         return replace(outcome, exit_code=1, problem=TOO_LARGE)
     except NotTaken as error:
-        return replace(outcome, exit_code=1, problem=f"compiling it left no file: {error}")
+        return replace(outcome, exit_code=1, problem=f"the compiler left no file: {error}")
     return outcome
 
 

@@ -130,7 +130,7 @@ def _result_names(data: Mapping[str, Any], count: int) -> tuple[str, ...]:
         return ("out",) if count == 1 else tuple(f"out_{number}" for number in range(count))
     names = tuple(_name(item) for item in data["result_names"])
     if len(names) != count:
-        raise ValueError("its results have not as many names")
+        raise ValueError("the number of names differs from the number of results")
     return names
 
 

@@ -113,7 +113,7 @@ def parse_ncu(text: str) -> Iterator[tuple[str, float, float, float]]:
     except (csv.Error, ValueError) as error:
         raise AuditBroken("the profiler's report is no table") from error
     if not {"Kernel Name", _TIME, _READ, _WRITTEN} <= set(head) or len(set(head)) < len(head):
-        raise AuditBroken("the profiler's report lacks what was asked for")
+        raise AuditBroken("the profiler's report lacks figures that were requested")
     if head in rows or any(len(row) != len(head) for row in (units, *rows)):
         raise AuditBroken("the profiler's report is not one table")
     place = {name: head.index(name) for name in head}

@@ -20,7 +20,7 @@ ROUNDS = 4
 _STUDENT_95 = 3.182  # of ROUNDS values
 _ROUND_S = 0.15
 UNREADABLE = "this machine's energy counters (RAPL) cannot be read"
-UNCLEAR = "the calls use too little energy to be told from what the judge uses"
+UNCLEAR = "the calls use too little energy to be distinguished from that of the judge"
 
 
 @dataclass(frozen=True)

@@ -54,14 +54,14 @@ GPU_RULES = (
         "Uncoalesced access to global memory",
         (("excess_pct", ">=", 30), ("memory_pct", ">=", 30)),
         "{excess_pct:.0f} % of its sectors would not be needed if neighbouring threads used neighbouring addresses",
-        "Let a warp read consecutive addresses, or turn the data in shared memory.",
+        "Let a warp read consecutive addresses, or transpose the data in shared memory.",
     ),
     Rule(
         "uncoalesced",
         "Uncoalesced access to global memory",
         (("sectors_per_load", ">=", 17), ("memory_pct", ">=", 30)),
         "{sectors_per_load:.1f} sectors per load instruction, where 4 suffice for one float per thread and 16 for four",
-        "Let a warp read consecutive addresses, or turn the data in shared memory.",
+        "Let a warp read consecutive addresses, or transpose the data in shared memory.",
     ),
     Rule(
         "bank-conflicts",
@@ -81,7 +81,7 @@ GPU_RULES = (
         "tensor-cores-unused",
         "Tensor cores unused",
         (("intensity_ratio", ">=", 1), ("tensor_pct", "<", 1), ("sm_pct", ">=", 40)),
-        "the work is {intensity_ratio:.1f} times above the ridge of the roofline, and the tensor cores stand still",
+        "the work is {intensity_ratio:.1f} times above the ridge of the roofline, and the tensor cores are idle",
         "Use them with values split in two or three tf32 or bf16 parts, if the tolerance allows it.",
     ),
     Rule(

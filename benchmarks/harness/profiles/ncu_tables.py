@@ -48,7 +48,7 @@ def launches(text: str) -> list[Launch]:
         raise AuditBroken("the profiler's report has no units")
     head, units, *data = rows
     if "Kernel Name" not in head or len(set(head)) < len(head) or len(head) > _COLUMNS_MAX:
-        raise AuditBroken("the profiler's report lacks what was asked for")
+        raise AuditBroken("the profiler's report lacks figures that were requested")
     if any(len(row) != len(head) for row in (units, *data)):
         raise AuditBroken("the profiler's report is not one table")
     name_at = head.index("Kernel Name")

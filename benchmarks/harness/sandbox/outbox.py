@@ -114,7 +114,7 @@ def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
     """
     parts = PurePosixPath(name).parts
     if not parts or not all(map(_is_plain, parts)):
-        raise NotTaken("its name is none that files have here")
+        raise NotTaken("its name has characters that are not allowed")
     try:
         with ExitStack() as stack:
             fd = stack.enter_context(_opened(folder.resolve(), os.O_DIRECTORY))
@@ -124,7 +124,7 @@ def read_file(folder: Path, name: str, max_bytes: int) -> bytes:
                     raise NotTaken(f"{_shown(part)} is {_kind(mode)}")
                 fd = stack.enter_context(_opened(part, 0, fd))
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise NotTaken("it was exchanged while it was read")
+                raise NotTaken("it was replaced while it was read")
             data = _at_most(fd, max_bytes + 1)
     except OSError as error:
         raise NotTaken(f"it cannot be read: {error.strerror}") from error
@@ -177,13 +177,13 @@ def log_end(log: Path, max_bytes: int) -> bytes:
 def _unpack_one(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, depth: int) -> None:
     parts = member.name.split("/")
     if not all(map(_is_plain, parts)) or len(parts) > depth:
-        raise NotTaken("it holds a name that files have not here")
+        raise NotTaken("it holds a file name with characters that are not allowed")
     if member.type == tarfile.DIRTYPE:
         folder.joinpath(*parts).mkdir()
         return
     content = archive.extractfile(member) if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
     if content is None or member.issparse():
-        raise NotTaken(f"it holds {_shown(member.name)}, which is no regular file")
+        raise NotTaken(f"it holds {_shown(member.name)}, which is not a regular file")
     mode = 0o755 if member.mode & stat.S_IXUSR else 0o644
     with os.fdopen(os.open(folder.joinpath(*parts), _MAKE, mode), "wb") as made:
         while chunk := content.read(_CHUNK_BYTES):
@@ -209,7 +209,7 @@ class _Taking:
         if self._files < 0:
             raise TooMuch("there are more files than are allowed")
         if not _is_plain(name):
-            raise NotTaken(f"{_shown(place)} is no name that files have here")
+            raise NotTaken(f"{_shown(place)} is a file name with characters that are not allowed")
         info = os.stat(name, dir_fd=source, follow_symlinks=False)
         if stat.S_ISDIR(info.st_mode):
             os.mkdir(name, 0o755, dir_fd=target)
@@ -227,7 +227,7 @@ class _Taking:
         """Checks that the opened file is the one examined and belongs to this user."""
         info = os.fstat(fd)
         if (info.st_dev, info.st_ino, info.st_mode) != (seen.st_dev, seen.st_ino, seen.st_mode):
-            raise NotTaken(f"{_shown(place)} was exchanged while it was read")
+            raise NotTaken(f"{_shown(place)} was replaced while it was read")
         if info.st_dev != self._device or info.st_uid != os.geteuid():
             raise NotTaken(f"{_shown(place)} belongs to somebody else")
         if stat.S_ISREG(info.st_mode) and info.st_nlink != 1:

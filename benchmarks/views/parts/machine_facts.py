@@ -22,7 +22,7 @@ GPU_FACTS = (
     ("Samples dropped because the GPU was throttled", "{throttled_samples}"),
     ("Copy bandwidth", "{copy_gb_per_s} GB/s"),
     ("float32 matrix product", "{gemm_tflops} TFLOP/s"),
-    ("Drift from start to end, the larger of both", "{canary_drift:.1%}"),
+    ("Drift from start to end, the larger of the two", "{canary_drift:.1%}"),
     ("An empty call by the referee's clock", "{null_bound_us} µs"),
     ("Reason for not replaying calls", "{not_replayed}"),
 )

@@ -71,10 +71,11 @@ def examined(folder: Path, place: ExaminationPlace, *, compare_compiled: bool) -
     if compare_compiled:
         slow, told = _efficiency(task, module, device_class, place)
         filters, filter_notes = [*filters, *slow], [*filter_notes, *told]
+    left_out = [f"left out, because its results are not finite or cancel out: {key}" for key in dropped]
     return {
         "tolerances": tolerances,
         "labels": [*labels, *filters],
-        "notes": [*notes, *found, *filter_notes, *(f"left out, as its results mean nothing: {key}" for key in dropped)],
+        "notes": [*notes, *found, *filter_notes, *left_out],
         "dropped": [*dropped, *spare],
     }
 
@@ -214,7 +215,7 @@ def _labels(problems: Iterator[str], notes: list[str]) -> tuple[list[str], list[
     found = list(problems)
     low = [item for item in found if item.startswith(LOWER_PRECISION)]
     labels = [*(["cheap-answers"] if len(low) < len(found) else []), *(["low-precision"] if low else [])]
-    return labels, [*notes, *(f"the checker takes what is no solution: {item}" for item in found)]
+    return labels, [*notes, *(f"the checker accepts a wrong result: {item}" for item in found)]
 
 
 def _filters_that_fit(

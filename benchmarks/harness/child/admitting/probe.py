@@ -257,7 +257,7 @@ def _argument(value: Any, name: str) -> dict[str, Any]:
         return {"name": name, "value": value}
     if isinstance(value, tuple | list) and all(isinstance(item, bool | int | float) for item in value):
         return {"name": name, "value": list(value)}
-    raise Unfit(f"argument {name!r} is a {type(value).__name__}, which no kernel can be given")
+    raise Unfit(f"argument {name!r} is a {type(value).__name__}, which cannot be passed to a kernel")
 
 
 def _dtype(tensor: Tensor) -> str:
