@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.harness import Verdict
 from benchmarks.harness.measuring.contestants import CallResult
-from benchmarks.harness.measuring.faults import call_fault, death, load_fault
+from benchmarks.harness.measuring.faults import call_fault, death, first_line, load_fault
 from benchmarks.harness.protocol import Status
 
 
@@ -64,3 +64,99 @@ def test_a_long_name_of_an_error_leaves_room_for_its_text() -> None:
     assert fault is not None
     assert "no such size" in fault.reason
     assert len(fault.reason) < 500
+
+
+@pytest.mark.parametrize("status", [item for item in Status if item not in (Status.OK, Status.RAISED)])
+def test_every_status_that_is_a_refusal_has_a_verdict_and_a_reason(status: Status) -> None:
+    fault = call_fault(CallResult(status, 1.0, 1.0))
+    assert fault is not None
+    assert fault.verdict in (Verdict.INCORRECT_SHAPE, Verdict.INCORRECT_DTYPE)
+    assert fault.reason == "the results do not fit the task"
+
+
+@pytest.mark.parametrize("claimed_us", [0.0, -4.0])
+def test_a_call_cannot_take_no_time(claimed_us: float) -> None:
+    assert verdict(CallResult(Status.OK, 1.0, 1.0, event_us=claimed_us)) is Verdict.TAMPERING
+    assert verdict(CallResult(Status.OK, 1.0, 1.0, event_us=0.1)) is None
+
+
+def test_results_in_memory_of_others_are_tampering() -> None:
+    assert verdict(CallResult(Status.OK, 1.0, 1.0, foreign=True)) is Verdict.TAMPERING
+
+
+def test_a_thread_on_its_way_to_sleep_is_not_accused() -> None:
+    """A virtual processor that is taken away for a moment counts as time of the thread."""
+    assert verdict(CallResult(Status.OK, 1.0, 1.0, woke_us=10_000.0)) is None
+    assert verdict(CallResult(Status.OK, 1.0, 1.0, woke_us=10_001.0)) is Verdict.TAMPERING
+
+
+def test_an_error_of_the_kernel_comes_before_what_looks_suspicious() -> None:
+    assert verdict(CallResult(Status.RAISED, 1.0, 1.0, text="no", error="ValueError", late=True)) is (
+        Verdict.RUNTIME_ERROR
+    )
+
+
+def test_a_module_that_does_not_finish_loading_is_told_the_limit() -> None:
+    fault = load_fault({"timeout_s": 60.0}, None)
+    assert (fault.verdict, fault.reason) == (Verdict.TIMEOUT, "loading the module took more than 60 s")
+
+
+@pytest.mark.parametrize("exported", [None, {}, "forward", 7, []])
+def test_exports_that_are_no_list_are_called_nothing(exported: object) -> None:
+    """The message comes from the submission's process, which may write anything into it."""
+    assert load_fault({"missing": "forward", "exported": exported}, None).reason.endswith("it exports nothing")
+
+
+def test_many_long_exports_make_a_reason_of_bounded_length() -> None:
+    fault = load_fault({"missing": "f" * 10_000, "exported": ["x" * 10_000] * 10_000}, None)
+    assert len(fault.reason) < 1_200
+
+
+def test_an_error_while_loading_is_no_error_of_the_build() -> None:
+    fault = load_fault({"load_error": "\n  ImportError: the pool is full\nmore"}, None)
+    assert (fault.verdict, fault.reason) == (
+        Verdict.RUNTIME_ERROR,
+        "the module cannot be loaded: ImportError: the pool is full",
+    )
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "words"),
+    [
+        (None, "stopped answering"),
+        (0, "ended with exit code 0"),
+        (3, "ended with exit code 3"),
+        (-signal.SIGXCPU, "used more processor time than the rules allow"),
+        (-signal.SIGRTMIN, "died of SIGRTMIN"),
+        (-(signal.SIGRTMIN + 1), f"died of signal {signal.SIGRTMIN + 1}"),
+        (-120, "died of signal 120"),
+    ],
+)
+def test_a_process_that_is_gone_is_a_runtime_error_whatever_it_died_of(exit_code: int | None, words: str) -> None:
+    fault = death("while the module was loaded", exit_code)
+    assert fault.verdict is Verdict.RUNTIME_ERROR
+    assert words in fault.reason
+    assert "while the module was loaded" in fault.reason
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "expected", "words"),
+    [
+        ("OSError", "Read-only file system: '/kbench/triton/cache'", Verdict.RUNTIME_ERROR, "Triton had to compile"),
+        ("RuntimeError", "CUDA out of memory. Tried", Verdict.OUT_OF_MEMORY, "more memory than it may have"),
+        ("TypeError", "forward(): incompatible function arguments", Verdict.REJECTED, "incompatible function"),
+        ("ValueError", "incompatible function arguments", Verdict.RUNTIME_ERROR, "raised ValueError"),
+        ("", "", Verdict.RUNTIME_ERROR, "the kernel raised an error"),
+    ],
+)
+def test_the_words_of_an_exception_choose_the_verdict(error: str, text: str, expected: Verdict, words: str) -> None:
+    fault = call_fault(CallResult(Status.RAISED, 1.0, 1.0, text=text, error=error))
+    assert fault is not None
+    assert fault.verdict is expected
+    assert words in fault.reason
+
+
+def test_the_first_line_with_words_is_shown_and_cut() -> None:
+    assert first_line("\n \n  wrong  \nmore") == "wrong"
+    assert first_line("") == ""
+    assert first_line("x" * 400) == "x" * 299 + "…"
