@@ -1,0 +1,105 @@
+"""Calls back to back, with scripted times: which configurations have bursts, how long, and what they are charged."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.harness import default_rules, default_suites, find_task
+from benchmarks.harness.gpu.bursts import credit_bursts
+from benchmarks.harness.measuring.faults import Fault
+from benchmarks.harness.measuring.session import COMPILE, EAGER
+from benchmarks.harness.measuring.tally import CANDIDATE, ConfigTally
+from benchmarks.harness.report import Verdict
+
+RULES = default_rules()
+TASK = find_task(default_suites(), "mnist_linear_relu/forward")
+SHOWN = next(item for item in TASK.configs["cuda"] if not item.hidden)
+HIDDEN = next(item for item in TASK.configs["cuda"] if item.hidden)
+EAGER_TIMES, COMPILE_TIMES = ("baseline", EAGER), ("baseline", COMPILE)
+
+
+class Session:
+    """Every burst takes so many microseconds a call as is said of its contestant."""
+
+    def __init__(self, burst_us: dict[int | None, float], *, most: int = 64, replay: bool = True) -> None:
+        self.setting = SimpleNamespace(rules=RULES, gpu_rules=RULES.gpu)
+        self.replay = None
+        if replay:
+            told = {"records": ["r"], "nothing_us": 1.0, "gaps_us": lambda: {"gap_us": 2.0}}
+            self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, **told)
+        self._burst_us, self.log = burst_us, list[str]()
+
+    def turn(self, launch: int) -> None:
+        self.log.append(f"launch {launch}")
+
+    def draw(self, number: int, count: int) -> None:
+        self.log.append(f"draw {count}")
+
+    def burst(self, number: int, function: int | None, count: int) -> float:
+        return self._burst_us[function]
+
+
+def tally(kernel_us: float = 10.0, config: Any = SHOWN) -> ConfigTally:
+    found = ConfigTally(config)
+    found.times_us = {CANDIDATE: [kernel_us] * 5, EAGER_TIMES: [40.0] * 5, COMPILE_TIMES: [20.0] * 5}
+    return found
+
+
+def credited(session: Session, *tallies: ConfigTally) -> dict[str, Any]:
+    return credit_bursts(session, SimpleNamespace(ledgers=list(tallies)))  # type: ignore[arg-type]
+
+
+def test_who_is_slower_in_bursts_is_charged_the_difference_and_so_are_baselines() -> None:
+    ledger = tally()
+    found = credited(Session({None: 14.0, EAGER: 39.0, COMPILE: 26.0}), ledger)
+    assert {who: set(times) for who, times in ledger.times_us.items()} == {
+        CANDIDATE: {14.0},
+        EAGER_TIMES: {40.0},  # faster in a burst: the single call counts
+        COMPILE_TIMES: {26.0},
+    }
+    shown = found["replay"]["bursts"][SHOWN.key]
+    assert shown["kernel"] == {"single_us": 10.0, "burst_us": 14.0}
+    assert set(shown) == {"calls", "kernel", "eager", "compile"}
+    assert found["replay"]["gap_us"] == 2.0
+
+
+def test_a_charge_keeps_the_scatter_of_single_calls() -> None:
+    ledger = tally()
+    ledger.times_us[CANDIDATE] = [9.0, 10.0, 13.0]
+    credited(Session({None: 12.0, EAGER: 1.0, COMPILE: 1.0}), ledger)
+    assert ledger.times_us[CANDIDATE] == [11.0, 12.0, 15.0]
+
+
+@pytest.mark.parametrize(
+    ("kernel_us", "most", "calls"),
+    [(10.0, 64, 50), (10.0, 8, 8), (2.0, 64, 64), (300.0, 64, 2)],
+    ids=["as long as the rules say", "as memory allows", "as the record holds", "two at least"],
+)
+def test_a_burst_is_as_long_as_time_and_memory_allow(kernel_us: float, most: int, calls: int) -> None:
+    session = Session({None: 1.0, EAGER: 1.0, COMPILE: 1.0}, most=most)
+    assert credited(session, tally(kernel_us))["replay"]["bursts"][SHOWN.key]["calls"] == calls
+    assert session.log.count(f"draw {calls}") == RULES.time.launches * RULES.gpu.bursts
+    assert [item for item in session.log if item.startswith("launch")] == ["launch 0", "launch 1"]
+
+
+def test_long_calls_hidden_ones_and_those_without_times_have_no_bursts() -> None:
+    session = Session({})  # a burst would fail
+    without = ConfigTally(SHOWN)
+    found = credited(session, tally(600.0), tally(config=HIDDEN), without)
+    assert (found["replay"]["bursts"], session.log) == ({}, [])
+
+
+def test_what_is_not_replayed_has_no_bursts() -> None:
+    assert credited(Session({}, replay=False), tally()) == {}
+
+
+def test_a_wrong_result_in_a_burst_ends_the_judging() -> None:
+    session = Session({})
+
+    def wrong(*_: Any) -> float:
+        raise Fault(Verdict.INCORRECT_VALUE, "in 50 calls back to back")
+
+    session.burst = wrong  # type: ignore[method-assign]
+    with pytest.raises(Fault, match="back to back"):
+        credited(session, tally())
