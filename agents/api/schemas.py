@@ -11,8 +11,8 @@ from django.urls import reverse
 from ninja import Field, Schema
 
 from ..driving import external
+from ..evolve.texts import sentence
 from ..models import Candidate, Run, RunEvent
-from ..record.texts import sentence
 from ..selectors import best_candidates, purses
 from ..states import IN_FLIGHT, CandidateState
 

@@ -38,9 +38,16 @@ from .loop import DriveWish, RunOutcome, create, drive
 from .model import Proposer, Verifier
 from .proposers import NAMES, find_proposer
 from .state import RunState
+from .texts import sentence
 from .verifiers import find_verifiers
 
 FOUND, NOT_FOUND, WRONG_USAGE, OUR_FAULT = 0, 1, 2, 3
+_TOLD = frozenset(  # on standard error; everything else is in the log alone
+    (
+        *("proposal.received", "proposal.rejected", "verdict", "evaluation.finished", "curriculum.began"),
+        *("curriculum.ended", "budget.denied", "run.finished", "run.paused", "note", "error"),
+    )
+)
 
 
 def _whole(text: str) -> int:
@@ -194,34 +201,12 @@ class _Told:
     def append(self, drafts: Sequence[Draft]) -> list[LogEvent]:
         events = self._log.append(drafts)
         for event in events:
-            text = _sentence(event)
-            if text:
-                click.echo(f"{event.seq:5} {event.candidate or '':>6} {text}", err=True)
+            if event.type in _TOLD:
+                click.echo(f"{event.seq:5} {event.candidate or '':>6} {event.type}: {sentence(event)}", err=True)
         return events
 
     def say(self, topic: str, payload: Mapping[str, Any]) -> None:
         return
-
-
-def _sentence(event: LogEvent) -> str:
-    data = event.payload
-    if event.type == "evaluation.finished":
-        result = data["result"]
-        return f"{result['verdict']} {result['reason']}"
-    if event.type == "verdict" and data["decision"] == "reject":
-        return f"{data['verifier']} rejects it: {'; '.join(item['text'] for item in data['reasons'])[:200]}"
-    words = {
-        "proposal.received": "{operator}: {name}. {thought}",
-        "proposal.rejected": "refused, {reason}: {text}",
-        "curriculum.began": "on {config} first",
-        "curriculum.ended": "on all configurations: {text}",
-        "budget.denied": "{text}",
-        "run.finished": "finished, {reason}: {text}",
-        "run.paused": "paused: {text}",
-        "note": "{text}",
-        "error": "{text}",
-    }
-    return words.get(event.type, "").format(**data)[:240]
 
 
 def _report(state: RunState, folder: Path, *, as_json: bool) -> int:

@@ -13,9 +13,9 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from benchmarks.events import READ_MAX, formatted
 from benchmarks.extensions import News
 
+from ..evolve.texts import sentence
 from ..models import Run, RunEvent
 from ..states import RunStatus
-from .texts import sentence
 from .withheld import EVERYBODY, readable_events
 
 

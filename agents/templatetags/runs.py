@@ -14,8 +14,8 @@ from django.utils.safestring import SafeString
 
 from agents.drawing.lineage import mark_of
 from agents.evolve.model import SLOW
+from agents.evolve.texts import CURRENCY_TITLES, sentence
 from agents.models import Candidate, Run, RunEvent
-from agents.record.texts import CURRENCY_TITLES, sentence
 from agents.selectors import CurrencyUse, newest_runs_of
 from agents.states import CandidateState, RunStatus
 from benchmarks.harness import Verdict

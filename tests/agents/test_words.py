@@ -11,8 +11,8 @@ from django.utils import timezone
 from agents.drawing.diffs import GeneChange, gene_diff
 from agents.evolve.events import TYPES
 from agents.evolve.model import SLOW
+from agents.evolve.texts import KEPT, WRITERS, amounts, sentence
 from agents.models import Candidate, Run
-from agents.record.texts import KEPT, WRITERS, amounts, sentence
 from agents.states import CandidateState, RunStatus
 from agents.templatetags import runs as tags
 
@@ -46,6 +46,15 @@ SAID = [
     (
         Line("verdict", {"verifier": "static", "decision": "reject", "fault": "race", "audit": True}),
         "static: reject (race), judged anyway to check the verifier",
+    ),
+    (
+        Line("verdict", {"verifier": "static", "decision": "reject", "reasons": [{"text": "no y"}, {"text": "no z"}]}),
+        "static: reject, no y; no z",
+    ),
+    (Line("verdict", {"verifier": "static", "decision": "abstain", "reasons": [{"text": "no y"}]}), "static: abstain"),
+    (
+        Line("verdict", {"verifier": "critic", "decision": "reject", "reasons": ["as of old"]}),
+        "critic: reject, as of old",
     ),
     (Line("evaluation.finished", {"result": {"verdict": "PASS", "score": 2.5}}), "2.500×"),
     (Line("evaluation.finished", {"result": {"verdict": "TIMEOUT", "reason": "a call"}}), "TIMEOUT: a call"),

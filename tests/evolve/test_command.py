@@ -67,7 +67,7 @@ def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path, capsys: pytest.C
     assert main(["mnist_pool/forward", "--log", str(tmp_path / "run")]) == WRONG_USAGE
     assert "holds a run already" in capsys.readouterr().err
     assert main(["mnist_pool/forward", "--log", str(tmp_path / "run"), "--resume"]) == WRONG_USAGE
-    assert "is one of mnist_linear/forward" in capsys.readouterr().err
+    assert "is for the task mnist_linear/forward" in capsys.readouterr().err
 
 
 def test_a_run_without_anything_to_spend_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,8 +21,10 @@ CURRENCY_TITLES = {
 class LogLine(Protocol):
     """An event, stored or not."""
 
-    type: str
-    payload: Any
+    @property
+    def type(self) -> str: ...
+    @property
+    def payload(self) -> Any: ...
 
 
 def sentence(event: LogLine) -> str:
@@ -70,7 +72,10 @@ def _refused(payload: Payload) -> str:
 def _verdict(payload: Payload) -> str:
     audited = ", judged anyway to check the verifier" if payload.get("audit") else ""
     fault = f" ({payload['fault']})" if payload.get("fault") else ""
-    return f"{payload['verifier']}: {payload['decision']}{fault}{audited}"
+    said = f"{payload['verifier']}: {payload['decision']}{fault}{audited}"
+    reasons = (payload.get("reasons") or ()) if payload["decision"] == "reject" else ()
+    texts = [item["text"] if isinstance(item, Mapping) else str(item) for item in reasons]
+    return f"{said}, {'; '.join(texts)}" if texts else said
 
 
 def _judged(payload: Payload) -> str:
