@@ -48,7 +48,15 @@ from .scores.sol import sol_score
 from .selfcheck import builds_ahead, self_test
 from .shelf import Shelf
 from .source import CancelCheck, Paths, Source, Step, Watcher, never_cancelled
-from .stages import audit, compile_source, is_prepared, judge, prepare_task, remove_scratch
+from .stages import (
+    audit,
+    compile_source,
+    is_prepared,
+    judge,
+    prepare_side_by_side,
+    prepare_task,
+    remove_scratch,
+)
 from .tasks.expressions import arithmetic
 from .tasks.spec import (
     Argument,
@@ -163,6 +171,7 @@ __all__ = [
     "make_links",
     "never_cancelled",
     "object_key",
+    "prepare_side_by_side",
     "prepare_task",
     "processor",
     "profile",

@@ -34,7 +34,7 @@ from .scores import scoring
 from .scores.stats import PairedTimes
 from .source import NOBODY, Paths, Source, Step, Watcher
 from .tasks.spec import Config, TaskSpec
-from .tracks import Track, open_track
+from .tracks import GpuTrack, Track, open_track
 
 T = TypeVar("T")
 _LOG_BYTES = 16 * 1024
@@ -145,6 +145,21 @@ def prepare_task(
     preparation = track.preparation(task, watcher, stage="compile")
     with preparation.turn(paths, track.build_lock):
         preparation.compiled(paths)
+
+
+def prepare_side_by_side(task: TaskSpec, rules: Rules, paths: Paths, *, device: str) -> float:
+    """Compiles the baselines of `task` on a GPU that judges nothing meanwhile, in seconds.
+
+    Threads may call it for as many tasks as there is memory for: the GPU is one's alone when torch.compile tries
+    kernels. Raises UsageError for a device that is no GPU, SupervisorError.
+    """
+    track, began_s = open_track(device, rules, paths), time.monotonic()
+    if not isinstance(track, GpuTrack):
+        raise UsageError("baselines are prepared side by side on GPUs only")
+    preparation = track.preparation(task, NOBODY, stage="prepare", in_turns=True)
+    with preparation.turn(paths, lambda _: nullcontext()):
+        preparation.compiled(paths)
+    return time.monotonic() - began_s
 
 
 def is_prepared(task: TaskSpec, rules: Rules, paths: Paths, *, device: str = "cpu") -> bool:

@@ -243,7 +243,10 @@ class GpuTrack(Track):
         text = "another submission is being judged on this GPU"
         return machine_lock(f"gpu-{self.gpu.uuid}", text, stage, watcher)
 
-    def preparation(self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False) -> GpuPreparation:
+    def preparation(
+        self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False, in_turns: bool = False
+    ) -> GpuPreparation:
+        """With `in_turns` others may compile on the processor meanwhile."""
         return GpuPreparation(
             task=task,
             configs=self.configs(task),
@@ -253,6 +256,7 @@ class GpuTrack(Track):
             quick=quick,
             gpu=self.gpu,
             bytecode=bytecode_folder(self.paths),
+            in_turns=self.prepare_lock if in_turns else None,
         )
 
     def session(

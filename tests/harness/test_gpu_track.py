@@ -3,6 +3,9 @@
 Kernels are C++ here, since nothing can run CUDA; what only a GPU shows is in `tests/gpu/`.
 """
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from benchmarks.harness import (
     default_suites,
     find_task,
     judge,
+    prepare_side_by_side,
     tracks,
 )
 from benchmarks.harness.errors import ChildSurvived
@@ -82,6 +86,29 @@ def test_a_right_kernel_passes_with_bounded_times(task: TaskSpec, two_launches: 
     assert all(item.copied for item in report.configs if item.group != "hidden")
     assert report.environment["null_bound_us"] is not None
     assert report.audit is None
+
+
+def test_who_prepares_has_the_gpu_in_turns(
+    task: TaskSpec, rules: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while torch.compile works on the processor: before and after it."""
+    few = replace(task, configs={"cuda": task.configs_for("cuda")[:1]})
+    turns: list[str] = []
+
+    @contextmanager
+    def lock(*_: object) -> Iterator[None]:
+        turns.append("taken")
+        yield
+        turns.append("given back")
+
+    monkeypatch.setattr(tracks.GpuTrack, "prepare_lock", lock)
+    own = Paths(tmp_path)
+    assert prepare_side_by_side(few, rules, own, device="host:0") > 0
+    assert turns == ["taken", "given back"] * 2
+    (ready,) = own.baselines.glob("*/ready.json")
+    assert json.loads(ready.read_text()) == {"problems": [None]}
+    assert prepare_side_by_side(few, rules, own, device="host:0") < 1
+    assert len(turns) == 4
 
 
 def test_wrong_values_are_found(task: TaskSpec, rules: Rules, paths: Paths) -> None:

@@ -1,25 +1,39 @@
 """What torch.compile builds for a task on a GPU, prepared once per machine, and the peaks of that GPU."""
 
+import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..compilers.builds import compiler_environment
-from ..measuring.baselines import Preparation, baseline_room, task_folder
+from ..measuring.baselines import MachineLock, Preparation, PreparedBaseline, baseline_room, task_folder
 from ..measuring.contestants import Actor
 from ..measuring.memory import describe, overlay
+from ..source import Paths
 from .crew import gpu_filter, on_gpu
 from .discovery import Gpu
 
 
 @dataclass(kw_only=True)
 class GpuPreparation(Preparation):
+    """With `in_turns`, a lock of the GPU, several may compile side by side, and each has the GPU to itself when it
+    needs it. The memory of the GPU is not shared out: for a machine that judges nothing meanwhile.
+    """
+
     gpu: Gpu
     bytecode: Path | None
+    in_turns: MachineLock | None = None
+    _turn: ExitStack = field(default_factory=ExitStack, init=False)
+    _has_turn: bool = field(default=False, init=False)
 
     @property
     def machine(self) -> tuple[str, ...]:
         return (*compiler_environment().values(), self.gpu.title, self.gpu.driver, self.gpu.accelerator)
+
+    def compiled(self, paths: Paths) -> PreparedBaseline:
+        with self._turn:
+            return super().compiled(paths)
 
     def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Actor:
         room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
@@ -36,7 +50,25 @@ class GpuPreparation(Preparation):
                     "prepare": True,
                     "wanted": wanted,
                     "instead": instead,
+                    "in_turns": self.in_turns is not None,
                 }
             )
             failed.pop_all()
         return child
+
+    def _receive(self, child: Actor, timeout_s: float) -> dict[str, Any]:
+        """As ever, and hands the GPU over in between; waiting for it is not the child's time."""
+        while True:
+            began_s = time.monotonic()
+            message = super()._receive(child, timeout_s)
+            if self.in_turns is None or "gpu" not in message:
+                return message
+            timeout_s -= time.monotonic() - began_s
+            if message["gpu"] != "wanted":
+                self._turn.close()
+                self._has_turn = False
+            else:
+                if not self._has_turn:
+                    self._turn.enter_context(self.in_turns(self.watcher))
+                    self._has_turn = True
+                child.link.send(turn=True)

@@ -5,7 +5,8 @@ copied to shared memory only in calls whose results are compared, which are not 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
-        _prepare(message, eager, device, link)
+        with in_turns(link, device) if message["in_turns"] else nullcontext():
+            _prepare(message, eager, device, link)
         return
     memory = receive_memory(link, device)
     calls = open_calls(message, memory)
@@ -67,6 +69,33 @@ def _warm(function: Function, arguments: Sequence[Any]) -> Function:
 def _nothing(call: Call) -> Function:
     """A function that computes nothing: what a call costs beside the kernel."""
     return lambda *_: call.outputs
+
+
+@contextmanager
+def in_turns(link: Link, device: Accelerator) -> Iterator[None]:
+    """The GPU is this process's alone, but not while torch.compile works on the processor.
+
+    What torch.compile tries on the GPU to choose between its kernels comes after that, so nothing else runs beside it.
+    """
+    from torch._dynamo.callback import callback_handler, on_compile_end, on_compile_start
+
+    def take(*_: Any) -> None:
+        link.send(gpu="wanted")
+        link.receive()
+
+    def give_back(*_: Any) -> None:
+        device.synchronize()
+        link.send(gpu="free")
+
+    on_compile_start(give_back)
+    on_compile_end(take)
+    take()
+    try:
+        yield
+    finally:
+        give_back()
+        callback_handler.remove_start_callback(give_back)
+        callback_handler.remove_end_callback(take)
 
 
 def _prepare(message: dict[str, Any], eager: Function, device: Accelerator, link: Link) -> None:
