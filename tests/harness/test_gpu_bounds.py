@@ -1,6 +1,5 @@
 """What the referee's clock says of claimed times."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -118,27 +117,3 @@ def test_a_few_late_calls_are_charged_and_are_no_tampering(tmp_path: Path, monke
     times = ledger.times_us[CANDIDATE]
     assert times[:18] == [50.0] * 18
     assert min(times[18:]) > 500.0
-
-
-class Crew:
-    def __init__(self) -> None:
-        self.ended = False
-
-    def end_candidates(self) -> None:
-        self.ended = True
-
-
-@pytest.mark.parametrize(("rate_afterwards", "is_accused"), [(4000.0, True), (3000.0, False)])
-def test_a_slow_gpu_is_the_submissions_fault_only_if_it_ends_with_its_processes(
-    rate_afterwards: float, is_accused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crew = Crew()
-    track = GpuTrack(
-        Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", ()), default_rules(), Paths(tmp_path)
-    )
-    track._before = [{"copy_gb_per_s": 4000.0, "gemm_tflops": 50.0}]
-    now = {"copy_gb_per_s": rate_afterwards, "gemm_tflops": 50.0}
-    monkeypatch.setattr(track, "_opened", lambda: SimpleNamespace(crew=crew, canary=lambda: now))
-    with pytest.raises(Fault, match="left running") if is_accused else nullcontext():
-        track._accuse_of_what_is_left_running(0.25)
-    assert crew.ended

@@ -136,6 +136,15 @@ def test_a_contestant_that_dies_is_told_by_its_exit_and_all_processes_end_with_t
     assert (session.setting.scratch / "candidate0.log").exists()
 
 
+def test_a_judging_can_be_looked_at_again_without_the_candidates(opened: Opened) -> None:
+    with opened.session(RIGHT) as session:
+        assert session.writes_us() > 0
+        session.crew.end_candidates()
+        assert session.writes_us() > 0
+        result = session.call_baseline(0, session.fill(0), NOTHING)
+        assert result.status is Status.OK
+
+
 def test_a_dead_referee_is_our_fault(opened: Opened) -> None:
     with opened.session(RIGHT) as session:
         os.kill(session.crew.referee._child.pid, signal.SIGKILL)

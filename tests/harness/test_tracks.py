@@ -1,6 +1,7 @@
 """What differs between judging on a processor and on a GPU: which device, which locks, and what bounds the times."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,16 +169,23 @@ def finish(track: GpuTrack, task: TaskSpec) -> Finish:
         canary: Mapping[str, Any] = CANARY,
         hidden: bool = False,
     ) -> tuple[tuple[ConfigReport, ...], Mapping[str, Any]]:
+        empty = calls(1.3, 405.0) if null is None else null
+        again = cycle(empty)
         session = SimpleNamespace(
-            canary=lambda: CANARY, machine={"flush_us": 90.0}, replay=None, not_replayed="it waits for the GPU"
+            canary=lambda: CANARY,
+            machine={"flush_us": 90.0},
+            replay=None,
+            not_replayed="it waits for the GPU",
+            crew=SimpleNamespace(end_candidates=lambda: None),
+            writes_us=lambda: 90.0,
+            fill=lambda number: number,
+            call_baseline=lambda *_: next(again),
         )
         track._session = session  # type: ignore[assignment]
         track.before()
         session.canary = lambda: canary
         config = next(item for item in track.configs(task) if item.hidden is hidden)
-        judging = SimpleNamespace(
-            ledgers=[tally(config, candidate)], null_calls=calls(1.3, 405.0) if null is None else null
-        )
+        judging = SimpleNamespace(ledgers=[tally(config, candidate)], null_calls=empty)
         return track.after(judging, [ConfigReport(config.key, config.group)])  # type: ignore[arg-type]
 
     return finish
@@ -212,7 +220,7 @@ def test_work_left_on_the_gpu_shows_in_the_flush_before_the_next_call(finish: Fi
 
 
 def test_a_host_on_which_empty_calls_scatter_measures_nothing(finish: Finish, rules: Rules) -> None:
-    """That is our machine's fault and not the submission's."""
+    """That is our machine's fault and not the submission's, if they scatter without the submission as well."""
     with pytest.raises(Fault, match="the host is too busy") as raised:
         finish(calls(50.0, 453.7), null=calls(1.3, 405.0, scatter_us=3 * rules.gpu.spread_max_us))
     assert raised.value.verdict is Verdict.NOISY

@@ -85,6 +85,10 @@ class GpuSession(Session[Actor]):
         """Copy bandwidth and GEMM rate as they are now, with clocks and temperature."""
         return self._referee.ask("canary")
 
+    def writes_us(self) -> float:
+        """How long the GPU takes to write as much as is written before a call, over and over."""
+        return float(self._referee.ask("writes")["writes_us"])
+
     def _open(self) -> None:
         setting, opened_s = self.setting, time.monotonic()
         self.crew = crew = STANDBY.take(setting.order())

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ _CANARY_GEMM = 4096
 _CANARY_REPEATS = 25
 _CANARY_WARM_UP_S = 0.15
 _COUNTER_POLL_S = 0.001
+_STRETCHES, _WRITES_OF_A_STRETCH = 15, 220  # about 20 ms on a GPU: contexts that share it have it for some milliseconds
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -212,6 +214,19 @@ class GpuReferee:
             "gemm_tflops": 2 * len(left) ** 3 / gemm_us / 1e6,
             "state": self._device.state(),
         }
+
+    def writes(self) -> dict[str, Any]:
+        """The time of one flush of the cache within stretches of many, which whoever shares the GPU prolongs."""
+        count = _WRITES_OF_A_STRETCH if self._on_gpu else 1
+        found = []
+        for _ in range(_STRETCHES):
+            self._timer.start()
+            for _ in range(count):
+                self._flush.zero_()
+            self._timer.stop()
+            self._device.synchronize()
+            found.append(self._timer.elapsed_us() / count)
+        return {"writes_us": median(found)}
 
     def watch_energy(self, lead_s: float, watch_s: float) -> dict[str, Any]:
         """When the energy counter moved and to what, in seconds and millijoules, for `watch_s` after `lead_s`."""
