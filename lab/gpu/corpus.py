@@ -75,20 +75,20 @@ JudgeCase = Callable[[Case], CaseOutcome]
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    cases = select(read_cases("cuda"), options.words, options.kind)
+    cases = shared_out(select(read_cases("cuda"), options.words, options.kind), options.share)
     if not isolation_in_force().strong and not options.weak_sandbox:
         print(f"hostile kernels are not run here: {isolation_in_force().text}", file=sys.stderr)
         return 2
     started = time.monotonic()
     paths, rules = Paths(options.data), default_rules()
+    control = next(case for case in read_cases("cuda") if case.name == CONTROL)
     try:
-        compile_all(cases, rules, paths, device=options.device, jobs=options.jobs)
+        compile_all([*cases, control], rules, paths, device=options.device, jobs=options.jobs)
     except HarnessError as error:
         print(f"nothing can be judged here: {error}", file=sys.stderr)
         return 2
     compiled_s = time.monotonic() - started
     judging = partial(judge_case, rules=rules, paths=paths, device=options.device, quick=options.quick)
-    control = next(case for case in read_cases("cuda") if case.name == CONTROL)
     keep_ready()
     outcomes = []
     print(_COLUMNS.format("", "case", "expected", "got", "score", "s", "reason"))
@@ -105,6 +105,12 @@ def select(cases: Sequence[Case], words: Sequence[str], kind: str | None) -> lis
     """Cases whose name contains any of `words` (all, if there are none), honest controls first, failures last."""
     chosen = [case for case in cases if not words or any(word in case.name for word in words)]
     return sorted((case for case in chosen if kind in (None, case.kind)), key=lambda case: _ORDER.index(case.kind))
+
+
+def shared_out(cases: Sequence[Case], share: str) -> list[Case]:
+    """Those of one of several runs that are made side by side, `0/2` or `1/2`, one on each GPU."""
+    number, count = map(int, share.split("/"))
+    return list(cases[number::count])
 
 
 def compile_all(cases: Sequence[Case], rules: Rules, paths: Paths, *, device: str, jobs: int) -> None:
@@ -187,6 +193,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("words", nargs="*", help="judge only cases whose name contains one of these")
     parser.add_argument("--kind", choices=KINDS)
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--share", default="0/1", help="0/2 and 1/2 of the cases, for two runs on two GPUs")
     parser.add_argument("--quick", action="store_true", help="few steps, no torch.compile")
     parser.add_argument("--jobs", type=int, default=8, help="compilations at a time")
     parser.add_argument("--budget-s", type=float, default=float("inf"), help="start no case after this many seconds")

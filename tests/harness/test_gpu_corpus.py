@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.harness import Isolation, Paths, Report, Score, Verdict, default_rules
 from lab.gpu import corpus as gpu_corpus
-from lab.gpu.corpus import CaseOutcome, run, select, summary
+from lab.gpu.corpus import CaseOutcome, run, select, shared_out, summary
 from scripts.corpus import Case, read_cases
 
 HONEST = Case(Path("t/honest_loop"), "t", "Honest.", ("PASS",), kind="honest", device="cuda")
@@ -35,6 +35,12 @@ def test_honest_controls_come_first_and_failures_last() -> None:
     assert select([ATTACK, FAILURE, HONEST], [], None) == [HONEST, ATTACK, FAILURE]
     assert select([ATTACK, FAILURE, HONEST], ["loop"], None) == [HONEST]
     assert select([ATTACK, FAILURE, HONEST], [], "attack") == [ATTACK]
+
+
+def test_two_runs_share_the_cases_without_leaving_one_out() -> None:
+    cases = [HONEST, ATTACK, FAILURE]
+    assert shared_out(cases, "0/1") == cases
+    assert [*shared_out(cases, "0/2"), *shared_out(cases, "1/2")] == [HONEST, FAILURE, ATTACK]
 
 
 @pytest.mark.parametrize(
