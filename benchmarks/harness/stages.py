@@ -341,6 +341,7 @@ class _Work:
         if self.quick or self.rehearsal or self._session is None:
             return finished
         try:
+            self.track.timed()
             finished, unknown = self.track.energy(self._session, finished)
         except (SupervisorError, Fault, OSError) as error:
             unknown = f"measuring it failed: {first_line(str(error))}"

@@ -168,7 +168,7 @@ def test_the_referee_tells_the_steps_of_the_counter() -> None:
 
 
 def work(energy: Any, **options: Any) -> _Work:
-    made = _Work(None, None, SimpleNamespace(energy=energy), False, None, **options)  # type: ignore[arg-type]
+    made = _Work(None, None, SimpleNamespace(energy=energy, timed=lambda: None), False, None, **options)  # type: ignore[arg-type]
     made._session = SimpleNamespace()  # type: ignore[assignment]
     return made
 

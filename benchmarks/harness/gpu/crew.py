@@ -94,6 +94,7 @@ class Crew:
 
     def kill(self) -> None:
         """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""
+        self._doom()  # a process with much of a GPU's memory takes a while to end: all at the same time
         ours = [_ended(actor.kill) for actor in (*self.baselines, self._referee) if actor is not None]
         theirs = [_ended(actor.kill) for actor in self.executors]
         try:
@@ -106,6 +107,13 @@ class Crew:
             raise ChildSurvived("a trusted process on the GPU survived SIGKILL")
         if not all(theirs):  # it was launching the submission's kernels
             raise Stuck
+
+    def _doom(self) -> None:
+        for actor in (*self.baselines, *self.executors, *self.candidates):
+            if actor.started:
+                actor.child.doom()
+        if self._referee is not None:
+            self._referee.doom()
 
     def end_candidates(self) -> None:
         """Whatever they left on the GPU goes with them. Raises Stuck if it does not."""

@@ -367,6 +367,10 @@ class RefereeProcess:
     def failed(self, error: Exception) -> RefereeError:
         return RefereeError(f"the referee failed: {error}\n{self._child.log_tail(4000)}")
 
+    def doom(self) -> None:
+        """Sends SIGKILL without waiting."""
+        self._child.doom()
+
     def kill(self) -> None:
         self._child.kill()
         self.link.close()
