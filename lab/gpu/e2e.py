@@ -2,8 +2,11 @@
 
 Starts `manage.py up` in a scratch folder (embedded Redis, SQLite) with the workers of `--device`, makes a token,
 submits kernels through the HTTP API, follows them on the event stream and waits for their verdicts. By default: the
-example kernels of three tasks in every language of the device, and a wrong kernel per language. Prints a table and one
-JSON line; exit code 0: every verdict as expected and in time, 1: not, 3: the site failed.
+example kernels of three tasks in every language of the device, and a wrong kernel per language. `--device` may be a
+kind, such as nvidia-h100: then every GPU of that kind has a judge of its own. `--rounds 2` submits everything once more
+when all have their verdicts, so that nothing but sources is left to compile, and `--idle` then one CUDA kernel alone.
+Prints a table and one JSON line for each round; exit code 0: every verdict as expected and in time, 1: not, 3: the site
+failed.
 
 Needs torch and a compiler (nvcc for a GPU), and the packages that `wheels.txt` beside this file names with their
 versions; on a machine without a package registry they travel as wheels:
@@ -213,18 +216,48 @@ class Stream(threading.Thread):
 
 def main(argv: list[str]) -> int:
     options = _options(argv)
+    results = []
     try:
         with _folder(options.data_dir) as folder, _site(folder, options) as api:
-            result = measure(api, options)
+            workers = await_judges(api, options)
+            for result in rounds(api, options):
+                results.append(result | {"judges": workers})
+                _tell(results[-1], options)
     except SiteFailed as error:
         print(f"the site failed: {error}", file=sys.stderr)
         return 3
+    return 0 if all(row["as_expected"] for result in results for row in result["submissions"]) else 1
+
+
+def rounds(api: Api, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for number in range(options.rounds):
+        yield {"round": number + 1, **measure(api, options)}
+    if options.idle:
+        alone = argparse.Namespace(**{**vars(options), "kernel": [], "submissions": 1, "language": ["cuda"]})
+        yield {"round": "alone on an idle site", **measure(api, alone)}
+
+
+def await_judges(api: Api, options: argparse.Namespace) -> int:
+    """How many judges take work, once all that have been started have passed their self-tests."""
+    deadline = time.monotonic() + options.start_timeout_s
+    while True:
+        judges = [item for item in api.get("/status")["workers"] if item["role"] == "judge"]
+        ready = [item for item in judges if item["alive"]]
+        if judges and len(ready) == len(judges):
+            return len(ready)
+        if time.monotonic() > deadline:
+            states = [f"{item['name']} {item['state']} {item['state_text']}" for item in judges]
+            raise SiteFailed(f"not every judge takes work: {'; '.join(states)}")
+        time.sleep(0.5)
+
+
+def _tell(result: dict[str, Any], options: argparse.Namespace) -> None:
     _print(result)
     text = json.dumps(result)
     if options.json:
-        Path(options.json).write_text(text + "\n")
-    print(text)
-    return 0 if all(row["as_expected"] for row in result["submissions"]) else 1
+        with Path(options.json).open("a") as file:
+            file.write(text + "\n")
+    print(text, flush=True)
 
 
 def measure(api: Api, options: argparse.Namespace) -> dict[str, Any]:
@@ -434,7 +467,9 @@ def _print(result: dict[str, Any]) -> None:
 def _options(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The whole site end to end, measured from outside.")
     add = parser.add_argument
-    add("--device", default="cuda:0", help="cuda:0 (the default) or cpu")
+    add("--device", default="cuda:0", help="cuda:0 (the default), cpu, or a kind: all GPUs of that kind")
+    add("--rounds", type=int, default=1, help="how often everything is submitted, once more when all are judged")
+    add("--idle", action="store_true", help="and then one CUDA kernel on the idle site")
     add("--submissions", type=int, help="how many to queue; the kernels are repeated; default: each once")
     add("--task", action="append", help="OP/DIRECTION whose examples are submitted; may be repeated")
     add("--language", action="append", choices=sorted(FILES), help="may be repeated")
@@ -444,7 +479,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     add("--timeout-s", type=float, default=540, help="until every verdict is there")
     add("--start-timeout-s", type=float, default=300, help="until the site is ready, self-tests included")
     add("--data-dir", help="folder of the site, kept afterwards with its caches; default: a scratch folder")
-    add("--json", help="file for the JSON line")
+    add("--json", help="file to which the JSON lines are added")
     add("--logs", help="file for the logs of all processes")
     return parser.parse_args(argv)
 

@@ -29,8 +29,8 @@ def site(tmp_path_factory):
 def run(tmp_path, site):
     """Runs the script with one kernel per line of orders; what it returned and its JSON."""
 
-    def with_kernels(*orders, expected="PASS", count=1, timeout_s=90):
-        arguments = []
+    def with_kernels(*orders, expected="PASS", count=1, timeout_s=90, more=()):
+        arguments = list(more)
         for number, order in enumerate(orders):
             path = tmp_path / f"kernel{number}.cu"
             path.write_text(SOURCE.format(order))
@@ -46,7 +46,8 @@ def run(tmp_path, site):
             "--timeout-s",
             str(timeout_s),
         ]
-        return gpu_e2e.main(arguments), json.loads(out.read_text())
+        code, lines = gpu_e2e.main(arguments), out.read_text().splitlines()
+        return code, [*map(json.loads, lines)] if more else json.loads(lines[0])
 
     return with_kernels
 
@@ -61,6 +62,15 @@ def test_it_measures_every_submission_from_post_to_verdict(run):
     assert row["total_s"] >= row["compile_s"] + row["judge_s"] - 0.002  # each is rounded to a millisecond
     assert result["judgings_per_hour"] > 0
     assert 0 < result["device_busy_s"] <= result["makespan_s"]
+
+
+def test_rounds_follow_each_other_and_then_a_kernel_comes_alone(run):
+    code, results = run("// speedup: 2.5", count=2, more=("--rounds", "2", "--idle"))
+    assert code == 0
+    assert [(item["round"], item["count"]) for item in results] == [(1, 2), (2, 2), ("alone on an idle site", 1)]
+    assert {item["judges"] for item in results} == {1}
+    first, second = (item["submissions"][0]["evaluation"] for item in results[:2])
+    assert first != second
 
 
 def test_a_verdict_that_is_not_expected_is_an_exit_code(run):
