@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.compilers.listings import sorted_functions
+from benchmarks.harness.gpu.discovery import kind_of
 from benchmarks.harness.profiles.bottleneck import gpu_bottleneck
 from benchmarks.harness.profiles.records import (
     ConfigProfile,
@@ -39,6 +40,7 @@ def main() -> int:
         for line in Path(name).read_text().splitlines():
             record = json.loads(line)
             if "problem" not in record:
+                record["device_kind"] = kind_of(record["device"])
                 kinds[record["device_kind"]].append(renewed(record))
     FOLDER.mkdir(exist_ok=True)
     for kind, profiles in kinds.items():

@@ -25,6 +25,19 @@ def test_a_line_of_nvidia_smi_names_kind_target_and_memory() -> None:
     assert gpu.environment()["CUDA_VISIBLE_DEVICES"] == "GPU-12"
 
 
+@pytest.mark.parametrize(
+    ("title", "kind"),
+    [
+        ("NVIDIA H100 80GB HBM3", "nvidia-h100"),
+        ("NVIDIA H100 PCIe", "nvidia-h100-pcie"),
+        ("NVIDIA H100 NVL", "nvidia-h100-nvl"),
+        ("NVIDIA H200", "nvidia-h200"),
+    ],
+)
+def test_kinds_of_other_speed_have_leaderboards_of_their_own(title: str, kind: str) -> None:
+    assert discovery.parse_line(LINE.replace("NVIDIA H200", title)).kind == kind
+
+
 def test_no_nvidia_smi_means_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery.shutil, "which", lambda _: None)
     assert discovery.gpus.__wrapped__() == ()

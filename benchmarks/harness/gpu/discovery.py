@@ -14,6 +14,8 @@ from pathlib import Path
 _QUERY = ("index", "uuid", "name", "driver_version", "memory.total", "pci.bus_id", "compute_cap")
 _SHARED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 _TIMEOUT_S = 60
+# the usual form of a GPU; others, such as NVIDIA H100 PCIe and NVL, are of another speed and have kinds of their own
+_KINDS = {"nvidia-h100-80gb-hbm3": "nvidia-h100"}
 _MIB = 1 << 20
 
 
@@ -32,7 +34,7 @@ class Gpu:
 
     @property
     def kind(self) -> str:
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+        return kind_of(self.title)
 
     def environment(self) -> dict[str, str]:
         """What a child needs to find this GPU and no other."""
@@ -40,6 +42,12 @@ class Gpu:
             return {}
         found = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         return {**found, "CUDA_VISIBLE_DEVICES": self.uuid, "CUDA_CACHE_DISABLE": "1"}
+
+
+def kind_of(title: str) -> str:
+    """The kind of device, whose leaderboards others of the kind share, from the name that the driver gives a GPU."""
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    return _KINDS.get(slug, slug)
 
 
 @functools.cache
