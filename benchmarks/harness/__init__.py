@@ -42,7 +42,7 @@ from .report import VERDICT_TEXTS, ConfigReport, Flag, Report, Score, StageRepor
 from .rules import Rules, load_rules
 from .sandbox.isolation import Child, Isolation, Room, child_code, demand_isolation, inside, isolation_in_force, spawn
 from .sandbox.outbox import NotTaken, TooMuch, read_file
-from .sandbox.seccomp import builder_program, candidate_program
+from .sandbox.seccomp import builder_program, candidate_program, gpu_program
 from .sandbox.seccomp import supported as seccomp_supported
 from .scores.sol import sol_score
 from .selfcheck import builds_ahead, self_test
@@ -71,7 +71,7 @@ from .tasks.spec import (
 )
 from .tasks.spec_json import spec_from_json, spec_to_json
 from .tasks.starter import definition_of, starter_code
-from .tracks import CPU, Device, devices_here, host_build_lock, keep_ready, versions_on
+from .tracks import CPU, Device, devices_here, host_build_lock, keep_ready, room_with_gpu, versions_on
 
 __all__ = [
     "CPU",
@@ -154,6 +154,7 @@ __all__ = [
     "examine",
     "file_lock",
     "find_task",
+    "gpu_program",
     "host_build_lock",
     "host_compiler",
     "host_compiler_version",
@@ -178,6 +179,7 @@ __all__ = [
     "read_file",
     "remove_scratch",
     "resized",
+    "room_with_gpu",
     "seccomp_supported",
     "self_test",
     "sol_score",

@@ -5,8 +5,8 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from .gpu.audit import Auditor
 from .gpu.baselines import GpuPreparation
 from .gpu.bursts import credit_bursts
 from .gpu.bytecode import bytecode_folder
-from .gpu.crew import STANDBY
+from .gpu.crew import STANDBY, on_gpu
 from .gpu.discovery import Gpu, gpus
 from .gpu.energy import gpu_energy
 from .gpu.left_running import demand_that_nothing_is_left
@@ -39,12 +39,14 @@ from .measuring.shell_library import shell_library
 from .measuring.tally import CANDIDATE, ConfigTally
 from .report import ConfigReport, Verdict
 from .rules import Rules
+from .sandbox.isolation import Room
 from .source import NOBODY, CancelCheck, Paths, Watcher
 from .tasks.spec import Config, TaskSpec
 
 _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end, where a verdict may depend on them: not of what is replayed
 AHEAD_PLACES = 2  # jobs that build ahead at the same time
+_GPU_IS_BUSY = "another submission is being judged on this GPU"
 _HOST_IS_BUSY = "another submission is being timed or built on this machine"
 TrackFindings = tuple[tuple[ConfigReport, ...], dict[str, Any]]
 
@@ -247,8 +249,7 @@ class GpuTrack(Track):
         return self._lock("load", watcher)
 
     def _lock(self, stage: str, watcher: Watcher) -> AbstractContextManager[None]:
-        text = "another submission is being judged on this GPU"
-        return machine_lock(f"gpu-{self.gpu.uuid}", text, stage, watcher)
+        return machine_lock(f"gpu-{self.gpu.uuid}", _GPU_IS_BUSY, stage, watcher)
 
     def preparation(
         self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False, in_turns: bool = False
@@ -419,6 +420,20 @@ def open_track(device: str, rules: Rules, paths: Paths) -> Track:
             return GpuTrack(gpu, rules, paths)
     known = ", ".join(f"{item.name} ({item.kind})" for item in devices_here())
     raise UsageError(f"there is no device {device!r} here; known: {known}")
+
+
+@contextmanager
+def room_with_gpu(room: Room, device: str, paths: Paths) -> Iterator[tuple[Room, str]]:
+    """`room` with a GPU in it, which nobody judges on meanwhile, and what torch calls that GPU there.
+
+    Raises UsageError for a device that is no GPU of this machine.
+    """
+    found = [gpu for gpu in gpus() if gpu.name == device]
+    if not found:
+        raise UsageError(f"there is no GPU {device!r} here")
+    gpu = found[0]
+    with machine_lock(f"gpu-{gpu.uuid}", _GPU_IS_BUSY, "naive", NOBODY):
+        yield on_gpu(room, gpu, bytecode_folder(paths)), "cuda" if gpu.accelerator == "cuda" else "cpu"
 
 
 def versions_on(device: str) -> dict[str, str]:

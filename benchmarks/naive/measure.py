@@ -10,12 +10,14 @@ import math
 import os
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..harness import (
+    CPU,
     Config,
+    Device,
     Paths,
     Room,
     Rules,
@@ -24,12 +26,16 @@ from ..harness import (
     candidate_program,
     child_code,
     demand_isolation,
+    gpu_program,
     inside,
+    room_with_gpu,
     spawn,
 )
 
 _SCRIPT = Path(__file__).with_name("script.py")
 _TIMEOUT_S = 40.0
+_GPU_TIMEOUT_S = 120.0  # Triton compiles its kernels there
+_TRITON_BYTES = 512 << 20  # of those
 _LOG_BYTES = 64 * 1024
 MARK = "kbench-naive "
 VARIANT = "variant"  # of the values of an imported task's configuration
@@ -43,19 +49,31 @@ class NaiveResult:
     speedup: float | None = None
 
 
-def opinion(task: TaskSpec, binary: Path, rules: Rules, paths: Paths) -> NaiveResult:
-    """What the usual script says of `binary`, a build for the CPU, on the configurations of `task` that it would try.
+def opinion(task: TaskSpec, binary: Path, rules: Rules, paths: Paths, *, device: Device | None = None) -> NaiveResult:
+    """What the usual script says of `binary` on the configurations of `task` that it would try.
 
-    Raises IsolationError without a strong sandbox: the code is hostile.
+    On a processor, or on the GPU that is the `device`, for which `binary` was built then. Raises IsolationError without
+    a strong sandbox: the code is hostile.
     """
     demand_isolation(public=True)
-    configs = [_described(config) for config in task.configs_for("cpu") if is_usual(config)]
-    reference = task.folder / "reference.py"
-    room = Room(
+    if device is None or device.device_class == CPU:
+        room = _room(task, binary, rules)
+        return _asked(room, _plan(task, binary, CPU, CPU, candidate_program()), b"", _TIMEOUT_S, paths)
+    room = _room(task, binary, rules)
+    environment = {**room.environment, "TRITON_CACHE_DIR": "/tmp/triton", "USER": "kbench"}  # noqa: S108 - its own tmpfs
+    room = replace(room, environment=environment, cpu_s=int(4 * _GPU_TIMEOUT_S))
+    room = replace(room, file_bytes=_TRITON_BYTES, scratch_bytes=_TRITON_BYTES)
+    with room_with_gpu(room, device.name, paths) as (on_gpu, torch_device):
+        plan = _plan(task, binary, device.device_class, torch_device, b"")
+        return _asked(on_gpu, plan, gpu_program(), _GPU_TIMEOUT_S, paths)
+
+
+def _room(task: TaskSpec, binary: Path, rules: Rules) -> Room:
+    return Room(
         read_only={
             **child_code(),
             _SCRIPT: "/kbench/naive/script.py",
-            reference: "/kbench/naive/reference.py",
+            task.folder / "reference.py": "/kbench/naive/reference.py",
             binary: f"/kbench/job/{binary.name}",
         },
         memory_bytes=rules.limits.memory_bytes,
@@ -63,22 +81,30 @@ def opinion(task: TaskSpec, binary: Path, rules: Rules, paths: Paths) -> NaiveRe
         scratch_bytes=rules.limits.scratch_bytes,
         cpu_s=int(2 * _TIMEOUT_S),
     )
-    plan = {
+
+
+def _plan(task: TaskSpec, binary: Path, device_class: str, torch_device: str, own_filter: bytes) -> dict[str, Any]:
+    configs = task.configs_for(device_class)
+    return {
         "binary": inside(binary, f"job/{binary.name}"),
-        "reference": inside(reference, "naive/reference.py"),
+        "reference": inside(task.folder / "reference.py", "naive/reference.py"),
         "function": task.direction,
         "is_module": binary.is_dir() and task.is_module,
         "entry": (task.entry if binary.is_dir() else None) or task.direction,
-        "is_imported": any(VARIANT in config.values for config in task.configs_for("cpu")),
-        "configs": configs,
+        "is_imported": any(VARIANT in config.values for config in configs),
+        "configs": [_described(config) for config in configs if is_usual(config)],
         "threads": max(1, len(os.sched_getaffinity(0)) - 1),
-        "filter": base64.b64encode(candidate_program()).decode(),
+        "device": torch_device,
+        "filter": base64.b64encode(own_filter).decode(),
     }
+
+
+def _asked(room: Room, plan: dict[str, Any], filter_program: bytes, timeout_s: float, paths: Paths) -> NaiveResult:
     argv = [sys.executable, "-I", "-B", inside(_SCRIPT, "naive/script.py"), json.dumps(plan)]
     with tempfile.TemporaryDirectory(prefix="naive-", dir=paths.scratch) as folder:
-        child = spawn(argv, room, Path(folder) / "log")
+        child = spawn(argv, room, Path(folder) / "log", filter_program=filter_program)
         try:
-            code = child.wait(_TIMEOUT_S)
+            code = child.wait(timeout_s)
         finally:
             child.kill()
         return read_opinion(child.log_tail(_LOG_BYTES), code)

@@ -9,13 +9,16 @@ import ast
 import base64
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+sys.pycache_prefix = os.environ.get("KBENCH_BYTECODE", sys.pycache_prefix)
+
+import torch  # noqa: E402 - it may have been compiled there, where torch was installed without compiled files
 
 MARK = "kbench-naive "
 _WARM_UP_CALLS = 10
@@ -44,7 +47,7 @@ def main() -> None:
     # all inputs first: each keeps its place in memory, so that the answer does not change from run to run
     for ours, theirs, inputs in [prepared(reference, submission, config, plan) for config in plan["configs"]]:
         agrees = agrees and close(theirs(*inputs), ours(*inputs))
-        speedups.append(mean_s(ours, inputs) / mean_s(theirs, inputs))
+        speedups.append(mean_s(ours, inputs, plan["device"]) / mean_s(theirs, inputs, plan["device"]))
     speedup = math.exp(sum(map(math.log, speedups)) / len(speedups))
     print(MARK + json.dumps({"agrees": agrees, "speedup": speedup}), flush=True)  # noqa: T201 - that is its answer
 
@@ -54,11 +57,11 @@ def prepared(
 ) -> tuple[Function, Function, Sequence[Any]]:
     """The reference, the submission, and the inputs of one configuration: drawn once, from a fixed seed."""
     if plan["is_module"]:
-        init = ast.literal_eval(config["values"]["init"])
-        ours, theirs = seeded(reference.Model, *init), seeded(submission.ModelNew, *init)
-        return ours, theirs, seeded(reference.get_inputs)
+        init, device = ast.literal_eval(config["values"]["init"]), plan["device"]
+        ours, theirs = (seeded(made, *init).to(device) for made in (reference.Model, submission.ModelNew))
+        return ours, theirs, [on_device(item, device) for item in seeded(reference.get_inputs)]
     ours, theirs = getattr(reference, plan["function"]), of_config(getattr(submission, plan["entry"]), config)
-    inputs = [draw(item) for item in config["arguments"]]
+    inputs = [draw(item, plan["device"]) for item in config["arguments"]]
     if plan["is_imported"]:  # the author's own functions draw
         tensors = [item[0] if isinstance(item, tuple) else item for item in inputs]
         tensors = [item for item in tensors if isinstance(item, torch.Tensor)]
@@ -78,14 +81,18 @@ def seeded(function: Function, *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def draw(item: dict[str, Any]) -> Any:
+def on_device(item: Any, device: str) -> Any:
+    return item.to(device) if isinstance(item, torch.Tensor) else item
+
+
+def draw(item: dict[str, Any], device: str) -> Any:
     """One argument of a call: normal values, or classes in their range."""
     if "value" in item:
         return item["value"]
     dtype = getattr(torch, item["dtype"])
     if not dtype.is_floating_point:
-        return torch.randint(int(item["options"].get("classes", 2)), item["shape"]).to(dtype)
-    tensor = torch.randn(item["shape"]).to(dtype)
+        return torch.randint(int(item["options"].get("classes", 2)), item["shape"], device=device).to(dtype)
+    tensor = torch.randn(item["shape"], device=device).to(dtype)
     return (tensor,) if item["packed"] else tensor
 
 
@@ -101,8 +108,12 @@ def as_tuple(results: Any) -> Sequence[Any]:
     return results if isinstance(results, tuple | list) else (results,)
 
 
-def mean_s(function: Function, inputs: Sequence[Any]) -> float:
-    """Seconds for one call: the mean over a loop after a warm-up."""
+def mean_s(function: Function, inputs: Sequence[Any], device: str) -> float:
+    """Seconds for one call: the mean over a loop after a warm-up, by CUDA events on a GPU."""
+    return mean_by_events_s(function, inputs) if device == "cuda" else mean_by_clock_s(function, inputs)
+
+
+def mean_by_clock_s(function: Function, inputs: Sequence[Any]) -> float:
     for _ in range(_WARM_UP_CALLS):
         function(*inputs)
     started, calls = time.perf_counter(), 0
@@ -110,6 +121,23 @@ def mean_s(function: Function, inputs: Sequence[Any]) -> float:
         function(*inputs)
         calls += 1
     return (time.perf_counter() - started) / calls
+
+
+def mean_by_events_s(function: Function, inputs: Sequence[Any]) -> float:
+    function(*inputs)
+    warm_s = loop_by_events_s(function, inputs, _WARM_UP_CALLS)
+    calls = max(1, min(_TIMED_CALLS, int(_BUDGET_S * _WARM_UP_CALLS / warm_s)))
+    return loop_by_events_s(function, inputs, calls) / calls
+
+
+def loop_by_events_s(function: Function, inputs: Sequence[Any], calls: int) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(calls):
+        function(*inputs)
+    end.record()
+    torch.cuda.synchronize()
+    return max(1e-9, float(start.elapsed_time(end)) / 1e3)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ Json = dict[str, Any]
 class EvalSettings:
     """How solutions are judged.
 
-    `naive` asks the usual script about each file too, on a CPU; `again` uses nothing that an earlier run has kept.
+    `naive` asks the usual script about each file too; `again` uses nothing that an earlier run has kept.
     """
 
     device: Device
@@ -62,10 +62,6 @@ class EvalSettings:
     naive: bool = False
     again: bool = False
     timeout_s: float = TIMEOUT_S
-
-    def __post_init__(self) -> None:
-        if self.naive and self.device.device_class != "cpu":
-            raise UsageError("the naive harness runs on the processor only: leave it out on a GPU")
 
 
 def evaluate(
@@ -204,7 +200,9 @@ def _asked(source: Source, task: TaskSpec, how: EvalSettings) -> NaiveResult:
     if check_source(source, task, how.rules).problem:
         return NaiveResult("not run")
     binary = compile_source(source, task, how.rules, how.paths, device=how.device.name).binary
-    return NaiveResult("not built") if binary is None else opinion(task, binary, how.rules, how.paths)
+    if binary is None:
+        return NaiveResult("not built")
+    return opinion(task, binary, how.rules, how.paths, device=how.device)
 
 
 def _place(source: Source, task: TaskSpec, how: EvalSettings) -> Path:

@@ -3,10 +3,26 @@
 Not covered: its numbers, which mean nothing by design.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from benchmarks.harness import Paths, Rules, compile_source, default_suites, find_task
-from benchmarks.naive import NaiveResult, opinion
+from benchmarks.harness import (
+    Device,
+    Paths,
+    Room,
+    Rules,
+    UsageError,
+    compile_source,
+    default_suites,
+    find_task,
+    room_with_gpu,
+    tracks,
+)
+from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.naive import NaiveResult, opinion, script
 from benchmarks.naive.measure import MARK, read_opinion
 from scripts.corpus import CORPUS, read_case
 
@@ -53,6 +69,57 @@ def test_believes_a_cache_and_sees_what_is_plainly_wrong(
     assert found.said == said
     assert (found.speedup is None) == (at_least is None)
     assert found.speedup is None or at_least is None or found.speedup > at_least
+
+
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(("name", "said"), [("honest_library", "agrees"), ("zeros", "differs")])
+def test_runs_on_a_gpu_that_nobody_judges_on_meanwhile(
+    name: str, said: str, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in for a GPU: torch calls it the processor, and all else is as with one."""
+    gpu = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
+    held: list[str] = []
+
+    def lock(name: str, *_: object) -> AbstractContextManager[None]:
+        held.append(name)
+        return nullcontext()
+
+    monkeypatch.setattr(tracks, "gpus", lambda: (gpu,))
+    monkeypatch.setattr(tracks, "machine_lock", lock)
+    case = read_case(FOLDER / name)
+    task = find_task(default_suites(), case.task)
+    small = replace(task, configs={"cuda": task.configs_for("cpu"), "cpu": ()})
+    binary = compile_source(case.source(), task, rules, paths).binary
+    assert binary is not None
+    found = opinion(small, binary, rules, paths, device=Device("host:0", gpu.kind, gpu.title, "cuda"))
+    assert (found.said, held) == (said, ["gpu-host-0"])
+
+
+def test_a_gpu_that_is_not_here_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tracks, "gpus", lambda: ())
+    with pytest.raises(UsageError, match="no GPU 'cuda:0' here"), room_with_gpu(Room({}), "cuda:0", Paths(tmp_path)):
+        pass
+
+
+def test_a_mean_by_events_is_over_as_many_calls_as_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call takes 0.1 s by the clock of the events, so ten warm it up and twenty are timed."""
+    calls: list[int] = []
+
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            self.at = -1
+
+        def record(self) -> None:
+            self.at = len(calls)
+
+        def elapsed_time(self, end: "Event") -> float:
+            return 100.0 * (end.at - self.at)
+
+    monkeypatch.setattr(script.torch.cuda, "Event", Event)
+    monkeypatch.setattr(script.torch.cuda, "synchronize", lambda: None)
+    assert script.mean_s(calls.append, [1], "cuda") == pytest.approx(0.1)
+    assert len(calls) == 1 + 10 + 20
 
 
 @pytest.mark.sandbox

@@ -19,7 +19,6 @@ from benchmarks.harness import (
     Source,
     SupervisorError,
     TaskSpec,
-    UsageError,
     Verdict,
     Watcher,
 )
@@ -221,8 +220,8 @@ def test_the_usual_script_is_asked_once_and_what_is_gone_is_told(
 ) -> None:
     asked: list[str] = []
 
-    def opinion(*_) -> NaiveResult:
-        asked.append("asked")
+    def opinion(*_, device: Device) -> NaiveResult:
+        asked.append(device.name)
         return NaiveResult("agrees", 9.0)
 
     monkeypatch.setattr(running_module, "opinion", opinion)
@@ -233,9 +232,4 @@ def test_the_usual_script_is_asked_once_and_what_is_gone_is_told(
         assert (found.naive, found.naive_speedup) == ("agrees", 9.0)
         assert found.evaporation is not None
         assert (found.evaporation.verified, found.evaporation.why) == (None, Why.FRESH_INPUTS)
-    assert (len(asked), len(judge.asked)) == (1, 1)
-
-
-def test_the_usual_script_does_not_run_on_a_gpu(rules: Rules, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="processor only"):
-        EvalSettings(Device("cuda:0", "nvidia-h200", "H200", "cuda"), rules, Paths(tmp_path), naive=True)
+    assert (asked, len(judge.asked)) == ([how.device.name], 1)
