@@ -375,7 +375,8 @@ def _site(folder: Path, options: argparse.Namespace) -> Iterator[Api]:
     folder.mkdir(parents=True, exist_ok=True)
     port, output = _free_port(), folder / "up.out"
     environment = {
-        **{"DJANGO_SETTINGS_MODULE": "kbench_site.settings", "KBENCH_EXAMPLES": "0", **os.environ},
+        **{"DJANGO_SETTINGS_MODULE": "kbench_site.settings", "KBENCH_EXAMPLES": "0", "KBENCH_IN_FLIGHT_MAX": "0"},
+        **os.environ,
         **{"KBENCH_DATA_DIR": str(folder), "PORT": str(port)},
     }
     argv = [sys.executable, "manage.py", "up", "--device", options.device]

@@ -1,10 +1,14 @@
 """The scripts that prove the GPU track choose what they should, and their tables read raw reports."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from benchmarks.harness import Source, check_source, default_rules, default_suites, find_task, load_suite
-from lab.bench import proof, proof_tables, published
+from lab.bench import proof, proof_tables, proof_times, published
 
 TASKS = {task.name for task in load_suite(default_suites() / "robust_kbench")}
 
@@ -61,3 +65,70 @@ def test_a_published_kernel_without_a_score_has_the_reason_in_its_place() -> Non
     record = {"task": "mnist_pool/backward", "verdict": "INCORRECT_VALUE", "reason": "1 of 2 | wrong", "stages": []}
     *_, row = published.table([record], with_paper=True)
     assert row == "| mnist_pool/backward | INCORRECT_VALUE | 1 of 2 / wrong | – | – | – | – | 0, 0 | 1.12× | 1.19× |"
+
+
+def test_an_interrupted_run_judges_what_is_left_in_rounds() -> None:
+    one, two = list(proof.chosen("repeat"))[:2]
+    assert proof.left([one, two], 2, {}) == [one, two, one, two]
+    assert proof.left([one, two], 2, {one.name: 1}) == [two, one, two]
+    assert proof.left([one, two], 2, {one.name: 2, two.name: 3}) == []
+
+
+@pytest.fixture
+def judgings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[str], Path]]:
+    """Runs the script with a judge that takes no time: its exit code, what was judged, and the reports."""
+    reports = tmp_path / "reports.jsonl"
+
+    def run(*arguments: str) -> tuple[int, list[str], Path]:
+        names: list[str] = []
+
+        def judged(work: proof.Work, *_: object) -> dict[str, object]:
+            names.append(work.name)
+            score = {
+                "speedup": 2.0,
+                "ci95": (1.9, 2.1),
+                "vs_eager": 2.0,
+                "vs_compile": None,
+                "timing_trust": "replayed",
+            }
+            return {"name": work.name, "verdict": "PASS", "reason": "", "seconds": 50.0, "score": score}
+
+        built = SimpleNamespace(exit_code=0, seconds=1.0, log="")
+        monkeypatch.setattr(proof, "judged", judged)
+        monkeypatch.setattr(proof, "compile_source", lambda *_, **__: built)
+        monkeypatch.setattr(proof, "prepare_side_by_side", lambda task, *_, **__: 1.0)
+        monkeypatch.setattr(proof, "keep_ready", lambda: None)
+        monkeypatch.setattr("sys.argv", ["proof", *arguments, "--reports", str(reports), "--data", str(tmp_path)])
+        return proof.main(), names, reports
+
+    return run
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(judgings: Callable[..., tuple[int, list[str], Path]]) -> None:
+    code, names, reports = judgings("kernels", "--only", "mnist_pool", "--ahead")
+    assert (code, len(names)) == (0, 3)
+    assert judgings("kernels", "--only", "mnist_pool")[1] == []
+    assert judgings("repeat", "--only", "mnist_pool", "--times", "3")[1] == ["mnist_pool/forward forward_cuda.cu"] * 2
+    assert len(reports.read_text().splitlines()) == 5
+
+
+def test_nothing_begins_that_would_not_end_in_time(judgings: Callable[..., tuple[int, list[str], Path]]) -> None:
+    """Each took 50 s before; of what is new, less is expected."""
+    judgings("kernels", "--only", "mnist_pool/forward forward_cuda")
+    code, names, _ = judgings("repeat", "--times", "2", "--only", "mnist_pool", "--budget-s", "40")
+    assert (code, names) == (1, [])
+    assert judgings("repeat", "--times", "2", "--only", "mnist_linear/", "--budget-s", "40")[1] != []
+
+
+def test_seconds_leave_out_what_is_compiled_once(tmp_path: Path) -> None:
+    raw = Path("docs/results/h200/kernels-rk2.jsonl")
+    records = proof_times.accepted([raw])
+    assert len(records) == 25
+    pool = records["mnist_pool/forward forward_cuda.cu"][0]
+    assert proof_times.judging_s(pool) == pytest.approx(pool["seconds"] - 9.3, abs=0.2)
+    assert json.loads(proof_times.summary([pool])) == {
+        "accepted": 1, "replayed": 1, "cuda_up_to_500_us": 1, "longest": 6.1, "median": 6.1,
+    }  # fmt: skip
+    row = proof_times.again_row([pool, pool])
+    assert row.startswith("| mnist_pool/forward forward_cuda.cu | 2 | 7.0 | ")
+    assert row.endswith(" | 1.000 | 1.000 | 1.000 | 1.000 |")
