@@ -30,7 +30,15 @@ from .hosts.ending import ended_in_order
 from .hosts.locks import file_lock
 from .hosts.processors import KINDS as PROCESSOR_KINDS
 from .hosts.processors import processor
-from .languages import LANGUAGE_OF_SUFFIX, LANGUAGES, device_class, device_classes, is_python, language_of_file
+from .languages import (
+    LANGUAGE_OF_SUFFIX,
+    LANGUAGES,
+    device_class,
+    device_classes,
+    is_python,
+    language_of_file,
+    language_of_text,
+)
 from .measuring.faults import DEVICE_STUCK
 from .measuring.memory import SharedMemory
 from .profiles.metrics import SHOWN as METRICS
@@ -165,6 +173,7 @@ __all__ = [
     "judge",
     "keep_ready",
     "language_of_file",
+    "language_of_text",
     "literal_spans",
     "load_rules",
     "load_suite",

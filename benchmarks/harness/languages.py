@@ -5,6 +5,7 @@ Everything else about a language is in the module that needs it, under the langu
 source may contain (`compilers/static_checks.py`).
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,19 @@ from .errors import UsageError
 
 
 @dataclass(frozen=True)
+class Package:
+    """What has to be installed, beside torch for CUDA, where a language is judged."""
+
+    name: str  # in the registry
+    module: str  # as it is imported
+
+
+@dataclass(frozen=True)
 class Language:
     """`syntax` is `c` or `python`. `is_module`: a class `ModelNew`, for tasks that are modules; others give functions.
 
     `suffixes` of its files, the first for those that we write. `example`: how an example kernel's file ends.
+    `package`: what compiles its kernels while they run; torch for CUDA brings Triton.
     """
 
     name: str
@@ -29,20 +39,40 @@ class Language:
     lexer: str  # its name in Pygments
     example: str | None = None
     is_module: bool = False
+    package: Package | None = None
 
     @property
     def suffix(self) -> str:
         return self.suffixes[0]
 
+    @property
+    def launches_from_python(self) -> bool:
+        """Python functions that launch device code, which a package compiles while they run."""
+        return self.syntax == "python" and not self.is_module
 
+
+_ON_GPU = ((".py",), ("cuda",), "python", "python")
 _KNOWN = (
     Language("cpp", "C++", "C++", (".cpp", ".cc", ".cxx"), ("cpu",), "c", "cpp", "cpu.cpp"),
     Language("cuda", "CUDA C++", "CUDA", (".cu",), ("cuda",), "c", "cuda", "cuda.cu"),
-    Language("triton", "Triton", "Triton", (".py",), ("cuda",), "python", "python", "triton.py"),
+    Language("triton", "Triton", "Triton", *_ON_GPU, "triton.py"),
+    Language(
+        "cute_dsl",
+        "CuTe DSL",
+        "CuTe DSL",
+        *_ON_GPU,
+        "cute_dsl.py",
+        package=Package("nvidia-cutlass-dsl", "cutlass"),
+    ),
+    Language("tilelang", "TileLang", "TileLang", *_ON_GPU, "tilelang.py", package=Package("tilelang", "tilelang")),
+    Language("helion", "Helion", "Helion", *_ON_GPU, "helion.py", package=Package("helion", "helion")),
+    Language(
+        "numba_cuda", "Numba-CUDA", "Numba", *_ON_GPU, "numba_cuda.py", package=Package("numba-cuda", "numba.cuda")
+    ),
     Language("python", "PyTorch module", "Python", (".py",), ("cpu", "cuda"), "python", "python", is_module=True),
 )
 LANGUAGES: Mapping[str, Language] = MappingProxyType({language.name: language for language in _KNOWN})
-# Two languages share a suffix: it says the one that stands first.
+# Languages share a suffix: it says the one that stands first, if the text does not say more.
 LANGUAGE_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
     {
         suffix: next(item.name for item in _KNOWN if suffix in item.suffixes)
@@ -50,11 +80,19 @@ LANGUAGE_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
         for suffix in language.suffixes
     }
 )
+_IMPORT = re.compile(r"^(?:import|from)[ \t]+(\w{1,40})", re.MULTILINE)
 
 
 def language_of_file(name: str) -> str | None:
     """By its suffix; None where that says nothing."""
     return LANGUAGE_OF_SUFFIX.get(Path(name).suffix.lower())
+
+
+def language_of_text(text: str) -> str | None:
+    """The language whose package a Python file imports; None where it imports none of them."""
+    imported = {found[1] for found in _IMPORT.finditer(text)}
+    wanted = ((item.name, item.package.module.partition(".")[0]) for item in _KNOWN if item.package)
+    return next((name for name, module in wanted if module in imported), None)
 
 
 def is_python(language: str) -> bool:

@@ -278,6 +278,8 @@ class _Work:
         self.flags += found.flags
         if found.problem:
             raise Fault(Verdict.REJECTED, found.problem)
+        if missing := self.track.lacks(self.source.language):
+            raise Fault(Verdict.INTERNAL_ERROR, missing)
 
     def _build(self) -> Build:
         build = builds.build(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .compilers import gxx, nvcc
+from .compilers.device_source import missing_here
 from .errors import SupervisorError, UsageError
 from .gpu import bounds
 from .gpu.audit import Auditor
@@ -127,6 +128,10 @@ class Track(ABC):
 
     def speaks(self, language: str) -> bool:
         return self.device.device_class in device_classes(language)
+
+    def lacks(self, language: str) -> str:
+        """What this machine lacks for `language`, as a sentence; empty where that is nothing."""
+        return missing_here(language)
 
     def record(self) -> dict[str, Any]:
         """The facts about the machine for a report."""

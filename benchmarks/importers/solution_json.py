@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..harness import DTYPES, Source, TaskSpec, UsageError, definition_of, tvm_ffi_version
+from ..harness import DTYPES, LANGUAGES, Source, TaskSpec, UsageError, definition_of, tvm_ffi_version
 from .records import slug
 
 _FILES_MAX, _BYTES_MAX = 64, 1 << 20
@@ -29,6 +29,10 @@ _LANGUAGES = {
     "pytorch": "python",
     "python": "python",
     "triton": "triton",
+    "cute_dsl": "cute_dsl",
+    "tilelang": "tilelang",
+    "helion": "helion",
+    "numba_cuda": "numba_cuda",
     "cpp": "cpp",
     "cuda": "cuda",
     "cuda_cpp": "cuda",
@@ -73,7 +77,8 @@ def joined_solution(text: str, task: TaskSpec) -> Source:
     order = _ordered(data)
     if order.language in ("cpp", "cuda"):
         return Source(_joined_c(order, definition, task.direction), order.language)
-    wanted = task.direction if order.language == "triton" else task.entry or "run"
+    is_module = LANGUAGES[order.language].is_module
+    wanted = task.entry or "run" if is_module else task.direction
     return Source(_joined_python(order, definition, wanted), order.language)
 
 
@@ -131,8 +136,8 @@ def _language(named: Sequence[Any]) -> str:
     if unknown or not named:
         raise UsageError(f"its language {str(unknown[0] if unknown else None)[:40]} is not judged here")
     found = {_LANGUAGES[item] for item in named}
-    if found == {"python", "triton"}:
-        return "triton"
+    if "python" in found and len(found) == 2 and not found & {"cpp", "cuda"}:
+        return (found - {"python"}).pop()
     if len(found) > 1 and found != {"cpp", "cuda"}:
         raise UsageError(f"its languages {', '.join(map(str, named))} do not go together")
     return "cuda" if "cuda" in found else found.pop()

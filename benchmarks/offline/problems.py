@@ -21,7 +21,9 @@ from ..harness import (
     UsageError,
     digest,
     examine,
+    is_python,
     language_of_file,
+    language_of_text,
     read_file,
     spec_from_json,
     spec_to_json,
@@ -85,6 +87,8 @@ def demand_device(task: TaskSpec, device_class: str) -> None:
 def language_for(file: str, text: str, task: TaskSpec) -> str:
     """The language of a solution. A Python file is a module where it defines what the task takes of one."""
     language = language_of_file(file) or "cpp"
+    if is_python(language):
+        language = language_of_text(text) or language
     wanted = re.compile(rf"^def[ \t]+{task.entry}\b", re.MULTILINE) if task.entry else _MODULE
     is_module = file.lower().endswith(".py") and task.takes_python and wanted.search(text) is not None
     return "python" if is_module else language

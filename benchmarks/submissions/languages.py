@@ -20,7 +20,7 @@ def titles_for(task: TaskSpec) -> dict[str, str]:
 
 
 def language_of_upload(name: str, chosen: str) -> str:
-    """The chosen one where the suffix fits it, for two languages share one; else what the suffix says."""
+    """The chosen one where the suffix fits it, for languages share one; else what the suffix says."""
     if chosen in LANGUAGES and Path(name).suffix.lower() == LANGUAGES[chosen].suffix:
         return chosen
     return language_of_file(name) or chosen

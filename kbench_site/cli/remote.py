@@ -47,7 +47,8 @@ def submit_command(
 ) -> None:
     """Submit FILE for TASK (OP/DIRECTION) to the site that KBENCH_URL names, with the token KBENCH_TOKEN."""
     client = with_token()
-    source = {"task": task, "language": language or language_of(file), "source": text_of(file)}
+    text = text_of(file)
+    source = {"task": task, "language": language or language_of(file, text), "source": text}
     submission = client.submit({**source, **fields, "judge_again": again, "quick": quick})
     evaluation = submission["evaluations"][0]
     progress.print(f"submitted: {client.url}{evaluation['url']}", style="dim")

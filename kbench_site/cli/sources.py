@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from benchmarks.harness import LANGUAGES, language_of_file
+from benchmarks.harness import LANGUAGES, is_python, language_of_file, language_of_text
 
 from .output import WRONG_USAGE, leave
 
@@ -16,8 +16,10 @@ _BYTES_MAX = 16 << 20  # the rules allow less of a text, and the judge says so
 __all__ = ["LANGUAGES", "language_of", "text_of"]
 
 
-def language_of(file: Path) -> str:
-    return language_of_file(file.name) or "cpp"
+def language_of(file: Path, text: str = "") -> str:
+    """By the name; of Python files, which several languages share, by what `text` imports."""
+    language = language_of_file(file.name) or "cpp"
+    return (language_of_text(text) if is_python(language) else None) or language
 
 
 def text_of(file: Path) -> str:

@@ -105,7 +105,7 @@ def order(tmp_path: Path) -> CrewSpec:
 
 def seen_by(room: Room) -> set[str]:
     """The folders of a crew that a room shows, by their names on this machine."""
-    return {path.name for path in room.read_only} & {"task", "job", "triton", "code", "cache0", "cache1", "pool.so"}
+    return {path.name for path in room.read_only} & {"task", "job", "kernels", "code", "cache0", "cache1", "pool.so"}
 
 
 def test_each_launch_has_a_baseline_and_a_candidate_and_on_a_gpu_an_executor(stage: Stage, order: CrewSpec) -> None:
@@ -122,9 +122,9 @@ def test_nobody_sees_more_than_its_part(stage: Stage, order: CrewSpec) -> None:
     assert "task" in seen_by(stage.rooms["referee"])
     assert "task" in seen_by(stage.rooms["baseline0"])
     for name in TRUSTED:
-        assert not seen_by(stage.rooms[name]) & {"job", "triton", "code"}
+        assert not seen_by(stage.rooms[name]) & {"job", "kernels", "code"}
     for name in UNTRUSTED:
-        assert seen_by(stage.rooms[name]) == {"job", "triton", "pool.so"}
+        assert seen_by(stage.rooms[name]) == {"job", "kernels", "pool.so"}
     assert seen_by(stage.rooms["executor0"]) == {"code"}
     assert all(room.devices == REAL.nodes for room in stage.rooms.values())
 
@@ -147,7 +147,7 @@ def test_each_baseline_has_a_cache_of_its_own(stage: Stage, order: CrewSpec) -> 
 def test_a_room_for_warming_has_no_kernels_yet_and_space_for_them(stage: Stage, order: CrewSpec) -> None:
     crew = Crew(order)
     calm, warm = crew.candidate_room(), crew.candidate_room(warming=True)
-    assert seen_by(calm) - seen_by(warm) == {"triton"}
+    assert seen_by(calm) - seen_by(warm) == {"kernels"}
     assert warm.scratch_bytes > calm.scratch_bytes == order.rules.limits.scratch_bytes
     assert calm.environment["TRITON_CACHE_DIR"] == warm.environment["TRITON_CACHE_DIR"]
     assert calm.environment["OMP_NUM_THREADS"] == "2"
@@ -225,11 +225,11 @@ def test_kernels_that_a_warming_process_left_are_what_candidates_see(
     stage: Stage, order: CrewSpec, answer: AnswerFile
 ) -> None:
     crew = Crew(order)
-    (crew.folder / "triton" / "planted").mkdir()
-    (crew.folder / "triton" / "planted" / "kernel.cubin").write_text("written without the strong sandbox")
+    (crew.folder / "kernels" / "planted").mkdir()
+    (crew.folder / "kernels" / "planted" / "kernel.cubin").write_text("written without the strong sandbox")
     os.write(answer.fd, packed("linear.cubin"))
     crew.keep_kernels(answer)
-    assert [path.name for path in (crew.folder / "triton").iterdir()] == ["linear.cubin"]
+    assert [path.name for path in (crew.folder / "kernels").iterdir()] == ["linear.cubin"]
 
 
 @pytest.mark.parametrize("left", [packed("../job/kernel.so"), packed("/kernel.so"), b"no archive"])

@@ -34,5 +34,5 @@ def test_every_language_has_a_compiler_and_remarks(language: str) -> None:
 
 
 def test_an_unknown_language_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match="'fortran' is not known here; known: cpp, cuda, triton, python"):
+    with pytest.raises(UsageError, match="'fortran' is not known here; known: cpp, cuda, triton, cute_dsl, tilelang"):
         device_class("fortran")

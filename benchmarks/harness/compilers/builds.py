@@ -2,7 +2,7 @@
 
 Compilation is deterministic, so failures are cached as well, except time-outs. What the machine seems to have done to a
 compiler, which a source can pretend, lets it run once more; that failure is then cached for some minutes. Not covered:
-how each language is compiled (`gxx.py`, `nvcc.py`, `triton_source.py`) and loading the result, which only a candidate
+how each language is compiled (`gxx.py`, `nvcc.py`, `device_source.py`) and loading the result, which only a candidate
 process does.
 """
 
@@ -17,18 +17,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ..languages import device_classes
+from ..languages import LANGUAGES, device_classes
 from ..protocol import clean_text
 from ..report import clean_log
 from ..rules import Rules
 from ..shelf import Shelf, pack, unpack
 from ..source import CancelCheck, Paths, Source, never_cancelled
 from . import gxx, nvcc
+from .device_source import DeviceSource
 from .gxx import Gxx
 from .nvcc import Nvcc
 from .python_module import PythonModule
 from .toolchain import TOO_LARGE, KernelResources, Toolchain, Workshop, digest
-from .triton_source import TritonSource
 from .tvm_ffi import tvm_ffi_for
 
 # what a compiler, a shell or the sandbox says of a machine that had no memory or no process left for it
@@ -125,7 +125,7 @@ def _toolchain(language: str, target: str | None) -> Toolchain:
     toolchains: dict[str, Toolchain] = {
         "cpp": Gxx(),
         "cuda": Nvcc(target),
-        "triton": TritonSource(),
+        **{item.name: DeviceSource(item.name) for item in LANGUAGES.values() if item.launches_from_python},
         "python": PythonModule(target),
     }
     return toolchains[language]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..languages import LANGUAGES
 from ..report import Flag
 from .lexing import blanked
 
@@ -129,8 +130,36 @@ _MODULE = (
     _remark("library-call", "uses a layer of torch.nn", rf"{_words('nn')}\.(?!Module\b|Parameter\b)[A-Z]\w*\s*\("),
     *(item for item in _TRITON if item.code != "compiles-code"),  # load_inline is compiled beforehand
 )
-_KERNEL = {"cuda": re.compile(r"__global__\b"), "triton": re.compile(r"@[ \t]*(?:triton\.)?jit\b")}
-_REMARKS = {"cpp": _C, "cuda": (*_C, *_CUDA), "triton": _TRITON, "python": _MODULE}
+# of languages whose own packages have to be imported, and are called cuda or numba
+_DEVICE = (
+    *(item for item in _TRITON if item.code != "compiles-code"),
+    _remark(
+        "compiles-code",
+        "compiles code of another language while it runs",
+        rf"{_words('load_inline cpp_extension nvrtc RawKernel RawModule import_source')}\b|{_IMPORTS}(?:cupy|pycuda)\b",
+    ),
+    _remark("inline-assembly", "contains inline assembly", _words("inline_asm inline_ptx call_extern")),
+    _remark(
+        "low-precision",
+        _LOW,
+        rf"{_words('cutlass T numba')}\.(?:T?[Ff]loat(?:16|32x3|8\w*)|TFloat32|BFloat16|bfloat16|Float4\w*)\b",
+    ),
+)
+_KERNEL = {
+    "cuda": re.compile(r"__global__\b"),
+    **{
+        item.name: re.compile(r"@[ \t]*(?:\w+\.)?(?:jit|kernel|prim_func)\b")
+        for item in LANGUAGES.values()
+        if item.launches_from_python
+    },
+}
+_REMARKS = {
+    **{item.name: _DEVICE for item in LANGUAGES.values() if item.launches_from_python},
+    "cpp": _C,
+    "cuda": (*_C, *_CUDA),
+    "triton": _TRITON,
+    "python": _MODULE,
+}
 
 
 def remarks(text: str, language: str) -> Iterator[Flag]:

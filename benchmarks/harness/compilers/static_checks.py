@@ -64,7 +64,7 @@ def _wrong(source: Source, code: str, task: TaskSpec) -> str | None:
     if language.is_module:
         return _wrong_module(source.text, code, task)
     if is_python(language.name):
-        return _wrong_triton(source.text, code, task)
+        return _wrong_functions(source.text, code, task, language.title)
     return _wrong_c(source, code) or _no_module(source.text, code, task)
 
 
@@ -84,17 +84,17 @@ def _no_module(text: str, code: str, task: TaskSpec) -> str | None:
     return None
 
 
-def _wrong_triton(text: str, code: str, task: TaskSpec) -> str | None:
+def _wrong_functions(text: str, code: str, task: TaskSpec, title: str) -> str | None:
     if task.direction in _FUNCTIONS.findall(code):
         return None
     if _C.search(text) and not _PYTHON.search(code):
-        return "this looks like C++ or CUDA; the language here is Triton, in Python"
+        return f"this looks like C++ or CUDA; the language here is {title}, in Python"
     return f"there is no function {task.direction!r} at the top level of the module, see the starter code"
 
 
 def _wrong_module(text: str, code: str, task: TaskSpec) -> str | None:
     if not task.takes_python:
-        return f"this task has no module to replace; export {task.direction!r} in C++, CUDA or Triton"
+        return f"this task has no module to replace; export {task.direction!r} in C++, CUDA or a language for kernels"
     if task.entry in _FUNCTIONS.findall(code) if task.entry else "ModelNew" in _CLASSES.findall(code):
         return None
     if _C.search(text) and not _PYTHON.search(code):

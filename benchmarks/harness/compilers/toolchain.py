@@ -2,7 +2,7 @@
 
 A sandbox sees its input texts read-only and writes to its own memory; its output leaves through a descriptor
 (`sandbox/outbox.py`). We never move, mount or open a file that it could write. Not covered: which tool with which flags
-(`gxx.py`, `nvcc.py`, `triton_source.py`) and the cache (`builds.py`).
+(`gxx.py`, `nvcc.py`, `device_source.py`) and the cache (`builds.py`).
 """
 
 import functools

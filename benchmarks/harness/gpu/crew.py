@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..compilers.nvcc import cuda_folder
 from ..errors import ChildSurvived, SupervisorError
 from ..measuring.baselines import baseline_room
 from ..measuring.contestants import Actor
@@ -24,8 +25,11 @@ from ..sandbox.outbox import AnswerFile, Bounds, discard, unpack_into
 from ..sandbox.seccomp import gpu_program, supported
 from .discovery import Gpu
 
-KERNELS = Bounds(files=20_000, total_bytes=256 << 20, depth=4)  # of one submission, compiled by Triton
-_FOLDERS = ("task", "job", "triton", "code")
+KERNELS = Bounds(files=20_000, total_bytes=256 << 20, depth=6)  # of one submission, compiled while it ran
+_FOLDERS = ("task", "job", "kernels", "code")
+# each package keeps what it has compiled under names that no other one uses
+_CACHES = ("KBENCH_KERNELS", "TRITON_CACHE_DIR", "TILELANG_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "NUMBA_CACHE_DIR")
+_KEEP_CUBINS = {"CUTE_DSL_KEEP": "cubin"}
 _IN_PIECES = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}  # else a large task fails with much memory free
 
 
@@ -87,7 +91,7 @@ class Crew:
 
     def keep_kernels(self, answer: AnswerFile) -> None:
         """What a warming process left of its cache becomes what candidates see. Raises NotTaken."""
-        place = self.folder / "triton"
+        place = self.folder / "kernels"
         for item in place.iterdir():  # without the strong sandbox the process has written there itself
             discard(item)
         unpack_into(answer.read(), place, KERNELS)
@@ -169,19 +173,25 @@ class Crew:
     def candidate_room(self, *, warming: bool = False) -> Room:
         """Where a submission runs: it sees itself, and its compiled kernels where it compiles them while `warming`."""
         limits, threads = self.order.rules.limits, str(self.order.threads)
-        kernels = self.folder / "triton"
-        place = "/tmp/triton" if isolation_in_force().strong else str(kernels)  # noqa: S108 - its own tmpfs
+        kernels = self.folder / "kernels"
+        place = "/tmp/kernels" if isolation_in_force().strong else str(kernels)  # noqa: S108 - its own tmpfs
+        toolkit = _toolkit() if warming else None
+        compiling = {**_KEEP_CUBINS, "CUTE_DSL_DUMP_DIR": place} if warming else {}
+        if toolkit is not None:
+            compiling["CUDA_HOME"] = str(toolkit)
         room = Room(
             read_only={
                 **child_code(),
                 self.order.pool: "/kbench/pool.so",
                 self.folder / "job": "/kbench/job",
                 **({} if warming else {kernels: place}),
+                **({toolkit: str(toolkit)} if toolkit and not toolkit.is_relative_to("/usr") else {}),
             },
             environment={
                 "OMP_NUM_THREADS": threads,
                 "MKL_NUM_THREADS": threads,
-                "TRITON_CACHE_DIR": place,
+                **dict.fromkeys(_CACHES, place),
+                **compiling,
                 "USER": "kbench",
             },
             file_bytes=2 * KERNELS.total_bytes if warming else limits.file_bytes,
@@ -206,6 +216,14 @@ def on_gpu(room: Room, gpu: Gpu, bytecode: Path | None) -> Room:
         return room
     environment = {**room.environment, "KBENCH_BYTECODE": inside(bytecode, "bytecode")}
     return replace(room, read_only={**room.read_only, bytecode: "/kbench/bytecode"}, environment=environment)
+
+
+def _toolkit() -> Path | None:
+    """Where packages that compile CUDA C++ find its compiler; None where there is none."""
+    try:
+        return cuda_folder()
+    except SupervisorError:
+        return None
 
 
 class Standby:

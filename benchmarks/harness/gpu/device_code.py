@@ -1,13 +1,16 @@
-"""Extracts the device code from a build: the fat binaries of a compiled extension, the cubins of Triton's cache.
+"""Finds the device code of a submission: fat binaries of a compiled extension, cubins of its packages' caches.
 
-An executor loads these and no line of host code. All files are hostile: bounds are checked, no link is followed.
-Not covered: what the code does.
+And whatever the recorder has seen the packages load. An executor loads these and no line of host code. All of it is
+hostile: bounds are checked, no link is followed. Not covered: what the code does.
 """
 
+import base64
+import json
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from .record import NotReplayable
@@ -17,17 +20,19 @@ _ELF_HEADER, _SECTION_HEADER = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct
 _FATBIN = struct.Struct("<IHHQ")
 _MAGIC = 0xBA55ED50
 _ALIGNMENT_BYTES = 8
+_CUDA = 190  # the machine of an ELF file that is a cubin
 _IMAGES_MAX, _FILE_MAX_BYTES, _ALL_MAX_BYTES = 1024, 64 << 20, 256 << 20
+CODE_MAX_CHARACTERS = 64 << 20  # of what a recorder hands over
 
 
-def device_code(binary: Path, cache: Path) -> list[bytes]:
-    """Every image that a build and the cache of its compiled kernels hold, each once. Raises NotReplayable.
+def device_code(binary: Path, cache: Path, loaded: Sequence[bytes] = ()) -> list[bytes]:
+    """Every image that a build and the cache of its compiled kernels hold, and `loaded`, each once.
 
-    Stops at the first image too many, so that a small file cannot stand for a long list.
+    Stops at the first image too many, so that a small file cannot stand for a long list. Raises NotReplayable.
     """
     images: dict[bytes, None] = {}
     all_bytes = 0
-    for number, image in enumerate(_images(binary, cache)):
+    for number, image in enumerate(chain(loaded, _images(binary, cache))):
         all_bytes += len(image)
         if number >= _IMAGES_MAX or all_bytes > _ALL_MAX_BYTES:
             raise NotReplayable("it has more device code than is replayed")
@@ -35,6 +40,31 @@ def device_code(binary: Path, cache: Path) -> list[bytes]:
     if not images:
         raise NotReplayable("it has no device code of its own")
     return list(images)
+
+
+def handed_over(text: str) -> tuple[list[bytes], bool]:
+    """The images in what a recorder says of the code that it has seen, and whether it could see none.
+
+    They are cubins or fat binaries by their first bytes; what else they are only the driver can tell. Nothing else that
+    it says is shown to anybody: it has met hidden configurations. Raises NotReplayable.
+    """
+    try:
+        found = json.loads(text)
+        listed, unseen = found["images"], found["unseen"]
+        if not isinstance(listed, list) or not isinstance(unseen, bool) or len(listed) > _IMAGES_MAX:
+            raise ValueError
+        images = [base64.b64decode(item, validate=True) for item in listed]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise NotReplayable("what it hands over is no list of device code") from error
+    if not all(map(_is_image, images)):
+        raise NotReplayable("it hands over something other than device code")
+    return images, unseen
+
+
+def _is_image(data: bytes) -> bool:
+    if len(data) >= _ELF_HEADER.size and data[:4] == b"\x7fELF":
+        return bool(_ELF_HEADER.unpack_from(data)[2] == _CUDA)
+    return len(data) > _FATBIN.size and _FATBIN.unpack_from(data)[0] == _MAGIC
 
 
 def _images(binary: Path, cache: Path) -> Iterator[bytes]:

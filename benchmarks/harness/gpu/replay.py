@@ -24,7 +24,7 @@ from ..report import Verdict
 from ..sandbox.isolation import inside
 from ..tasks.spec import Config
 from .crew import Crew
-from .device_code import device_code
+from .device_code import CODE_MAX_CHARACTERS, device_code, handed_over
 from .record import (
     NODES_MAX,
     RECORD_MAX_CHARACTERS,
@@ -41,6 +41,7 @@ _TRIES = 5
 _NULL_CALLS = 25
 _BASELINE_SETS = 16  # that a baseline captures
 _LEAST_US = 0.05
+_UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Replay:
     seen: list[tuple[str, Stamps]] = field(default_factory=list)
     _baseline_nodes: dict[int, list[int]] = field(default_factory=dict)  # of each configuration, by function
     _nothing: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
     def begin(self, shared: Shared, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], binary: Any) -> None:
         """Records, loads, and replays everything once. `wanted` are the baselines' functions of each configuration.
@@ -109,7 +111,7 @@ class Replay:
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
         self._record(shared.memory, fill)
-        self._write_code(binary)
+        self._write_code(binary, self._loaded_code())
         self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])
         self._open_executors(shared)
         self._capture_and_try(fill, wanted)
@@ -229,8 +231,15 @@ class Replay:
             except NotReplayable as error:
                 raise _not_replayable(config, str(error)) from error
 
-    def _ask_recorder(self, candidate: Actor, config: Config, word: str, **request: int) -> str:
-        """Joins the messages that arrive before `word`."""
+    def _ask_recorder(
+        self,
+        candidate: Actor,
+        config: Config | None,
+        word: str,
+        max_characters: int = RECORD_MAX_CHARACTERS,
+        **request: int,
+    ) -> str:
+        """Joins the messages that arrive before `word`; `config` is what a failure is told of, None: of all calls."""
         pieces, length = list[str](), 0
         candidate.link.send(**request)
         try:
@@ -241,18 +250,25 @@ class Replay:
                     raise _not_replayable(config, str(message["not_recorded"])[:600])
                 pieces.append(str(message.get("piece", "")))
                 length += len(pieces[-1])
-                if length > RECORD_MAX_CHARACTERS or not pieces[-1]:
+                if length > max_characters or not pieces[-1]:
                     raise _not_replayable(config, "the record is too long or empty")
         except TimeoutError:
             reason = f"a call that was to be recorded gave no answer within {3 * self.timeout_s:g} s"
-            raise Fault(Verdict.TIMEOUT, f"{reason} ({_shown(config)})") from None
+            where = f" ({_shown(config)})" if config else ""
+            raise Fault(Verdict.TIMEOUT, f"{reason}{where}") from None
         except ProtocolError:
             raise death("while its calls were recorded", candidate.child.wait(1.0)) from None
         return "".join(pieces)
 
-    def _write_code(self, binary: Any) -> None:
+    def _loaded_code(self) -> list[bytes]:
+        """What the recorder has seen its packages load."""
+        text = self._ask_recorder(self.crew.candidates[0], None, "recorded", CODE_MAX_CHARACTERS, code=0)
+        images, self._is_unseen = handed_over(text)
+        return images
+
+    def _write_code(self, binary: Any, loaded: Sequence[bytes]) -> None:
         folder = self.crew.folder / "code"
-        for number, image in enumerate(device_code(binary, self.crew.folder / "triton")):
+        for number, image in enumerate(device_code(binary, self.crew.folder / "kernels", loaded)):
             (folder / f"{number:04}.bin").write_bytes(image)
         records = [[list(call.nodes) for call in calls] for calls in self.calls]
         (folder / "records.json").write_text(json.dumps(records))
@@ -278,6 +294,7 @@ class Replay:
                     raise NotReplayable("its device code cannot be loaded") from error
                 if "not_replayable" in message:
                     why, number = str(message["not_replayable"])[:600], message.get("config")
+                    why = f"{why}; {_UNSEEN}" if self._is_unseen else why
                     raise NotReplayable(why) if number is None else _not_replayable(self.configs[number], why)
 
     def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
@@ -377,8 +394,13 @@ def close(fds: Sequence[int]) -> None:
         os.close(fd)
 
 
-def _not_replayable(config: Config, why: str) -> NotReplayable:
-    """Of a hidden configuration nothing is told that the submission could have chosen, or that shows its sizes."""
+def _not_replayable(config: Config | None, why: str) -> NotReplayable:
+    """Of a hidden configuration nothing is told that the submission could have chosen, or that shows its sizes.
+
+    Nor of all together (None), when it has met the hidden ones.
+    """
+    if config is None:
+        return NotReplayable("it does not hand over its device code")
     return NotReplayable(f"{_shown(config)}: {'it cannot be replayed there' if config.hidden else why}")
 
 

@@ -32,7 +32,7 @@ from .discovery import Gpu
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Replay, Shared, close, functions_of
 
-PYTHON_SUFFIXES = (".py", ".model")  # Triton, or a module: launched from Python
+PYTHON_SUFFIXES = (".py", ".model")  # functions of a package such as Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
 _OFFSETS_MAX = 5000
@@ -242,7 +242,7 @@ class GpuSession(Session[Actor]):
         return Shared(inputs_fd, arenas[1::2], sizes["input_bytes"], sizes["output_bytes"][1])
 
     def _warm(self, crew: Crew) -> None:
-        """Fills a cache with the kernels of a Triton submission, compiled where programs may be started."""
+        """Fills a cache with the kernels of a Python submission, compiled where programs may be started."""
         with AnswerFile(2 * KERNELS.total_bytes) as answer:
             warm = crew.actor("gpu.warm", crew.candidate_room(warming=True), "warm.log", fds=(answer.fd,))
             self._stack.callback(warm.kill)

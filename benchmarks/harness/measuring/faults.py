@@ -15,7 +15,7 @@ from .contestants import CallResult
 _OUT_OF_MEMORY = re.compile(
     r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE
 )
-_NEW_TRITON_KERNEL = re.compile(r"Read-only file system: '/kbench/triton/")
+_NEW_TRITON_KERNEL = re.compile(r"Read-only file system: '/tmp/kernels/")
 # On its way to sleep a thread uses some microseconds, and milliseconds if the machine is taken away just then. All of
 # it is added to the time of the call, so up to here nobody gains and nobody is accused.
 _WOKEN_US = 10_000.0

@@ -72,7 +72,7 @@ def _task() -> TaskSpec:
 def _kernels(device_class: str) -> Iterator[tuple[Path, Source, Verdict]]:
     """Those of the languages of a class of devices, with the verdict that each must get."""
     for language in LANGUAGES.values():
-        if language.device_classes[0] == device_class and not language.is_module:
+        if language.device_classes[0] == device_class and not language.is_module and language.package is None:
             for name, expected in _EXPECTED.items():
                 file = _KERNELS / f"{name}{language.suffix}"
                 yield file, Source(file.read_text(), language.name), expected

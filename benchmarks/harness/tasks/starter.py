@@ -81,6 +81,104 @@ def {direction}({arguments}):
     {direction}_kernel[(triton.cdiv(n, 1024),)]({passed}, n, BLOCK=1024)
     {answer}
 """
+_CUTE_DSL = """\
+# {title}
+# {formula}
+import cuda.bindings.driver as cuda
+import cutlass.cute as cute
+import torch
+from cutlass.cute.runtime import from_dlpack
+
+
+@cute.kernel
+def {direction}_kernel({parameters}):
+    thread, _, _ = cute.arch.thread_idx()
+    block, _, _ = cute.arch.block_idx()
+    i = block * 256 + thread
+    if i < cute.size({first}):
+        {first}[i] = {first}.element_type(0)  # Your computation goes here.
+
+
+@cute.jit
+def {direction}_launch({parameters}, stream: cuda.CUstream):
+    blocks = (cute.size({first}) + 255) // 256
+    {direction}_kernel({names}).launch(grid=(blocks, 1, 1), block=(256, 1, 1), stream=stream)
+
+
+def {direction}({arguments}):
+{results}
+    tensors = [from_dlpack(item.reshape(-1)).mark_layout_dynamic() for item in ({passed})]
+    {direction}_launch(*tensors, cuda.CUstream(torch.cuda.current_stream().cuda_stream))
+    {answer}
+"""
+_TILELANG = """\
+# {title}
+# {formula}
+import tilelang
+import tilelang.language as T
+import torch
+
+
+@tilelang.jit
+def {direction}_kernel({sizes}):
+    @T.prim_func
+    def main({typed}):
+        with T.Kernel(T.ceildiv({first}_size, 256), threads=256) as block:
+            for i in T.Parallel(256):
+                if block * 256 + i < {first}_size:
+                    {first}[block * 256 + i] = 0  # Your computation goes here.
+
+    return main
+
+
+def {direction}({arguments}):
+{results}
+    tensors = [item.reshape(-1) for item in ({passed})]
+    {direction}_kernel(*(item.numel() for item in tensors))(*tensors)
+    {answer}
+"""
+_HELION = """\
+# {title}
+# {formula}
+import helion
+import helion.language as hl
+import torch
+
+
+@helion.kernel(config=helion.Config(block_sizes=[1024], num_warps=4))
+def {direction}_kernel({untyped}):
+    for tile in hl.tile({first}.size(0)):
+        {first}[tile] = 0  # Your computation goes here.
+    return {first}
+
+
+def {direction}({arguments}):
+{results}
+    {direction}_kernel(*(item.reshape(-1) for item in ({passed})))
+    {answer}
+"""
+_NUMBA_CUDA = """\
+# {title}
+# {formula}
+import torch
+from numba import cuda
+
+
+@cuda.jit
+def {direction}_kernel({names}):
+    i = cuda.grid(1)
+    if i < {first}.size:
+        {first}[i] = 0  # Your computation goes here.
+
+
+def {direction}({arguments}):
+{results}
+    tensors = [item.reshape(-1) for item in ({passed})]
+    stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+    {direction}_kernel[({first}.numel() + 255) // 256, 256, stream](*tensors)
+    {answer}
+"""
+_LAUNCHED = {"cute_dsl": _CUTE_DSL, "tilelang": _TILELANG, "helion": _HELION, "numba_cuda": _NUMBA_CUDA}
 
 _C_DTYPES = {  # by the names that every set of headers has
     "float64": "torch::kFloat64",
@@ -107,6 +205,8 @@ def starter_code(task: TaskSpec, language: str = "cpp") -> str:
         return _module(task)
     group = task.configs.get(device_class(language)) or next(iter(task.configs.values()))
     writers: dict[str, Callable[[TaskSpec, Config], str]] = {"cpp": _cpp, "cuda": _cuda, "triton": _triton}
+    if language in _LAUNCHED:
+        return _launched(task, group[0], _LAUNCHED[language])
     return writers[language](task, group[0])
 
 
@@ -170,6 +270,26 @@ def _triton(task: TaskSpec, config: Config) -> str:
         arguments=", ".join(task.argument_names),
         results="\n".join(_python_result(item, config) for item in config.results),
         parameters=", ".join(pointers),
+        passed=", ".join([*(_python_tensor(item) for item in tensors), *task.result_names]),
+        answer=f"return {', '.join(task.result_names)}",
+    )
+
+
+def _launched(task: TaskSpec, config: Config, template: str) -> str:
+    """Of a language whose kernels take tensors, here as rows of elements."""
+    optional = _sometimes_none(task)
+    tensors = [item for item in config.tensors if item.name not in optional]
+    taken: list[TensorArgument | Result] = [*tensors, *config.results]
+    names = [item.name for item in taken]
+    return template.format(
+        **_words(task),
+        arguments=", ".join(task.argument_names),
+        results="\n".join(_python_result(item, config) for item in config.results),
+        names=", ".join(names),
+        untyped=", ".join(f"{name}: torch.Tensor" for name in names),
+        parameters=", ".join(f"{name}: cute.Tensor" for name in names),
+        sizes=", ".join(f"{name}_size: int" for name in names),
+        typed=", ".join(f'{item.name}: T.Tensor(({item.name}_size,), "{item.dtype}")' for item in taken),
         passed=", ".join([*(_python_tensor(item) for item in tensors), *task.result_names]),
         answer=f"return {', '.join(task.result_names)}",
     )

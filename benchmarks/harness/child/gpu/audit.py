@@ -19,7 +19,7 @@ from ..inputs import call_arguments
 from ..modules import functions_of
 from ..shell import Function
 from .accelerator import Accelerator, exact_arithmetic
-from .candidate import wake_triton
+from .packages import wake
 from .shell import start_device
 from .warm import drawn_tensors
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> None:
     plan = json.loads(Path(arguments[0]).read_text())
     exact_arithmetic()
     device = start_device(plan["device"])
-    wake_triton(plan["binary"])
+    wake(plan["binary"])
     functions = functions_of(plan["binary"], plan, device.device.type)
     for function, config in zip(functions, plan["configs"], strict=True):
         watched_call(function, config, device, plan["flush_bytes"], mark=plan["marked"])

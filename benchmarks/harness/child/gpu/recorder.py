@@ -4,6 +4,7 @@ Everything said here is the submission's word; the supervisor reads it with susp
 launched, compared and timed later is what it says. Not covered: calls that are timed by this process (`shell.py`).
 """
 
+import base64
 import gc
 import hashlib
 import json
@@ -16,6 +17,7 @@ from ..shell import Call, Function
 from .accelerator import Accelerator, Arena
 from .capture import Capture, NotCaptured
 from .driver import Driver
+from .loaded import LoadedCode
 from .shell import results_in_form
 
 _PIECE_CHARACTERS = 48_000
@@ -33,9 +35,11 @@ class Recorder:
         link: Link,
         *,
         agreed: bool,
+        loaded: LoadedCode | None = None,
     ) -> None:
-        """`agreed`: the shared memory lies where the executors will have it."""
-        self._agreed = agreed
+        """`agreed`: the shared memory lies where the executors will have it. `loaded`: where device code is seen."""
+        self._agreed, self._loaded = agreed, loaded
+        self._used: set[str] = set()  # digests of the images that recorded kernels come from
         self._functions, self._calls, self._arena, self._device, self._link = functions, calls, arena, device, link
         self._capture: Capture | None = None
 
@@ -44,11 +48,15 @@ class Recorder:
             request = self._link.receive()
             self._device.give_back_cached()  # configurations together may need more than the arena holds
             if "serve" in request:
+                if self._loaded is not None:
+                    self._loaded.end()
                 return
             try:
                 if "warm" in request:
                     self._warm(request["warm"])
                     self._link.send(warmed=True)
+                elif "code" in request:
+                    self._send(self._code())
                 else:
                     self._send(self._record(request["record"]))
             except NotCaptured as error:
@@ -74,9 +82,23 @@ class Recorder:
             kept.append(results)  # until all sets are recorded, so that the results of each have a place of their own
             for node in nodes:
                 if "function" in node:
-                    node["code"] = codes.get(node.pop("function"), "")
+                    node["code"] = self._code_of(node.pop("function"), codes)
             found.append({"nodes": nodes, "places": self._places(results, call)})
         return found
+
+    def _code_of(self, function: int, codes: dict[int, str]) -> str:
+        if function in codes or self._loaded is None:
+            return codes.get(function, "")
+        digest = self._loaded.digest_of(function)
+        self._used |= {digest} if digest else set()
+        return digest
+
+    def _code(self) -> dict[str, Any]:
+        """The images that recorded kernels come from, and whether none can be seen."""
+        if self._loaded is None:
+            return {"images": [], "unseen": False}
+        images = [base64.b64encode(image).decode() for image in self._loaded.images(self._used)]
+        return {"images": images, "unseen": bool(self._loaded.unknown)}
 
     def _places(self, results: Any, call: Call) -> list[int]:
         try:
@@ -88,7 +110,7 @@ class Recorder:
             raise NotCaptured("a result lies in memory that torch did not allocate, or is not contiguous")
         return [place for place in places if place is not None]
 
-    def _send(self, record: list[dict[str, Any]]) -> None:
+    def _send(self, record: Any) -> None:
         """In pieces, as a message is limited."""
         text = json.dumps(record, separators=(",", ":"))
         for start in range(0, len(text), _PIECE_CHARACTERS):

@@ -1,4 +1,4 @@
-"""Runs a Triton submission once per configuration, and hands over the kernels that it has compiled then.
+"""Runs a Python submission once per configuration, and hands over the kernels that it has compiled then.
 
 It may start compilers, which the judged process may not, and it is timed by nobody. Its inputs are drawn here, from
 seeds that are used nowhere else. The cache lies in its own memory and leaves as an archive through a descriptor. Not
@@ -17,7 +17,7 @@ from .. import inputs
 from ..modules import load_functions
 from ..shell import TORCH_DTYPES, Function, connect
 from .accelerator import Accelerator, exact_arithmetic
-from .candidate import wake_triton
+from .packages import wake
 from .shell import start_device
 
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     device = start_device(arguments[1])
     link.send(awake=True)
     message = link.receive()
-    wake_triton(message["binary"])
+    wake(message["binary"])
     functions = load_functions(message["binary"], message, link, device.device.type)
     if functions is None:
         return
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
     except Exception as error:  # noqa: BLE001 - process edge: whatever the submission raised is the answer
         link.send(call_error=f"{type(error).__name__}: {error}"[:4000])
         return
-    hand_over(Path(os.environ["TRITON_CACHE_DIR"]), message["answer"])
+    hand_over(Path(os.environ["KBENCH_KERNELS"]), message["answer"])
     link.send(warmed=True)
 
 

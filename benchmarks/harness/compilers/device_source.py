@@ -1,0 +1,63 @@
+"""Python sources that launch device code: nothing to compile ahead, so the text is parsed and kept as a build.
+
+Triton, CuTe DSL, TileLang, Helion and Numba compile each kernel when it is first called, in a process of the judging.
+Not covered: imports and names, which only running the file can tell.
+"""
+
+import ast
+import sys
+from importlib.util import find_spec
+
+from ..errors import SupervisorError
+from ..languages import LANGUAGES
+from ..rules import Rules
+from ..source import Source
+from .nvcc import cuda_folder
+from .toolchain import MODULE, Compilation, Workshop
+
+_CALLS_NVCC = "tilelang"
+
+
+class DeviceSource:
+    """The toolchain of these languages, which only parses the source."""
+
+    binary = f"{MODULE}.py"
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    def fingerprint(self, rules: Rules) -> tuple[str, ...]:
+        return (self._language, sys.version)
+
+    def compile(self, source: Source, shop: Workshop) -> Compilation:
+        (shop.folder / self.binary).write_text(source.text)
+        try:
+            ast.parse(source.text, self.binary)
+        except SyntaxError as error:
+            return Compilation(1, f"{self.binary}:{error.lineno}:{error.offset}: error: {error.msg}\n")
+        except (ValueError, RecursionError, MemoryError) as error:
+            return Compilation(1, f"{self.binary}:1:1: error: Python cannot parse this: {error}\n")
+        return Compilation(0, "")
+
+
+def missing_here(language: str) -> str:
+    """What this machine lacks for judging a language, as a sentence about the machine; empty where that is nothing."""
+    known = LANGUAGES.get(language)
+    if known is None or known.package is None:
+        return ""
+    if not _is_installed(known.package.module):
+        return f"the package {known.package.name} is not installed on this worker, so it judges no {known.title}"
+    if language == _CALLS_NVCC:
+        try:
+            cuda_folder()
+        except SupervisorError as error:
+            return f"{known.title} needs what is missing on this worker: {error}"
+    return ""
+
+
+def _is_installed(module: str) -> bool:
+    """Without importing more than the package that a submodule lies in."""
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
