@@ -2,8 +2,18 @@
 
 import pytest
 
-from benchmarks.harness import LANGUAGE_OF_SUFFIX, LANGUAGES, UsageError, device_class, language_of_file
+from benchmarks.harness import (
+    LANGUAGE_OF_SUFFIX,
+    LANGUAGES,
+    SupervisorError,
+    UsageError,
+    device_class,
+    language_of_file,
+    language_of_text,
+)
+from benchmarks.harness.compilers import device_source
 from benchmarks.harness.compilers.builds import _toolchain
+from benchmarks.harness.compilers.device_source import missing_here
 from benchmarks.harness.compilers.remarks import remarks
 
 
@@ -31,6 +41,39 @@ def test_every_language_has_a_compiler_and_remarks(language: str) -> None:
     target = "sm_90" if device_class(language) == "cuda" else None
     assert _toolchain(language, target).binary
     assert all(flag.text for flag in remarks("", language))
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("import torch\nimport cutlass.cute as cute\n", "cute_dsl"),
+        ("import tilelang.language as T\n", "tilelang"),
+        ("from helion import language\nimport triton\n", "helion"),
+        ("from numba import cuda\n", "numba_cuda"),
+        ("import triton\n", None),
+        ("# import tilelang\n    import tilelang\n", None),
+        ("import tilelangs\n", None),
+    ],
+)
+def test_a_python_file_says_its_language_by_what_it_imports(text: str, language: str | None) -> None:
+    assert language_of_text(text) == language
+
+
+def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_source, "find_spec", lambda _: None)
+    told = "the package nvidia-cutlass-dsl is not installed on this worker, so it judges no CuTe DSL"
+    assert missing_here("cute_dsl") == told
+    assert [missing_here(name) for name in ("cpp", "cuda", "triton", "python", "fortran")] == [""] * 5
+
+
+def test_tilelang_needs_the_cuda_toolkit_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise SupervisorError("there is no CUDA compiler on this machine")
+
+    monkeypatch.setattr(device_source, "find_spec", lambda _: "found")
+    assert missing_here("cute_dsl") == ""
+    monkeypatch.setattr(device_source, "cuda_folder", none)
+    assert "TileLang needs what is missing on this worker: there is no CUDA compiler" in missing_here("tilelang")
 
 
 def test_an_unknown_language_is_refused_by_name() -> None:

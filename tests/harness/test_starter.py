@@ -39,6 +39,16 @@ def test_starter_in_triton_is_python(task: TaskSpec) -> None:
     assert names == [f"{task.direction}_kernel", task.direction]
 
 
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+@pytest.mark.parametrize("language", ["cute_dsl", "tilelang", "helion", "numba_cuda"])
+def test_starter_of_a_package_is_python_that_passes_the_static_check(task: TaskSpec, language: str) -> None:
+    text = starter_code(task, language)
+    (function,) = (item for item in ast.parse(text).body if getattr(item, "name", "") == task.direction)
+    assert [item.arg for item in function.args.args] == list(task.argument_names)  # type: ignore[attr-defined]
+    found = check_source(Source(text, language), task, default_rules())
+    assert (found.problem, found.flags) == (None, ())
+
+
 @pytest.mark.parametrize("language", ["cuda", "triton"])
 def test_starter_defines_a_kernel_and_deserves_no_remark(language: str) -> None:
     assert check_source(Source(starter_code(TASKS[0], language), language), TASKS[0], default_rules()).flags == ()

@@ -146,6 +146,34 @@ def test_remarks_on_triton_carry_their_line(line: str, code: str) -> None:
     assert flags(f"{TRITON}# one more\n{line}\n", "triton")[code] == TRITON.count("\n") + 2
 
 
+@pytest.mark.parametrize(
+    ("line", "language", "code"),
+    [
+        ("a.to(cutlass.BFloat16)", "cute_dsl", "low-precision"),
+        ("a = T.alloc_shared((4, 4), T.float16)", "tilelang", "low-precision"),
+        ("T.call_extern('f', a)", "tilelang", "inline-assembly"),
+        ("import ctypes", "numba_cuda", "system-call"),
+        ("import cupy", "helion", "compiles-code"),
+        ("torch.matmul(a, b)", "helion", "library-call"),
+    ],
+)
+def test_remarks_on_other_packages_carry_their_line(line: str, language: str, code: str) -> None:
+    assert flags(f"{TRITON}# one more\n{line}\n", language)[code] == TRITON.count("\n") + 2
+
+
+@pytest.mark.parametrize(
+    ("line", "language"),
+    [
+        ("import cuda.bindings.driver as cuda", "cute_dsl"),
+        ("from numba import cuda", "numba_cuda"),
+        ("k = cute.compile(launch, x)", "cute_dsl"),
+        ("s = cuda.external_stream(7)", "numba_cuda"),
+    ],
+)
+def test_what_a_package_needs_is_no_remark(line: str, language: str) -> None:
+    assert flags(f"{TRITON}{line}\n", language) == {}
+
+
 def test_a_dot_product_in_full_precision_is_no_remark() -> None:
     assert flags(TRITON + 'tl.dot(a, b, input_precision="ieee")\n', "triton") == {}
 

@@ -119,6 +119,15 @@ def test_a_file_that_is_already_right_stays_as_it_is() -> None:
     assert "\ndef forward(kbench_x, kbench_eps, kbench_on):\n" in triton.text
 
 
+@pytest.mark.parametrize("language", ["triton", "cute_dsl", "tilelang", "helion", "numba_cuda"])
+def test_a_language_that_launches_from_python_gets_the_tasks_function(language: str) -> None:
+    text = "def run(x):\n    return x\n"
+    for named in ([language], ["python", language]):
+        source = joined({"kernel.py": text}, "kernel.py::run", languages=named)
+        assert source.language == language
+        assert "\ndef forward(kbench_x, kbench_eps, kbench_on):\n" in source.text
+
+
 @pytest.mark.parametrize(
     ("files", "entry", "spec", "words"),
     [
@@ -130,8 +139,9 @@ def test_a_file_that_is_already_right_stays_as_it_is() -> None:
         ({"a.cu": ""}, "a.cu::run();", {}, "is not FILE::FUNCTION"),
         ({"a.cu": ""}, "a.cu::run", {"binding": "other"}, "its binding is 'other'"),
         ({"a.cu": ""}, "a.cu::run", {"binding": "tvm-ffi"}, "has to take its outputs as arguments"),
-        ({"a.cu": ""}, "a.cu::run", {"languages": ["cute_dsl"]}, "its language cute_dsl is not judged here"),
+        ({"a.cu": ""}, "a.cu::run", {"languages": ["cutile"]}, "its language cutile is not judged here"),
         ({"a.cu": ""}, "a.cu::run", {"languages": ["cuda_cpp", "pytorch"]}, "do not go together"),
+        ({"a.py": ""}, "a.py::run", {"languages": ["cute_dsl", "tilelang"]}, "do not go together"),
         ({"a.cu": ""}, "a.cu::run", {"languages": ["pytorch"]}, "its entry point is in a.cu"),
         ({"a.cu": "x" * (1 << 20), "b": "x"}, "a.cu::run", {}, "more than 1024 KiB"),
         ({"a.py": "import b", "b.py": "import a"}, "a.py::run", {"languages": ["pytorch"]}, "in a circle"),

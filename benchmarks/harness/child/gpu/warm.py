@@ -27,6 +27,8 @@ def main(arguments: Sequence[str]) -> None:
     device = start_device(arguments[1])
     link.send(awake=True)
     message = link.receive()
+    kernels = Path(os.environ["KBENCH_KERNELS"])
+    kernels.mkdir(exist_ok=True)
     wake(message["binary"])
     functions = load_functions(message["binary"], message, link, device.device.type)
     if functions is None:
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     except Exception as error:  # noqa: BLE001 - process edge: whatever the submission raised is the answer
         link.send(call_error=f"{type(error).__name__}: {error}"[:4000])
         return
-    hand_over(Path(os.environ["KBENCH_KERNELS"]), message["answer"])
+    hand_over(kernels, message["answer"])
     link.send(warmed=True)
 
 
