@@ -53,7 +53,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default=",".join(name for name in every if kernel_of(name).exists()))
-    parser.add_argument("--limit-s", type=float, default=150.0, help="for each probe and each judging")
+    parser.add_argument("--limit-s", type=float, default=170.0, help="for each probe and each judging")
     parser.add_argument("--quick", action="store_true", help="no full judgings")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--data", type=Path, default=Path("var"))

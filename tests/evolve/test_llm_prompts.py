@@ -11,7 +11,7 @@ from agents.evolve.llm.fences import fenced
 from agents.evolve.llm.prompting import SOURCES_BYTES_MAX, proposal_request, task_text
 from agents.evolve.llm.refusals import refused_answers
 from agents.evolve.model import JudgeResult, NoProposal
-from benchmarks.harness import default_suites, load_suite, starter_code
+from benchmarks.harness import LANGUAGES, default_suites, load_suite, starter_code
 from tests.evolve.llm_requests import candidate, failed, refused, request_of, row
 
 ARM = Arm("claude-haiku-5-5", "high", "memory")
@@ -19,7 +19,7 @@ TASKS = load_suite(default_suites() / "robust_kbench")
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-@pytest.mark.parametrize("language", ["cpp", "cuda", "triton"])
+@pytest.mark.parametrize("language", [item.name for item in LANGUAGES.values() if not item.is_module])
 def test_hidden_configurations_are_not_told(task, language):
     text = task_text(task, language, "somewhere")
     group = task.configs_for("cpu" if language == "cpp" else "cuda")

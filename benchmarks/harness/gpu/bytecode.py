@@ -1,4 +1,4 @@
-"""Compiles torch's Python files once per data folder, if torch was installed without compiled files.
+"""Compiles Python files of torch and of packages for kernels once per data folder, if torch came without compiled ones.
 
 Otherwise each process of a judging would spend seconds on it. Python's own tool compiles them without running them; a
 process that holds untrusted code, even a reference, could plant something else.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..compilers.toolchain import digest, torch_folder
 from ..hosts.locks import file_lock
+from ..languages import LANGUAGES
 from ..sandbox.isolation import bytecode_missing
 from ..source import Paths
 
@@ -21,7 +22,7 @@ def bytecode_folder(paths: Paths) -> Path | None:
     """The folder of compiled files that children may only read; None if torch has its own."""
     if not bytecode_missing():
         return None
-    sources = [torch_folder(), *_triton_folder()]
+    sources = [torch_folder(), *_package_folders()]
     folder = paths.bytecode / digest(sys.version, *(f"{path} {path.stat().st_mtime_ns}" for path in sources))[:24]
     with file_lock(folder.with_suffix(".lock")):
         if not folder.exists():
@@ -29,9 +30,11 @@ def bytecode_folder(paths: Paths) -> Path | None:
     return folder
 
 
-def _triton_folder() -> list[Path]:
-    spec = find_spec("triton")
-    return [Path(spec.origin).parent] if spec is not None and spec.origin is not None else []
+def _package_folders() -> list[Path]:
+    """Of Triton and of what languages name, as far as it is installed."""
+    named = (item.package.module.partition(".")[0] for item in LANGUAGES.values() if item.package)
+    specs = (find_spec(name) for name in ("triton", *named))
+    return [Path(spec.origin).parent for spec in specs if spec is not None and spec.origin is not None]
 
 
 def _compile(sources: list[Path], folder: Path) -> None:
