@@ -1,26 +1,32 @@
 """The emulator on the corpus of CUDA kernels: `python -m lab.bench.emulated_corpus FILE`, then `… FILE --table`.
 
-Appends what it says of each specimen to FILE, one JSON line each, and goes on where it stopped. The table counts words
-by operator; where a judge with a GPU has labelled specimens, it says how often the word was right. Needs no GPU.
+Appends what it says of each specimen to FILE, one JSON line each, and goes on where it stopped: a specimen is run again
+only if FILE has no word of this version of the emulator. `--jobs` of them run side by side; those come first that an
+`--earlier` file does not have, or has of the oldest version. The table counts words by operator; where specimens have
+labels from a GPU, it says how often the word was right. Needs no GPU.
 """
 
 import argparse
 import json
+import multiprocessing
 import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 from agents.evolve.verifiers.emulate import EmulateVerifier
 from agents.evolve.verifiers.matrix import MEASURED
 from benchmarks.emulator import EmulatorVerdict, check
-from benchmarks.harness import Paths, default_rules
+from benchmarks.harness import CancelCheck, Cancelled, HarnessError, Paths, default_rules, never_cancelled
 from lab.cuda_corpus.specimens import LABELS, CudaLabel, CudaSpecimen, planned, read_labels
 
 ROOT = Path(__file__).parents[2]
+RAW = ROOT / "docs/results/emulator/corpus.jsonl"
 _WORDS = tuple(EmulatorVerdict)
+_LEAST_S = 12.0  # a check is not begun with less time left
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,24 +37,53 @@ def main(argv: Sequence[str] | None = None) -> int:
             MEASURED.write_text(json.dumps(by_class(words, read_labels(options.labels)), indent=1) + "\n")
         print("\n".join(table(words, labels)))
         return 0
-    known = {word["sha256"] for word in read_words(options.file)}
-    deadline = time.monotonic() + options.budget_s
+    deadline = time.time() + options.budget_s
+    names = [item.name for item in in_turn(read_words(options.file), read_words(options.earlier), options.only)]
+    print(f"{len(names)} of {len(planned())} files to emulate", flush=True)
     options.file.parent.mkdir(parents=True, exist_ok=True)
-    with options.file.open("a") as file:
-        for specimen in planned():
-            if specimen.sha256 in known or (options.only and options.only not in specimen.name):
+    context = multiprocessing.get_context("spawn")
+    with options.file.open("a") as file, ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        futures = {pool.submit(emulated_by, name, options.data, deadline): name for name in names}
+        for future in as_completed(futures):
+            try:
+                word = future.result()
+            except HarnessError as error:
+                print(f"{futures[future]}: our own fault: {str(error)[:300]}", file=sys.stderr, flush=True)
                 continue
-            if time.monotonic() > deadline:
-                break
-            word = emulated(specimen, Paths(options.data))
-            file.write(json.dumps(word) + "\n")
-            file.flush()
-            print(f"{word['seconds']:6.1f} s  {word['verdict']:<12} {word['name']}: {word['reason'][:100]}", flush=True)
+            if word is not None:
+                file.write(json.dumps(word) + "\n")
+                file.flush()
+                line = f"{word['seconds']:6.1f} s  {word['verdict']:<12} {word['name']}: {word['reason'][:100]}"
+                print(line, flush=True)
     return 0
 
 
-def emulated(specimen: CudaSpecimen, paths: Paths) -> dict[str, Any]:
-    report = check(specimen.source, specimen.task, default_rules(), paths)
+def in_turn(
+    words: Sequence[Mapping[str, Any]], earlier: Sequence[Mapping[str, Any]], only: str = ""
+) -> list[CudaSpecimen]:
+    """What has no word of this version in `words`: first what `earlier` does not have, then its oldest version."""
+    known = {word["sha256"] for word in words if word["version"] == EmulateVerifier.version}
+    versions = {word["sha256"]: int(word["version"]) for word in earlier}
+    left = [item for item in planned() if item.sha256 not in known and only in item.name]
+    return sorted(left, key=lambda item: versions.get(item.sha256, 0))
+
+
+def emulated_by(name: str, data: Path, deadline: float) -> dict[str, Any] | None:
+    """What is said of one specimen, in a process of its own; None if that would end after the deadline.
+
+    `deadline` is in seconds since the epoch. Raises HarnessError: our own fault.
+    """
+    if deadline - time.time() < _LEAST_S:
+        return None
+    try:
+        specimen = next(item for item in planned() if item.name == name)
+        return emulated(specimen, Paths(data), lambda: time.time() > deadline)
+    except Cancelled:
+        return None
+
+
+def emulated(specimen: CudaSpecimen, paths: Paths, cancelled: CancelCheck = never_cancelled) -> dict[str, Any]:
+    report = check(specimen.source, specimen.task, default_rules(), paths, cancelled=cancelled)
     operator = specimen.operator
     return {
         "name": specimen.name,
@@ -67,7 +102,11 @@ def emulated(specimen: CudaSpecimen, paths: Paths) -> dict[str, Any]:
 
 
 def read_words(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """Every word in a file; of a specimen that was run again the last one."""
+    if not path.exists():
+        return []
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return list({word["sha256"]: word for word in found}.values())
 
 
 def table(words: Sequence[Mapping[str, Any]], labels: Mapping[str, bool]) -> Iterator[str]:
@@ -145,6 +184,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("file", type=Path)
     parser.add_argument("--budget-s", type=float, default=float("inf"), help="begin no specimen after so many seconds")
     parser.add_argument("--only", default="", help="a part of the names")
+    parser.add_argument("--jobs", type=int, default=1, help="specimens at a time")
+    parser.add_argument("--earlier", type=Path, default=RAW, help="words that decide which files come first")
     parser.add_argument("--data", type=Path, default=ROOT / "var" / "emulated_corpus", help="where builds are kept")
     parser.add_argument("--table", action="store_true", help="print what FILE holds")
     parser.add_argument("--keep", action="store_true", help="also write the counts that the site shows")

@@ -6,8 +6,8 @@ The choice depends on texts and names alone, so every machine makes the same fil
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -57,7 +57,10 @@ class CudaSpecimen:
 class CudaLabel:
     """What was found of a specimen on a GPU. `correct` is None where nothing can be said of its results.
 
-    `labelled_by` is `judge`, or `comparison`: the same inputs, reference and tolerances without the judge's processes.
+    `labelled_by` is `judge`, or `comparison`: the same inputs, reference and tolerances without the judge's processes;
+    or, where these called it right, `sanitizer`: a tool found a fault; or `conditions`: its results are wrong under
+    conditions that change nothing for a right kernel. `before` is then the label before. `looked` says by tool and
+    condition what was found; empty for nothing.
     """
 
     name: str
@@ -70,6 +73,8 @@ class CudaLabel:
     reason: str
     seconds: float
     labelled_by: str = "judge"
+    before: str = ""
+    looked: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

@@ -74,19 +74,32 @@ def labelled(groups: Sequence[Sequence[CudaSpecimen]], options: argparse.Namespa
             yield from item.result()
 
 
-def built(group: Sequence[CudaSpecimen], data: Path) -> Build:
+def built(
+    group: Sequence[CudaSpecimen],
+    data: Path,
+    *,
+    flags: Sequence[str] = (),
+    prelude: str = "",
+    deadline: float = float("inf"),
+) -> Build:
+    """`flags` come after those of the rules, `prelude` after all includes. No binary after the deadline."""
     rules = default_rules()
-    patient = replace(rules, compile=replace(rules.compile, timeout_s=_COMPILE_S))
-    return build(Source(merged([item.text for item in group]), "cuda"), patient, Paths(data), target="sm_90")
+    limits = replace(rules.compile, timeout_s=_COMPILE_S, cuda_flags=(*rules.compile.cuda_flags, *flags))
+    text = merged([item.text for item in group], prelude)
+    patient = replace(rules, compile=limits)
+    source, paths = Source(text, "cuda"), Paths(data)
+    return build(source, patient, paths, target="sm_90", cancelled=lambda: time.monotonic() > deadline)
 
 
-def merged(texts: Sequence[str]) -> str:
+def merged(texts: Sequence[str], prelude: str = "") -> str:
     """One extension whose submodules `specimen0` and so on are what each text would have been by itself."""
     includes = dict.fromkeys(line.strip() for text in texts for line in _INCLUDE.findall(text))
     parts = [_in_namespace(text, f"specimen{number}") for number, text in enumerate(texts)]
     names = range(len(texts))
-    binding = "".join(f'    auto m{n} = m.def_submodule("specimen{n}"); specimen{n}::bind_all(m{n});\n' for n in names)
-    return "\n".join([*includes, *parts, f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{binding}}}\n"])
+    added = ("poison", "last_error") if prelude else ()
+    binding = "".join(f'    m.def("{name}", &kbench_conditions::{name});\n' for name in added)
+    binding += "".join(f'    auto m{n} = m.def_submodule("specimen{n}"); specimen{n}::bind_all(m{n});\n' for n in names)
+    return "\n".join([*includes, prelude, *parts, f"PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n{binding}}}\n"])
 
 
 def _in_namespace(text: str, name: str) -> str:

@@ -1,11 +1,11 @@
 """Asks Compute Sanitizer about kernels whose results are right: `python -m lab.gpu.sanitize_labels --found FILE`.
 
-A race, an access out of bounds or a wrong barrier can leave right results, and a judge then calls the kernel right.
-Here each of them runs once on the two smallest configurations and on the hidden ones, whose sizes are odd, under
-memcheck, racecheck and synccheck. The kernels of one extension lie in namespaces, so a finding says by its function
-whose it is. Appends one line per specimen to FILE: what each tool said, or why it said nothing. With `--merge FILE` it
-writes the findings into the labels instead. Not covered: reads of uninitialised memory, and races between blocks,
-which racecheck does not look for.
+A race, an access out of bounds, a wrong barrier or a read of memory that nobody wrote can leave right results, and a
+judge then calls the kernel right. Here each of them runs once on small and on odd sizes under every tool. The kernels
+of one extension lie in namespaces, so a finding says by its function whose it is. Appends one line per specimen and
+tool to FILE as it comes, and goes on where it stopped; `fold_labels.py` writes the findings into the labels. Not
+covered: races between blocks, which racecheck does not look for, and masks of shuffles (`changed_conditions.py`). The
+kernels in question are also compiled without optimisation for memcheck, since nvcc drops loads that nobody uses.
 """
 
 import argparse
@@ -16,93 +16,171 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.emulator import EmulatorVerdict
-from benchmarks.harness import Verdict
 from lab.bench.emulated_corpus import read_words
-from lab.cuda_corpus.specimens import LABELS, CudaSpecimen, label_line, planned, read_labels
+from lab.cuda_corpus.specimens import CudaSpecimen, planned, read_labels
 
 from .label_together import built
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ("memcheck", "racecheck", "synccheck")
+TO_SANITIZE = ROOT / "lab/cuda_corpus/to_sanitize.txt"
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+DEBUG_TOOL = "memcheck-debug"  # on what was compiled without optimisation
 _TOGETHER = 8
 _RUN_S = 240.0
+_RERUNS = 4  # after calls that ended the context
 _FINDING = re.compile(
-    r"^========= (?:Error: |Warning: )?(Race reported|Invalid|Barrier error|Out-of-range|Misaligned)(.*)$"
+    r"^========= (?:Error: |Warning: )?(Race reported|Invalid|Potential|Barrier error|Out-of-range|Misaligned"
+    r"|Uninitialized|Divergent)(.*)$"
 )
 _PLACE = re.compile(r"specimen(\d+)::")
-_DONE = re.compile(r"^DONE (\d+)(.*)$", re.MULTILINE)
+_SAID = re.compile(r"^(CALL|DONE|LOST) (\d+)(?: (.*))?$")
+
+
+@dataclass(frozen=True)
+class ToolWord:
+    """What one tool said of one kernel, a line of the file. `finding` is empty if it ran to its end without one."""
+
+    name: str
+    sha256: str
+    tool: str
+    finding: str
+    config: str = ""  # in which the finding was
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
-    if options.merge:
-        return merge(options.merge)
-    right = {label.sha256: label for label in read_labels() if label.correct}
-    todo = [item for item in planned() if item.sha256 in right and not item.seed.heavy]
-    if options.names:
-        named = options.names.read_text().split()
-        todo = [item for item in planned() if item.sha256 in right and item.name in named]
-    if options.rejected:
-        rejected = {word["sha256"] for word in read_words(options.rejected) if word["verdict"] == EmulatorVerdict.WRONG}
-        todo = [item for item in todo if item.sha256 in rejected]
-    todo.sort(key=lambda item: (right[item.sha256].fault in ("seed", "equivalent"), item.seed.task))
-    groups = [todo[at : at + _TOGETHER] for at in range(0, len(todo), _TOGETHER)][: options.groups]
-    print(f"{len(todo)} kernels with right results, {len(groups)} extensions", flush=True)
+    told = {(word.sha256, word.tool) for word in read_found(options.found)}
+    jobs = [job for job in tool_jobs(options) if job.left(told)][: options.groups]
+    print(f"{len(jobs)} extensions of kernels with right results", flush=True)
     deadline = time.monotonic() + options.budget_s
     options.found.parent.mkdir(parents=True, exist_ok=True)
+    lock = threading.Lock()
     with options.found.open("a") as file:
-        for name, words in sanitized(groups, options, deadline):
-            file.write(json.dumps({"name": name, **words}) + "\n")
-            file.flush()
-            print(f"{name}: {words}", flush=True)
+
+        def keep(words: Iterable[ToolWord]) -> None:
+            with lock:
+                for word in words:
+                    if (word.sha256, word.tool) not in told:
+                        file.write(json.dumps(asdict(word)) + "\n")
+                        told.add((word.sha256, word.tool))
+                file.flush()
+
+        for line in sanitized(jobs, options, deadline, told, keep):
+            print(line, flush=True)
     return 0
 
 
+@dataclass(frozen=True)
+class ToolJob:
+    """Kernels that are compiled together, and the tools that look at them."""
+
+    group: tuple[CudaSpecimen, ...]
+    tools: tuple[str, ...] = TOOLS
+    flags: tuple[str, ...] = ()
+
+    def left(self, told: set[tuple[str, str]]) -> bool:
+        """Whether a tool has yet to say something of one of them."""
+        return any((item.sha256, tool) not in told for item in self.group for tool in self.tools)
+
+
+def tool_jobs(options: argparse.Namespace) -> list[ToolJob]:
+    """Kernels with right labels: those named or rejected by the emulator, then the rest, mutants before seeds."""
+    right = {label.sha256: label for label in read_labels() if label.correct or label.before}
+    first = set(options.names.read_text().split()) if options.names else set()
+    for path in options.rejected:
+        first |= {word["name"] for word in read_words(path) if word["verdict"] == EmulatorVerdict.WRONG}
+    known = [item for item in planned() if item.sha256 in right]
+    urgent = [item for item in known if item.name in first]
+    rest = [item for item in known if item.name not in first and not item.seed.heavy]
+    rest.sort(key=lambda item: (right[item.sha256].fault in ("seed", "equivalent"), item.seed.task))
+    jobs = [ToolJob(group) for group in _together(urgent)]
+    jobs += [ToolJob(group, (DEBUG_TOOL,), ("-G",)) for group in _together(urgent)]
+    return jobs if options.only_first else [*jobs, *(ToolJob(group) for group in _together(rest))]
+
+
+def _together(specimens: Sequence[CudaSpecimen]) -> list[tuple[CudaSpecimen, ...]]:
+    return [tuple(specimens[at : at + _TOGETHER]) for at in range(0, len(specimens), _TOGETHER)]
+
+
 def sanitized(
-    groups: Sequence[Sequence[CudaSpecimen]], options: argparse.Namespace, deadline: float
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Per specimen what each tool found: empty for nothing, absent where it did not come to an end."""
+    jobs: Sequence[ToolJob],
+    options: argparse.Namespace,
+    deadline: float,
+    told: set[tuple[str, str]],
+    keep: Callable[[Iterable[ToolWord]], None],
+) -> Iterator[str]:
+    """A line to print for each run of a tool that ended. Nothing is begun after the deadline."""
+
+    def build_one(job: ToolJob) -> Path | None:
+        if time.monotonic() > deadline:
+            return None
+        found = built(job.group, options.data, flags=job.flags, deadline=deadline)
+        if found.binary is None:
+            print(f"an extension was not built: {found.problem or found.log[-300:]}", file=sys.stderr, flush=True)
+        return found.binary
+
+    def run_one(tool: str, library: Path, group: Sequence[CudaSpecimen]) -> str:
+        if all((item.sha256, tool) in told for item in group):
+            return f"{tool}: known already"
+        started = time.monotonic()
+        words = run_tool(tool, library, group, deadline)
+        keep(words)
+        complaints = [f"{word.name}: {word.finding} ({word.config})" for word in words if word.finding]
+        return f"{time.monotonic() - started:6.1f} s  {tool}: {len(words)} of {len(group)}; {'; '.join(complaints)}"
+
     with ThreadPoolExecutor(options.jobs) as builders, ThreadPoolExecutor(options.lanes) as lanes:
-        builds = {builders.submit(built, group, options.data): group for group in groups}
-        runs = {}
+        builds = {builders.submit(build_one, job): job for job in jobs}
+        runs: list[Future[str]] = []
         for future in as_completed(builds):
-            library = future.result().binary
-            if library is None:
-                print(f"an extension was not built: {future.result().problem[:300]}", file=sys.stderr)
-                continue
-            for tool in TOOLS:
-                runs[lanes.submit(run_tool, tool, library, builds[future], deadline)] = (tool, builds[future])
-        found: dict[str, dict[str, str]] = defaultdict(dict)
+            library, job = future.result(), builds[future]
+            if library is not None:
+                runs += [lanes.submit(run_one, tool, library, job.group) for tool in job.tools]
+            while runs and runs[0].done():
+                yield runs.pop(0).result()
         for run in as_completed(runs):
-            tool, group = runs[run]
-            for number, words in run.result().items():
-                found[group[number].name][tool] = words
-    yield from found.items()
+            yield run.result()
 
 
-def run_tool(tool: str, library: Path, group: Sequence[CudaSpecimen], deadline: float) -> dict[int, str]:
-    limit_s = min(_RUN_S, deadline - time.monotonic())
-    if limit_s <= 0:
-        return {}
+def run_tool(tool: str, library: Path, group: Sequence[CudaSpecimen], deadline: float) -> list[ToolWord]:
+    """What `tool` says of each kernel of an extension. After one that ends the context the tool is started again."""
+    words: dict[int, ToolWord] = {}
+    left = list(range(len(group)))
+    for _ in range(_RERUNS):
+        limit_s = min(_RUN_S, deadline - time.monotonic())
+        if limit_s <= 0 or not left:
+            break
+        output = _tool_output(tool, library, [f"{number}:{group[number].seed.task}" for number in left], limit_s)
+        said = Said(output)
+        for number, (finding, config) in said.words().items():
+            words[number] = ToolWord(group[number].name, group[number].sha256, tool, finding, config)
+        if said.lost is None:
+            break
+        left = [number for number in left if number > said.lost]
+    return list(words.values())
+
+
+def _tool_output(tool: str, library: Path, called: Sequence[str], limit_s: float) -> str:
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    kept = [
-        "--kernel-name",
-        "kernel_substring=specimen",
+    command = [
+        sanitizer,
+        "--tool",
+        tool.removesuffix("-debug"),
         "--print-limit",
         "2000",
         "--destroy-on-device-error",
         "kernel",
     ]
-    child = [sys.executable, "-m", "lab.gpu.sanitize_labels_child", str(library), *(item.seed.task for item in group)]
-    command = [sanitizer, "--tool", tool, *kept, *child]
+    if tool != "initcheck":  # which has to see whoever writes
+        command += ["--kernel-name", "kernel_substring=specimen"]
+    command += [sys.executable, "-m", "lab.gpu.sanitize_labels_child", str(library), *called]
     output = library.parent / f"{tool}.txt"
     with output.open("w") as file:
         process = subprocess.Popen(
@@ -118,53 +196,44 @@ def run_tool(tool: str, library: Path, group: Sequence[CudaSpecimen], deadline: 
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return said(output.read_text(errors="replace"))
+    return output.read_text(errors="replace")
 
 
-def said(output: str) -> dict[int, str]:
-    """The first finding about each specimen that was called; a specimen without one has an empty text."""
-    found = {int(match[1]): "" for match in _DONE.finditer(output)}
-    for finding, number in findings(output.splitlines()):
-        found[number] = found.get(number) or finding
-    return found
+class Said:
+    """What a tool and the process under it printed, one after the other."""
 
+    def __init__(self, output: str) -> None:
+        self._found: dict[int, tuple[str, str]] = {}
+        self._done: set[int] = set()
+        self.lost: int | None = None  # the kernel that ended the context
+        self._config = self._headline = ""
+        for line in output.splitlines():
+            self._read(line)
 
-def findings(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Each finding with the number of the specimen whose function stands in it or in the lines that explain it."""
-    headline = ""
-    for line in lines:
-        if match := _FINDING.match(line):
-            headline = f"{match[1]}{match[2]}".strip()
+    def words(self) -> dict[int, tuple[str, str]]:
+        """By number of the kernel the first finding and its configuration; both empty where all calls went well."""
+        return dict.fromkeys(self._done, ("", "")) | self._found
+
+    def _read(self, line: str) -> None:
+        if match := _SAID.match(line):
+            word, number, rest = match[1], int(match[2]), match[3] or ""
+            if word == "CALL":
+                self._config = rest
+            elif word == "LOST":
+                self.lost = number
+            elif not rest:
+                self._done.add(number)
+        elif match := _FINDING.match(line):
+            self._headline = f"{match[1]}{match[2]}".strip()[:200]
         elif line.strip() == "=========":
-            headline = ""
-        if headline and (place := _PLACE.search(line)):
-            yield headline[:200], int(place[1])
-            headline = ""
+            self._headline = ""
+        if self._headline and (place := _PLACE.search(line)):
+            self._found.setdefault(int(place[1]), (self._headline, self._config))
+            self._headline = ""
 
 
-def merge(found: Path) -> int:
-    """A kernel that a tool complains of is wrong, whatever its results are."""
-    complaints = {
-        line["name"]: f"{tool}: {line[tool]}"
-        for line in map(json.loads, found.read_text().splitlines())
-        for tool in TOOLS
-        if line.get(tool)
-    }
-    labels = [
-        replace(
-            label,
-            correct=False,
-            verdict=str(Verdict.RUNTIME_ERROR),
-            reason=complaints[label.name],
-            labelled_by="sanitizer",
-        )
-        if label.correct and label.name in complaints
-        else label
-        for label in read_labels()
-    ]
-    LABELS.write_text("".join(map(label_line, labels)))
-    print(f"{sum(label.labelled_by == 'sanitizer' for label in labels)} labels are the sanitizer's")
-    return 0
+def read_found(path: Path) -> list[ToolWord]:
+    return [ToolWord(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -173,9 +242,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m lab.gpu.sanitize_labels", description=(__doc__ or "").splitlines()[0]
     )
     parser.add_argument("--found", type=Path, default=Path("sanitized.jsonl"), help="append what was found here")
-    parser.add_argument("--merge", type=Path, help="write these findings into the labels")
-    parser.add_argument("--rejected", type=Path, help="only those that the emulator rejects by this file of its words")
-    parser.add_argument("--names", type=Path, help="only the kernels that this file names, one a line")
+    parser.add_argument("--rejected", type=Path, nargs="*", default=[], help="first whom these words reject")
+    parser.add_argument("--names", type=Path, help="first the kernels that this file names, one a line")
+    parser.add_argument("--only-first", action="store_true", help="and nothing else")
     parser.add_argument("--jobs", type=int, default=cores, help="compilers at a time")
     parser.add_argument("--lanes", type=int, default=12, help="processes on the GPU at a time")
     parser.add_argument("--groups", type=int, help="at most so many extensions of eight kernels")

@@ -21,8 +21,8 @@ from benchmarks.harness.stages import quick_rules
 from lab.bench.emulated_corpus import agreement, table
 from lab.cuda_corpus.__main__ import main as write_corpus
 from lab.cuda_corpus.operators import CUDA_OPERATORS, PARALLEL_FAULTS
-from lab.cuda_corpus.specimens import LABELS, CudaSpecimen, label_line, planned, read_labels
-from lab.gpu import label_cuda, label_together, sanitize_labels, sanitize_labels_child
+from lab.cuda_corpus.specimens import LABELS, CudaSpecimen, planned, read_labels
+from lab.gpu import label_cuda, label_together
 from lab.gpu.child_process import ChildEndedError, LineChild
 from tests.fakes import GPU, report_for
 from tests.harness.test_gpu_track import RIGHT, STAND_IN, WRONG
@@ -267,57 +267,3 @@ class TestTogether:
         child = LineChild("timeit", "-n1", "-r1", "import time; time.sleep(100)")
         with pytest.raises(ChildEndedError, match="no answer"):
             child.ask({}, 0.1)
-
-
-SANITIZED = """========= COMPUTE-SANITIZER
-DONE 0
-========= Invalid __global__ read of size 4 bytes
-=========     at specimen1::(anonymous namespace)::sums(const float *, float *, int)+0x140
-=========     by thread (31,0,0) in block (0,0,0)
-=========
-========= Error: Race reported between Write access at specimen2::tile(float *)+0x210
-=========     and Read access at specimen2::tile(float *)+0x340 [128 hazards]
-=========
-========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure"
-=========     Saved host backtrace up to driver entry point at error
-DONE 1 AcceleratorError
-DONE 2
-DONE 3
-========= ERROR SUMMARY: 129 errors
-"""
-
-
-class TestSanitizer:
-    def test_a_finding_belongs_to_the_kernel_that_it_names(self) -> None:
-        assert sanitize_labels.said(SANITIZED) == {
-            0: "",
-            1: "Invalid __global__ read of size 4 bytes",
-            2: "Race reported between Write access at specimen2::tile(float *)+0x210",
-            3: "",
-        }
-
-    def test_a_kernel_that_was_not_reached_has_no_word(self) -> None:
-        assert sanitize_labels.said("") == {}
-
-    def test_odd_sizes_are_called_too(self) -> None:
-        task = planned(1, 1)[0].task
-        called = sanitize_labels_child.configs_of(task)
-        assert {config.key for config in called} > {config.key for config in task.configs_for("cuda") if config.hidden}
-
-    def test_what_a_tool_complains_of_is_wrong(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        kept = tmp_path / "labels.jsonl"
-        kept.write_text("".join(label_line(label) for label in read_labels()[:40]))
-        right, other = [label for label in read_labels(kept) if label.correct][:2]
-        monkeypatch.setattr(sanitize_labels, "LABELS", kept)
-        monkeypatch.setattr(sanitize_labels, "read_labels", lambda: read_labels(kept))
-        found = tmp_path / "found.jsonl"
-        lines = [
-            {"name": right.name, "memcheck": "", "racecheck": "Race reported"},
-            {"name": other.name, "memcheck": ""},
-        ]
-        found.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert sanitize_labels.main(["--merge", str(found)]) == 0
-        labels = {label.name: label for label in read_labels(kept)}
-        assert (labels[right.name].correct, labels[right.name].reason) == (False, "racecheck: Race reported")
-        assert labels[right.name].labelled_by == "sanitizer"
-        assert labels[other.name] == other
