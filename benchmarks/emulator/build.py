@@ -110,7 +110,7 @@ class EmulatedCuda:
             [host_compiler(), "-c", f"{place}/b.s", "-o", f"{place}/b.o"],
             [
                 *(host_compiler(), "-shared", f"{ready}/runtime.o", f"{place}/b.o", "-o", f"{place}/{self.binary}"),
-                *(f"-L{_torch_libraries()}", "-lc10", "-ltorch", "-ltorch_cpu", f"-Wl,-rpath,{_torch_libraries()}"),
+                *(f"-L{_torch_libraries()}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{_torch_libraries()}"),
                 "-Wl,-z,defs",
             ],
         ]

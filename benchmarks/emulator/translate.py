@@ -7,6 +7,7 @@ expressed raises NotTranslated with its line. Not covered: whether the text is r
 import json
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
@@ -33,6 +34,14 @@ _CONSTRAINT = re.compile(r'"([=+]?&?[rlfhdnqb])"\s*\(')
 _CLUSTER = re.compile(
     r"\b__cluster_dims__\s*\(([^()]{1,80})\)\s*(?:__launch_bounds__\s*\([^()]{1,80}\)\s*)?(?:void\s+)?"
     r"(?:__launch_bounds__\s*\([^()]{1,80}\)\s*)?(\w+)\s*\("
+)
+_BOUNDS = re.compile(
+    r"\b__launch_bounds__\s*\(\s*(\d{1,5}|[A-Za-z_]\w{0,80})\s*(?:,[^()]{1,80})?\)\s*(?:void\s+)?(\w+)\s*\("
+)
+_KERNEL = re.compile(r"\bvoid\s+(?:__launch_bounds__\s*\([^()]{1,80}\)\s*)?(\w+)\s*\(")
+_CONSTANT = re.compile(
+    r"^(?:(?:(?:static|inline)\s+)?constexpr\s+(?:int|unsigned|size_t|auto)\s+(\w+)\s*=|#define\s+(\w+)\s)",
+    re.MULTILINE,
 )
 _BY_POINTER = re.compile(r"\bcudaLaunch(?:Cooperative)?Kernel(?:Ex|ExC)?\b")
 _UNTYPED = re.compile(
@@ -146,6 +155,7 @@ def _launches(text: str) -> Iterator[str]:
     """`kernel<T><<<grid, block, bytes, stream>>>(arguments)`, where the kernel may be a template that is deduced."""
     code, lines, done, opening = _blank(text), _Lines(text), 0, -3
     clusters = {found[2]: found[1] for found in _CLUSTER.finditer(code)}
+    bounds = _bounds(code)
     if clusters and (pointer := _BY_POINTER.search(code)):
         raise NotTranslated(
             "a kernel with __cluster_dims__ may be launched through a pointer", lines.at(pointer.start())
@@ -162,10 +172,23 @@ def _launches(text: str) -> Iterator[str]:
         call = f"kbench::Launcher({json.dumps(kernel[:160])}, {lines.at(opening)}, {config})"
         if name := re.match(r"(?:\w+::)*(\w+)", kernel):
             call += f".clustered({clusters[name[1]]})" if name[1] in clusters else ""
+            bound = bounds.get(name[1], "")
+            call += f".bounded({bound})" if bound.isdigit() or (bound and "::" not in name[0]) else ""
         lost = "\n" * text.count("\n", start, opening)
         yield f"{text[done:start]}{call}.of([=](auto... kb_a) {{ {kernel}(kb_a...); }}){lost}"
         done = closing + 3
     yield text[done:]
+
+
+def _bounds(code: str) -> dict[str, str]:
+    """By kernel the most threads of a block, where a number says so, or a constant that every launch can see."""
+    constants = {name for names in _CONSTANT.findall(code) for name in names}
+    all_of_name = Counter(_KERNEL.findall(code))  # another one of this name may have another bound, or none
+    return {
+        kernel: bound
+        for bound, kernel in _BOUNDS.findall(code)
+        if all_of_name[kernel] == 1 and (bound.isdigit() or bound in constants)
+    }
 
 
 def _is_launch(code: str, place: int) -> bool:

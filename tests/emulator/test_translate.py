@@ -35,6 +35,21 @@ def test_a_kernel_with_cluster_dims_is_launched_with_them() -> None:
         translated(f"{kernel}void f() {{ cudaLaunchKernelEx(&config, k<4>, p); }}")
 
 
+@pytest.mark.parametrize(
+    ("kernel", "call", "bounded"),
+    [
+        ("__global__ void __launch_bounds__(128, 2) k(int a) {}", "k", ".bounded(128)"),
+        ("constexpr int kT = 64;\n__global__ __launch_bounds__(kT) void k(int a) {}", "k", ".bounded(kT)"),
+        ("namespace n {\nconstexpr int kT = 64;\n__global__ __launch_bounds__(kT) void k(int a) {}\n}", "n::k", ""),
+        ("template <int T> __global__ void __launch_bounds__(T) k(int a) {}", "k<64>", ""),
+        ("namespace a { __global__ void k(int); }\n__global__ void __launch_bounds__(8) k(int a) {}", "k", ""),
+    ],
+)
+def test_a_launch_knows_the_bounds_of_its_kernel_where_they_are_certain(kernel: str, call: str, bounded: str) -> None:
+    text = translated(f"{kernel}\nvoid f() {{ {call}<<<1, 256>>>(1); }}")
+    assert f", 1, 256){bounded}.of(" in text
+
+
 def test_nothing_in_comments_and_strings_is_translated() -> None:
     text = '// k<<<1, 2>>>(a)\nconst char* s = "k<<<1, 2>>>(a)"; /* asm("x") */'
     assert translated(text) == text

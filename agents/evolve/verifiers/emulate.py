@@ -31,7 +31,7 @@ class EmulateVerifier:
     """V2. It needs a C++ compiler, and neither a GPU nor nvcc."""
 
     id = "emulate"
-    version = "3"
+    version = "4"
 
     def __init__(self, paths: Paths, rules: Rules | None = None) -> None:
         self._paths, self._rules = paths, rules or default_rules()

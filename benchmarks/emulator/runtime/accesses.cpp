@@ -96,30 +96,50 @@ struct Guess {
     uint32_t thread = 0, accesses = 0;
     Finding finding;
     Index by[2] = {};
-} guess;
+};
+std::vector<Guess> guesses;  // one for each thread that has read and not yet exchanged
 constexpr uint32_t kAccessesOfGuess = 16;
 
-void settle_guess() {
-    if (guess.cell == nullptr) return;
-    guess.cell = nullptr;
+void settle(Guess& guess) {
     guess.finding.by = guess.by;
     record(guess.finding);
 }
 
-void follow_guess(const Cell& cell, uint32_t me, Access access) {
-    if (guess.cell == &cell && guess.thread == me && access == kCompare) guess.cell = nullptr;
-    else if (guess.thread != me || ++guess.accesses > kAccessesOfGuess) settle_guess();
+void settle_guesses() {
+    for (Guess& guess : guesses) settle(guess);
+    guesses.clear();
+}
+
+void follow_guesses(const Cell& cell, uint32_t me, Access access) {
+    for (size_t i = 0; i < guesses.size();) {
+        Guess& guess = guesses[i];
+        const bool exchanged = guess.cell == &cell && access == kCompare;
+        if (guess.thread != me || (!exchanged && ++guess.accesses <= kAccessesOfGuess)) {
+            ++i;
+            continue;
+        }
+        if (!exchanged) settle(guess);
+        guesses.erase(guesses.begin() + long(i));
+    }
+}
+
+bool is_guessed(uintptr_t site) {
+    return std::any_of(guesses.begin(), guesses.end(), [&](const Guess& guess) { return guess.finding.site == site; });
 }
 
 }  // namespace
 
-void settle_pending() {
-    settle_guess();
+void settle_write() {
     if (pending.word == nullptr) return;
     uint32_t* word = pending.word;
     pending.word = nullptr;
     pending.finding.by = pending.by;
     if (((*word ^ pending.value) & pending.bytes) != 0) record(pending.finding);
+}
+
+void settle_pending() {
+    settle_guesses();
+    settle_write();
 }
 
 namespace {
@@ -131,17 +151,19 @@ const char* race_text(bool first_writes, bool second_writes, bool streams) {
                         : "a thread writes what another one has read, without a barrier between them";
 }
 
-void race(uintptr_t place, const Touch& before, bool before_wrote, bool write, uintptr_t site, const Cell& cell) {
+void race(uintptr_t place, const Touch& before, bool before_wrote, bool write, uintptr_t site, const Cell& cell, bool exchanges) {
     if (!is_news("race", site, before.site >> 5)) return;
     Finding finding{"race", race_text(before_wrote, write, before.time < state.launch.began), site, before.site >> 5, before.thread, describe(place)};
     if (before_wrote && !write && (before.site & 16) && before.time >= state.launch.began) {
-        if (guess.cell != nullptr && guess.finding.site == site) return;  // its other half
-        settle_guess();
-        guess = {&cell, name_of(*state.fiber), 0, finding, {state.fiber->block->index, state.fiber->thread}};
+        if (!is_guessed(site)) guesses.push_back({&cell, name_of(*state.fiber), 0, finding, {state.fiber->block->index, state.fiber->thread}});
+        return;
+    }
+    if (!before_wrote && exchanges && before.time >= state.launch.began) {  // the reader may yet exchange what it has read
+        guesses.push_back({&cell, before.thread, 0, finding, {state.fiber->block->index, state.fiber->thread}});
         return;
     }
     if (!(before_wrote && write)) return record(finding);
-    settle_pending();
+    settle_write();
     uint32_t bytes = 0;
     for (int i = 0; i < 4; ++i) bytes |= before.site >> i & 1 ? 0xffu << (8 * i) : 0;
     auto* word = reinterpret_cast<uint32_t*>(place & ~uintptr_t(3));
@@ -151,17 +173,17 @@ void race(uintptr_t place, const Touch& before, bool before_wrote, bool write, u
 void note(Cell& cell, uintptr_t place, uint32_t mask, Access access, uintptr_t site, bool shared) {
     const uint32_t me = name_of(*state.fiber);
     const bool atomic = access >= kAtomic, write = access != kRead;
-    if (guess.cell != nullptr) follow_guess(cell, me, access);
+    if (!guesses.empty()) follow_guesses(cell, me, access);
     if (access == kCompare && cell.reader.thread == me) cell.reader = {};
     const Touch mine{me, state.now, uint32_t(site) << 5 | (atomic ? 16u : 0u) | mask};
     const auto meets = [&](const Touch& other) { return (other.site & mask) && !(atomic && (other.site & 16)); };
     if ((cell.writer.thread != me || state.several_streams) && meets(cell.writer) && conflicts(cell.writer.thread, cell.writer.time, me, shared))
-        race(place, cell.writer, true, write, site, cell);
+        race(place, cell.writer, true, write, site, cell, false);
     if (write) {
         if (meets(cell.reader)) {
-            if (conflicts(cell.reader.thread, cell.reader.time, me, shared)) race(place, cell.reader, false, true, site, cell);
+            if (conflicts(cell.reader.thread, cell.reader.time, me, shared)) race(place, cell.reader, false, true, site, cell, access == kCompare);
             else if (conflicts(cell.other_reader, cell.other_time, me, shared))
-                race(place, {cell.other_reader, cell.other_time, cell.reader.site}, false, true, site, cell);
+                race(place, {cell.other_reader, cell.other_time, cell.reader.site}, false, true, site, cell, access == kCompare);
         }
         if (cell.writer.thread == me && cell.writer.time == state.now) cell.writer.site |= mask;
         else cell.writer = mine;
@@ -190,7 +212,7 @@ void check(uintptr_t place, size_t bytes, size_t alignment, Access access, uintp
                                           std::to_string(alignment), site, 0, 0, describe(place)});
         stop();
     }
-    if (pending.word != nullptr) settle_pending();
+    if (pending.word != nullptr) settle_write();
     Cell* cell = spot.cell;
     for (uintptr_t word = place & ~uintptr_t(3); word < place + bytes; word += 4, ++cell) {
         const unsigned from = unsigned(std::max(place, word) - word), to = unsigned(std::min(place + bytes, word + 4) - word);

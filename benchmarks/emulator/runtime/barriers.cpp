@@ -96,7 +96,14 @@ int block_barrier(int id, int expected, int form, int predicate, int line) {
     Fiber& fiber = *state.fiber;
     Block& block = *fiber.block;
     Gate& gate = block.gates[id & 15];
-    if (id == 0 && form == 0 && !gate.waiting.empty() && gate.waiting.front()->waits_line != line)
+    if (!gate.waiting.empty() && gate.form != form) {
+        const std::string text = "threads of one block wait for each other in different forms of a barrier, in lines " +
+                                 std::to_string(gate.waiting.front()->waits_line) + " and " + std::to_string(line);
+        record({"divergent barrier", text, 0, 0, 0, "", line});
+        stop();
+    }
+    gate.form = form;
+    if (id == 0 && !gate.waiting.empty() && gate.waiting.front()->waits_line != line)
         for (const Fiber* other : gate.waiting)
             if (other->warp == fiber.warp && other->waits_line != line) {
                 const std::string text = "threads of one warp wait at barriers in different lines, " +

@@ -19,11 +19,13 @@ void check_alignment(uintptr_t place, size_t alignment, uintptr_t from);
     void __tsan_unaligned_write##bytes(void* p) { WATCH(p, bytes, 1, kWrite); }                \
     void __tsan_volatile_write##bytes(void* p) {                                               \
         if (kbench::state.fiber == nullptr) return;                                            \
+        kbench::others_first();                                                                \
         kbench::hook(p, bytes, bytes, kbench::kAtomic, HERE);                                  \
         kbench::published(), kbench::meet_at(p);                                               \
     }                                                                                          \
     void __tsan_volatile_read##bytes(void* p) {                                                \
         if (kbench::state.fiber == nullptr) return;                                            \
+        kbench::others_first();                                                                \
         kbench::hook(p, bytes, bytes, kbench::kAtomic, HERE);                                  \
         uint64_t value = 0;                                                                    \
         std::memcpy(&value, p, bytes < 8 ? bytes : 8);                                         \

@@ -116,6 +116,14 @@ void name_piece(const void* place, const std::string& name) {
     if (found != pieces.end()) found->second.name = name;
 }
 
+std::string shared_variable_above(size_t bytes) {
+    std::string text;
+    each_shared_name([&](size_t, size_t size, const char* mangled) {
+        if (size > bytes) text = "shared variable " + std::string(mangled).substr(0, 300) + " has " + std::to_string(size) + " bytes";
+    });
+    return text;
+}
+
 std::string describe(uintptr_t place) {
     const Spot spot = spot_of(place, 1);
     char text[400];
@@ -193,7 +201,7 @@ bool in_stack_guard(uintptr_t place) {
 void memory_begin() { layout.dynamic_bytes = state.launch.shape.shared_bytes; }
 
 void memory_fill_shared(size_t bytes) {
-    settle_pending();
+    settle_write();
     each_shared_name([&](size_t offset, size_t size, const char*) { fill(reinterpret_cast<char*>(layout.tls_begin) + offset, size); });
     const size_t wanted = (std::max(bytes, filled_bytes) + 3) / 4 * 4;
     fill(kb_dynamic_shared, std::min(wanted, sizeof(kb_dynamic_shared)));
@@ -213,7 +221,7 @@ void memory_prepare_slots(unsigned slots) {
 // Brings a block's shared memory into the window, where compiled code looks for it.
 void memory_activate(Block* block) {
     if (state.current == block) return;
-    settle_pending();
+    settle_write();
     if (state.launch.several) {
         const auto move = [](Block* owner, bool out) {
             char* home = reinterpret_cast<char*>(layout.homes + owner->slot * layout.slot_bytes);

@@ -140,7 +140,8 @@ void reduce(PtxFrame& f, const PtxInstruction& i) {  // red and atom: add, or an
     const bool gives = i.words[0] == "atom";
     auto* at = static_cast<char*>(place_of(f, i, i.items[gives ? 1 : 0]));
     const unsigned bytes = i.bits / 8;
-    touch(at, bytes, kAtomic, bytes);
+    others_first();
+    touch(at, bytes, i.has("cas") ? kCompare : kAtomic, bytes);
     uint64_t old = 0;
     std::memcpy(&old, at, bytes);
     const uint64_t v = f.get(i.items[gives ? 2 : 1]);
@@ -225,11 +226,34 @@ void convert_address(PtxFrame& f, const PtxInstruction& i) {
     f.set(i.items[0], v, 64);
 }
 
+void any_of_three(PtxFrame& f, const PtxInstruction& i) {  // lop3: bit by bit from a table
+    const uint64_t a = f.get(i.items[1]), b = f.get(i.items[2]), c = f.get(i.items[3]), table = f.get(i.items[4]);
+    uint64_t v = 0;
+    for (unsigned bit = 0; bit < 32; ++bit) v |= (table >> ((a >> bit & 1) << 2 | (b >> bit & 1) << 1 | (c >> bit & 1)) & 1) << bit;
+    f.set(i.items[0], v, 32);
+}
+void permute(PtxFrame& f, const PtxInstruction& i) {  // prmt without a mode: any four of eight bytes, or their signs
+    if (i.words.size() > 2) abstain(f.line, "this mode of prmt is not modelled");
+    const uint64_t bytes = cropped(f.get(i.items[1]), 32) | f.get(i.items[2]) << 32, chosen = f.get(i.items[3]);
+    uint64_t v = 0;
+    for (unsigned n = 0; n < 4; ++n) {
+        const uint64_t byte = bytes >> 8 * (chosen >> 4 * n & 7) & 0xff;
+        v |= (chosen >> (4 * n + 3) & 1 ? (byte & 0x80 ? 0xff : 0) : byte) << 8 * n;
+    }
+    f.set(i.items[0], v, 32);
+}
+void count_bits(PtxFrame& f, const PtxInstruction& i) { f.set(i.items[0], uint64_t(__builtin_popcountll(cropped(f.get(i.items[1]), i.bits))), 32); }
+void leading_zeros(PtxFrame& f, const PtxInstruction& i) {
+    const uint64_t v = cropped(f.get(i.items[1]), i.bits);
+    f.set(i.items[0], v == 0 ? i.bits : uint64_t(__builtin_clzll(v)) - (64 - i.bits), 32);
+}
+
 struct Row {
     const char* name;
     PtxAction action;
 };
 constexpr Row kByFirstWord[] = {
+    {"lop3", any_of_three}, {"prmt", permute}, {"popc", count_bits}, {"clz", leading_zeros},
     {"mov", move}, {"add", add}, {"sub", subtract}, {"min", least}, {"max", most}, {"and", both}, {"or", either},
     {"xor", differ}, {"not", invert}, {"shl", shift_left}, {"shr", shift_right}, {"fma", fused}, {"ex2", exponential},
     {"lg2", logarithm}, {"rcp", reciprocal}, {"rsqrt", reciprocal_root}, {"sqrt", root}, {"tanh", tangent},

@@ -168,9 +168,11 @@ void sample(const Function& function, const std::vector<Value>& arguments) {
 }
 
 void run(const Function& function, const std::vector<Value>& arguments, const std::vector<Place>& places, int results_fd) {
+    state.refused.clear();
     try {
         const auto results = function(arguments);
         settle_pending();
+        if (last_error != 0 && !state.refused.empty()) record({"refused launch", state.refused, 0, 0, 0, "", state.refused_line});
         if (work_is_left()) remark("not joined", "work on a stream of its own is under way when the function returns");
         const std::string problem = hand_over(results, places, results_fd);
         if (!problem.empty()) tell("result", problem);

@@ -83,6 +83,8 @@ std::vector<Block*> live;
 namespace {
 
 constexpr unsigned kIdleRoundsMax = 200000;
+constexpr unsigned kAsideMax = 6, kChangesMax = 200;  // of a thread, and of a launch: they take time
+constexpr size_t kInterleaved = 4;                    // blocks that take turns although none waits
 constexpr unsigned kSampledBlocks = 16;  // of a launch: the first and last ones, and others between them
 constexpr std::chrono::milliseconds kSampledLaunch(700);
 void* scheduler_stack;
@@ -112,7 +114,7 @@ void arrange(std::vector<Fiber*>& fibers) {
 
 void go(void** from) {
     Block* block = state.current;
-    if (block == nullptr || block->ready.empty()) {
+    if (block == nullptr || block->ready.empty() || state.change_block) {
         state.fiber = nullptr;
         kb_switch(from, scheduler_stack);
         return;
@@ -139,6 +141,19 @@ void wake(std::vector<Fiber*>& fibers, bool soon) {
 }
 
 void leave_cpu() { go(&state.fiber->stack_pointer); }
+
+// An order that a GPU could have: what this thread has read may have changed before it changes that itself.
+void others_first() {
+    if (state.fiber == nullptr || state.options.seed < 2 || state.options.sampled) return;
+    Fiber& fiber = *state.fiber;
+    if (fiber.stepped_aside >= kAsideMax || shuffler() % 2 == 0) return;
+    ++fiber.stepped_aside;
+    state.change_block = shuffler() % 4 == 0 && state.changes_of_block < kChangesMax;
+    state.changes_of_block += state.change_block;
+    if (fiber.block->ready.empty() && !state.change_block) return;
+    fiber.block->ready.push_back(&fiber);
+    leave_cpu();
+}
 
 void wait(const char* at, int line) {
     Fiber* fiber = state.fiber;
@@ -286,8 +301,21 @@ void run_blocks() {
         if (state.options.sampled && std::chrono::steady_clock::now() - began > kSampledLaunch) return false;
         return next < order.size() && live.size() + together <= most;
     };
+    const auto several = [&] {
+        if (live.empty() || launch.several) return;
+        state.launch.several = true;
+        memory_prepare_slots(most);
+    };
     while (!state.stopped) {
         Block* chosen = state.current != nullptr && !state.current->ready.empty() ? state.current : nullptr;
+        if (state.change_block) {
+            state.change_block = false;
+            if (live.size() < kInterleaved && may_start()) several(), start();
+            std::vector<Block*> others;
+            for (Block* block : live)
+                if (block != state.current && !block->ready.empty()) others.push_back(block);
+            if (!others.empty()) chosen = others[shuffler() % others.size()];
+        }
         for (size_t i = 0; chosen == nullptr && i < live.size(); ++i)
             if (!live[i]->ready.empty()) chosen = live[i];
         if (chosen != nullptr) {
@@ -299,11 +327,7 @@ void run_blocks() {
             continue;
         }
         if (may_start()) {
-            if (!live.empty() && !launch.several) {
-                state.launch.several = true;
-                memory_prepare_slots(most);
-            }
-            start();
+            several(), start();
         } else if (live.empty()) {
             break;
         } else if (++idle > kIdleRoundsMax || !wake_spinning()) {
@@ -352,6 +376,8 @@ int run_grid(const char* kernel, int line, const Shape& shape, void (*invoke)(vo
     if (shape.shared_bytes > state.allowed_shared)
         return refuse(kInvalidValue, std::to_string(shape.shared_bytes) + " bytes of dynamic shared memory, where " +
                                          std::to_string(state.allowed_shared) + " are allowed");
+    if (shape.bound != 0 && threads > shape.bound)
+        return refuse(kInvalidValue, std::to_string(threads) + " threads in a block, where its __launch_bounds__ allows " + std::to_string(shape.bound));
     if (uint64_t(grid.x) * grid.y * grid.z >= 1u << 21) abstain(line, "the grid has more than 2 million blocks");
     if (together > 1 && (grid.x % shape.cluster.x || volume(shape.cluster) != shape.cluster.x)) {
         if (grid.x % shape.cluster.x) return kInvalidConfiguration;
@@ -362,6 +388,7 @@ int run_grid(const char* kernel, int line, const Shape& shape, void (*invoke)(vo
     state.launch = {kernel, line, shape, invoke, call, ++state.now, {}, {}, false};
     state.launch.released.assign(blocks, 0), state.launch.acquired.assign(blocks, 0);
     state.used_active_mask = false;
+    state.change_block = false, state.changes_of_block = 0;
     stream_begins(shape.stream, state.launch.began);
     shuffler.seed(unsigned(state.options.seed));
     kb_blockDim = shape.block, kb_gridDim = grid;
@@ -370,6 +397,8 @@ int run_grid(const char* kernel, int line, const Shape& shape, void (*invoke)(vo
     if (shape.cooperative && state.options.sampled) std::_Exit(0);  // all of its blocks are needed
     if (shape.cooperative && blocks > resident_here()) abstain(line, "a cooperative launch with more threads than the emulator holds");
     memory_begin();
+    if (const std::string large = shared_variable_above(kDefaultShared); !large.empty())
+        return refuse(kInvalidValue, large + ", and nvcc allows " + std::to_string(kDefaultShared) + " bytes in all");
     free_slots.clear();
     for (unsigned i = std::max(together, resident_here()); i-- > 0;) free_slots.push_back(i);
     if (together > 1) state.launch.several = true, memory_prepare_slots(std::max(together, resident_here()));

@@ -35,7 +35,7 @@ struct Fiber {  // one CUDA thread
     int waits_line = 0;
     const void* polled = nullptr;
     uint64_t polled_value = 0;
-    unsigned polls = 0;
+    unsigned polls = 0, stepped_aside = 0;
     std::vector<Copy> started;                // copies of the open group
     std::deque<std::vector<Copy>> committed;  // closed groups, oldest first
 };
@@ -44,7 +44,7 @@ struct Gate {  // a barrier of a block, a cluster or a grid
     std::vector<Fiber*> waiting;
     unsigned arrived = 0, count = 0;
     bool all = true, any = false;
-    int line = 0;
+    int line = 0, form = 0;  // of those who wait
     int result[4] = {};
 };
 
@@ -112,6 +112,8 @@ struct State {
     Options options;
     uint32_t now = 1;
     size_t allowed_shared = kDefaultShared;
+    unsigned changes_of_block = 0;  // of this launch that others_first() made
+    bool change_block = false;      // the next thread is one of another block
     bool stopped = false, used_active_mask = false, several_streams = false;
     bool faulty = false;  // something was found that is not only a note
     int line = 0;         // of the built-in function or asm statement at work
@@ -128,11 +130,13 @@ void memory_fill_shared(size_t dynamic_bytes);
 void memory_prepare_slots(unsigned slots);
 void memory_activate(Block* block);
 std::string describe(uintptr_t place);
+std::string shared_variable_above(size_t bytes);  // says so of a static one that is larger; empty if there is none
 uintptr_t stack_of(unsigned index);
 unsigned stack_capacity();
 
 // accesses.cpp
-void settle_pending();  // records a race that was held back, if it did harm
+void settle_write();    // records a race of two writes that was held back, if it did harm
+void settle_pending();  // the same, and races of threads that did not exchange what they had read
 
 // streams.cpp
 void streams_reset();

@@ -14,6 +14,7 @@ struct Shape {  // of one launch
     size_t shared_bytes;
     bool cooperative;
     const void* stream = nullptr;
+    unsigned bound = 0;  // the most threads of a block, by __launch_bounds__; 0: none is known
 };
 
 // Runs every thread of a grid: `invoke(call)` is the kernel with its arguments. Returns 0 or the number of a cudaError.
@@ -47,6 +48,7 @@ void touch(const void* place, size_t bytes, Access access, size_t alignment = 1)
 void polled(const void* place, uint64_t value);
 void published();  // what this block wrote before can be seen by others that acquire()
 void acquired();
+void others_first();  // before an atomic access: in some orders other threads, and other blocks, come before it
 void meet_at(const void* place);  // an atomic access: this warp and those of its block that came to the same place know of each other
 
 // Copies into shared memory that are under way. They arrive when they are waited for, or at once, by the seed.

@@ -106,6 +106,10 @@ struct Launcher {
         shape.cluster = {x, y, z};
         return *this;
     }
+    Launcher& bounded(unsigned threads) {
+        shape.bound = threads;
+        return *this;
+    }
     template <class F>
     struct Bound {
         const Launcher& launcher;

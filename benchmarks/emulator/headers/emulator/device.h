@@ -87,6 +87,7 @@ inline Voted voted(unsigned mask, uint64_t in, const char* what, int line) {
 
 template <class T, class F>
 KB_DEVICE T change(T* place, F f, Access access = kAtomic) {
+    others_first();
     touch(place, sizeof(T), access, sizeof(T));
     T before, after;
     raw_copy(&before, place, sizeof(T));
