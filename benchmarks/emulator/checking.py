@@ -30,7 +30,8 @@ SEEDS = (0, 1, 2)  # threads in their order, in reverse, at random
 _BUDGET_S = 60.0
 _ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d{{1,9}}):\d+: (?:fatal )?error: ([^\n]{{1,300}})")
 _SHARED_NAME = re.compile(r"shared variable (_Z\w+)")
-_NOTES = ("uninitialised", "undefined shuffle", "not joined")  # they count only where results are wrong, too
+_CHANCE = "coalesced lanes"  # the emulator made a choice that is a GPU's
+_NOTES = ("uninitialised", "undefined shuffle", "not joined", _CHANCE)  # they count only where results are wrong, too
 _DTYPES = {"float32", "int64"}  # of tensors
 _RUNS_ON = ("race", "raised", "wrong result", "stale read", *_NOTES)  # a launch goes on after these
 
@@ -131,10 +132,9 @@ class Transcript:
         if self._talk.report.malformed:
             return _abstained("the submission's process sent a report that does not match its runs")
         wrong, notes = self._sorted(list(self._faults()))
-        if wrong and all(item.kind in ("wrong result", *_NOTES) for item in wrong):
-            doubt = self._doubt()
-            if doubt is not None:
-                return doubt
+        doubt = self._doubt(wrong) if wrong else None
+        if doubt is not None:
+            return doubt
         if wrong:
             first = min(wrong, key=lambda item: item.kind in ("wrong result", "raised"))  # its cause tells more
             return EmulatorReport(EmulatorVerdict.WRONG, f"{first.kind}: {first.sentence}", first.line, tuple(wrong))
@@ -150,10 +150,14 @@ class Transcript:
             EmulatorVerdict.CORRECT_HERE, text, notes=tuple(f"{it.kind}: {it.sentence}" for it in notes)
         )
 
-    def _doubt(self) -> EmulatorReport | None:
-        """Why wrong results are not held against a kernel, if nothing else is."""
-        if any(item.kind == "wrong result" for item in self._talk.report.findings):
-            return None  # their number, shape or dtype
+    def _doubt(self, wrong_ones: Sequence[EmulatorFinding]) -> EmulatorReport | None:
+        """Why faults, or wrong results where nothing else was found, are not held against a kernel."""
+        found = [item.kind for item in self._talk.report.findings]
+        if _CHANCE in found:
+            first = wrong_ones[0]
+            return _abstained(f"it may depend on which lanes a GPU runs together: {first.kind}: {first.sentence}")
+        if "wrong result" in found or any(item.kind not in ("wrong result", *_NOTES) for item in wrong_ones):
+            return None  # a fault, or the number, shape or dtype of results
         problems = {run: self._talk.problems.get(run.number) for run in self._talk.done}
         wrong = {run: problem for run, problem in problems.items() if problem is not None}
         run, problem = next(iter(wrong.items()))

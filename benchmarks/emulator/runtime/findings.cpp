@@ -14,7 +14,7 @@ namespace kbench {
 namespace {
 
 constexpr size_t kFindingsMax = 24;
-constexpr const char* kNotes[] = {"uninitialised", "undefined shuffle", "not joined"};  // no fault by themselves
+constexpr const char* kNotes[] = {"uninitialised", "undefined shuffle", "not joined", "coalesced lanes"};  // no fault by themselves
 // What is a fault whatever the values are, and whichever blocks have run.
 constexpr const char* kSampled[] = {"race", "out of bounds", "use after free", "illegal address", "misaligned address", "divergent barrier", "wrong mask", "stale read",
                                     "stack overflow", "refused launch"};

@@ -71,6 +71,31 @@ struct thread_block_tile {
 template <unsigned Size, class Parent>
 thread_block_tile<Size, Parent> tiled_partition(const Parent&) { return {}; }
 
+// Which lanes run together is up to the GPU. Here each is alone, which is allowed; what follows from it is never held against a kernel.
+struct coalesced_group {
+    void sync(KB_LINE) const { (void)kb_line; }
+    static constexpr unsigned thread_rank() { return 0; }
+    static constexpr unsigned size() { return 1; }
+    static constexpr unsigned num_threads() { return 1; }
+    static constexpr unsigned meta_group_rank() { return 0; }
+    static constexpr unsigned meta_group_size() { return 1; }
+    template <class T> T shfl(T v, int) const { return v; }
+    template <class T> T shfl_up(T v, unsigned) const { return v; }
+    template <class T> T shfl_down(T v, unsigned) const { return v; }
+    unsigned ballot(int p) const { return p != 0; }
+    int any(int p) const { return p != 0; }
+    int all(int p) const { return p != 0; }
+    template <class T> unsigned match_any(T) const { return 1; }
+};
+inline coalesced_group coalesced_threads() {
+    kbench::remark("coalesced lanes", "each lane is a group of its own here");
+    return {};
+}
+template <class T, class F>
+T reduce(const coalesced_group&, T v, F) { return v; }
+template <class T, class F>
+T inclusive_scan(const coalesced_group&, T v, F) { return v; }
+
 template <class G> void sync(const G& g, KB_LINE) { g.sync(kb_line); }
 
 template <class T = void> struct plus { T operator()(T a, T b) const { return a + b; } };
