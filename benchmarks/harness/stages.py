@@ -24,17 +24,18 @@ from .measuring.baselines import Preparation, PreparedBaseline
 from .measuring.calls import Judging
 from .measuring.faults import DEVICE_STUCK, Fault, Stuck, first_line
 from .measuring.session import Session
+from .measuring.standing import SessionKeeper
 from .measuring.tally import hidden_words
 from .protocol import clean_text
 from .report import ConfigReport, Flag, Report, Score, StageReport, Verdict
 from .rules import Rules
-from .sandbox.isolation import demand_isolation
+from .sandbox.isolation import Isolation, demand_isolation
 from .sandbox.outbox import discard, log_end, scratch_folder
 from .scores import scoring
 from .scores.stats import PairedTimes
 from .source import NOBODY, Paths, Source, Step, Watcher
 from .tasks.spec import Config, TaskSpec
-from .tracks import GpuTrack, Track, open_track
+from .tracks import CpuTrack, Track, open_track
 
 T = TypeVar("T")
 _LOG_BYTES = 16 * 1024
@@ -60,9 +61,31 @@ def judge(
 
     Raises UsageError, IsolationError (`public` and no strong sandbox), SupervisorError (our fault), Cancelled.
     """
-    isolation = demand_isolation(public=public)
     track = open_track(device, quick_rules(rules) if quick else rules, paths)
-    work = _Work(source, task, track, quick, watcher, rehearsal)
+    return _judged(_Work(source, task, track, quick, watcher, rehearsal), demand_isolation(public=public))
+
+
+def look(
+    source: Source,
+    task: TaskSpec,
+    rules: Rules,
+    paths: Paths,
+    *,
+    device: str,
+    keeper: SessionKeeper,
+    watcher: Watcher = NOBODY,
+) -> Report:
+    """A quick judging that leaves referee and eager to the next look at the same task with `keeper`, on a CPU.
+
+    Raises as `judge` does.
+    """
+    track = open_track(device, quick_rules(rules), paths)
+    if isinstance(track, CpuTrack):
+        track.keeper = keeper
+    return _judged(_Work(source, task, track, True, watcher), demand_isolation(public=False))
+
+
+def _judged(work: "_Work", isolation: Isolation) -> Report:
     work.environment |= {"isolation": isolation.text, "cpu": processor().model}
     try:
         score, reason, results = work.run()

@@ -37,6 +37,7 @@ from .measuring.energy import cpu_energy
 from .measuring.faults import Fault
 from .measuring.session import CpuSession, CpuSetting, Session
 from .measuring.shell_library import shell_library
+from .measuring.standing import SessionKeeper
 from .measuring.tally import CANDIDATE, ConfigTally
 from .report import ConfigReport, Verdict
 from .rules import Rules
@@ -172,6 +173,7 @@ class Track(ABC):
 
 class CpuTrack(Track):
     timing_trust = "supervisor"
+    keeper: SessionKeeper | None = None  # of the processes that stay between quick looks
 
     def __init__(self, rules: Rules, paths: Paths) -> None:
         super().__init__(rules, paths)
@@ -203,11 +205,14 @@ class CpuTrack(Track):
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
     ) -> CpuSession:
-        return CpuSession(self._setting(task, configs, binary, prepared, scratch))
+        setting = self._setting(task, configs, binary, prepared, scratch)
+        return CpuSession(setting) if self.keeper is None else self.keeper.session(setting)
 
     def control(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
-    ) -> CpuSession:
+    ) -> CpuSession | None:
+        if self.keeper is not None:  # a look blames nobody
+            return None
         return CpuSession(replace(self._setting(task, configs, binary, prepared, scratch), control=True))
 
     def prepare_tools(self) -> None:

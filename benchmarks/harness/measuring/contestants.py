@@ -213,6 +213,13 @@ class Contestant(Actor):
         foreign = at_done is None or frozen is None or not copied
         return replace(result, status=Status.OK, foreign=foreign, late=at_done != frozen)
 
+    def renew(self) -> None:
+        """Ends the process; another may be started, over a control page that no process has seen. Outputs stay."""
+        if self._child is not None:
+            self._child.kill()
+        super().close()
+        self.control, self._step, self._child, self._link = ControlPage(), 0, None, None
+
     def close(self) -> None:
         super().close()
         self.outputs.close()

@@ -238,8 +238,7 @@ class CpuSession(Session[Contestant]):
         inputs = SharedMemory("inputs", self._layout.input_bytes)
         self._stack.callback(inputs.close)
         self._inputs_fd = inputs.fd
-        described = describe(setting.configs, self._layout)
-        common = baselines.opening(setting.task, described, setting.cores.threads)
+        common = self._common()
         for _ in range(setting.rules.time.launches):
             self._casts.append((self._contestant("baseline", inputs.fd), self._contestant("candidate", inputs.fd)))
         # baselines take longest to start, so they begin
@@ -252,14 +251,22 @@ class CpuSession(Session[Contestant]):
         self._open_referee(common, inputs.fd)
         inputs.forbid_new_writers()
         for candidate in candidates:
-            self._open_candidate(candidate, {key: value for key, value in common.items() if key != "task"})
+            self._open_candidate(candidate, common)
         for candidate in candidates:
-            self._await_candidate(candidate)
-            with faults_of("candidate"):
-                self._park(candidate)
+            self._seat(candidate)
         for baseline, _ in self._casts:
             self._await_baseline(baseline)
             self._park(baseline)
+
+    def _seat(self, candidate: Contestant) -> None:
+        self._await_candidate(candidate)
+        with faults_of("candidate"):
+            self._park(candidate)
+
+    def _common(self) -> dict[str, Any]:
+        """The part of an `open` message that all children need."""
+        setting = self.setting
+        return baselines.opening(setting.task, describe(setting.configs, self._layout), setting.cores.threads)
 
     def _park(self, contestant: Contestant) -> None:
         """Frozen until its first call, and from then on only on the cores that are for contestants."""
@@ -323,8 +330,8 @@ class CpuSession(Session[Contestant]):
         program = candidate_program() if supported() else b""
         binary = inside(self.setting.binary, f"job/{self.setting.binary.name}")
         shell = inside(self.setting.shell, "shell.so")
-        message = {**common, "binary": binary, "shell": shell, "filter": base64.b64encode(program).decode()}
-        candidate.open(message)
+        told = {key: value for key, value in common.items() if key != "task"}
+        candidate.open({**told, "binary": binary, "shell": shell, "filter": base64.b64encode(program).decode()})
 
 
 class RefereeProcess:
