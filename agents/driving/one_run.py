@@ -28,7 +28,7 @@ from ..evolve.llm.prices import PriceError
 from ..evolve.loop import DriveWish, drive
 from ..evolve.proposers import find_proposer
 from ..evolve.state import BrokenLog
-from ..evolve.verifiers import find_verifiers
+from ..evolve.verifiers import opened_verifiers
 from ..models import Run
 from ..record.log import RunClaimLost
 from ..services import RunHolding
@@ -115,11 +115,11 @@ async def _search(holding: RunHolding, desk: Desk, watch: RunWatch) -> None:
     config = RunConfig.from_json(run.config)
     device, task = await desk.call(_device_here, run), await desk.call(_task_of, run)
     means = engine_settings(device)
-    async with _preparing(task, device):
+    async with _preparing(task, device), opened_verifiers(_verifiable(config, device), means) as verifiers:
         await drive(
             DeskLog(holding.log, desk),
             find_proposer(config, means),
-            find_verifiers(_verifiable(config, device), means),
+            verifiers,
             SiteEvaluator(run, desk),
             SiteLive(run),
             watch.wishes,

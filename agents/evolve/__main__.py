@@ -35,11 +35,9 @@ from .llm.prices import load_prices
 from .local import LocalEvaluator
 from .logs import JsonlLog, LogError
 from .loop import DriveWish, RunOutcome, create, drive
-from .model import Proposer, Verifier
 from .proposers import NAMES, find_proposer
 from .state import RunState
-from .texts import sentence
-from .verifiers import find_verifiers
+from .verifiers import find_verifiers, opened_verifiers
 
 FOUND, NOT_FOUND, WRONG_USAGE, OUR_FAULT = 0, 1, 2, 3
 _TOLD = frozenset(  # on standard error; everything else is in the log alone
@@ -125,8 +123,7 @@ def _run(options: argparse.Namespace) -> int:
         device = _device(options.device, config)
         plug_ins = _settings(data, device)
         evaluator = LocalEvaluator(folder / "judged", task, device, Paths(data), quick=options.quick)
-        proposer, verifiers = find_proposer(config, plug_ins), find_verifiers(config, plug_ins)
-        asyncio.run(_drive(_Told(log), proposer, verifiers, evaluator))
+        asyncio.run(_drive(_Told(log), config, plug_ins, evaluator))
         return _report(RunState.fold(log.read(), log.get_source), folder, as_json=options.json)
 
 
@@ -173,9 +170,7 @@ def _settings(data: Path, device: Device) -> dict[str, Any]:
     }
 
 
-async def _drive(
-    log: "_Told", proposer: Proposer, verifiers: Sequence[Verifier], evaluator: LocalEvaluator
-) -> RunOutcome:
+async def _drive(log: "_Told", config: RunConfig, plug_ins: Mapping[str, Any], evaluator: LocalEvaluator) -> RunOutcome:
     """Ctrl-C stops the run; a second one interrupts the process."""
     wish: list[DriveWish] = ["go"]
     loop = asyncio.get_running_loop()
@@ -188,7 +183,9 @@ async def _drive(
         return wish[0]
 
     loop.add_signal_handler(signal.SIGINT, stop)
-    return await drive(log, proposer, verifiers, evaluator, log, wishes)
+    proposer = find_proposer(config, plug_ins)
+    async with opened_verifiers(config, plug_ins) as verifiers:
+        return await drive(log, proposer, verifiers, evaluator, log, wishes)
 
 
 class _Told:

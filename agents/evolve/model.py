@@ -301,6 +301,14 @@ class RacingVerifier(Protocol):
     ) -> VerifierOpinion: ...
 
 
+@runtime_checkable
+class ClosingVerifier(Protocol):
+    """A verifier that keeps processes; whoever made it closes it."""
+
+    def close(self) -> None:
+        """Blocks until they are gone."""
+
+
 class Evaluator(Protocol):
     """Has a source judged. The same key gives the same ticket and is never judged twice."""
 

@@ -148,5 +148,8 @@ def test_a_real_kernel_with_a_slow_copy_beside_it_is_told_apart(paths: Paths) ->
         0
     ]
     assert isinstance(verifier, ScreenVerifier)
-    opinion = asyncio.run(verifier.race(slow, "cpp", TASK, KERNEL, 2.0))
+    try:
+        opinion = asyncio.run(verifier.race(slow, "cpp", TASK, KERNEL, 2.0))
+    finally:
+        verifier.close()
     assert (opinion.decision, opinion.fault) == ("reject", SLOW)

@@ -3,12 +3,14 @@
 Not covered: what a verdict leads to (`loop.py`) and how good they are (`matrix.py`).
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, cast
 
 from ..config import ConfigError, RunConfig
-from ..model import Verifier
+from ..model import ClosingVerifier, Verifier
 
 _PLACES = {
     "static": ("static", "StaticVerifier"),
@@ -32,6 +34,20 @@ def find_verifiers(config: RunConfig, settings: Mapping[str, Any] | None = None)
         raise ConfigError(f"there is no verifier {', '.join(sorted(unknown))}; known: {', '.join(NAMES)}")
     wanted = (name for name in NAMES if name in config.verifiers and (name != "emulate" or config.language == "cuda"))
     return tuple(_make(name, config, settings or {}) for name in wanted)
+
+
+@asynccontextmanager
+async def opened_verifiers(
+    config: RunConfig, settings: Mapping[str, Any] | None = None
+) -> AsyncIterator[tuple[Verifier, ...]]:
+    """As `find_verifiers`; closes those that keep something when it is left."""
+    found = find_verifiers(config, settings)
+    try:
+        yield found
+    finally:
+        for item in found:
+            if isinstance(item, ClosingVerifier):
+                await asyncio.to_thread(item.close)
 
 
 def _make(name: str, config: RunConfig, settings: Mapping[str, Any]) -> Verifier:

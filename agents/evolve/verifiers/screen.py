@@ -1,6 +1,7 @@
 """V2, screening: a few timed steps on one small and one large configuration, against those of the best kernel so far.
 
-Both are timed against torch eager in the same steps, so their ratio does not depend on how fast the machine was. A
+Both are timed against torch eager in the same steps, so their ratio does not depend on how fast the machine was. On a
+processor the referee and eager stay from one candidate to the next, which saves most of the time of a look. A
 candidate is dropped as slower only if the whole interval of the ratio is clearly below 1; in doubt it is judged in
 full. A share of the dropped candidates is judged anyway, as with every verifier. While a run searches on one
 configuration first (`curriculum.py`), that one is timed. Not covered: scores. Nothing that is measured here reaches a
@@ -12,6 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +22,9 @@ from benchmarks.harness import (
     Cancelled,
     Config,
     HarnessError,
+    Looks,
     Paths,
+    Report,
     Source,
     TaskSpec,
     Watcher,
@@ -38,21 +42,30 @@ Measure = Callable[[Source, TaskSpec, threading.Event], JudgeResult]
 
 
 class ScreenVerifier:
-    """V2 on one device. The best kernel is timed once, when the first candidate is compared with it."""
+    """V2 on one device. The best kernel is timed once, when the first candidate is compared with it.
+
+    Every measurement runs in one thread, since processes that stay end with the thread that started them.
+    """
 
     id = "screen"
-    version = "1"
+    version = "2"
 
-    def __init__(self, measure: Measure) -> None:
-        self._measure = measure
+    def __init__(self, measure: Measure, close: Callable[[], None] = lambda: None) -> None:
+        self._measure, self._end = measure, close
+        self._thread = ThreadPoolExecutor(1, "screen")
         self._best: tuple[tuple[str, ...], JudgeResult] | None = None  # of which source on which configurations
         self._turn = asyncio.Lock()
 
     @classmethod
     def from_config(cls, _config: RunConfig, settings: Mapping[str, Any]) -> Self:
         """`settings` holds `data`, the folder of builds, and `device`."""
-        paths, device = Paths(Path(settings["data"])), str(settings["device"])
-        return cls(lambda source, task, given_up: quick(source, task, paths, device, given_up))
+        bench = _Bench(Paths(Path(settings["data"])), str(settings["device"]))
+        return cls(bench.measure, bench.close)
+
+    def close(self) -> None:
+        """Ends what stayed. Waits for a measurement that was given up."""
+        self._thread.submit(self._end).result()
+        self._thread.shutdown()
 
     async def judge(self, source: str, language: str, task: TaskSpec) -> VerifierOpinion:
         return VerifierOpinion("abstain", (Reason("there is no kernel to compare with yet"),))
@@ -72,9 +85,29 @@ class ScreenVerifier:
     async def _timed(self, source: Source, task: TaskSpec) -> JudgeResult:
         given_up = threading.Event()
         try:
-            return await asyncio.to_thread(self._measure, source, task, given_up)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._thread, self._measure, source, task, given_up)
         finally:
             given_up.set()
+
+
+class _Bench:
+    """Looks at the configurations that were asked for last; other ones begin anew."""
+
+    def __init__(self, paths: Paths, device: str) -> None:
+        self._paths, self._device = paths, device
+        self._looks: Looks | None = None
+
+    def measure(self, source: Source, task: TaskSpec, given_up: threading.Event) -> JudgeResult:
+        if self._looks is None or self._looks.task != task:
+            self.close()
+            self._looks = Looks(task, default_rules(), self._paths, self._device)
+        return _caught(self._looks.judge, source, given_up)
+
+    def close(self) -> None:
+        looks, self._looks = self._looks, None
+        if looks is not None:
+            looks.close()
 
 
 def two_configs(task: TaskSpec, language: str) -> TaskSpec:
@@ -130,10 +163,17 @@ def _times(result: JudgeResult) -> dict[str, tuple[float, float, float]]:
 
 
 def quick(source: Source, task: TaskSpec, paths: Paths, device: str, given_up: threading.Event) -> JudgeResult:
-    """By the judge itself, in its sandbox and under its locks."""
+    """One quick judging by itself, in the judge's sandbox and under its locks."""
+
+    def judged(source: Source, watcher: Watcher) -> Report:
+        return judge(source, task, default_rules(), paths, device=device, quick=True, watcher=watcher)
+
+    return _caught(judged, source, given_up)
+
+
+def _caught(judged: Callable[[Source, Watcher], Report], source: Source, given_up: threading.Event) -> JudgeResult:
     try:
-        watcher = Watcher(cancelled=given_up.is_set)
-        return result_of(judge(source, task, default_rules(), paths, device=device, quick=True, watcher=watcher))
+        return result_of(judged(source, Watcher(cancelled=given_up.is_set)))
     except Cancelled:
         return JudgeResult("INTERNAL_ERROR", "the screening was given up")
     except HarnessError as error:
