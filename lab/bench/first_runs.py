@@ -1,7 +1,8 @@
 """Searches at once on a fresh site: `python -m lab.bench.first_runs [--minutes 5] [--times 2] [--tasks ...]`.
 
 From a bare data folder: the whole site with the real judge and its examples, a run on each task at once, and what
-each had found when; as many times, each on a site of its own. Prints tables; everything goes to
+each had found when; as many times, each on a site of its own. A run has `improved` when it has a kernel that is faster
+than the stronger baseline: it begins with its template's best guess. Prints tables; everything goes to
 docs/results/first_runs.json. Numbers from a busy machine are worth little: the load average stands beside them.
 """
 
@@ -77,12 +78,19 @@ def started(stack: Stack, token: str, task: str, seconds: float) -> str:
 
 
 def story(task: str, found: list[tuple[float, float]]) -> dict[str, Any]:
-    """When there was a first correct kernel, how good it was, and every better one after it."""
+    """When there was a first correct kernel, how good it was, every better one after it, and the first that gains."""
     better: list[tuple[float, float]] = []
     for at_s, score in found:
         if not better or score > better[-1][1]:
             better.append((round(at_s, 1), round(score, 3)))
-    return {"task": task, "judged": len(found), "improvements": better, "improved": len(better) > 1}
+    gains = next((at_s for at_s, score in better if score > 1), None)
+    return {
+        "task": task,
+        "judged": len(found),
+        "improvements": better,
+        "faster_after_s": gains,
+        "improved": gains is not None,
+    }
 
 
 def table(runs: list[dict[str, Any]]) -> list[str]:

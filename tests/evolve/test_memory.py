@@ -73,7 +73,7 @@ def test_a_run_tries_them_after_its_own_guess_and_says_so() -> None:
     request = replace(request_of(), task=task("mnist_linear/backward"), memory=RunMemory((won(),)))
     answers = [asyncio.run(TemplateEvo().propose(replace(request, slot=slot), None, None)) for slot in range(4)]  # type: ignore[arg-type]
     proposals = [item for item in answers if isinstance(item, Proposal)]
-    assert [item.operator for item in proposals] == ["translate", "guess", "warm", "random"]
+    assert [item.operator for item in proposals] == ["guess", "translate", "warm", "random"]
     assert proposals[2].params == WON
     assert proposals[2].thought.startswith("A setting that won on a related task")
     without = asyncio.run(TemplateEvo().propose(replace(request, slot=2, memory=None), None, None))  # type: ignore[arg-type]

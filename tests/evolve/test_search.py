@@ -159,13 +159,22 @@ def generation(candidates: list[CandidateView], number: int, slots: int = 4) -> 
     return made
 
 
-def test_the_plain_kernel_comes_first_and_then_the_best_guess() -> None:
-    first, second = (asked(request([], 0, slot)) for slot in range(2))
+def test_the_best_guess_comes_first_and_the_plain_kernel_if_it_fails() -> None:
+    first = asked(request([], 0, 0))
     assert isinstance(first, Proposal)
+    assert (first.operator, first.params) == ("guess", dict(TEMPLATE.default))
+    words = {"params": first.params, "template": first.template, "operator": first.operator}
+    failed = CandidateView("0-0", 0, 0, 0, "translate", "judged", result=JudgeResult("INCORRECT_VALUE", ""), **words)  # type: ignore[arg-type]
+    second = asked(request([failed], 1, 0))
     assert isinstance(second, Proposal)
-    assert (first.operator, first.params) == ("translate", dict(TEMPLATE.naive))
-    assert (second.operator, second.params) == ("guess", dict(TEMPLATE.default))
-    assert first.source == TEMPLATE.render(TEMPLATE.naive, TASK)
+    assert (second.operator, second.params) == ("translate", dict(TEMPLATE.naive))
+    assert second.source == TEMPLATE.render(TEMPLATE.naive, TASK)
+
+
+def test_a_run_does_without_the_plain_kernel_where_the_guess_is_correct() -> None:
+    candidates = generation([], 0, slots=1)
+    asked_for = [asked(request(candidates, 1, slot)) for slot in range(4)]
+    assert [item.operator for item in asked_for if isinstance(item, Proposal)] == ["random"] * 4
 
 
 def test_slots_of_a_generation_differ_though_they_see_the_same_archive() -> None:

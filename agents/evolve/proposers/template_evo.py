@@ -1,10 +1,10 @@
 """The proposer without a language model: a search over the genomes of the template that serves the task.
 
-It proposes the plain kernel first, then the template's default, then settings that won on related tasks, then those
-that the search chooses. Every fourth generation begins with two settings in one source, divided by shape, if the judged
-ones promise that this is faster than the best kernel. It finds nothing that its template does not contain. All slots of
-a generation use the same archive, so a slot first recomputes the genomes of the slots before it; no other state is
-kept. Not covered: the searches (`search/`), the templates (`templates/`).
+It proposes the template's default first, the plain kernel only while nothing is correct, then settings that won on
+related tasks, then those that the search chooses. Every fourth generation begins with two settings in one source,
+divided by shape, if the judged ones promise that this is faster than the best kernel. It finds nothing that its
+template does not contain. All slots of a generation use the same archive, so a slot first recomputes the genomes of the
+slots before it; no other state is kept. Not covered: the searches (`search/`), the templates (`templates/`).
 """
 
 import hashlib
@@ -103,9 +103,13 @@ class TemplateAnneal(TemplateEvo):
 def next_move(
     template: Template, trials: Sequence[Trial], rng: Rng, search: Search, won: Sequence[Genome] = ()
 ) -> Move | None:
-    """The plain genome, the best guess, what won on related tasks, then the search's choice; None if all were tried."""
+    """The best guess, the plain genome while nothing is correct, what won on related tasks, then the search's choice.
+
+    None if all were tried. The plain kernel is slow, so its judging takes longest: a run can do without it.
+    """
     known = {template.space.key(trial.genome) for trial in trials}
-    first = [("translate", template.naive), ("guess", template.default), *(("warm", genome) for genome in won)]
+    plain = [] if any(trial.fitness for trial in trials) else [("translate", template.naive)]
+    first = [("guess", template.default), *plain, *(("warm", genome) for genome in won)]
     for operator, genome in first:
         if template.space.key(genome) not in known:
             return Move(genome, operator)
