@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from . import check, inputs
+from .checkers import checker_of
 from .shell import arguments_of, connect, map_memory, outputs_of, set_threads, view
 
 Values = list[tuple[NDArray[Any], NDArray[Any]]]  # where values go, and what they are
@@ -38,7 +39,7 @@ class Referee:
         self._inputs = map_memory(message["inputs"], writable=True)
         self._outputs = {who: map_memory(fd, writable=False) for who, fd in message["outputs"].items()}
         self._module = check.load_reference(Path(message["task"]))
-        self._direction = message["direction"]
+        self._checker = checker_of(self._module, message["direction"])
         self._cores = os.sched_getaffinity(0)
         self._writing_cores = message["writing_cores"]
         self._decoys: dict[int, Values] = {}
@@ -71,8 +72,11 @@ class Referee:
     def compare(self, who: str, config: int, number: int) -> dict[str, Any]:
         """Compares what `who` left in its output memory with the reference for input set `number`."""
         data = self._configs[config]
-        pairs = zip(outputs_of(data, self._outputs[who]), self._reference(config, number), data["results"], strict=True)
-        found = [check.compare(out, ref, item["tolerance"], item["rms_tolerance"]) for out, ref, item in pairs]
+        arguments = arguments_of(data, self._inputs, data["input_offsets"][number])
+        if (config, number) not in self._references:
+            self._references[config, number] = self._checker.truth(arguments)
+        outputs, truth = outputs_of(data, self._outputs[who]), self._references[config, number]
+        found = self._checker.compare(f"{who} {config}", arguments, outputs, truth, data["results"])
         worst = next((item for item in found if not item.ok), None)
         return {
             "ok": worst is None,
@@ -95,13 +99,6 @@ class Referee:
             self._drawn[config] = inputs.draw_for(self._module, *how)
             drawn += [(_bytes(target), _bytes(value)) for target, value in zip(targets, values, strict=True)]
         return drawn
-
-    def _reference(self, config: int, number: int) -> tuple[torch.Tensor, ...]:
-        if (config, number) not in self._references:
-            data = self._configs[config]
-            arguments = arguments_of(data, self._inputs, data["input_offsets"][number])
-            self._references[config, number] = check.reference(self._module, self._direction, arguments)
-        return self._references[config, number]
 
 
 def _bytes(tensor: torch.Tensor) -> NDArray[Any]:

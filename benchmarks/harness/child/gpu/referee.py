@@ -22,6 +22,7 @@ import torch
 
 from ...protocol import CONTROL_BYTES, Link, Status, Word
 from .. import check, inputs
+from ..checkers import checker_of
 from ..shell import connect, map_memory
 from .accelerator import Accelerator, Arena, exact_arithmetic, tensors_of
 from .shell import start_device
@@ -67,7 +68,7 @@ class GpuReferee:
         self._device = device
         self._configs = message["configs"]
         self._module = check.load_reference(Path(message["task"]))
-        self._direction = message["direction"]
+        self._checker = checker_of(self._module, message["direction"])
         self._inputs = self._device.create(message["input_bytes"])
         self._desks = {
             who: ContestantDesk(self._device.create(message["output_bytes"]), _words(fd))
@@ -184,15 +185,11 @@ class GpuReferee:
 
     def compare(self, who: str, config: int, number: int) -> dict[str, Any]:
         """Compares the snapshot of the last call of `who` with the reference for input set `number`."""
-        found = [
-            check.compare(out, ref, item["tolerance"], item["rms_tolerance"])
-            for out, ref, item in zip(
-                self._desks[who].snapshot,
-                self._reference(config, number),
-                self._configs[config]["results"],
-                strict=True,
-            )
-        ]
+        arguments = inputs.call_arguments(self._configs[config], self._values[number])
+        if number not in self._references:
+            self._references[number] = self._checker.truth(arguments)
+        outputs, results = self._desks[who].snapshot, self._configs[config]["results"]
+        found = self._checker.compare(f"{who} {config}", arguments, outputs, self._references[number], results)
         self._desks[who].snapshot = []
         worst = next((item for item in found if not item.ok), None)
         return {
@@ -303,12 +300,6 @@ class GpuReferee:
             torch.equal(place.view(bits), value.view(bits))
             for place, value in zip(places, self._values[number], strict=True)
         )
-
-    def _reference(self, config: int, number: int) -> tuple[torch.Tensor, ...]:
-        if number not in self._references:
-            arguments = inputs.call_arguments(self._configs[config], self._values[number])
-            self._references[number] = check.reference(self._module, self._direction, arguments)
-        return self._references[number]
 
     def _best_us(self, work: Callable[[], Any]) -> float:
         times = []

@@ -1,0 +1,184 @@
+"""How the results of a call are compared with the truth, where several answers may be right.
+
+A reference names its checker: `CHECKER = "ties"`. Without a name every element is compared (`check.py`). Runs in the
+referee. Not covered: shapes and dtypes, which are checked before any value is looked at.
+
+- `ties`: the results are values and places, as of `topk` and `sort`, along the last axis of the first argument. Any
+  places are right that differ and hold these values. `set`: the order does not count either.
+- `sampling`: the result is one class for each row. `probabilities(*arguments)` of the reference gives the distribution
+  of each row; a class of probability zero is wrong, and the classes of all calls together must follow it.
+- `property`: `residuals(arguments, results)` of the reference gives a number for each result, 0 for a perfect one, to
+  be at most the result's tolerance. Both are private copies in float64.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import check
+from .check import ResultComparison
+
+Results = Sequence[Mapping[str, Any]]  # of a task: each with `tolerance` and `rms_tolerance`
+_ALPHA = 1e-9  # of a false alarm in one comparison, of which a judging has hundreds
+_POOLED_MAX = 100_000
+
+
+class Checker:
+    """Compares every element."""
+
+    def __init__(self, module: ModuleType, direction: str) -> None:
+        self._module, self._direction = module, direction
+
+    def truth(self, arguments: Sequence[Any]) -> tuple[Tensor, ...]:
+        """What the results of one input set are compared with; it may be kept for other calls on the same set."""
+        return check.reference(self._module, self._direction, arguments)
+
+    def compare(
+        self, who: str, arguments: Sequence[Any], outputs: Sequence[Tensor], truth: Sequence[Tensor], results: Results
+    ) -> list[ResultComparison]:
+        """One for each result. `who` is told apart where calls are looked at together."""
+        rows = zip(outputs, truth, results, strict=True)
+        return [check.compare(out, ref, item["tolerance"], item["rms_tolerance"]) for out, ref, item in rows]
+
+
+class TiesChecker(Checker):
+    """Values and places."""
+
+    ordered = True
+
+    def compare(
+        self, who: str, arguments: Sequence[Any], outputs: Sequence[Tensor], truth: Sequence[Tensor], results: Results
+    ) -> list[ResultComparison]:
+        searched, (values, places), wanted = arguments[0].double(), outputs, truth[0]
+        tolerances = results[0]["tolerance"], results[0]["rms_tolerance"]
+        if not self.ordered:
+            order = values.double().argsort(dim=-1, descending=True)
+            values, places = values.gather(-1, order), places.gather(-1, order)
+            wanted = wanted.sort(dim=-1, descending=True).values
+        return [check.compare(values, wanted, *tolerances), _placed(searched, places, wanted, *tolerances)]
+
+
+class SetChecker(TiesChecker):
+    """Values and places in any order."""
+
+    ordered = False
+
+
+class SamplingChecker(Checker):
+    """Classes drawn at random."""
+
+    def __init__(self, module: ModuleType, direction: str) -> None:
+        super().__init__(module, direction)
+        self._generator = torch.Generator()
+        self._generator.seed()
+        self._ranks: dict[str, Tensor] = {}
+
+    def truth(self, arguments: Sequence[Any]) -> tuple[Tensor, ...]:
+        probabilities: Callable[..., Tensor] = self._module.probabilities
+        with torch.no_grad():
+            found = probabilities(*(check.as_double(item) for item in arguments)).double()
+        return (found / found.sum(-1, keepdim=True),)
+
+    def compare(
+        self, who: str, arguments: Sequence[Any], outputs: Sequence[Tensor], truth: Sequence[Tensor], results: Results
+    ) -> list[ResultComparison]:
+        chances = truth[0].reshape(-1, truth[0].shape[-1])
+        drawn = outputs[0].reshape(-1).long()
+        if len(drawn) != len(chances):
+            raise ValueError(f"{len(drawn)} classes for {len(chances)} rows")
+        inside = (drawn >= 0) & (drawn < chances.shape[1])
+        mine = chances.gather(1, drawn.clamp(0, chances.shape[1] - 1).unsqueeze(1)).squeeze(1)
+        wrong = int((~inside | (mine <= 0)).sum())
+        if wrong:
+            return [_judgement(False, math.inf, f"{wrong} of {len(drawn)} rows have a class that cannot be drawn")]
+        # classes in the order of their chances: a distribution that is too flat or too steep shows
+        order = chances.argsort(1, descending=True)
+        rank = (order == drawn.unsqueeze(1)).int().argmax(1, keepdim=True)
+        below = (chances.gather(1, order).cumsum(1).gather(1, rank).squeeze(1) - mine).clamp(0, 1)
+        # uniform between the sums of chances before the class and with it, whatever the distributions of the rows
+        ranks = below + mine * torch.rand(len(drawn), generator=self._generator, dtype=torch.float64).to(mine.device)
+        pooled = torch.cat([self._ranks.get(who, ranks[:0]), ranks])[-_POOLED_MAX:]
+        self._ranks[who] = pooled
+        distance, limit = _distance_from_uniform(pooled), math.sqrt(math.log(2 / _ALPHA) / (2 * len(pooled)))
+        said = (
+            f"{len(pooled)} drawn classes are {distance:.2g} away from their distributions; chance explains {limit:.2g}"
+        )
+        return [_judgement(distance <= limit, distance, said)]
+
+
+class PropertyChecker(Checker):
+    """What the author demands of an answer."""
+
+    def truth(self, arguments: Sequence[Any]) -> tuple[Tensor, ...]:
+        return ()
+
+    def compare(
+        self, who: str, arguments: Sequence[Any], outputs: Sequence[Tensor], truth: Sequence[Tensor], results: Results
+    ) -> list[ResultComparison]:
+        answers = [_copied(output.detach()) for output in outputs]
+        if not all(bool(torch.isfinite(item).all()) for item in answers):
+            return [_judgement(False, math.inf, "a result is not finite")]
+        given = [_copied(item) for item in arguments]
+        with torch.no_grad():
+            found = [float(item) for item in self._module.residuals(given, answers)]
+        return [_within(residual, item) for residual, item in zip(found, results, strict=True)]
+
+
+_CHECKERS: Mapping[str, type[Checker]] = {
+    "elementwise": Checker,
+    "ties": TiesChecker,
+    "set": SetChecker,
+    "sampling": SamplingChecker,
+    "property": PropertyChecker,
+}
+
+
+def checker_of(module: ModuleType, direction: str) -> Checker:
+    """The checker that a reference names. Raises ValueError for an unknown one."""
+    name = getattr(module, "CHECKER", "elementwise")
+    if name not in _CHECKERS:
+        raise ValueError(f"there is no checker {name!r}; known: {', '.join(_CHECKERS)}")
+    return _CHECKERS[name](module, direction)
+
+
+def _placed(
+    searched: Tensor, places: Tensor, wanted: Tensor, tolerance: float, rms_tolerance: float
+) -> ResultComparison:
+    """Whether different places hold the wanted values."""
+    places, size = places.long(), searched.shape[-1]
+    outside = int(((places < 0) | (places >= size)).sum())
+    if outside:
+        return _judgement(False, math.inf, f"{outside} of {places.numel()} places are outside of the row")
+    ordered = places.sort(dim=-1).values
+    twice = int((ordered[..., 1:] == ordered[..., :-1]).sum())
+    if twice:
+        return _judgement(False, math.inf, f"{twice} places are named twice in a row")
+    return check.compare(searched.gather(-1, places), wanted, tolerance, rms_tolerance)
+
+
+def _distance_from_uniform(values: Tensor) -> float:
+    """The statistic of Kolmogorov and Smirnov."""
+    ordered, count = values.sort().values, len(values)
+    steps = torch.arange(count + 1, dtype=torch.float64, device=values.device) / count
+    return float(torch.maximum((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
+
+
+def _within(residual: float, item: Mapping[str, Any]) -> ResultComparison:
+    tolerance = float(item["tolerance"])
+    said = f"{item.get('name', 'a result')} misses its property by {residual:.2g}, over {tolerance:g}"
+    return _judgement(residual <= tolerance, residual, said)
+
+
+def _judgement(ok: bool, error: float, reason: str) -> ResultComparison:
+    error = error if math.isfinite(error) else math.inf
+    return ResultComparison(ok, error, error, error, 0 if ok else 1, "" if ok else reason)
+
+
+def _copied(item: Any) -> Any:
+    if isinstance(item, tuple):
+        return tuple(_copied(part) for part in item)
+    return check.as_double(item).clone() if isinstance(item, Tensor) else item
