@@ -20,6 +20,7 @@ class Choice:
     title: str
     text: str
     paid: bool = False
+    local: bool = False  # asks a model behind an address of the operator's
     outside: bool = False  # no proposer of the site: it is chosen by opening a run through the API
     problem: str = ""
 
@@ -51,6 +52,13 @@ CHOICES = (
         paid=True,
     ),
     Choice("hybrid", "Language models and search", "A model writes templates; the search tunes them.", paid=True),
+    Choice(
+        "compatible",
+        "Local language model",
+        "A model that the operator runs, behind an address that speaks OpenAI's chat completions.",
+        paid=True,
+        local=True,
+    ),
     Choice(EXTERNAL, "External", "An agent outside the site proposes kernels through the API.", outside=True),
 )
 BY_NAME = {choice.name: choice for choice in CHOICES}
@@ -59,7 +67,7 @@ BY_NAME = {choice.name: choice for choice in CHOICES}
 def choices_for(user: User) -> list[Choice]:
     """Those of the site, each with what keeps `user` from choosing it."""
     own = (item for item in CHOICES if not item.outside)
-    return [replace(item, problem=problem_of(user) if item.paid else "") for item in own]
+    return [replace(item, problem=problem_of(user, local=item.local) if item.paid else "") for item in own]
 
 
 def verifiers_for(user: User) -> list[tuple[str, str]]:
@@ -73,12 +81,14 @@ def problem_with(name: str, user: User) -> str:
     if choice is None or choice.outside:
         known = ", ".join(item.name for item in CHOICES if not item.outside)
         return f"There is no proposer {name}; known: {known}."
-    return problem_of(user) if choice.paid else ""
+    return problem_of(user, local=choice.local) if choice.paid else ""
 
 
-def problem_of(user: User) -> str:
-    """Why a paid proposer cannot be chosen; empty if it can."""
-    if not settings.ANTHROPIC_API_KEY:
+def problem_of(user: User, *, local: bool = False) -> str:
+    """Why a proposer with a language model cannot be chosen; empty if it can."""
+    if local and not (settings.OPENAI_BASE_URL and settings.OPENAI_MODEL):
+        return "This site knows no local language model: its operator can set OPENAI_BASE_URL and OPENAI_MODEL."
+    if not local and not settings.ANTHROPIC_API_KEY:
         return "This site has no key for a language model: its operator can set ANTHROPIC_API_KEY."
     if settings.KBENCH_PUBLIC and not getattr(user, "is_staff", False):
         return "On a public site only staff may spend the operator's money."

@@ -204,6 +204,11 @@ VARIABLES: dict[str, Variable] = {
     ),
     "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs with a language model; if absent, they are disabled"),
     "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "alternative address of that API"),
+    "OPENAI_BASE_URL": Variable(
+        _url("http", "https"), None, "address of a local language model that speaks OpenAI's chat completions"
+    ),
+    "OPENAI_MODEL": Variable(_text, "", "the name of that model; it needs a price, which may be 0"),
+    "OPENAI_API_KEY": Variable(_text, "", "key for that address, if it wants one"),
 }
 
 

@@ -170,6 +170,9 @@ def engine_settings(device: str) -> dict[str, Any]:
     return {
         "api_key": settings.ANTHROPIC_API_KEY,
         "base_url": settings.ANTHROPIC_BASE_URL,
+        "openai_api_key": settings.OPENAI_API_KEY,
+        "openai_base_url": settings.OPENAI_BASE_URL,
+        "openai_model": settings.OPENAI_MODEL,
         "prices": settings.KBENCH_MODEL_PRICES,
         "data": settings.DATA_DIR,
         "device": device or "cpu",

@@ -166,6 +166,9 @@ def _settings(data: Path, device: Device) -> dict[str, Any]:
         "device": device.name,
         "api_key": os.environ.get("ANTHROPIC_API_KEY"),
         "base_url": os.environ.get("ANTHROPIC_BASE_URL"),
+        "openai_api_key": os.environ.get("OPENAI_API_KEY"),
+        "openai_base_url": os.environ.get("OPENAI_BASE_URL"),
+        "openai_model": os.environ.get("OPENAI_MODEL"),
         "prices": Path(prices) if (prices := os.environ.get("KBENCH_MODEL_PRICES")) else None,
     }
 

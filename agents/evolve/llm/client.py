@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx2
 
@@ -20,7 +20,7 @@ from .breaker import FAILURES, Breaker
 from .deltas import Deltas
 from .outcomes import Completion, Failure, Kind
 from .prices import PriceTable, Usage
-from .stream import Account, Sleep, StreamRequest, fetch
+from .stream import Account, Listener, Sleep, StreamRequest, fetch
 from .warmup import Turn, Warmup
 
 if TYPE_CHECKING:
@@ -49,6 +49,18 @@ class Access:
     base_url: str = VENDOR_URL
     http_client: Callable[[], httpx2.AsyncClient] | None = None
 
+    async def fetch(
+        self,
+        patience: Patience,
+        request: StreamRequest,
+        account: Account,
+        say: Listener,
+        started: Callable[[], None],
+    ) -> Completion:
+        """One attempt, as `stream.fetch`."""
+        async with self.client(patience) as client:
+            return await fetch(client, request, account, say, started)
+
     def client(self, patience: Patience) -> "AsyncAnthropic":
         """One per attempt, closed after it: nothing stays open when a run ends.
 
@@ -68,12 +80,29 @@ class Access:
         )
 
 
+class ModelAccess(Protocol):
+    """A way to a model: `Access`, or `compatible.CompatibleAccess`."""
+
+    @property
+    def api_key(self) -> str: ...
+
+    async def fetch(
+        self,
+        patience: Patience,
+        request: StreamRequest,
+        account: Account,
+        say: Listener,
+        started: Callable[[], None],
+    ) -> Completion:
+        """One attempt. Raises Failure for whatever is no whole answer."""
+
+
 class LlmClient:
     """Shared by all calls of a run. Time comes from `clock` and passes in `sleep`."""
 
     def __init__(
         self,
-        access: Access,
+        access: ModelAccess,
         prices: PriceTable,
         patience: Patience | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -124,8 +153,7 @@ class LlmClient:
         """Whatever happens, a cancellation included, the meter is told what it cost."""
         meter.open(self._bound_of_one(request))
         try:
-            async with self._access.client(self.patience) as client:
-                return await fetch(client, request, account, deltas.say, turn.begun)
+            return await self._access.fetch(self.patience, request, account, deltas.say, turn.begun)
         finally:
             deltas.flush()
             self._settle(request, account, meter)
@@ -160,7 +188,8 @@ class LlmClient:
 
     def _clean(self, failure: Failure) -> str:
         """A server that repeats the key must not bring it into a log."""
-        return failure.text.replace(self._access.api_key, "(key)")
+        key = self._access.api_key
+        return failure.text.replace(key, "(key)") if key else failure.text
 
     def _bound_of_one(self, request: StreamRequest) -> Cost:
         usd = self.prices.bound_usd(request.model, request.prompt_tokens_bound, request.max_tokens)

@@ -114,7 +114,7 @@ def failure_of_stop(stop_reason: str | None) -> Failure | None:
     if stop_reason in ("end_turn", "stop_sequence", "tool_use"):
         return None
     unknown = (Kind.CUT, f"the model stopped for a reason that is not known here: {stop_reason!r:.60}")
-    return Failure(*_STOPS.get(stop_reason, unknown))
+    return Failure(*STOPS.get(stop_reason, unknown))
 
 
 def _of_status(error: "APIStatusError") -> Failure:
@@ -133,12 +133,12 @@ def _kind(error: "APIStatusError") -> Kind:
     by_type = _BY_TYPE.get(str(error.type))
     if by_type and (error.status_code == 200 or by_type is Kind.UNPAID):
         return by_type
-    if error.status_code in _BY_STATUS:
-        return _BY_STATUS[error.status_code]
+    if error.status_code in BY_STATUS:
+        return BY_STATUS[error.status_code]
     return Kind.SERVER_ERROR if error.status_code >= 500 or error.status_code == 200 else Kind.BAD_REQUEST
 
 
-_BY_STATUS = {
+BY_STATUS = {
     401: Kind.KEY_REFUSED,
     402: Kind.UNPAID,
     403: Kind.KEY_REFUSED,
@@ -174,7 +174,7 @@ _WORDS = {
 }
 
 
-_STOPS = {
+STOPS = {
     None: (Kind.CUT, "the stream ended without saying so: the answer is cut off"),
     "max_tokens": (Kind.MAX_TOKENS, "the answer was longer than allowed and is cut off"),
     "refusal": (Kind.REFUSAL, "the model declined to answer"),

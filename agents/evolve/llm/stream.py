@@ -46,7 +46,7 @@ class StreamRequest:
 
     def body(self) -> dict[str, Any]:
         """Byte for byte the same for the same request: caches depend on it. JSON comes with the usual thinking."""
-        blocks = [{"type": "text", "text": _utf8(text), "cache_control": {"type": "ephemeral"}} for text in self.system]
+        blocks = [{"type": "text", "text": utf8(text), "cache_control": {"type": "ephemeral"}} for text in self.system]
         config: dict[str, Any] = {"effort": self.effort} if self.effort else {}
         if self.schema is not None:
             config["format"] = {"type": "json_schema", "schema": dict(self.schema)}
@@ -54,7 +54,7 @@ class StreamRequest:
             "model": self.model,
             "max_tokens": self.max_tokens,
             "system": blocks,
-            "messages": [{"role": "user", "content": _utf8(self.prompt)}, *self.turns],
+            "messages": [{"role": "user", "content": utf8(self.prompt)}, *self.turns],
             "service_tier": "standard_only",
             **({"thinking": {"type": "adaptive", "display": "summarized"}} if self.schema is None else {}),
             **({"output_config": config} if config else {}),
@@ -153,11 +153,11 @@ async def _listen(
             case "text" | "thinking":
                 added = event.text if event.type == "text" else event.thinking
                 heard_bytes += len(added.encode(errors="replace"))
-                _guard(heard_bytes, request.max_tokens)
+                guard(heard_bytes, request.max_tokens)
                 say(event.type, added)
             case "input_json":
                 heard_bytes += len(event.partial_json.encode(errors="replace"))
-                _guard(heard_bytes, request.max_tokens)
+                guard(heard_bytes, request.max_tokens)
             case "message_delta":
                 stop_reason = event.delta.stop_reason or stop_reason
                 account.go_on(event.usage, bool(stop_reason))
@@ -168,12 +168,12 @@ async def _listen(
         raise failure
 
 
-def _utf8(text: str) -> str:
+def utf8(text: str) -> str:
     """A log may hold halves of characters, which no request can carry."""
     return text.encode(errors="replace").decode()
 
 
-def _guard(heard_bytes: int, max_tokens: int) -> None:
+def guard(heard_bytes: int, max_tokens: int) -> None:
     if heard_bytes > max_tokens * BYTES_PER_TOKEN_MAX:
         raise Failure(Kind.FLOOD, "the answer has far more text than was asked for; the stream was closed")
 

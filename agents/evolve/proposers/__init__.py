@@ -18,6 +18,7 @@ _PLACES = {
     "anthropic": ("anthropic", "Anthropic"),
     "anthropic-agent": ("anthropic_agent", "AnthropicAgent"),
     "hybrid": ("hybrid", "Hybrid"),
+    "compatible": ("compatible", "Compatible"),
 }
 NAMES = tuple(_PLACES)
 
@@ -25,7 +26,8 @@ NAMES = tuple(_PLACES)
 def find_proposer(config: RunConfig, settings: Mapping[str, Any] | None = None) -> Proposer:
     """The proposer of `config`, made by `Class.from_config(config, settings)`.
 
-    `settings` holds what is not part of a run: `api_key`, `base_url`, `prices` (a path). Raises ConfigError.
+    `settings` holds what is not part of a run: `api_key`, `base_url`, `prices` (a path),
+    and `openai_base_url`, `openai_model`, `openai_api_key` of a local model. Raises ConfigError.
     """
     if config.proposer not in _PLACES:
         raise ConfigError(f"there is no proposer {config.proposer!r}; known: {', '.join(NAMES)}")
