@@ -60,6 +60,7 @@ CLASSES = {  # of attacks
     "E56": "exhausted machine",
     "E57": "death at an odd moment",
     "E58": "hostile build",
+    "E59": "synthetic inputs",
 }
 _PART = re.compile(r'^#include "parts/([\w.]+)"$|^from parts\.(\w+) import \*$', re.MULTILINE)
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import recorded
 from .devices import run_as_written
 from .widening import Widened
 
@@ -68,8 +69,12 @@ def pieces(values: Tensor) -> Sequence[Tensor]:
 
 
 def load_reference(folder: Path) -> ModuleType:
-    """The module `reference.py` of a task folder."""
-    return load_module(folder / "reference.py", f"reference_{folder.name}")
+    """The module `reference.py` of a task folder, with what was recorded beside it as `RECORDED`."""
+    module = load_module(folder / "reference.py", f"reference_{folder.name}")
+    values = folder / recorded.FILE
+    if values.is_file():
+        module.RECORDED = recorded.read(values)  # type: ignore[attr-defined]
+    return module
 
 
 def load_module(path: Path, name: str) -> ModuleType:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from . import recorded
 from .kinks import KINKS
 
 SEED_BYTES = 32
@@ -75,19 +76,29 @@ DISTRIBUTIONS = tuple(_RECIPES)
 _ONE_ROW_DECIDES = ("normal", "uniform", "outliers", "mixed")
 
 
-def draw(config: Any, seed: bytes, out: Sequence[Tensor], distribution: str | None = None) -> str:
+def draw(
+    config: Any,
+    seed: bytes,
+    out: Sequence[Tensor],
+    distribution: str | None = None,
+    tensors: recorded.RecordedTensors | None = None,
+) -> str:
     """Fills `out`, the tensor arguments of `config` in their order; the name of the distribution that was used.
 
-    The seed picks the distribution unless a name is given. The same seed always gives the same values.
+    The seed picks the distribution unless a name is given. The same seed always gives the same values. Where the
+    configuration names a record, `tensors` has its values (`recorded.py`).
     """
     if len(seed) != SEED_BYTES:
         raise ValueError(f"a seed has {SEED_BYTES} bytes, not {len(seed)}")
     items = [item for item in _arguments(config) if "draw" in item]
+    record = _values(config).get("recorded")
     chosen = distribution or DISTRIBUTIONS[_key(seed, "distribution") % len(DISTRIBUTIONS)]
     for position, (item, tensor) in enumerate(zip(items, out, strict=True)):
         generator = Generator(device=tensor.device)
         generator.manual_seed(_key(seed, str(position)))
-        _DRAWS[item["draw"]](item["options"], chosen, tensor, generator)
+        name = f"{record}/{item['name']}"
+        if record is None or not recorded.fill(tensors or {}, name, seed, tensor, generator):
+            _DRAWS[item["draw"]](item["options"], chosen, tensor, generator)
     _repair(items, out, chosen, seed)
     return chosen
 
@@ -95,7 +106,9 @@ def draw(config: Any, seed: bytes, out: Sequence[Tensor], distribution: str | No
 def draw_for(module: Any, config: Any, seed: bytes, out: Sequence[Tensor], distribution: str | None = None) -> str:
     """As `draw`, by the task's own function where the reference brings one, as imported tasks do (`foreign.py`)."""
     own: Callable[[Any, bytes, Sequence[Tensor], str | None], str] | None = getattr(module, "kbench_draw", None)
-    return (own or draw)(config, seed, out, distribution)
+    if own is not None:
+        return own(config, seed, out, distribution)
+    return draw(config, seed, out, distribution, getattr(module, "RECORDED", None))
 
 
 def call_arguments(config: Any, tensors: Sequence[Tensor]) -> list[Any]:
@@ -113,6 +126,11 @@ def _call_argument(item: Argument, left: Iterator[Tensor]) -> Any:
 def _arguments(config: Any) -> list[Argument]:
     items = config["arguments"] if isinstance(config, Mapping) else config.arguments
     return [item if isinstance(item, Mapping) else vars(item) for item in items]
+
+
+def _values(config: Any) -> Mapping[str, Any]:
+    values: Mapping[str, Any] = config.get("values", {}) if isinstance(config, Mapping) else config.values
+    return values
 
 
 def _key(seed: bytes, purpose: str) -> int:
@@ -192,6 +210,17 @@ def _draw_foreign(options: Options, distribution: str, out: Tensor, generator: G
         )
 
 
+def _draw_boundaries(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:
+    """Where parts of `total` elements begin and end: parts of the same length, as far as that is possible."""
+    parts, total = out.numel() - 1, int(options["total"])
+    out.copy_(torch.arange(parts + 1, device=out.device) * total // parts)
+
+
+def _draw_gates(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:
+    """Between 0 and 1, exclusive."""
+    out.uniform_(0.02, 0.98, generator=generator)
+
+
 def _draw_classes(options: Options, distribution: str, out: Tensor, generator: Generator) -> None:
     out.random_(0, int(options["classes"]), generator=generator)
 
@@ -207,6 +236,8 @@ _DRAWS: Mapping[str, Callable[[Options, str, Tensor, Generator], None]] = {
     "variance": _draw_variance,
     "quantised": _draw_quantised,
     "classes": _draw_classes,
+    "boundaries": _draw_boundaries,
+    "gates": _draw_gates,
     "foreign": _draw_foreign,
 }
 

@@ -18,7 +18,7 @@ from ..errors import RefereeError, SupervisorError
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, load_fault
 from ..measuring.memory import describe, overlay
-from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of
+from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of, files_of
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
@@ -187,7 +187,8 @@ class GpuSession(Session[Actor]):
     def _furnish(self, crew: Crew) -> None:
         """Writes the files of this session into the crew's folders."""
         setting = self.setting
-        shutil.copy(setting.task.folder / "reference.py", crew.folder / "task")
+        for file in files_of(setting.task):
+            shutil.copy(file, crew.folder / "task")
         copy = shutil.copytree if setting.binary.is_dir() else shutil.copy
         copy(setting.binary, crew.folder / "job" / setting.binary.name)
         for cache in crew.caches:

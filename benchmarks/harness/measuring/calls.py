@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import Cancelled, RefereeError
 from ..report import Verdict
 from ..rules import Rules
-from ..scores.stats import PairedTimes, bootstrap_log_speedups, interval, median_us
+from ..scores.stats import PairedTimes, bootstrap_log_speedups, interval, mean_logs, median_us
 from ..source import Step, Watcher
 from ..tasks.spec import Config
 from .contestants import CallResult
@@ -121,7 +121,7 @@ class Judging:
             return True
         times = [self.paired_times(number) for number, _ in timed]
         logs = bootstrap_log_speedups(times, self._rules.score.bootstrap_samples, seed=0)
-        low, high = interval(np.mean(logs, axis=0))
+        low, high = interval(mean_logs(logs, times))
         return (high - low) / 2 > self._rules.score.max_half_width * math.sqrt(low * high)
 
     def control(self, fills: Sequence[Fill] = ()) -> None:
@@ -154,6 +154,7 @@ class Judging:
             eager_us=ledger.charged_us(("baseline", EAGER), self._rules),
             compile_us=ledger.charged_us(compiled, self._rules) if compiled in ledger.times_us else None,
             launch=np.array(ledger.launches),
+            weight=ledger.config.weight,
         )
 
     def late_ready_us(self, number: int) -> float:

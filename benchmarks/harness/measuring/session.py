@@ -24,7 +24,7 @@ from ..report import Verdict
 from ..rules import Rules
 from ..sandbox.isolation import STEADY_HEAP, Child, Room, child_code, inside, python_argv, spawn
 from ..sandbox.seccomp import builder_program, candidate_program, supported
-from ..tasks.spec import Config, TaskSpec
+from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant
@@ -282,7 +282,7 @@ class CpuSession(Session[Contestant]):
         memory = [contestant.outputs.fd for cast in self._casts for contestant in cast]
         setting = self.setting
         room = Room(
-            read_only={**child_code(), setting.task.folder / "reference.py": "/kbench/task/reference.py"},
+            read_only={**child_code(), **files_of(setting.task)},
             # by default its threads spin for milliseconds after each comparison, on the core of the next contestant
             environment={"OMP_WAIT_POLICY": "PASSIVE"},
             memory_bytes=4 * setting.rules.limits.memory_bytes,
@@ -396,6 +396,12 @@ def faults_of(who: str) -> Iterator[None]:
         if who == "candidate":
             raise Fault(Verdict.TAMPERING, "the process made its memory unreadable for the judge") from error
         raise SupervisorError(f"{error}: allow ptrace of children (kernel.yama.ptrace_scope at most 1)") from error
+
+
+def files_of(task: TaskSpec) -> dict[Path, str]:
+    """What the referee needs of a task's folder; nobody else sees recorded values."""
+    names = ("reference.py", VALUES) if task.values_sha256 else ("reference.py",)
+    return {task.folder / name: f"/kbench/task/{name}" for name in names}
 
 
 def _set_count(config: Config, rules: Rules) -> int:

@@ -1,7 +1,8 @@
 """Computes a score from paired times and decides whether it must be reviewed.
 
-Score = geometric mean over all timed configurations of `min(eager, compile) / kernel`, from paired medians; its
-interval comes from resampling launches and steps. Not covered: correctness, decided before anything is scored.
+Score = geometric mean over all timed configurations of `min(eager, compile) / kernel`, from paired medians, weighted by
+calls where the task says how often each configuration is called; its interval comes from resampling launches and steps.
+Not covered: correctness, decided before anything is scored.
 """
 
 import math
@@ -40,17 +41,17 @@ def with_times(result: ConfigReport, times: PairedTimes, floor_us: float | None,
 
 def score(results: Sequence[ConfigReport], times: Mapping[str, PairedTimes], rules: Rules, timing_trust: str) -> Score:
     """The score over `results`, all of which have times. `timing_trust` says who held the clock."""
-    logs = stats.bootstrap_log_speedups(
-        [times[item.key] for item in results], rules.score.bootstrap_samples, _seed(*(item.key for item in results))
-    )
-    low, high = stats.interval(np.mean(logs, axis=0))
-    speedup = geometric_mean([_known(item.speedup) for item in results])
-    worst = min(results, key=lambda item: _known(item.speedup))
     paired = [times[item.key] for item in results]
+    weights = [item.weight for item in paired]
+    seed = _seed(*(item.key for item in results))
+    logs = stats.bootstrap_log_speedups(paired, rules.score.bootstrap_samples, seed)
+    low, high = stats.interval(stats.mean_logs(logs, paired))
+    speedup = geometric_mean([_known(item.speedup) for item in results], weights)
+    worst = min(results, key=lambda item: _known(item.speedup))
     return Score(
         speedup=speedup,
         ci95=(min(low, speedup), max(high, speedup)),
-        vs_eager=geometric_mean([stats.speedup(replace(item, compile_us=None)) for item in paired]),
+        vs_eager=geometric_mean([stats.speedup(replace(item, compile_us=None)) for item in paired], weights),
         vs_compile=_vs_compile(paired),
         worst_config=worst.key,
         timing_trust=timing_trust,
@@ -64,7 +65,7 @@ def _vs_compile(paired: Sequence[PairedTimes]) -> float | None:
         for item in paired
         if item.compile_us is not None
     ]
-    return geometric_mean(ratios) if len(ratios) == len(paired) else None
+    return geometric_mean(ratios, [item.weight for item in paired]) if len(ratios) == len(paired) else None
 
 
 def half_width(value: Score) -> float:
@@ -84,7 +85,7 @@ def settled(value: Score, times: Mapping[str, PairedTimes], rules: Rules) -> Sco
         return value
     alone = [replace(item, kernel_us=np.ones(item.steps)) for item in times.values()]
     logs = stats.bootstrap_log_speedups(alone, rules.score.bootstrap_samples, _seed(*times))
-    low, high = stats.interval(np.mean(logs, axis=0))
+    low, high = stats.interval(stats.mean_logs(logs, alone))
     baselines_width = (high - low) / 2 / math.sqrt(low * high)
     if baselines_width > min(limit, width / 2):
         return None
@@ -112,8 +113,10 @@ def under_the_floor(results: Sequence[ConfigReport], rules: Rules) -> tuple[Conf
     return tuple(item for item in results if item.roofline_fraction is not None and item.roofline_fraction > limit)
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
+def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    weights = [1.0] * len(values) if weights is None else weights
+    logs = (weight * math.log(value) for value, weight in zip(values, weights, strict=True))
+    return math.exp(sum(logs) / sum(weights))
 
 
 def _known(value: float | None) -> float:

@@ -22,6 +22,7 @@ class PairedTimes:
     eager_us: Times
     compile_us: Times | None
     launch: NDArray[np.intp]  # which launch each step was made with
+    weight: float = 1.0  # in a mean over configurations
 
     @property
     def steps(self) -> int:
@@ -32,7 +33,7 @@ class PairedTimes:
 
     def _only(self, mine: NDArray[np.bool_]) -> "PairedTimes":
         compiled = None if self.compile_us is None else self.compile_us[mine]
-        return PairedTimes(self.kernel_us[mine], self.eager_us[mine], compiled, self.launch[mine])
+        return PairedTimes(self.kernel_us[mine], self.eager_us[mine], compiled, self.launch[mine], self.weight)
 
 
 def median_us(times: Times) -> float:
@@ -60,6 +61,12 @@ def interval(samples: Times) -> tuple[float, float]:
     """The central 95 % of bootstrap samples of a logarithm, as ratios."""
     low, high = np.percentile(samples, [2.5, 97.5])
     return float(np.exp(low)), float(np.exp(high))
+
+
+def mean_logs(logs: Times, all_times: Sequence[PairedTimes]) -> Times:
+    """The weighted mean over configurations, which are the first axis."""
+    mean: Times = np.average(logs, axis=0, weights=[times.weight for times in all_times])
+    return mean
 
 
 def bootstrap_log_speedups(all_times: Sequence[PairedTimes], samples: int, seed: int) -> NDArray[np.float64]:

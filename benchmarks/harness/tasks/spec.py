@@ -12,7 +12,7 @@ import math
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from .expressions import Value, evaluate
 
 DIRECTIONS = ("forward", "backward")
 GROUPS = ("single", "multi", "hidden")
+VALUES = "values.safetensors"  # beside the reference: values as real work has them (`child/recorded.py`)
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,12 @@ class Config:
     def hidden(self) -> bool:
         return self.group == "hidden"
 
+    @property
+    def weight(self) -> float:
+        """How much it counts in the score: its `calls` where a task says how often each is called."""
+        calls = self.values.get("calls", 1)
+        return float(calls) if isinstance(calls, int | float) else 1.0
+
 
 @dataclass(frozen=True)
 class TaskSpec:
@@ -110,6 +117,7 @@ class TaskSpec:
     configs: Mapping[str, tuple[Config, ...]]
     reference_source: str
     folder: Path
+    values_sha256: str = ""  # of the values beside the reference, if there are any
 
     @property
     def name(self) -> str:
@@ -120,6 +128,8 @@ class TaskSpec:
         """Changes whenever anything changes that a result depends on."""
         payload = asdict(self)
         payload.pop("folder")
+        if not self.values_sha256:
+            payload.pop("values_sha256")
         for words in ("title", "summary", "formula", "labels", "family"):
             payload.pop(words)
         return hashlib.sha256(json.dumps(payload, sort_keys=True, default=str).encode()).hexdigest()
@@ -173,10 +183,13 @@ def load_operation(folder: Path) -> tuple[TaskSpec, ...]:
     try:
         data = tomllib.loads(path.read_text())
         source = (folder / "reference.py").read_text()
+        values = folder / VALUES
+        values_sha256 = hashlib.sha256(values.read_bytes()).hexdigest() if values.is_file() else ""
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise TaskError(f"cannot read the task in {folder.name}: {error}") from error
     try:
-        return tuple(_task(data, direction, source, folder) for direction in DIRECTIONS if direction in data)
+        tasks = [_task(data, direction, source, folder) for direction in DIRECTIONS if direction in data]
+        return tuple(replace(task, values_sha256=values_sha256) for task in tasks)
     except KeyError as error:
         raise TaskError(f"{path.parent.name}/task.toml lacks {error}") from error
 
