@@ -21,7 +21,7 @@ DEPLOYMENT_FILES := tests/deployment
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-rest test-alone test-postgres test-deployment coverage coverage-all check fix bench bench-site redteam install system-run system-test clean
+.PHONY: help run test test-quick test-rest test-alone test-postgres test-deployment coverage coverage-all check fix bench bench-site editor redteam install system-run system-test clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
@@ -76,6 +76,9 @@ bench: install ## benchmarks of the system itself: tables, then one JSON line
 
 bench-site: install ## a site of 100,000 submissions under load: pages, 500 viewers, 50 posts at once
 	$(BIN)/python -m lab.site
+
+editor: ## static/vendor/codemirror from the versions in scripts/editor; needs node, npm and the npm registry
+	cd scripts/editor && npm ci && npm run --silent build && rm -rf node_modules
 
 redteam: install ## every attack of the corpus against the real judge, each beside its honest control
 	@sh scripts/system_packages.sh bubblewrap:bwrap

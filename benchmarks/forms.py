@@ -135,9 +135,12 @@ class SubmissionForm(forms.Form):
         return self.source.language == "cuda"
 
     def token(self) -> str:
-        """The same form with the same source is one submission; edited after a step back in the browser, another."""
-        given = self.cleaned_data["client_token"]
-        return f"{given}:{self.source.sha256[:32]}" if given and self.source else ""
+        """The same form with the same source is one submission; edited after a step back in the browser, another.
+
+        A quick check beside the editor is another than what the form submits afterwards.
+        """
+        given, beside = self.cleaned_data["client_token"], ":q" if "beside" in self.data else ""
+        return f"{given}{beside}:{self.source.sha256[:32]}" if given and self.source else ""
 
     def keep_text(self, text: str) -> None:
         """The uploaded text moves into the editor, so that an error does not lose it: browsers drop the file."""

@@ -9,6 +9,7 @@ from .views import (
     accounts,
     attacks,
     badges,
+    beside,
     changes,
     checks,
     comments,
@@ -50,6 +51,7 @@ task_urls = [
 evaluation_urls = [
     path("<uuid:code>/", evaluations.evaluation_detail, name="evaluation"),
     path("<uuid:code>/live/", evaluations.evaluation_live, name="evaluation-live"),
+    path("<uuid:code>/beside/", beside.evaluation_beside, name="evaluation-beside"),
     path("<uuid:code>/cancel/", evaluations.evaluation_stop, name="evaluation-cancel"),
     path("<uuid:code>/audit/", evaluations.evaluation_audit, name="evaluation-audit"),
     path("<uuid:code>/comments/", comments.comment_new, name="comment-new"),

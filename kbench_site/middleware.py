@@ -1,7 +1,7 @@
 """Headers of every answer, static files under ASGI, and tokens in place of sessions for programs.
 
-The content security policy allows nothing inline and nothing from elsewhere. Does NOT cover transport security,
-which `settings.py` turns on for a public site.
+The content security policy allows nothing inline and nothing from elsewhere; a page can have one nonce for the style
+element that its editor makes. Does NOT cover transport security, which `settings.py` turns on for a public site.
 """
 
 from collections.abc import Callable
@@ -38,11 +38,13 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 
 def content_security_policy(get_response: GetResponse) -> GetResponse:
-    """Sets the policy unless the view has set its own."""
+    """Sets the policy unless the view has set its own. A view may set `request.style_nonce`, new for each answer."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
-        response.headers.setdefault("Content-Security-Policy", POLICY)
+        nonce = getattr(request, "style_nonce", None)
+        policy = POLICY.replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'") if nonce else POLICY
+        response.headers.setdefault("Content-Security-Policy", policy)
         response.headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
         return response
 

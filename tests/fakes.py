@@ -1,7 +1,7 @@
 """A judge that does what the source asks for, so that tests drive the real worker path without a compiler.
 
 Lines of the source such as `// verdict: INCORRECT_VALUE`, `// speedup: 2.5`, `// seconds: 3`, `// gate: too fast`,
-`// audit: TAMPERING` (or `fails`, `broken`, `needs FILE`), `// flag: CODE`, `// profile: fails`,
+`// audit: TAMPERING` (or `fails`, `broken`, `needs FILE`), `// flag: CODE`, `// profile: fails`, `// log: TEXT`,
 `// raises` or `// counts: FILE` steer it;
 `#` does as well as `//`. Does NOT measure anything.
 """
@@ -40,7 +40,7 @@ def wish(text, name, default=""):
     return found.group(1).strip() if found else default
 
 
-def report_for(source, task, *, device=CPU, verdict="PASS", speedup=2.0, half_width=0.02, gate=""):
+def report_for(source, task, *, device=CPU, verdict="PASS", speedup=2.0, half_width=0.02, gate="", log=""):
     """A report as the harness would write it for a source that does what `verdict` says."""
     passed = verdict == "PASS"
     ci95 = (speedup * (1 - half_width), speedup * (1 + half_width))
@@ -73,7 +73,7 @@ def report_for(source, task, *, device=CPU, verdict="PASS", speedup=2.0, half_wi
         source_sha256=source.sha256,
         score=score,
         configs=configs if verdict != "COMPILE_ERROR" else (),
-        stages=(StageReport("compile", 1.0, 0), StageReport("verify", 2.0, 0), StageReport("time", 3.0, 0)),
+        stages=(StageReport("compile", 1.0, 0, log), StageReport("verify", 2.0, 0), StageReport("time", 3.0, 0)),
         gates=(Flag("gate", gate),) if gate else (),
         isolation="fake",
         environment={"machine": "fake"},
@@ -114,7 +114,7 @@ class FakeJudge:
         if re.search("^(//|#) raises", text, re.MULTILINE):
             raise SupervisorError("the fake judge was asked to fail")
         verdict, speedup = wish(text, "verdict", "PASS"), float(wish(text, "speedup", "2.0"))
-        wishes = {"verdict": verdict, "speedup": speedup, "gate": wish(text, "gate")}
+        wishes = {"verdict": verdict, "speedup": speedup, "gate": wish(text, "gate"), "log": wish(text, "log")}
         report = report_for(source, task, device=self._named(device), **wishes)
         return replace(report, flags=(Flag(wish(text, "flag"), "asked for"),)) if wish(text, "flag") else report
 

@@ -1,9 +1,11 @@
 """Submitting a kernel: an editor or a file, checked before it is queued. Typed text is never lost.
 
-The page works without JavaScript; with it, the editor keeps a draft in the browser. Does NOT compile anything.
+The page works without JavaScript; with it, the editor keeps a draft in the browser, and a quick check is answered
+beside the editor (`beside` in the form). Does NOT compile anything.
 """
 
 import json
+import secrets
 import uuid
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,11 +21,11 @@ from benchmarks.catalogue import folders
 from benchmarks.forms import SubmissionForm
 from benchmarks.judgings.waiting import nobody_there, outlook
 from benchmarks.models import DeviceKind, EmulatorCheck, Evaluation, TaskVersion
-from benchmarks.states import Switch
+from benchmarks.states import Switch, Visibility
 from benchmarks.submissions.languages import languages_of, starter_of, titles_for
 from benchmarks.switches import paused
-from benchmarks.templatetags.code import CompilerMessage, compiler_messages
 
+from .beside import beside_part, compile_errors
 from .parts.sessions import remember
 
 
@@ -46,6 +48,8 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
     )
     ready = request.method == "POST" and form.is_valid() and "check" not in request.POST
     outcome = _submitted(request, form, version) if ready else SubmitOutcome()
+    if "beside" in request.POST:
+        return _beside(request, form, outcome)
     if outcome.made is not None:
         return redirect(outcome.made)
     meters = limits.meters(request)
@@ -62,7 +66,9 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
         "syntaxes": json.dumps({item.name: item.syntax for item in harness.LANGUAGES.values()}),
     }
     if origin is not None and not form.is_bound:
-        context |= {"origin": origin, "compiler": _compiler_messages(origin)}
+        context |= {"origin": origin, "compiler": compile_errors(origin)}
+    # CodeMirror makes a style element. The middleware allows that of this answer.
+    request.style_nonce = context["style_nonce"] = secrets.token_urlsafe(16)  # type: ignore[attr-defined]
     context |= {"choose_device": len(kinds) > (1 if task.takes_python else 2)}
     response = render(request, "tasks/submit.html", context, status=_status(form, outcome))
     if outcome.full is not None:
@@ -77,6 +83,14 @@ class SubmitOutcome:
     made: Evaluation | EmulatorCheck | None = None
     identical: Evaluation | None = None
     full: quotas.QuotaUse | None = None
+
+
+def _beside(request: HttpRequest, form: SubmissionForm, outcome: SubmitOutcome) -> HttpResponse:
+    """A part of the page: the quick check that was made, or why there is none."""
+    if isinstance(outcome.made, Evaluation):
+        return beside_part(request, outcome.made)
+    context = {"form": form, "identical": outcome.identical}
+    return render(request, "tasks/_not_beside.html", context, status=_status(form, outcome))
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ def served(kinds: list[DeviceKind], version: TaskVersion, user: int | None) -> l
 
 def _submitted(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> SubmitOutcome:
     """Where nothing was queued, the form has an error or the outcome names the same source, judged before."""
-    emulated = "emulate" in request.POST
+    emulated = "emulate" in request.POST and "beside" not in request.POST
     if not (form.is_cuda() if emulated else form.choose_device()):
         return SubmitOutcome()
     made: Evaluation | EmulatorCheck
@@ -137,20 +151,24 @@ def _check_queued(request: HttpRequest, form: SubmissionForm, version: TaskVersi
 
 
 def _queued(request: HttpRequest, form: SubmissionForm, version: TaskVersion) -> Evaluation:
+    """Beside the editor nothing is published: it is of an account alone, or of who has the link where there is none."""
     assert form.source is not None  # noqa: S101 - a valid form has one
+    owner = request.user if isinstance(request.user, AbstractBaseUser) else None
+    beside = "beside" in request.POST
+    hidden = Visibility.PRIVATE if owner else Visibility.UNLISTED
     return services.submission_create(
         version=version,
         text=form.source.text,
         language=form.source.language,
         device_kind=form.device_kind,
-        owner=request.user if isinstance(request.user, AbstractBaseUser) else None,
-        visibility=form.cleaned_data["visibility"],
+        owner=owner,
+        visibility=hidden if beside else form.cleaned_data["visibility"],
         title=form.cleaned_data["title"],
         client_token=form.token(),
         payer=limits.payer(request),
         judge_again="judge_again" in request.POST,
-        quick="quick" in request.POST,
-        team=teams.team_for(request.user, form.cleaned_data["team"]),
+        quick=beside or "quick" in request.POST,
+        team=None if beside else teams.team_for(request.user, form.cleaned_data["team"]),
     )
 
 
@@ -166,14 +184,6 @@ def _origin(request: HttpRequest) -> Evaluation | None:
         return selectors.evaluation_for(request.user, uuid.UUID(request.GET.get("from", "")))
     except ValueError:
         return None
-
-
-def _compiler_messages(evaluation: Evaluation) -> list[CompilerMessage]:
-    """What the compiler refused in that source; nothing where it compiled."""
-    if evaluation.verdict != harness.Verdict.COMPILE_ERROR:
-        return []
-    log = evaluation.stages.filter(name="compile").values_list("log_tail", flat=True).first()
-    return compiler_messages(log or "")
 
 
 def _first(

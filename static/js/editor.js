@@ -1,215 +1,227 @@
-// The submit page with scripts: colours, line numbers, indentation, draft in the browser, dropping a file. The form works
-// without: the text field stays what is typed into and sent.
-(() => {
-  const form = document.querySelector("form[data-draft]");
-  const box = form.querySelector("[data-editor]");
-  const area = box.querySelector("textarea");
-  const file = form.querySelector("input[type=file]");
-  const note = form.querySelector("[data-draft-note]");
-  const fileNote = form.querySelector("[data-file-note]");
-  const key = `draft:${form.dataset.draft}`;
-  const starter = area.defaultValue;
-  const language = form.querySelector("select[name=language]");
-  const languages = JSON.parse(file.dataset.languages);
-  const syntaxes = JSON.parse(form.dataset.syntaxes);
-  const named = new Set(Array.from(document.querySelectorAll("[data-line]"), (link) => Number(link.dataset.line)));
+// The editor of a source: CodeMirror in front of a text field, which keeps the same text and is what a form sends.
+// Where CodeMirror did not load, the text field is the editor.
+//
+// sourceEditor(field, {syntax, nonce, onChange}) gives {text, replace, setSyntax, sent, mark, goTo}.
+window.sourceEditor = (() => {
+  const INDENT = "    ";
+  const FOLDED_LINES_MAX = 2000;
+  const PHRASES = {
+    next: "Next", previous: "Previous", all: "All", replace: "Replace", "replace all": "Replace all", "match case": "Match case",
+    regexp: "Regular expression", "by word": "Whole words",
+  };
+  // What CUDA adds to C++.
+  const CUDA_WORDS = /^(?:__(?:global|device|host|shared|constant|managed|grid_constant|launch_bounds|restrict|forceinline|noinline)__|__restrict|constexpr|concept|requires|static_assert|thread_local|noexcept)$/;
+  const CUDA_TYPES = /^(?:u?int\d+_t|size_t|(?:float|double|u?int|u?long|u?longlong|u?char|u?short)[1-4]|half2?|__half2?|__nv_bfloat162?|dim3|cudaStream_t|cudaError_t)$/;
 
-  const [numbers, colours] = ["numbers", "code colours"].map((name) => {
-    const behind = document.createElement("pre");
-    behind.className = name;
-    behind.setAttribute("aria-hidden", "true");
-    box.insertBefore(behind, area);
-    return behind;
-  });
-  box.classList.add("numbered");
+  function cuda(word, style) {
+    if (CUDA_WORDS.test(word)) return "keyword";
+    return CUDA_TYPES.test(word) ? "type" : style;
+  }
 
-  // One expression per syntax, one group per colour of base.css. Each part reads on from where it starts and never
-  // back, so the time is that of the length.
-  const COLOURED_MAX = 100000;  // characters; longer texts are typed without colours
-  const CLASSES = ["c", "s", "k", "m", "kt"];
-  const SYNTAXES = {
-    c: [
-      /\/\/[^\n]*|\/\*[^]*?(?:\*\/|(?![^]))/,
-      /"(?:[^"\\\n]|\\[^])*"?|'(?:[^'\\\n]|\\[^])*'?/,
-      /^[ \t]*#[ \t]*\w+|\b(?:alignas|asm|auto|break|case|catch|class|const|constexpr|continue|default|delete|do|else|enum|explicit|extern|false|for|if|inline|namespace|new|nullptr|operator|private|public|reinterpret_cast|return|sizeof|static|static_assert|static_cast|struct|switch|template|this|throw|true|try|typedef|typename|union|using|virtual|volatile|while|__\w+__|__restrict__)\b/,
-      /\b\d[\w.']*/,
-      /\b(?:bool|char|double|float[234]?|half2?|int[234]?|long|short|signed|size_t|u?int\d+_t|unsigned|void|dim3)\b/,
-    ],
-    python: [
-      /#[^\n]*/,
-      /"""[^]*?(?:"""|(?![^]))|\'\'\'[^]*?(?:\'\'\'|(?![^]))|"(?:[^"\\\n]|\\[^])*"?|'(?:[^'\\\n]|\\[^])*'?/,
-      /\b(?:and|as|assert|async|await|break|class|continue|def|del|elif|else|except|False|finally|for|from|global|if|import|in|is|lambda|None|nonlocal|not|or|pass|raise|return|True|try|while|with|yield)\b/,
-      /\b\d[\w.]*/,
-      /@[\w.]+/,
-    ],
+  function languages() {
+    const c = {
+      ...CodeMirror.cpp,
+      token(stream, state) {
+        const style = CodeMirror.cpp.token(stream, state);
+        return ["variable", "def", "builtin"].includes(style) ? cuda(stream.current(), style) : style;
+      },
+    };
+    return { c: CodeMirror.StreamLanguage.define(c), python: CodeMirror.StreamLanguage.define(CodeMirror.python) };
+  }
+
+  function colours() {
+    const t = CodeMirror.tags;
+    const coloured = (name, tag) => ({ tag, color: `var(--code-${name})` });
+    return CodeMirror.HighlightStyle.define([
+      coloured("keyword", [t.keyword, t.meta, t.atom]),
+      coloured("type", [t.typeName, t.className]),
+      coloured("string", [t.string, t.special(t.string)]),
+      coloured("number", [t.number]),
+      coloured("function", [t.definition(t.variableName), t.standard(t.variableName)]),
+      { tag: t.comment, color: "var(--code-comment)", fontStyle: "italic" },
+    ]);
+  }
+
+  function theme() {
+    const field = { background: "var(--surface)", color: "var(--ink)", border: "1px solid var(--line-strong)", borderRadius: "var(--radius)" };
+    return CodeMirror.EditorView.theme({
+      "&": { color: "var(--ink)", background: "var(--surface)" },
+      "&.cm-focused": { outline: "none" }, // the frame around it shows the focus
+      ".cm-scroller": { font: "var(--text-s)/1.6 var(--mono)" },
+      ".cm-content": { caretColor: "var(--ink)" },
+      ".cm-gutters": { background: "var(--sunken)", color: "var(--code-comment)", borderInlineEnd: "1px solid var(--line)" },
+      ".cm-activeLineGutter": { background: "var(--accent-wash)", color: "var(--ink)" },
+      ".cm-foldPlaceholder": { background: "var(--quiet-wash)", color: "var(--ink-soft)", border: "1px solid var(--line-strong)", padding: "0 0.4em" },
+      "&.cm-focused .cm-matchingBracket": { background: "var(--accent-wash)", outline: "1px solid var(--accent)" },
+      "&.cm-focused .cm-nonmatchingBracket": { background: "var(--bad-wash)", outline: "1px solid var(--bad)" },
+      ".cm-selectionMatch": { background: "var(--quiet-wash)" },
+      ".cm-searchMatch": { background: "var(--warn-wash)", outline: "1px solid var(--warn)" },
+      ".cm-searchMatch.cm-searchMatch-selected": { background: "var(--accent-wash)", outline: "2px solid var(--accent)" },
+      ".cm-panels": { background: "var(--sunken)", color: "var(--ink)", zIndex: "1" },
+      ".cm-panels.cm-panels-bottom": { borderBlockStart: "1px solid var(--line)" },
+      ".cm-panel.cm-search": { padding: "var(--s2) var(--s6) var(--s2) var(--s2)" },
+      ".cm-panel.cm-search input, .cm-panel.cm-search button, .cm-panel.cm-search label": { margin: "0.15em 0.5em 0.15em 0", fontSize: "var(--text-s)" },
+      ".cm-textfield": { ...field, width: "14rem", maxWidth: "100%", padding: "0.2em 0.5em" },
+      ".cm-button": { ...field, backgroundImage: "none", padding: "0.2em 0.7em" },
+      ".cm-panel.cm-search [name=close], .cm-panel.cm-panel-lint [name=close]": { color: "var(--ink)", border: "none", background: "none", padding: "0.2em 0.6em" },
+      ".cm-tooltip": { ...field, maxWidth: "min(40rem, 90vw)", padding: "0" },
+      ".cm-diagnostic": { whiteSpace: "pre-wrap", overflowWrap: "anywhere", borderInlineStart: "4px solid var(--bad)" },
+      ".cm-diagnostic-warning, .cm-diagnostic-info": { borderInlineStartColor: "var(--warn)" },
+      ".cm-panel.cm-panel-lint ul [aria-selected]": { background: "var(--accent-wash)", color: "var(--ink)" },
+      ".cm-lintRange-error": { backgroundImage: "none", background: "var(--bad-wash)" },
+      ".cm-lintRange-warning, .cm-lintRange-info": { backgroundImage: "none", background: "var(--warn-wash)" },
+      ".cm-lint-marker": { width: "0.8em", height: "0.8em" },
+      ".cm-lint-marker-error": { content: "none", background: "var(--bad)", borderRadius: "50%", margin: "0.4em 0" },
+      ".cm-lint-marker-warning, .cm-lint-marker-info": { content: "none", background: "var(--warn)", margin: "0.4em 0" },
+    });
+  }
+
+  // Below a line: all that is indented further. Empty lines and directives of the preprocessor end nothing.
+  const indentOf = (text) => /^[ \t]*/.exec(text)[0].replaceAll("\t", INDENT).length;
+  function folds(state, start) {
+    const first = state.doc.lineAt(start);
+    if (!first.text.trim()) return null;
+    let end = first;
+    for (let n = first.number + 1; n <= Math.min(state.doc.lines, first.number + FOLDED_LINES_MAX); n += 1) {
+      const line = state.doc.line(n);
+      if (!line.text.trim() || line.text.startsWith("#")) continue;
+      if (indentOf(line.text) <= indentOf(first.text)) break;
+      end = line;
+    }
+    return end.number > first.number ? { from: first.to, to: end.to } : null;
+  }
+
+  const spansLines = ({ doc, selection: { main } }) => doc.lineAt(main.from).number !== doc.lineAt(main.to).number;
+  const tabKey = {
+    key: "Tab",
+    run(view) {
+      if (spansLines(view.state)) return CodeMirror.indentWithTab.run(view);
+      view.dispatch(view.state.replaceSelection(INDENT), { scrollIntoView: true, userEvent: "input" });
+      return true;
+    },
+    // At a line that is not indented the key leads out of the editor.
+    shift(view) {
+      const isIndented = /^[ \t]/.test(view.state.doc.lineAt(view.state.selection.main.from).text);
+      return (isIndented || spansLines(view.state)) && CodeMirror.indentLess(view);
+    },
   };
 
-  function colour() {
-    const shown = document.createDocumentFragment();
-    if (area.value.length <= COLOURED_MAX) {
-      const parts = SYNTAXES[syntaxes[language.value]];
-      const token = new RegExp(parts.map((part) => `(${part.source})`).join("|"), "gm");
-      let end = 0;
-      for (const match of area.value.matchAll(token)) {
-        const mark = document.createElement("span");
-        mark.className = CLASSES[match.slice(1).findIndex((group) => group !== undefined)];
-        mark.textContent = match[0];
-        shown.append(area.value.slice(end, match.index), mark);
-        end = match.index + match[0].length;
-      }
-      shown.append(area.value.slice(end));
-    }
-    box.classList.toggle("coloured", area.value.length <= COLOURED_MAX);
-    colours.replaceChildren(shown);
-  }
-
-  function number() {
-    const count = area.value.split("\n").length;
-    const rows = Array.from({ length: count }, (_, n) => {
-      if (!named.has(n + 1)) return `${n + 1}\n`;
-      const mark = document.createElement("b");
-      mark.textContent = `${n + 1}\n`;
-      return mark;
-    });
-    numbers.replaceChildren(...rows);
-  }
-
-  function follow() {
-    numbers.scrollTop = colours.scrollTop = area.scrollTop;
-    colours.scrollLeft = area.scrollLeft;
-  }
-
-  function draw() {
-    number();
-    colour();
-    follow();
-  }
-
-  function keep() {
-    try {
-      localStorage.setItem(key, area.value);
-      note.textContent = "Draft kept in this browser.";
-    } catch {
-      note.textContent = "This browser keeps no draft.";
-    }
-  }
-
-  function changed() {
-    draw();
-    keep();
-  }
-
-  // Replaces what is selected so that the browser can undo it, and tells as if it was typed.
-  function type(text) {
-    if (document.execCommand("insertText", false, text)) return;
-    area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
-    changed();
-  }
-
-  function lineStart() {
-    return area.selectionStart ? area.value.lastIndexOf("\n", area.selectionStart - 1) + 1 : 0;
-  }
-
-  // All lines that the selection touches, four columns to the right or left.
-  function shift(back) {
-    const start = lineStart();
-    const last = Math.max(area.selectionStart, area.selectionEnd - 1);
-    const end = area.value.indexOf("\n", last) < 0 ? area.value.length : area.value.indexOf("\n", last);
-    const lines = area.value.slice(start, end).split("\n");
-    const moved = lines.map((line) => (back ? line.replace(/^(?: {1,4}|\t)/, "") : line && `    ${line}`)).join("\n");
-    area.setSelectionRange(start, end);
-    type(moved);
-    area.setSelectionRange(start, start + moved.length);
-  }
-
-  function pressed(event) {
-    if (event.key === "Escape") box.dataset.leave = "1";
-    if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
-    if (event.key === "Tab" && !box.dataset.leave) {
-      const several = area.value.slice(area.selectionStart, area.selectionEnd).includes("\n");
-      const indented = [" ", "\t"].includes(area.value[lineStart()]);
-      if (event.shiftKey && !several && !indented) return;
-      event.preventDefault();
-      if (event.shiftKey || several) shift(event.shiftKey);
-      else type("    ");
-    } else if (event.key === "Enter" && !event.shiftKey) {
-      const line = area.value.slice(lineStart(), area.selectionStart);
-      const deeper = /[{(:]\s*$/.test(line) ? "    " : "";
-      const spaces = /^[ \t]*/.exec(line)[0] + deeper;
-      if (!spaces) return;
-      event.preventDefault();
-      type(`\n${spaces}`);
-    }
-  }
-
-  function goTo(line) {
-    const start = area.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
-    area.focus();
-    area.setSelectionRange(start, area.value.indexOf("\n", start) < 0 ? area.value.length : area.value.indexOf("\n", start));
-    area.scrollTop = Math.max(0, (line - 6) * parseFloat(getComputedStyle(area).lineHeight));
-  }
-
-  // The text goes into the editor, so that it can be seen before it is sent; what is not text stays with the input
-  // and the server says what is wrong with it.
-  async function take(chosen) {
-    fileNote.textContent = "";
-    if (!chosen) return;
-    const limit = Number(file.dataset.maxBytes);
-    if (chosen.size > limit) {
-      fileNote.textContent = `${chosen.name} has ${chosen.size} bytes; the rules take at most ${limit}. It was not taken.`;
-      file.value = "";
-      return;
-    }
-    const content = await chosen.arrayBuffer();
-    try {
-      const text = new TextDecoder("utf-8", { fatal: true }).decode(content);
-      if (text.includes("\0") || !text.trim()) return;
-      area.value = text;
-      language.value = languages[`.${chosen.name.split(".").pop().toLowerCase()}`] || language.value;
-      changed();
-      fileNote.textContent = "";
-      file.value = "";
-      note.textContent = `${chosen.name} is in the editor now.`;
-    } catch {
-      fileNote.textContent = `${chosen.name} is not UTF-8 text.`;
-    }
-  }
-
-  const draft = (() => { try { return localStorage.getItem(key); } catch { return null; } })();
-  const drop = form.querySelector("[data-draft-drop]");
-  if (draft !== null && draft !== starter && !("draftOff" in form.dataset)) {
-    area.value = draft;
-    note.textContent = "This is your draft from this browser.";
-  }
-  drop.hidden = "draftOff" in form.dataset || area.value === starter;
-  drop.addEventListener("click", () => {
-    area.value = starter;
-    drop.hidden = true;
-    draw();
-    try { localStorage.removeItem(key); } catch { /* nothing was kept either */ }
-    note.textContent = "";
-  });
-
-  area.addEventListener("input", () => { changed(); drop.hidden = false; });
-  language.addEventListener("change", () => {
-    if (area.value === starter && !("draftOff" in form.dataset)) location.search = `?language=${language.value}`;
-  });
-  language.addEventListener("change", colour);
-  area.addEventListener("scroll", follow);
-  area.addEventListener("keydown", pressed);
-  area.addEventListener("focus", () => { delete box.dataset.leave; });
-  file.addEventListener("change", () => take(file.files[0]));
-  for (const name of ["dragover", "dragleave", "drop"]) {
-    form.addEventListener(name, (event) => {
-      if (!event.dataTransfer.types.includes("Files")) return;
-      event.preventDefault();
-      form.querySelector("[data-drop]").classList.toggle("over", name === "dragover");
-      if (name === "drop") take(event.dataTransfer.files[0]);
-    });
-  }
-  document.querySelectorAll("[data-line]").forEach((link) => link.addEventListener("click", (event) => {
+  // Chromium gives text that replaces a selection the style of what was there, which the policy of the page forbids.
+  function replacesSelection(event, view) {
+    const { state } = view;
+    if (event.inputType !== "insertText" || event.data === null || event.isComposing || state.selection.main.empty) return false;
     event.preventDefault();
-    goTo(Number(link.dataset.line));
-  }));
-  draw();
+    view.dispatch(state.replaceSelection(event.data), { scrollIntoView: true, userEvent: "input.type" });
+    return true;
+  }
+
+  // A file that is dropped is for the form, which looks at it first.
+  const ofTheForm = (event) => event.dataTransfer.types.includes("Files");
+
+  function rich(field, { syntax, nonce, onChange }) {
+    const { EditorState, EditorView, Compartment, ChangeSet, keymap } = CodeMirror;
+    const known = languages();
+    const language = new Compartment();
+    // Messages name lines of the text that was sent; since then it may have been edited.
+    let sentText;
+    let since;
+    const watched = EditorView.updateListener.of((update) => {
+      if (!update.docChanged) return;
+      since = since.compose(update.changes);
+      field.value = update.state.doc.toString();
+      onChange();
+    });
+    const view = new EditorView({
+      state: EditorState.create({
+        doc: field.value,
+        extensions: [
+          EditorView.cspNonce.of(nonce),
+          CodeMirror.lintGutter(),
+          CodeMirror.lineNumbers(),
+          CodeMirror.foldGutter({ openText: "▾", closedText: "▸" }),
+          CodeMirror.highlightActiveLineGutter(),
+          CodeMirror.highlightSpecialChars(),
+          CodeMirror.history(),
+          CodeMirror.indentOnInput(),
+          CodeMirror.indentUnit.of(INDENT),
+          EditorState.tabSize.of(INDENT.length),
+          CodeMirror.bracketMatching(),
+          CodeMirror.foldService.of(folds),
+          CodeMirror.search(),
+          EditorState.phrases.of(PHRASES),
+          CodeMirror.highlightSelectionMatches(),
+          CodeMirror.syntaxHighlighting(colours()),
+          language.of(known[syntax]),
+          keymap.of([tabKey, ...CodeMirror.searchKeymap, ...CodeMirror.foldKeymap, ...CodeMirror.lintKeymap,
+            ...CodeMirror.historyKeymap, ...CodeMirror.defaultKeymap]),
+          EditorView.domEventHandlers({ drop: ofTheForm, dragover: ofTheForm, beforeinput: replacesSelection }),
+          EditorView.contentAttributes.of({
+            id: field.id, tabindex: "0", "aria-labelledby": "text-label", "aria-describedby": "text-help", autocapitalize: "off", spellcheck: "false",
+            ...(field.getAttribute("aria-invalid") ? { "aria-invalid": "true" } : {}),
+          }),
+          theme(),
+          watched,
+        ],
+      }),
+    });
+    function sent() {
+      sentText = view.state.doc;
+      since = ChangeSet.empty(sentText.length);
+    }
+    // Where a line of the sent text is now.
+    const placeOf = (line) => {
+      const { from, to } = sentText.line(Math.max(1, Math.min(line, sentText.lines)));
+      return { from: since.mapPos(from, 1), to: since.mapPos(to, -1) };
+    };
+    sent();
+    field.hidden = true;
+    field.removeAttribute("id"); // which the editor has now
+    field.after(view.dom);
+    document.getElementById("text-label").addEventListener("click", () => view.focus());
+    return {
+      text: () => field.value,
+      replace(text) {
+        view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text }, selection: { anchor: 0 } });
+      },
+      setSyntax(name) {
+        view.dispatch({ effects: language.reconfigure(known[name]) });
+      },
+      sent,
+      mark(messages) {
+        const found = messages.map(({ line, severity, message }) => {
+          const { from, to } = placeOf(line);
+          return { from, to: Math.max(from, to), severity, message };
+        });
+        view.dispatch(CodeMirror.setDiagnostics(view.state, found.sort((a, b) => a.from - b.from)));
+      },
+      goTo(line) {
+        const { from, to } = placeOf(line);
+        view.dispatch({ selection: { anchor: from, head: Math.max(from, to) }, effects: EditorView.scrollIntoView(from, { y: "center" }) });
+        view.focus();
+      },
+    };
+  }
+
+  function plain(field, { onChange }) {
+    field.addEventListener("input", onChange);
+    return {
+      text: () => field.value,
+      replace(text) {
+        field.value = text;
+        onChange();
+      },
+      setSyntax() {},
+      sent() {},
+      mark() {},
+      goTo(line) {
+        const start = field.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+        const end = field.value.indexOf("\n", start);
+        field.focus();
+        field.setSelectionRange(start, end < 0 ? field.value.length : end);
+        field.scrollTop = Math.max(0, (line - 6) * parseFloat(getComputedStyle(field).lineHeight));
+      },
+    };
+  }
+
+  return (field, options) => (window.CodeMirror ? rich : plain)(field, options);
 })();

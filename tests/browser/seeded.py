@@ -54,7 +54,7 @@ VISIBLE_FOCUS = """
     const style = getComputedStyle(item);
     return (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0) || style.boxShadow !== "none";
   };
-  return shows(document.activeElement) || shows(document.activeElement.parentElement); // an editor has a frame
+  return shows(document.activeElement) || shows(document.activeElement.closest(".editor") ?? document.body);
 }
 """
 WIDER_THAN_SCREEN = """
@@ -111,7 +111,7 @@ def reach(page: Page, target: Locator) -> None:
     for _ in range(TABS_MAX):
         if handle.evaluate("item => item === document.activeElement"):
             break
-        if page.evaluate("document.activeElement.tagName") == "TEXTAREA":
+        if page.evaluate("document.activeElement.isContentEditable"):
             page.keyboard.press("Escape")  # leads out of the editor, where the Tab key indents
         page.keyboard.press("Tab")
     else:

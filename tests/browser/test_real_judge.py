@@ -51,8 +51,8 @@ def test_upload_watch_and_stand_on_the_board(visitor: Any) -> None:
 
 def test_in_the_dark_an_edited_kernel_that_does_not_compile_shows_its_line(visitor: Any) -> None:
     page = visitor.tab(f"{TASK}submit/", color_scheme="dark")
-    editor = page.get_by_label("Source", exact=True)
-    editor.fill(editor.input_value().replace("return y;", "return y"))
+    text = page.locator("[name=text]").input_value()
+    page.get_by_label("Source", exact=True).fill(text.replace("return y;", "return y"))
     page.get_by_role("button", name="Submit for judging").click()
     ends_with(page, "Does not compile")
     expect(page.get_by_text("expected ‘;’").first).to_be_visible()

@@ -97,6 +97,7 @@ PAGES: dict[str, Page] = {
     "evaluations/<uuid:code>/": OWN,
     "evaluations/<uuid:code>/audit/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/badge.svg": Page("404 404 404 404", "404 404 404 404"),
+    "evaluations/<uuid:code>/beside/": OWN,
     "evaluations/<uuid:code>/cancel/": Page("405 405 405 405", "404 404 302 404"),
     "evaluations/<uuid:code>/comments/": Page(NONE, "302 404 404 404"),  # a private one has none
     "evaluations/<uuid:code>/full/": Page("405 405 405 405", "404 404 302 404"),

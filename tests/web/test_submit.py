@@ -273,6 +273,56 @@ def test_a_quick_check_is_one_click_and_another_one_judges_it_in_full(as_owner: 
     assert Evaluation.objects.full().get().submission == evaluation.submission
 
 
+def beside(client: Client, text: str = factories.SOURCE, **fields: Any) -> HttpResponse:
+    return post(client, text, quick="1", beside="1", **fields)
+
+
+def test_beside_the_editor_a_check_is_the_own_of_an_account_and_a_part_of_the_page(as_owner: Client) -> None:
+    html = beside(as_owner, visibility="public").content.decode()
+    evaluation = Evaluation.objects.get()
+    assert (evaluation.is_quick, evaluation.submission.visibility) == (True, "private")
+    part = reverse("evaluation-beside", args=[evaluation.code])
+    assert f'hx-get="{part}?at=queued-"' in html
+    assert "<html" not in html
+    assert as_owner.get(part, {"at": "queued-"}).status_code == 204
+    record_report(factories.claimed_for_judging(), factories.passing(2.5))
+    html = as_owner.get(part, {"at": "queued-"}).content.decode()
+    assert "Quick check passed" in html
+    assert "Only you can see it" in html
+    assert "hx-get" not in html
+
+
+def test_beside_the_editor_a_check_without_an_account_has_a_link_alone(visitor: Client) -> None:
+    beside(visitor)
+    assert Submission.objects.get().visibility == "unlisted"
+
+
+def test_what_was_checked_beside_the_editor_is_submitted_by_the_same_form(as_owner: Client) -> None:
+    for _ in range(2):  # a double click is one check
+        beside(as_owner, client_token="a-form")
+    post(as_owner, client_token="a-form", visibility="public")
+    assert [item.visibility for item in Submission.objects.order_by("pk")] == ["private", "public"]
+    assert Evaluation.objects.full().get().submission.visibility == "public"
+
+
+def test_what_cannot_be_checked_beside_the_editor_is_told_there(visitor: Client, settings: Any) -> None:
+    refused = beside(visitor, "int main() {}\n")
+    assert refused.status_code == 422
+    assert "no PYBIND11_MODULE" in refused.content.decode()
+    settings.KBENCH_PUBLIC = True
+    settings.SECURE_SSL_REDIRECT = False
+    assert "Log in to submit" in beside(visitor).content.decode()
+    assert not Submission.objects.exists()
+
+
+def test_errors_of_the_compiler_are_lines_beside_the_editor(visitor: Client) -> None:
+    beside(visitor)
+    record_report(factories.claimed_for_judging(), factories.failing(GXX))
+    html = visitor.get(reverse("evaluation-beside", args=[Evaluation.objects.get().code])).content.decode()
+    assert html.count("data-line=") == 2
+    assert "was not declared &lt;b&gt;here&lt;/b&gt;" in html
+
+
 def test_only_who_asked_for_a_quick_check_has_it_judged_in_full(visitor: Client, as_stranger: Client) -> None:
     post(visitor, quick="1")
     evaluation = Evaluation.objects.get()
@@ -317,8 +367,10 @@ def test_editing_a_source_that_did_not_compile_names_its_lines(visitor: Client) 
     failed = factories.judged(factories.failing(GXX))
     page = visitor.get(URL, {"from": failed.code}).content.decode()
     assert page.count("data-line=") == 2
-    assert 'data-line="3">Line 3</a>: error: &#x27;y&#x27; was not declared &lt;b&gt;here&lt;/b&gt;</li>' in page
-    assert 'data-line="9">Line 9</a>: error: nothing.h: No such file' in page
+    assert (
+        'data-severity="error">Line 3</a>: error: &#x27;y&#x27; was not declared &lt;b&gt;here&lt;/b&gt;</li>' in page
+    )
+    assert "Line 9</a>: error: nothing.h: No such file" in page
     assert failed.get_absolute_url() in page
 
 
