@@ -37,6 +37,7 @@ from .logs import JsonlLog, LogError
 from .loop import DriveWish, RunOutcome, create, drive
 from .proposers import NAMES, find_proposer
 from .state import RunState
+from .texts import sentence
 from .verifiers import find_verifiers, opened_verifiers
 
 FOUND, NOT_FOUND, WRONG_USAGE, OUR_FAULT = 0, 1, 2, 3

@@ -30,7 +30,15 @@ from .hosts.ending import ended_in_order
 from .hosts.locks import file_lock
 from .hosts.processors import KINDS as PROCESSOR_KINDS
 from .hosts.processors import processor
-from .languages import LANGUAGE_OF_SUFFIX, LANGUAGES, device_class, device_classes, is_python, language_of_file
+from .languages import (
+    LANGUAGE_OF_SUFFIX,
+    LANGUAGES,
+    device_class,
+    device_classes,
+    is_python,
+    language_of_file,
+    language_of_text,
+)
 from .looks import Looks
 from .measuring.faults import DEVICE_STUCK
 from .measuring.memory import SharedMemory

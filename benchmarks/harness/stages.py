@@ -35,7 +35,7 @@ from .scores import scoring
 from .scores.stats import PairedTimes
 from .source import NOBODY, Paths, Source, Step, Watcher
 from .tasks.spec import Config, TaskSpec
-from .tracks import CpuTrack, Track, open_track
+from .tracks import CpuTrack, GpuTrack, Track, open_track
 
 T = TypeVar("T")
 _LOG_BYTES = 16 * 1024

@@ -117,6 +117,29 @@ def test_a_worker_without_a_package_says_so_and_blames_itself(task: TaskSpec, ru
     assert report.reason == "the package numba-cuda is not installed on this worker, so it judges no Numba-CUDA"
 
 
+def test_who_prepares_has_the_gpu_in_turns(
+    task: TaskSpec, rules: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while torch.compile works on the processor: before and after it."""
+    few = replace(task, configs={"cuda": task.configs_for("cuda")[:1]})
+    turns: list[str] = []
+
+    @contextmanager
+    def lock(*_: object) -> Iterator[None]:
+        turns.append("taken")
+        yield
+        turns.append("given back")
+
+    monkeypatch.setattr(tracks.GpuTrack, "prepare_lock", lock)
+    own = Paths(tmp_path)
+    assert prepare_side_by_side(few, rules, own, device="host:0") > 0
+    assert turns == ["taken", "given back"] * 2
+    (ready,) = own.baselines.glob("*/ready.json")
+    assert json.loads(ready.read_text()) == {"problems": [None]}
+    assert prepare_side_by_side(few, rules, own, device="host:0") < 1
+    assert len(turns) == 4
+
+
 def test_wrong_values_are_found(task: TaskSpec, rules: Rules, paths: Paths) -> None:
     report = judged(WRONG, task, rules, paths)
     assert report.verdict is Verdict.INCORRECT_VALUE
