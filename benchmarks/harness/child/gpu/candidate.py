@@ -29,7 +29,8 @@ def main(arguments: Sequence[str]) -> None:
     memory = receive_memory(link, device, inputs_at=message["inputs_at"], outputs_at=message["outputs_at"])
     calls = open_calls(message, memory)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    loaded = listening(wake(message["binary"]))
+    packages = wake(message["binary"])
+    loaded = listening(packages) if device.device.type == "cuda" else None
     with device.results_in(memory.outputs, message["slot_bytes"], message["pool"]):
         if message["filter"]:
             install_filter(base64.b64decode(message["filter"]))
