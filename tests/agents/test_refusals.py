@@ -1,0 +1,211 @@
+"""What cannot be chosen, continued or forked, and the reason; jobs that find nothing to do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser
+from django.contrib.messages import get_messages
+from django.test import Client
+from kombu.exceptions import OperationalError
+
+from agents import jobs, proposals, queue, services
+from agents.evolve.budget import Caps
+from agents.extension import readers
+from agents.models import Run
+from benchmarks.extensions import ReferenceUnread
+from benchmarks.services import Refused
+from benchmarks.states import TaskVersionStatus
+
+from . import factories
+
+NO_KEY = "This site has no key for a language model: its operator can set ANTHROPIC_API_KEY."
+NOT_STAFF = "On a public site only staff may spend the operator's money."
+PERSON, STAFF = SimpleNamespace(is_staff=False), SimpleNamespace(is_staff=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "public", "user", "problem"),
+    [
+        ("", False, STAFF, NO_KEY),
+        ("", True, STAFF, NO_KEY),
+        ("k", False, PERSON, ""),
+        ("k", False, AnonymousUser(), ""),
+        ("k", True, PERSON, NOT_STAFF),
+        ("k", True, AnonymousUser(), NOT_STAFF),
+        ("k", True, STAFF, ""),
+    ],
+)
+def test_money_is_spent_with_a_key_and_on_a_public_site_by_staff(
+    settings: Any, key: str, public: bool, user: Any, problem: str
+) -> None:
+    settings.ANTHROPIC_API_KEY, settings.KBENCH_PUBLIC = key, public
+    paid = {choice.name: choice.paid for choice in proposals.CHOICES}
+    assert {choice.problem for choice in proposals.choices_for(user) if paid[choice.name]} == {problem}
+    assert {choice.problem for choice in proposals.choices_for(user) if not paid[choice.name]} == {""}
+    assert ("critic" in dict(proposals.verifiers_for(user))) is (problem == "")
+    assert proposals.problem_with("hybrid", user) == problem
+    assert proposals.problem_with("random", user) == ""
+
+
+@pytest.mark.parametrize("name", ["external", "nobody's", ""])
+def test_a_proposer_that_the_site_does_not_have_is_refused_with_those_that_it_has(name: str) -> None:
+    said = proposals.problem_with(name, PERSON)  # type: ignore[arg-type]
+    assert said.startswith(f"There is no proposer {name}; known: template-evo, ")
+    assert "external," not in said.partition("known")[2]
+
+
+# --- references read by a language model ---
+
+
+@pytest.mark.parametrize("key", ["", "  "])
+def test_without_a_key_no_reference_is_read(settings: Any, key: str) -> None:
+    settings.ANTHROPIC_API_KEY = key
+    with pytest.raises(ReferenceUnread, match="ANTHROPIC_API_KEY"):
+        readers.reference_reader(1.0)
+
+
+def test_a_broken_table_of_prices_keeps_references_unread(settings: Any, tmp_path: Path) -> None:
+    """Whoever set a key must see that no limit in dollars could be kept."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text("not = [toml")
+    settings.ANTHROPIC_API_KEY, settings.KBENCH_MODEL_PRICES = "k", prices
+    with pytest.raises(ReferenceUnread, match=r"prices\.toml"):
+        readers.reference_reader(1.0)
+
+
+# --- runs ---
+
+
+@pytest.fixture
+def run(tasks: Any) -> Run:
+    return factories.driven()
+
+
+def told(response: Any) -> list[str]:
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+@pytest.mark.parametrize("wish", ["pause", "resume", "stop"])
+def test_a_run_that_has_ended_takes_no_wish(visitor: Client, run: Run, wish: str) -> None:
+    session = visitor.session
+    session["runs"] = [str(run.code)]  # this browser has started it
+    session.save()
+    before = (run.state, run.last_seq)
+    response = visitor.post(f"{run.get_absolute_url()}{wish}/")
+    run.refresh_from_db()
+    assert (run.state, run.last_seq) == before
+    assert len(told(response)) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [({}, "limit"), ({"judgings": "0"}, "greater"), ({"judgings": "many"}, "whole number"), ({"seed": "1"}, "limit")],
+)
+def test_a_fork_that_makes_no_sense_is_refused_with_the_reason(
+    visitor: Client, run: Run, form: dict[str, str], words: str
+) -> None:
+    response = visitor.post(f"{run.get_absolute_url()}fork/", form)
+    assert response.status_code == 302
+    assert words in " ".join(told(response))
+    assert Run.objects.count() == 1
+
+
+def test_a_version_that_is_not_judged_any_more_starts_and_forks_no_run(visitor: Client, run: Run) -> None:
+    run.task_version.status = TaskVersionStatus.RETIRED
+    run.task_version.save()
+    request = services.RunRequest(run.task_version, run.device_kind, factories.config(), None)
+    with pytest.raises(Refused, match="no longer judged"):
+        services.run_start(request)
+    response = visitor.post(f"{run.get_absolute_url()}fork/", {"judgings": "3"})
+    assert told(response) == ["This version of the task is no longer judged."]
+    assert Run.objects.count() == 1
+
+
+def test_a_run_with_settings_that_nobody_knows_any_more_is_not_forked(run: Run) -> None:
+    """Its configuration was written by another version of kbench."""
+    run.config = {**run.config, "generations_of_old": 3}
+    with pytest.raises(Refused):
+        services.run_fork(run, owner=None, seed=1, more=Caps(judgings=3))
+    assert Run.objects.count() == 1
+
+
+# --- jobs ---
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What the job does; its thread's connections are those of the test, and stay."""
+    done: list[str] = []
+    monkeypatch.setattr(jobs, "connections", SimpleNamespace(close_all=lambda: done.append("closed")))
+    monkeypatch.setattr(jobs, "drive_run", lambda holding: done.append(f"driven {holding.run.pk}"))
+    yield done
+    jobs.draining.clear()
+
+
+def drive_next() -> None:
+    """As a worker called `agents@test` runs the job."""
+    jobs.drive_next.push_request(hostname="agents@test")
+    try:
+        jobs.drive_next.run()
+    finally:
+        jobs.drive_next.pop_request()
+
+
+@pytest.mark.django_db
+def test_a_job_without_a_run_does_nothing_and_keeps_no_connection(job: list[str]) -> None:
+    drive_next()
+    assert job == ["closed"]
+
+
+def test_a_worker_that_is_asked_to_end_takes_no_run(job: list[str], tasks: Any) -> None:
+    waiting = factories.started()
+    jobs._drain()
+    drive_next()
+    waiting.refresh_from_db()
+    assert (job, waiting.claim) == ([], None)
+
+
+def test_a_job_drives_the_run_that_waits(job: list[str], tasks: Any) -> None:
+    waiting = factories.started()
+    drive_next()
+    assert job == [f"driven {waiting.pk}", "closed"]
+
+
+def test_connections_are_closed_when_driving_fails(job: list[str], tasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(holding: Any) -> None:
+        raise RuntimeError("the disk is full")
+
+    factories.started()
+    monkeypatch.setattr(jobs, "drive_run", broken)
+    with pytest.raises(RuntimeError):
+        drive_next()
+    assert job == ["closed"]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "on_the_way", "sent"),
+    [(0, 0, 0), (3, 0, 3), (3, 2, 1), (3, 5, 0), (10**6, 0, queue.OUTSTANDING_MAX)],
+)
+def test_as_many_messages_are_on_their_way_as_runs_wait_and_not_many_more(
+    monkeypatch: pytest.MonkeyPatch, waiting: int, on_the_way: int, sent: int
+) -> None:
+    messages: list[None] = []
+    monkeypatch.setattr(queue, "_send", lambda: messages.append(None))
+    monkeypatch.setattr(queue, "outstanding", lambda _: on_the_way)
+    queue.resend(waiting)
+    assert len(messages) == sent
+
+
+@pytest.mark.parametrize("error", [OperationalError("no broker"), OSError("no socket")])
+def test_without_a_broker_a_run_waits_for_the_next_look(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(queue.current_app, "send_task", failing)
+    queue._send()
+    assert "the next look will try again" in caplog.text
