@@ -109,12 +109,19 @@ def _odd_sizes(task: TaskSpec, config: Config) -> Iterator[Config]:
 
 
 def _one_row(task: TaskSpec, config: Config) -> Iterator[Config]:
-    """A batch of one, with odd sizes: a block that does not fill. Small constants, such as eps, are larger."""
+    """A batch of one, with odd sizes: a block that does not fill. Small constants, such as eps, are larger.
+
+    The largest size stays as it is, if it can: long rows take paths of their own.
+    """
     if isinstance(config.values.get("batch_size"), int):
         values = config.values.items()
         constants = {name: _CONSTANT for name, value in values if isinstance(value, float) and 0 < value < 1e-3}
         single = _with(task, config, {"batch_size": 1, **constants})
-        found = _reduced(task, single, _ONE_ROW_PRODUCTS) if single is not None else None
+        found = None
+        if single is not None:
+            sizes = _sizes(single)
+            longest = max(sizes, key=lambda item: sizes[item], default="")
+            found = _reduced(task, single, _ONE_ROW_PRODUCTS, longest) or _reduced(task, single, _ONE_ROW_PRODUCTS)
         if found is not None:
             yield from _odd_sizes(task, found)
 
@@ -132,13 +139,13 @@ def _odd(size: int) -> int:
     return size - 1 if size % 2 == 0 else size
 
 
-def _reduced(task: TaskSpec, config: Config, most_products: int) -> Config | None:
-    """`config` with its largest size halved again and again; None if that does not help."""
+def _reduced(task: TaskSpec, config: Config, most_products: int, kept: str = "") -> Config | None:
+    """`config` with its largest size but `kept` halved again and again; None if that does not help."""
     found: Config | None = config
     for _ in range(64):
         if found is None or bearable(found, most_products):
             return found
-        sizes = _sizes(found)
+        sizes = {name: size for name, size in _sizes(found).items() if name != kept}
         if not sizes:
             return None
         name = max(sizes, key=lambda item: sizes[item])

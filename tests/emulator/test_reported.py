@@ -122,6 +122,14 @@ def test_wrong_results_of_a_variable_without_a_value_are_not_decided(plan: Check
     assert verdict(plan, runs(FINDING), wrong=(0,), log=log).verdict is EmulatorVerdict.WRONG
 
 
+def test_what_may_depend_on_lanes_that_run_together_is_not_decided(plan: CheckPlan) -> None:
+    chance = FINDING.replace("\trace\ttwo threads", "\tcoalesced lanes\teach lane is alone")
+    for wrong, between in (((0,), (chance,)), ((), (chance, FINDING))):
+        report = verdict(plan, runs(*between), wrong=wrong)
+        assert (report.verdict, "lanes a GPU runs together" in report.reason) == (EmulatorVerdict.ABSTAINED, True)
+    assert verdict(plan, runs(chance)).verdict is EmulatorVerdict.CORRECT_HERE
+
+
 @pytest.mark.parametrize(("line", "kind"), [("raised\tno", "raised"), ("result\tno", "wrong result")])
 def test_a_run_without_results_is_wrong(plan: CheckPlan, line: str, kind: str) -> None:
     report = verdict(plan, runs(line))
