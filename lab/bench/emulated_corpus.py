@@ -62,11 +62,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def in_turn(
     words: Sequence[Mapping[str, Any]], earlier: Sequence[Mapping[str, Any]], only: str = ""
 ) -> list[CudaSpecimen]:
-    """What has no word of this version in `words`: first what `earlier` does not have, then its oldest version."""
+    """What has no word of this version in `words`: first what `earlier` does not have, then its oldest version.
+
+    Files without a label come last.
+    """
     known = {word["sha256"] for word in words if word["version"] == EmulateVerifier.version}
     versions = {word["sha256"]: int(word["version"]) for word in earlier}
     left = [item for item in planned() if item.sha256 not in known and only in item.name]
-    return sorted(left, key=lambda item: versions.get(item.sha256, 0))
+    labelled = {label.sha256 for label in read_labels()}
+    return sorted(left, key=lambda item: (item.sha256 not in labelled, versions.get(item.sha256, 0)))
 
 
 def emulated_by(name: str, data: Path, deadline: float) -> dict[str, Any] | None:
