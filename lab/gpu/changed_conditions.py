@@ -37,7 +37,7 @@ from .label_together import built
 
 _TOGETHER = 4  # specimens of one extension: an unoptimised one is slow to compile and to run
 _CONTROLS = 2  # in each extension
-_START_S, _CALL_S = 120.0, 120.0
+_START_S, _CALL_S = 120.0, 40.0
 _REGISTERS = "-maxrregcount=64"  # or a block of 1024 threads does not start
 _POISON = (Path(__file__).parent / "poison.cuh").read_text()
 _DELAYS = (Path(__file__).parent / "delays.cuh").read_text()
