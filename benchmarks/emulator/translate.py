@@ -47,6 +47,9 @@ _BY_POINTER = re.compile(r"\bcudaLaunch(?:Cooperative)?Kernel(?:Ex|ExC)?\b")
 _UNTYPED = re.compile(
     r"(\bcudaLaunch(?:Cooperative)?Kernel\s*\(\s*)(?:\(\s*(?:const\s+)?void\s*\*\s*\)|reinterpret_cast\s*<\s*(?:const\s+)?void\s*\*\s*>)"
 )
+_UNKNOWN = re.compile(
+    r"\b(?:(cudaTextureObject_t|cudaSurfaceObject_t|tex[123]D\w{0,40}|texture(?=\s*<))|(cudaGraph(?:_t|Exec_t|Create|Launch)))\b"
+)
 _SHARED_ALIGNED = re.compile(r"(\b__shared__\s+)alignas\s*\(")
 
 
@@ -68,6 +71,9 @@ def translated(source: str, given_up: Callable[[], bool] = lambda: False) -> str
     `given_up` is asked at every step and every replacement; OutOfTime follows.
     """
     text = source.replace("\r\n", "\n")
+    if unknown := _UNKNOWN.search(_blank(text)):
+        what = "a texture" if unknown[1] else "a graph"
+        raise NotTranslated(f"{what} is not modelled: {unknown[0]}", text.count("\n", 0, unknown.start()) + 1)
     for step in (_includes, _assembly, _dynamic_shared, _launches):
         text = "".join(_until(given_up, step(text)))
     return _UNTYPED.sub(r"\1", _SHARED_ALIGNED.sub(r"\1__align__(", text))

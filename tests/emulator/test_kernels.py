@@ -35,7 +35,7 @@ KINDS = {
     "linear_relu_event_recorded_early": "race",
     "linear_relu_first_warp": "race",
     "linear_relu_freed_before_use": "use after free",
-    "linear_relu_large_shared_unasked": "wrong result",
+    "linear_relu_large_shared_unasked": "refused launch",
     "linear_relu_launch_bounds_exceeded": "refused launch",
     "linear_relu_lop3_table": "wrong result",
     "linear_relu_mbarrier_no_release": "divergent barrier",

@@ -50,6 +50,20 @@ def test_a_launch_knows_the_bounds_of_its_kernel_where_they_are_certain(kernel: 
     assert f", 1, 256){bounded}.of(" in text
 
 
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("__global__ void k(cudaTextureObject_t t) {}", "texture"),
+        ("float v = tex1Dfetch<float>(t, 1);", "texture"),
+        ("cudaGraph_t graph;", "graph"),
+    ],
+)
+def test_textures_and_graphs_are_named_with_their_line(line: str, what: str) -> None:
+    with pytest.raises(NotTranslated, match=what) as found:
+        translated(f"int a; // cudaGraph_t\n\n{line}\n")
+    assert found.value.line == 3
+
+
 def test_nothing_in_comments_and_strings_is_translated() -> None:
     text = '// k<<<1, 2>>>(a)\nconst char* s = "k<<<1, 2>>>(a)"; /* asm("x") */'
     assert translated(text) == text

@@ -362,6 +362,7 @@ void forget_all() {
 int run_grid(const char* kernel, int line, const Shape& shape, void (*invoke)(void*), void* call) {
     constexpr int kInvalidValue = 1, kInvalidConfiguration = 9, kTooLarge = 720, kIllegalAddress = 700;
     if (state.stopped) return kIllegalAddress;
+    if (state.fiber != nullptr) abstain(line, "a kernel launches another one, which is not modelled");
     const unsigned threads = volume(shape.block), together = volume(shape.cluster);
     const Index& grid = shape.grid;
     const auto refuse = [&](int error, const std::string& why) {
