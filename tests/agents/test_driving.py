@@ -96,7 +96,7 @@ def bench() -> Iterator[Bench]:
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_run, "find_proposer", lambda config, means: world.Scripted())
-    monkeypatch.setattr(one_run, "find_verifiers", lambda config, means: (world.Suspicious(),))
+    monkeypatch.setattr("agents.evolve.verifiers.find_verifiers", lambda config, means: (world.Suspicious(),))
     monkeypatch.setattr(one_run, "LOOK_EVERY_S", 0.05)
     monkeypatch.setattr("agents.driving.evaluator.LOOK_EVERY_S", 0.05)
     one_run.draining.clear()
