@@ -1,8 +1,8 @@
 """Writes what a GPU found into labels, raw files and tables: `python -m lab.gpu.fold_labels FOLDER`.
 
 FOLDER holds what `settle_labels.py` has left. A kernel that was called right is wrong from now on where memcheck,
-racecheck or synccheck complains of it, or where its results are wrong under a condition in which all controls are
-right. What initcheck says is kept with the label and decides nothing: a read of memory that nobody wrote is a fault
+racecheck or synccheck complains of it, or where its results are wrong, or the GPU stops it for what it did, under a
+condition in which all controls are right. What initcheck says is kept with the label and decides nothing: a read of memory that nobody wrote is a fault
 only if results depend on it, and then they are wrong somewhere. The words of the emulator replace the ones kept in
 docs/results, then the counts of the site, the savings and the tables of docs/emulator.md are made anew. Needs no GPU.
 """
@@ -24,7 +24,9 @@ from .changed_conditions import ConditionWord, read_compared
 from .sanitize_labels import ToolWord, read_found
 
 _DECIDING_TOOLS = ("memcheck", "racecheck", "synccheck", "memcheck-debug")
-_WRONG = (Verdict.INCORRECT_VALUE, Verdict.NONDETERMINISTIC)  # an error can be one of resources
+_WRONG = (Verdict.INCORRECT_VALUE, Verdict.NONDETERMINISTIC)
+# what a GPU says of a kernel that did what it may not; other errors can be ones of resources
+_STOPPED = ("illegal instruction", "illegal memory access", "misaligned address")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,18 +68,22 @@ def folded(
         if not entry.control:
             text = "" if entry.verdict == Verdict.PASS else f"{entry.verdict}: {entry.reason}"
             looked[entry.sha256][entry.condition] = text
-            if entry.verdict in _WRONG and entry.condition in valid:
+            if _is_wrong(entry) and entry.condition in valid:
                 against.setdefault(entry.sha256, ("conditions", f"{entry.condition}: {text}"))
     return [_folded(label, looked.get(label.sha256, {}), against.get(label.sha256)) for label in labels]
 
 
 def valid_conditions(compared: Sequence[ConditionWord]) -> set[str]:
     """Those in which there were controls and all of them gave right results."""
-    controls: dict[str, list[str]] = defaultdict(list)
+    controls: dict[str, list[ConditionWord]] = defaultdict(list)
     for word in compared:
         if word.control:
-            controls[word.condition].append(word.verdict)
-    return {name for name, verdicts in controls.items() if not any(verdict in _WRONG for verdict in verdicts)}
+            controls[word.condition].append(word)
+    return {name for name, words in controls.items() if not any(map(_is_wrong, words))}
+
+
+def _is_wrong(word: ConditionWord) -> bool:
+    return word.verdict in _WRONG or any(fault in word.reason for fault in _STOPPED)
 
 
 def _folded(label: CudaLabel, looked: Mapping[str, str], against: tuple[str, str] | None) -> CudaLabel:

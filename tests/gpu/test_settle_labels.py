@@ -132,14 +132,14 @@ esac; done
 class TestConditions:
     def test_each_extension_has_kernels_in_question_and_controls(self, tmp_path: Path) -> None:
         names = tmp_path / "names"
-        names.write_text("wrong.wrong_mask\nwrong.no_bounds_check\n")
+        names.write_text("right.warp_shuffles\nright.dynamic_shared\n")
         words = tmp_path / "words.jsonl"
         seeds = [item for item in planned() if item.operator is None]
         lines = [{"name": item.name, "sha256": item.sha256, "verdict": "CORRECT_HERE"} for item in seeds]
         words.write_text("".join(json.dumps(line) + "\n" for line in lines))
         options = changed_conditions._options(["--names", str(names), "--words", str(words)])
         (group,) = changed_conditions._groups(options)
-        assert {item.name for item, control in group if not control} == {"wrong.wrong_mask", "wrong.no_bounds_check"}
+        assert {item.name for item, control in group if not control} == {"right.warp_shuffles", "right.dynamic_shared"}
         controls = [item for item, control in group if control]
         assert len(controls) == 2
         assert all("__shfl" in item.text for item in controls)
