@@ -35,6 +35,8 @@ UNRECORDED = "cpu-unrecorded"  # the kind of old judgings whose processor nobody
 EXAMPLES_WAIT_S = 120
 SERVED_WITHIN = timedelta(minutes=10)  # how long it is known whose evaluation a device had last
 NOT_SERVED = datetime(1970, 1, 1, tzinfo=UTC)
+# No condition of the rows: with one on `claimed`, SQLite reads all that a device ever had instead of the last minutes.
+LAST_SERVED = Max("finished", filter=Q(claimed__isnull=False))
 HEAVY = ("task_version__definition", "task_version__reference_source")  # what no line of a list shows
 
 
@@ -167,7 +169,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         turn = Window(RowNumber(), partition_by=[F("priority"), F("who")], order_by=[F("queued"), F("pk")])
         of_device = self.model.objects.filter(device_kind=OuterRef("device_kind")).served_lately()
         of_owner = of_device.annotate(who=Coalesce("submission__owner", Value(0))).filter(who=OuterRef("who"))
-        last = of_owner.order_by().values("who").annotate(at=Max("finished")).values("at")
+        last = of_owner.order_by().values("who").annotate(at=LAST_SERVED).values("at")
         return (
             self.annotate(who=Coalesce("submission__owner", Value(0)))
             .annotate(turn=turn + Coalesce(Subquery(running), Value(0)))
@@ -176,9 +178,8 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         )
 
     def served_lately(self) -> Self:
-        """Those that a worker had and that ended a moment ago."""
-        since = timezone.now() - SERVED_WITHIN
-        return self.filter(state__in=FINISHED, finished__gte=since, claimed__isnull=False)
+        """Those that ended a moment ago; `LAST_SERVED` of them is of those that a worker had."""
+        return self.filter(state__in=FINISHED, finished__gte=timezone.now() - SERVED_WITHIN)
 
     def place_of_next(self, device_kind: Any, owner: int | None, priority: int) -> "Place":
         """The place that an evaluation of `owner` would have in the queue of a device kind now."""
@@ -200,7 +201,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
 
     def _served(self, device_kind: Any, owner: int | None) -> datetime:
         mine = self.filter(device_kind=device_kind, submission__owner=owner).served_lately()
-        last: datetime | None = mine.order_by().aggregate(at=Max("finished"))["at"]
+        last: datetime | None = mine.order_by().aggregate(at=LAST_SERVED)["at"]
         return last or NOT_SERVED
 
     def ahead_of(self, place: "Place") -> Self:
