@@ -66,6 +66,7 @@ PAGES: dict[str, Sequence[str]] = {
         "/evaluations/{queued}/",
     ),
     "evaluations/<uuid:code>/badge.svg": ("/evaluations/{evaluation}/badge.svg",),
+    "evaluations/<uuid:code>/beside/": ("/evaluations/{evaluation}/beside/", "/evaluations/{queued}/beside/"),
     "evaluations/<uuid:code>/live/": ("/evaluations/{evaluation}/live/", "/evaluations/{queued}/live/"),
     "evaluations/<uuid:code>/preview.png": ("/evaluations/{evaluation}/preview.png",),
     "evaluations/<uuid:code>/profile/": ("/evaluations/{evaluation}/profile/", "/evaluations/{failed}/profile/"),

@@ -31,15 +31,21 @@
     onChange() {
       const isKept = stored(() => { localStorage.setItem(key, editor.text()); return true; });
       note.textContent = isKept ? "Draft kept in this browser." : "This browser keeps no draft.";
-      drop.hidden = !keepsDrafts;
+      changed();
     },
   });
 
-  drop.hidden = !keepsDrafts || area.value === starter;
+  // What the text is stands above it until somebody changes it; then there is a way back.
+  function changed() {
+    const isStarter = editor.text() === starter;
+    form.querySelector("[data-starter-note]").hidden = !isStarter;
+    drop.hidden = isStarter || !keepsDrafts;
+  }
+
+  changed();
   drop.addEventListener("click", () => {
     editor.replace(starter);
     stored(() => localStorage.removeItem(key));
-    drop.hidden = true;
     note.textContent = "";
   });
 
@@ -93,10 +99,10 @@
   }
 
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("[data-line]");
+    const link = event.target.closest("[data-line], #beside a[href^='#L']"); // the latter are those of a log
     if (!link) return;
     event.preventDefault();
-    editor.goTo(Number(link.dataset.line));
+    editor.goTo(Number(link.dataset.line ?? link.hash.slice(2)));
   });
 
   // A form that was answered is another form: the next quick check of the same source is one more.

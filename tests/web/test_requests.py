@@ -214,7 +214,7 @@ def test_its_owner_closes_it_with_a_reason(as_owner: Client, as_stranger: Client
     shown = page(visitor, f"/requests/{row.pk}/")
     assert "Closed by olga: Bought elsewhere." in shown
     assert page(visitor, f"/tasks/{row.task.path}/")  # type: ignore[union-attr]
-    assert "There is no such request yet" in page(visitor, "/requests/?sort=open")
+    assert "There is no open request" in page(visitor, "/requests/?sort=open")
 
 
 def test_staff_hide_one_with_its_task(visitor: Client, as_owner: Client, as_staff: Client, owner: Any) -> None:
