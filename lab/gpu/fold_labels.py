@@ -2,9 +2,10 @@
 
 FOLDER holds what `settle_labels.py` has left. A kernel that was called right is wrong from now on where memcheck,
 racecheck or synccheck complains of it, or where its results are wrong, or the GPU stops it for what it did, under a
-condition in which all controls are right. What initcheck says is kept with the label and decides nothing: a read of memory that nobody wrote is a fault
-only if results depend on it, and then they are wrong somewhere. The words of the emulator replace the ones kept in
-docs/results, then the counts of the site, the savings and the tables of docs/emulator.md are made anew. Needs no GPU.
+condition in which all controls are right. What initcheck says is kept with the label and decides nothing: a read of
+memory that nobody wrote is a fault only if results depend on it, and then they are wrong somewhere. The words of the
+emulator replace the ones kept in docs/results, then the counts of the site, the savings and the tables of
+docs/emulator.md are made anew. Needs no GPU.
 """
 
 import argparse
