@@ -2,8 +2,9 @@
 
 Bubblewrap makes the room as ever, with a shell in it that waits; the fork enters the shell's namespaces, takes the same
 limits and filter, and runs the same code. The shell ends as the fork does, and the room takes both with it. In tests
-of attacks and of time nothing is forked: forks of one process have its libraries at the same addresses, and share its
-memory until they write to it. Nor is what other processes start, such as the workers of a whole site.
+of attacks and of time nothing is forked: forks of one process have its libraries at the same addresses, share its
+memory until they write to it, and `crowd.py` does not count what they start. Nor is what other processes start, such as
+the workers of a whole site.
 """
 
 import base64
