@@ -4,16 +4,19 @@
 
 Words select cases by part of their name or class. An attack may be refused as its case.toml says, or pass with at most
 1.05 times the score of its honest control; where it seems to gain more, both are judged again before that is believed.
-After each group of hostile cases the honest control of their task must pass, and files that lie around the judge's
-folders must be as they were after every single case. A naive harness says what it makes of the same builds. A run goes
-on where the last one stopped, unless the judge, the rules or the file have changed; one of all cases is written to
-docs/results/redteam. Scores mean something on at least two quiet cores alone; `--quick` judges all with few steps and
-without torch.compile, `--verdicts` compares no scores at all, for a look on any machine. Exit code 0: all is as it must
-be, 1: it is not, 2: nothing can be judged here. Not covered: GPUs with a naive harness, and what the site does with a
-report.
+A case that may not pass is judged by few calls, and by all of them only if those do not give the verdict that is
+demanded. After each group of hostile cases the honest control of their task must pass by few calls, and files that lie
+around the judge's folders must be as they were after every single case. A naive harness says what it makes of the same
+builds. A run goes on where the last one stopped, unless the code of the judge (comments do not count), the rules or the
+file have changed; one of all cases is written to docs/results/redteam. On two quiet cores it takes about an hour, most
+of it for the 90 cases that may have scores. Scores mean something on at least two quiet cores alone; `--quick` judges
+all with few steps and without torch.compile, `--verdicts` compares no scores at all, for a look on any machine. Exit
+code 0: all is as it must be, 1: it is not, 2: nothing can be judged here. Not covered: GPUs with a naive harness, and
+what the site does with a report.
 """
 
 import argparse
+import ast
 import fcntl
 import functools
 import hashlib
@@ -71,21 +74,29 @@ class Bench:
 
     def judged(self, case: Case) -> Report:
         """The report on the last judging that the case asks for. Raises HarnessError."""
+        few = None if self.quick or Verdict.PASS in case.expect else self.quickly(case)
+        return few if few and not case.objection(few) else self._repeatedly(case, quick=self.quick)
+
+    def quickly(self, case: Case) -> Report:
+        """By few calls of one launch, without torch.compile: enough for a verdict. Raises HarnessError."""
+        return self._repeatedly(case, quick=True)
+
+    def _repeatedly(self, case: Case, *, quick: bool) -> Report:
         task, rules = find_task(default_suites(), case.task), case.changed(self.rules)
         for _ in range(case.judgings - 1):
-            self._once(case, task, rules)
-        return self._once(case, task, rules)
+            self._once(case, task, rules, quick=quick)
+        return self._once(case, task, rules, quick=quick)
 
-    def _once(self, case: Case, task: TaskSpec, rules: Rules) -> Report:
+    def _once(self, case: Case, task: TaskSpec, rules: Rules, *, quick: bool) -> Report:
         for _ in range(_ATTEMPTS):
-            report = judge(case.source(), task, rules, self.paths, device=self.device.name, quick=self.quick)
+            report = judge(case.source(), task, rules, self.paths, device=self.device.name, quick=quick)
             if report.verdict is not Verdict.NOISY:  # which says that the machine was busy, nothing of the file
                 break
         return report
 
 
 class Controls:
-    """Honest kernels and their scores; each is judged again after every group of hostile cases."""
+    """Honest kernels and their scores; after every group of hostile cases each must still pass."""
 
     def __init__(self, bench: Bench, cases: Sequence[Case]) -> None:
         self._bench = bench
@@ -101,11 +112,17 @@ class Controls:
         return self._speedups.get(control.name) or self.judged(control)
 
     def judged(self, control: Case) -> float:
-        report = self._bench.judged(control)
+        self._speedups[control.name] = self._passed(control, self._bench.judged(control))
+        return self._speedups[control.name]
+
+    def passes(self, control: Case) -> None:
+        """Raises HarnessError if it does not pass by few calls."""
+        self._passed(control, self._bench.quickly(control))
+
+    def _passed(self, control: Case, report: Report) -> float:
         self.judgings += 1
         if report.score is None:
             raise HarnessError(f"the honest control {control.name} got {report.verdict}: {report.reason}")
-        self._speedups[control.name] = report.score.speedup
         return report.score.speedup
 
 
@@ -271,7 +288,7 @@ def _gain(report: Report, control_speedup: float | None) -> str:
 
 def _problem_of_control(control: Case, controls: Controls) -> str:
     try:
-        controls.judged(control)
+        controls.passes(control)
     except HarnessError as error:
         return str(error)
     return ""
@@ -339,16 +356,29 @@ def _key(case: Case, bench: Bench) -> str:
     """All that the outcome of a case depends on, beside the machine: its file and demands, the rules, the judge."""
     demands = (case.folder / "case.toml").read_text()
     numbers = f"{bench.device.kind}\0{bench.rules.text}\0{bench.rules.time}\0{bench.quick}"
-    parts = [case.name, case.source().text, demands, numbers, _judge_digest()]
+    parts = [case.name, case.source().text, demands, numbers, _judge_digest(bench.device.device_class)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @functools.cache
-def _judge_digest() -> str:
-    files = sorted(
-        path for path in (ROOT / "benchmarks" / "harness").rglob("*") if path.suffix in (".py", ".c", ".cpp")
-    )
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+def _judge_digest(device_class: str) -> str:
+    """Of the judge and the naive harness, without comments; a judging on a processor has no part of the GPU's."""
+    files = sorted(path for name in ("harness", "naive") for path in (ROOT / "benchmarks" / name).rglob("*"))
+    wanted = [path for path in files if device_class != "cpu" or "gpu" not in path.parts]
+    return hashlib.sha256("\0".join(map(code_of, wanted)).encode()).hexdigest()
+
+
+def code_of(path: Path) -> str:
+    """What a file of the judge does: no comments and no docstrings of Python; empty for files of other kinds."""
+    if path.suffix in (".c", ".cpp", ".hpp"):
+        return path.read_text()
+    if path.suffix != ".py":
+        return ""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
 
 
 def _read(file: Path) -> dict[str, Attack]:
@@ -376,7 +406,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="per configuration, in place of those of the rules: a quicker look")
     parser.add_argument("--quick", action="store_true", help="few steps, no torch.compile: a quicker look at scores")
     parser.add_argument("--verdicts", action="store_true", help="compare no scores: verdicts alone, with few steps")
-    parser.add_argument("--jobs", type=int, default=1, help="compilations at a time")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="compilations at a time")
     parser.add_argument("--data", type=Path, default=ROOT / "var" / "redteam" / "data", help="where builds are kept")
     return parser.parse_args(argv)
 

@@ -123,6 +123,45 @@ def test_a_changed_canary_is_an_objection(outcome: Callable[[Judged], list[recor
     assert "beside/kernel.cpp" in outcome(judged)[0].objection
 
 
+REFUSED = "one_wrong_element"
+
+
+@pytest.mark.parametrize(
+    ("case", "verdicts", "quick"),
+    [
+        (ATTACK, [Verdict.PASS], [False]),  # whose score must be compared
+        (REFUSED, [Verdict.INCORRECT_VALUE], [True]),
+        (REFUSED, [Verdict.PASS, Verdict.INCORRECT_VALUE], [True, False]),
+    ],
+)
+def test_few_calls_decide_where_a_refusal_is_demanded_and_all_where_they_do_not_give_it(
+    case: str, verdicts: list[Verdict], quick: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[bool] = []
+
+    def judge(*_: object, quick: bool, **__: object) -> Report:
+        judged.append(quick)
+        verdict = verdicts[len(judged) - 1]
+        return report(verdict, 1.0 if verdict is Verdict.PASS else None)
+
+    monkeypatch.setattr(redteam, "judge", judge)
+    bench = redteam.Bench(CPU, default_rules(), redteam.Paths(tmp_path), Canaries(tmp_path))
+    assert bench.judged(read_case(FOLDER / case)).verdict is verdicts[-1]
+    assert judged == quick
+
+
+def test_comments_of_the_judge_are_no_reason_to_judge_again(tmp_path: Path) -> None:
+    file = tmp_path / "judge.py"
+
+    def code(text: str) -> str:
+        file.write_text(text)
+        return redteam.code_of(file)
+
+    before = code('"""About."""\n\n\ndef judge() -> int:\n    """One."""\n    return 1\n')
+    assert code("# More.\ndef judge() -> int:\n    return 1  # always\n") == before
+    assert code("def judge() -> int:\n    return 2\n") != before
+
+
 def test_goes_on_where_it_stopped(cases: list[Case], tmp_path: Path) -> None:
     file = tmp_path / "attacks.jsonl"
     bench = redteam.Bench(CPU, default_rules(), redteam.Paths(tmp_path), Canaries(tmp_path))
