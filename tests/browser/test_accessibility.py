@@ -22,6 +22,7 @@ NO_PAGES = (
     ".zip",
     "/source/",
     "/starter/",
+    "/beside/",
     "/live/",
     "/healthz",
     "/readyz",
