@@ -6,6 +6,7 @@ Celery, and torch only in `child/`, which runs in processes of its own and is ne
 
 from pathlib import Path
 
+from .ahead import compile_source, is_prepared, prepare_side_by_side, prepare_task
 from .compilers.builds import Build, build_with, workshop
 from .compilers.gxx import machine_fingerprint
 from .compilers.identity import object_key, source_key
@@ -57,15 +58,7 @@ from .scores.sol import sol_score
 from .selfcheck import builds_ahead, self_test
 from .shelf import Shelf
 from .source import CancelCheck, Paths, Source, Step, Watcher, never_cancelled
-from .stages import (
-    audit,
-    compile_source,
-    is_prepared,
-    judge,
-    prepare_side_by_side,
-    prepare_task,
-    remove_scratch,
-)
+from .stages import audit, judge, remove_scratch
 from .tasks.expressions import arithmetic
 from .tasks.spec import (
     Argument,
