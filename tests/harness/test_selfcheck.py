@@ -43,8 +43,10 @@ def expected(source: Source) -> Verdict:
 def test_a_right_and_a_wrong_kernel_of_each_language_of_the_device_are_judged(
     judged: Callable[..., list[Source]], device_class: str
 ) -> None:
-    languages = [item.name for item in LANGUAGES.values() if item.device_classes[0] == device_class]
-    wanted = [name for name in languages if not LANGUAGES[name].is_module for _ in ("right", "wrong")]
+    """Those whose package a worker may lack are left out."""
+    languages = [item for item in LANGUAGES.values() if item.device_classes[0] == device_class]
+    tested = [item.name for item in languages if not item.is_module and item.package is None]
+    wanted = [name for name in tested for _ in ("right", "wrong")]
     assert [source.language for source in judged(expected, device_class)] == wanted
     assert wanted
 
