@@ -142,7 +142,12 @@ def test_a_process_that_is_gone_is_a_runtime_error_whatever_it_died_of(exit_code
 @pytest.mark.parametrize(
     ("error", "text", "expected", "words"),
     [
-        ("OSError", "Read-only file system: '/tmp/kernels/cache'", Verdict.RUNTIME_ERROR, "Triton had to compile"),
+        (
+            "OSError",
+            "Read-only file system: '/tmp/kernels/cache'",
+            Verdict.RUNTIME_ERROR,
+            "a kernel had to be compiled",
+        ),
         ("RuntimeError", "CUDA out of memory. Tried", Verdict.OUT_OF_MEMORY, "more memory than it may have"),
         ("TypeError", "forward(): incompatible function arguments", Verdict.REJECTED, "incompatible function"),
         ("ValueError", "incompatible function arguments", Verdict.RUNTIME_ERROR, "raised ValueError"),

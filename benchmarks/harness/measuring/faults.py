@@ -15,7 +15,7 @@ from .contestants import CallResult
 _OUT_OF_MEMORY = re.compile(
     r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE
 )
-_NEW_TRITON_KERNEL = re.compile(r"Read-only file system: '/tmp/kernels/")
+_NEW_KERNEL = re.compile(r"Read-only file system: '/tmp/kernels/")
 # On its way to sleep a thread uses some microseconds, and milliseconds if the machine is taken away just then. All of
 # it is added to the time of the call, so up to here nobody gains and nobody is accused.
 _WOKEN_US = 10_000.0
@@ -131,8 +131,8 @@ def first_line(text: str, limit: int = 300) -> str:
 
 def _raised(result: CallResult) -> Fault:
     text = result.text
-    if _NEW_TRITON_KERNEL.search(text):
-        reason = "Triton had to compile a kernel in a later call; the first call of a configuration must meet them all"
+    if _NEW_KERNEL.search(text):
+        reason = "a kernel had to be compiled in a later call; the first call of a configuration must meet them all"
         return Fault(Verdict.RUNTIME_ERROR, reason)
     if result.error == "MemoryError" or _OUT_OF_MEMORY.search(text):
         return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than it may have: {first_line(text)}")
