@@ -34,7 +34,7 @@ def test_one_that_is_right_has_no_score_and_stands_nowhere(checked):
     evaluation = checked()
     assert (evaluation.state, evaluation.verdict, evaluation.score) == (State.DONE, "PASS", None)
     assert evaluation.report["score"] is None
-    assert "about 3.5× PyTorch eager. Not ranked." in evaluation.reason_text
+    assert "about 3.5× as fast as PyTorch eager. Not ranked." in evaluation.reason_text
     assert not Standing.objects.exists()
 
 

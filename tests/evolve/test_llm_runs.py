@@ -94,7 +94,7 @@ async def test_a_stream_is_left_when_the_run_has_to_stop(end):
         asked.append(1)
         return "stop" if end == "stop" and len(asked) > 1 else "go"
 
-    caps = Caps(judgings=24, wall_s=0.2 if end == "wall" else None)
+    caps = Caps(judgings=24, wall_s=1.5 if end == "wall" else None)
     config = RunConfig("mnist_linear_relu/forward", proposer="anthropic", caps=caps)
     events, server = await run_with(script(Reply(text="x" * 5_000, pause_s=0.02)), wishes=wishes, config=config)
     assert events[-1].payload["reason"] == ("stopped" if end == "stop" else "budget")

@@ -124,7 +124,7 @@ def test_hidden_values_reach_clamps_where_that_is_exact(paths, body: str, kept: 
     assert found.task is not None, found.problem
     variants = [item.values["variant"] for item in found.task.configs_for("cpu")]
     assert variants == ["published", "scaled", kept, "stirred"]
-    left_out = [note for note in found.notes if note.endswith("mean nothing: variant=spread")]
+    left_out = [note for note in found.notes if note.endswith("cancel out: variant=spread")]
     assert len(left_out) == (kept == "shifted")
     assert all(result.tolerance <= 1e-4 for result in found.task.configs_for("cpu")[0].results)
 

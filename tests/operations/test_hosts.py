@@ -63,9 +63,11 @@ def test_one_of_three_hosts_dies_and_one_is_cut_off(folder: Path) -> None:
         site.submit(*(f"// number {number}\n// seconds: 3" for number in range(count)))
         stays, dies, leaves = machines
         site.wait(lambda: all(host.at_work() for host in machines), 60, "not all hosts judge at the same time")
-        (lost,), (orphan,) = dies.at_work(), leaves.at_work()
-        dies.kill()
+        (orphan,) = leaves.at_work()
         leaves.cut()
+        site.wait(lambda: bool(dies.at_work()), 60, "the host that will die judges nothing")
+        (lost,) = dies.at_work()
+        dies.kill()
         site.wait(lambda: site.rows(ENDED) == [(count,)], 180, "not everything ended")
         ended_exactly_once(site, count)
         assert judged_by(site) == {stays.name} | ({dies.name, leaves.name} & judged_by(site))
