@@ -250,6 +250,7 @@ def test_no_text_holds_the_check_up(language: str) -> None:
     assert slow == {}
 
 
+@pytest.mark.alone
 @settings(max_examples=40, deadline=None)
 @given(
     parts=strategies.lists(strategies.sampled_from(PARTS), min_size=1, max_size=6),
