@@ -1,10 +1,10 @@
 """Children of a judging that are forked from a process with torch loaded (`nursery.py`), each in a sandbox of its own.
 
 Bubblewrap makes the room as ever, with a shell in it that waits; the fork enters the shell's namespaces, takes the same
-limits and filter, and runs the same code. The shell ends as the fork does, and the room takes both with it. In tests
-of attacks and of time nothing is forked: forks of one process have its libraries at the same addresses, share its
-memory until they write to it, and `crowd.py` does not count what they start. Nor is what other processes start, such as
-the workers of a whole site.
+limits and filter, and runs the same code. The shell ends as the fork does, and the room takes both with it. Forks have
+the libraries of their parent at the same addresses and share its memory until they write to it. So tests of time and
+of the sandbox itself fork nothing, nor does `make redteam`. What other processes start, such as the workers of a whole
+site, is not forked either.
 """
 
 import base64
@@ -26,6 +26,7 @@ from benchmarks.harness.foreign import examine
 from benchmarks.harness.gpu import watching
 from benchmarks.harness.measuring import contestants, session
 from benchmarks.harness.sandbox import isolation
+from benchmarks.harness.sandbox.crowd import watch
 from benchmarks.harness.sandbox.isolation import STEADY_HEAP, Child, Room, isolation_in_force
 
 PYTHON = [sys.executable, "-I", "-B"]
@@ -36,8 +37,8 @@ WAITING = "echo > /dev/fd/{ready}; read code < /dev/fd/{code} || code=1; exit $c
 
 
 def may_fork(item: pytest.Item) -> bool:
-    """Not what is about time, nor attacks: they take the fixture `sandbox`, and what takes it is not always one."""
-    is_attack = "sandbox" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("harmless")
+    """Not what is about time, nor what takes the fixture `sandbox` without a mark that it may."""
+    is_attack = "sandbox" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("forkable")
     return not (TURNED_OFF or is_attack or item.get_closest_marker("alone") or item.get_closest_marker("gpu"))
 
 
@@ -79,6 +80,8 @@ class Nursery:
                 number.end.close()
                 if pid := number.begin.read(20):
                     child.__dict__["pid"] = int(pid)
+                    if not isolation.tasks_are_limited():
+                        watch(int(pid), room.tasks, log)
                     return child
             child.kill()
             self.is_refused, self.may_fork = True, False
@@ -115,7 +118,7 @@ class Nursery:
             if self._orders is None:
                 self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 self._process = subprocess.Popen(
-                    [*PYTHON, str(NURSERY), str(theirs.fileno())],
+                    [*PYTHON, "-c", NURSERY.read_text(), str(theirs.fileno()), str(isolation.CHILD_FOLDER)],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),

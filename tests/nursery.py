@@ -1,10 +1,11 @@
 """A process that has torch loaded and forks a child of a judging in place of each new interpreter.
 
-    python -I -B nursery.py SOCKET
+    python -I -B -c "$(cat nursery.py)" SOCKET FOLDER_OF_ENTER
 
-Standard library and torch only. Each order comes from `tests/forked.py` as a message with open files: what to run, the
-limits, and a process whose sandbox the child enters. What a fork has loaded is what this process has loaded, nothing
-of an earlier child. Not covered: making that sandbox, and ending the child, which goes with it.
+It is not run as a file, whose path would stand in tracebacks of children. Standard library and torch only. Each order
+comes from `tests/forked.py` as a message with open files: what to run, the limits, and a process whose sandbox the
+child enters. What a fork has loaded is what this process has loaded, nothing of an earlier child. Not covered: making
+that sandbox, and ending the child, which goes with it.
 """
 
 import base64
@@ -19,14 +20,14 @@ import signal
 import socket
 import sys
 
-sys.path.insert(0, f"{__file__.removesuffix('tests/nursery.py')}benchmarks/harness/child")
+sys.path.insert(0, sys.argv[2])
 from enter import install_filter, prctl  # type: ignore[import-not-found]
 
 sys.path.pop(0)
 del sys.modules["enter"]  # a child sees no more of ours than one that starts anew
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-DEATHSIG, DUMPABLE, CAPABILITY_DROP, NO_NEW_PRIVS = 1, 4, 24, 38
+DEATHSIG, DUMPABLE, CAPABILITY_DROP, SUBREAPER, NO_NEW_PRIVS = 1, 4, 24, 36, 38
 # mount, control group, host name, messages, users, processes, network: all that bubblewrap makes
 NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 CAPABILITIES_3 = 0x20080522
@@ -92,6 +93,7 @@ def await_end(child, given, told, shell):
 def enter(order):
     """What bubblewrap and `enter.py` do to a child beside its namespaces."""
     prctl(DEATHSIG, signal.SIGKILL)
+    prctl(SUBREAPER, 1)  # so that `crowd.py` counts all that is below it
     os.setsid()
     os.chdir("/tmp")  # noqa: S108 - its own
     os.environ.clear()

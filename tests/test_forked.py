@@ -112,14 +112,31 @@ def test_it_ends_with_its_sandbox_and_takes_with_it_what_it_started(fork: Callab
     assert not any(Path(f"/proc/{pid}").exists() for pid in (child.pid, *started))
 
 
+def test_what_it_starts_is_counted_and_ended(fork: Callable[..., Child], tmp_path: Path) -> None:
+    code = """
+import os, time
+for _ in range(500):
+    if os.fork() == 0:
+        if os.fork() == 0:  # whose parent is gone
+            time.sleep(60)
+        os._exit(0)
+    os.wait()
+    print("started", flush=True)
+    time.sleep(0.002)
+"""
+    child = fork(code, room=Room(child_code(), tasks=64))
+    assert child.wait(30.0) != 0
+    assert 28 < child.log_tail(20_000).count("started") < 500
+
+
 @pytest.mark.parametrize(
     ("marks", "fixtures", "expected"),
     [
         ([], [], True),
         ([], ["sandbox"], False),
-        (["harmless"], ["sandbox"], True),
+        (["forkable"], ["sandbox"], True),
         (["alone"], [], False),
-        (["harmless", "alone"], ["sandbox"], False),
+        (["forkable", "alone"], ["sandbox"], False),
     ],
 )
 def test_attacks_and_what_is_about_time_start_anew(marks: list[str], fixtures: list[str], expected: bool) -> None:

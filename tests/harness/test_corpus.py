@@ -29,8 +29,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.usefixtures("sandbox")]
 
 def parameter(case: Case):  # type: ignore[no-untyped-def]
     marks = [pytest.mark.gpu] if case.device == "cuda" else [pytest.mark.alone] if is_about_time(case) else []
-    marks += [pytest.mark.harmless] if case.kind == "honest" else []
-    return pytest.param(case, id=case.name, marks=marks)
+    return pytest.param(case, id=case.name, marks=[*marks, pytest.mark.forkable])
 
 
 def is_about_time(case: Case) -> bool:

@@ -72,7 +72,7 @@ def test_a_backward_kernel_that_gets_saved_results_is_refused() -> None:
         plan_of(drawn_backward(names_of(text), SEED, {}))
 
 
-@pytest.mark.harmless
+@pytest.mark.forkable
 @pytest.mark.sandbox
 def test_an_imported_gradient_is_judged(rules, paths, sandbox, crews, tmp_path) -> None:
     configs = (ForeignConfig("single", {"batch_size": 16}), ForeignConfig("multi", {"batch_size": 5}))

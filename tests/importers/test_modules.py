@@ -35,7 +35,7 @@ def judged(task, rules, paths, sandbox, crews):
         yield run
 
 
-@pytest.mark.harmless
+@pytest.mark.forkable
 @pytest.mark.parametrize(("text", "language"), [(INLINE, "python"), (HARMLESS, "python"), (CPP, "cpp")])
 def test_an_honest_submission_passes(judged, text: str, language: str) -> None:
     report = judged(text, language)
@@ -43,7 +43,7 @@ def test_an_honest_submission_passes(judged, text: str, language: str) -> None:
     assert report.score.speedup > 0
 
 
-@pytest.mark.harmless
+@pytest.mark.forkable
 def test_the_starter_passes(judged, task) -> None:
     assert judged(starter_code(task, "python")).verdict is Verdict.PASS
 

@@ -15,7 +15,7 @@ from kbench_site.cli import evaluating
 from .conftest import EVALUATED, kbench
 
 
-@pytest.mark.harmless
+@pytest.mark.forkable
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("sandbox")
 def test_a_folder_of_solutions_is_judged_and_the_second_run_judges_nothing(
