@@ -285,18 +285,22 @@ def measure(api: Api, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(followed: list[Followed]) -> dict[str, Any]:
-    """Figures over all submissions. The share of judging counts from the first stage on the device to the last end."""
+    """Figures over all submissions; judgings per hour are of those that have ended in time.
+
+    The share of judging counts from the first stage on the device to the last end.
+    """
     first, last = min(item.posted_at for item in followed), max(item.ended_at for item in followed)
     busy = _union(interval for item in followed for interval in item.on_device())
     totals = [item.ended_at - item.posted_at for item in followed]
-    ends = sorted(item.ended_at for item in followed)
+    ends = sorted(item.ended_at for item in followed if item.final["finished"])
     window_s = last - busy[0][0] if busy else None
     busy_s = sum(end - begin for begin, end in busy)
     return {
         "count": len(followed),
         "as_expected": sum(item.as_expected for item in followed),
         "makespan_s": round(last - first, 3),
-        "judgings_per_hour": round(3600 * len(followed) / (last - first), 1),
+        "ended": len(ends),
+        "judgings_per_hour": round(3600 * len(ends) / (last - first), 1),
         "steady_judgings_per_hour": round(3600 * (len(ends) - 1) / (ends[-1] - ends[0]), 1) if len(ends) > 1 else None,
         "total_s": {"median": round(statistics.median(totals), 3), "max": round(max(totals), 3)},
         "device_busy_s": round(busy_s, 3),

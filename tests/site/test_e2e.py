@@ -83,6 +83,7 @@ def test_what_has_no_verdict_in_time_is_told_with_its_state(run):
     row = result["submissions"][0]
     assert (code, row["as_expected"]) == (1, False)
     assert row["verdict"] in ("queued", *RUNNING)
+    assert (result["count"], result["ended"], result["judgings_per_hour"]) == (1, 0, 0.0)
 
 
 def test_intervals_that_overlap_count_once():
