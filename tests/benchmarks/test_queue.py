@@ -17,8 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def broker(redis_server):
     """An application like the site's that talks to the test's own Redis."""
-    with Celery("test", changes=site.conf.changes) as app:
-        app.conf.broker_url = broker_url(redis_server.url)
+    with Celery("test", changes={**site.conf.changes, "broker_url": broker_url(redis_server.url)}) as app:
         app.set_current()
         with redis.Redis.from_url(redis_server.url) as client:
             yield client
