@@ -1,8 +1,10 @@
 """Looks at one kernel after the other: referee and eager stay, every kernel has a process and a control page alone."""
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from benchmarks.harness import (
     default_rules,
     default_suites,
     find_task,
+    load_suite,
 )
 from benchmarks.harness.errors import RefereeError
 
@@ -81,6 +84,52 @@ def test_a_referee_that_is_gone_is_started_anew(looks: Looks) -> None:
     with pytest.raises(RefereeError):
         looks.judge(RIGHT)
     assert looks.judge(RIGHT).verdict is Verdict.PASS
+
+
+SAMPLED_TASK = """
+op = "sampled"
+title = "Classes drawn at random"
+formula = "y ~ softmax(x)"
+summary = "One class for each row."
+family = "sampling"
+
+[forward]
+version = 1
+arguments = [{ name = "logits", shape = [64, 12], draw = "input" }]
+results = [{ name = "drawn", shape = [64], dtype = "int64", tolerance = 1e-5, rms_tolerance = 1e-5 }]
+flops = "64 * 12"
+cpu.single.input = [{ rows = 64 }]
+"""
+SAMPLED_REFERENCE = """
+CHECKER = "sampling"
+def probabilities(logits):
+    return logits.softmax(-1)
+def forward(logits):
+    return probabilities(logits).multinomial(1).squeeze(1)
+"""
+SAMPLED_KERNEL = """
+#include <torch/extension.h>
+torch::Tensor forward(torch::Tensor logits) {{ return {drawn}; }}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("forward", &forward); }}
+"""
+
+
+def test_a_kernel_is_not_judged_by_what_another_one_has_drawn(tmp_path: Path, paths: Paths) -> None:
+    folder = tmp_path / "drawn_at_random" / "sampled"
+    folder.mkdir(parents=True)
+    (folder / "task.toml").write_text(SAMPLED_TASK)
+    (folder / "reference.py").write_text(SAMPLED_REFERENCE)
+    [task] = load_suite(folder.parent)
+    looks = Looks(task, default_rules(), paths, "cpu")
+    try:
+        for drawn, verdict in (
+            ("logits.argmax(1)", Verdict.INCORRECT_VALUE),
+            ("logits.softmax(-1).multinomial(1).squeeze(1)", Verdict.PASS),
+        ):
+            found = looks.judge(Source(SAMPLED_KERNEL.format(drawn=drawn), "cpp"))
+            assert found.verdict is verdict, found.reason
+    finally:
+        looks.close()
 
 
 def test_nothing_is_alive_and_nothing_lies_about_afterwards(paths: Paths) -> None:

@@ -39,13 +39,19 @@ class Referee:
         self._inputs = map_memory(message["inputs"], writable=True)
         self._outputs = {who: map_memory(fd, writable=False) for who, fd in message["outputs"].items()}
         self._module = check.load_reference(Path(message["task"]))
-        self._checker = checker_of(self._module, message["direction"])
+        self._direction = message["direction"]
         self._cores = os.sched_getaffinity(0)
         self._writing_cores = message["writing_cores"]
+        self.forget()
+
+    def forget(self) -> dict[str, Any]:
+        """As at the start: of what was drawn, shown and compared before, nothing reaches the next submission."""
+        self._checker = checker_of(self._module, self._direction)
         self._decoys: dict[int, Values] = {}
         self._values: dict[int, Values] = {}
         self._drawn: dict[int, str] = {}
         self._references: dict[tuple[int, int], tuple[torch.Tensor, ...]] = {}
+        return {"forgotten": True}
 
     def fill(self, config: int, seeds: list[str], distribution: str | None) -> dict[str, Any]:
         """Draws the input sets 0, 1, ... of `config` from `seeds` (hexadecimal). `show` puts them before contestants.

@@ -2,7 +2,8 @@
 
 Starting a referee and a baseline takes most of a quick judging, so whoever looks at many submissions of one task keeps
 them. Between two submissions every process that stays is frozen or waits. What a submission has shared, its control
-page, ends with it; inputs are drawn anew for every call. Not covered: torch.compile and more than one launch.
+page and its description of the inputs, ends with it; the referee forgets what it has drawn and compared. Not covered:
+torch.compile and more than one launch.
 """
 
 from contextlib import ExitStack
@@ -10,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from ..errors import SupervisorError
+from ..errors import Cancelled, SupervisorError
 from ..sandbox.outbox import scratch_folder
+from .faults import Fault
 from .session import CpuSession, CpuSetting
 
 _VISITS_MAX = 100  # then referee and baseline are started anew: their processor time is limited
@@ -37,6 +39,8 @@ class StandingSession(CpuSession):
             self.stands = True
         self.visits += 1
         try:
+            self._fills.clear()
+            self._referee.ask("forget")
             self.candidate.start(self._candidate_room(), self._log)
             self._open_candidate(self.candidate, self._common())
             self._seat(self.candidate)
@@ -49,8 +53,8 @@ class StandingSession(CpuSession):
         self._leave(raised[1])
 
     def _leave(self, error: object) -> None:
-        """Ends the submission's process, and all others where something else than the submission failed."""
-        broken = isinstance(error, SupervisorError)
+        """Ends the submission's process, and all others unless it is known that what happened left them whole."""
+        broken = error is not None and not isinstance(error, Fault | Cancelled)
         try:
             self.candidate.renew()
         except SupervisorError:
