@@ -1,6 +1,5 @@
 """Looks at one kernel after the other: referee and eager stay, every kernel has a process and a control page alone."""
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -130,6 +129,32 @@ def test_a_kernel_is_not_judged_by_what_another_one_has_drawn(tmp_path: Path, pa
             assert found.verdict is verdict, found.reason
     finally:
         looks.close()
+
+
+REMEMBERS = """
+    struct stat seen;
+    for (int file = 3; file < 256; ++file) {
+        if (fstat(file, &seen) == 0 && (seen.st_mtime == 4711 || lseek(file, 0, SEEK_CUR) == 4711 ||
+                                        (S_ISREG(seen.st_mode) && flock(file, LOCK_EX | LOCK_NB) != 0)))
+            throw std::runtime_error("another kernel has left a mark");
+    }
+    const timespec then[2] = {{4711, 0}, {4711, 0}};
+    for (int file = 3; file < 256; ++file) {
+        lseek(file, 4711, SEEK_SET);
+        syscall(SYS_utimensat, file, nullptr, then, 0);
+    }
+"""
+
+
+def test_a_kernel_can_leave_nothing_for_the_next(looks: Looks) -> None:
+    """In what all of them inherit: the place in a file, its locks, its times."""
+    names = ("fcntl.h", "stdexcept", "sys/file.h", "sys/stat.h", "sys/syscall.h", "unistd.h")
+    includes = "".join(f"#include <{name}>\n" for name in names)
+    once = f"static const bool done = [] {{ {REMEMBERS} return true; }}();"
+    marks = Source(includes + with_line(f"{once} (void)done;").text, "cpp")
+    for _ in range(2):
+        found = looks.judge(marks)
+        assert found.verdict is Verdict.PASS, found.reason
 
 
 def test_nothing_is_alive_and_nothing_lies_about_afterwards(paths: Paths) -> None:

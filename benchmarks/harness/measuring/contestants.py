@@ -161,10 +161,15 @@ class Contestant(Actor):
     def start(
         self, room: Room, log: Path, filter_program: bytes = b"", fds: Sequence[int] = (), arguments: Sequence[str] = ()
     ) -> None:
-        super().start(room, log, filter_program, (*fds, self._inputs_fd), arguments)
+        # opened anew: the place in a file and its locks are shared by all who inherit the same open file
+        self._its_inputs_fd = os.open(f"/proc/self/fd/{self._inputs_fd}", os.O_RDONLY)
+        try:
+            super().start(room, log, filter_program, (*fds, self._its_inputs_fd), arguments)
+        finally:
+            os.close(self._its_inputs_fd)
 
     def open(self, message: dict[str, Any]) -> None:
-        super().open({**message, "inputs": self._inputs_fd})
+        super().open({**message, "inputs": self._its_inputs_fd})
 
     def call(
         self, config: int, choice: int, *, function: int = 0, timeout_s: float, compared: bool = True

@@ -53,7 +53,6 @@ ALLOWED: dict[str, tuple[int, int | None]] = {
     "ftruncate": (77, 46),
     "umask": (95, 166),
     "flock": (73, 32),
-    "utimensat": (280, 88),
     "sendfile": (40, 71),
     "mmap": (9, 222),
     "munmap": (11, 215),
