@@ -35,7 +35,8 @@ FACTORS = """
     def residuals(arguments, results):
         (a,), (q, r) = arguments, results
         one = torch.eye(q.shape[1], dtype=a.dtype)
-        return max((q.T @ q - one).abs().max(), (q @ r - a).abs().max() / a.abs().max()), r.tril(-1).abs().max()
+        away = torch.maximum((q.T @ q - one).abs().max(), (q @ r - a).abs().max() / a.abs().max())
+        return away, r.tril(-1).abs().max()
 """
 
 
@@ -125,6 +126,47 @@ def test_whoever_draws_otherwise_is_refused(
     assert not sampled(checker, draw, calls=200)[-1].ok
 
 
+@pytest.mark.parametrize(
+    "classes",
+    [lambda number: number % 2 == 0, lambda number: number < 500, lambda number: (number * 2654435761 >> 7) % 4 > 0],
+    ids=["every second", "the first half", "three of four, scattered"],
+)
+def test_whoever_never_looks_at_some_classes_is_refused(
+    made: Callable[[str], tuple[Checker, ModuleType]], classes: Callable[[Tensor], Tensor]
+) -> None:
+    """Likely and unlikely ones alike, so that the ranks of what is drawn are those of the whole distribution."""
+    checker, _ = made(SAMPLING.replace(" * (logits > -1)", ""))
+    seen = classes(torch.arange(1000))
+    torch.manual_seed(3)
+    for _ in range(100):
+        logits = torch.randn(64, 1000)
+        drawn = logits.masked_fill(~seen, -math.inf).softmax(1).multinomial(1).squeeze(1)
+        [found] = checker.compare("candidate0 0", [logits], [drawn], checker.truth([logits]), [VALUE])
+        if not found.ok:
+            break
+    assert found.reason.startswith("some classes are drawn too often")
+
+
+@pytest.mark.parametrize("width", [2, 1000, 30_000])
+def test_whoever_draws_each_class_as_often_as_it_should_be_is_accepted(
+    made: Callable[[str], tuple[Checker, ModuleType]], width: int
+) -> None:
+    checker, module = made(SAMPLING.replace(" * (logits > -1)", ""))
+    torch.manual_seed(5)
+    for scale in (0.001, 1.0, 3.0, 1000.0) * 8:
+        logits = scale * torch.randn(32, width)
+        [found] = checker.compare("candidate0 0", [logits], [module.forward(logits)], checker.truth([logits]), [VALUE])
+        assert found.ok, found.reason
+
+
+def test_distributions_that_are_none_are_no_fault_of_who_draws(
+    made: Callable[[str], tuple[Checker, ModuleType]],
+) -> None:
+    checker, _ = made(SAMPLING)
+    with pytest.raises(ValueError, match="is no distribution"):
+        checker.truth([torch.full((4, 3), -2.0)])
+
+
 def test_calls_of_different_processes_are_not_taken_together(
     made: Callable[[str], tuple[Checker, ModuleType]],
 ) -> None:
@@ -161,6 +203,32 @@ def test_the_authors_check_gets_copies(made: Callable[[str], tuple[Checker, Modu
     assert compared(checker, x, [out], [VALUE])
     assert bool((x == 1).all())
     assert bool((out == 1).all())
+
+
+def solved(a: Tensor) -> str:
+    return f"""
+        import torch
+        CHECKER = "property"
+        def forward(a):
+            return torch.linalg.inv(a)
+        def residuals(arguments, results):
+            return ((torch.linalg.inv(results[0]) - arguments[0]).abs().max() / {float(a.abs().max())},)
+        """
+
+
+def test_an_answer_that_the_authors_check_cannot_take_is_wrong(
+    made: Callable[[str], tuple[Checker, ModuleType]],
+) -> None:
+    """Whose fault it is the reference's own answer tells."""
+    a = torch.eye(4) + 0.1 * torch.ones(4, 4)
+    checker, module = made(solved(a))
+    assert compared(checker, a, [module.forward(a)], [VALUE])
+    [found] = checker.compare("candidate0 0", [a], [torch.zeros(4, 4)], checker.truth([a]), [VALUE])
+    assert not found.ok
+    assert found.reason == "whether a result has its property cannot be computed"
+    checker, _ = made('CHECKER = "property"\ndef forward(a): return a\ndef residuals(arguments, results): return 1 / 0')
+    with pytest.raises(ZeroDivisionError):
+        checker.compare("candidate0 0", [a], [a], checker.truth([a]), [VALUE])
 
 
 def test_an_unknown_checker_is_named(made: Callable[[str], tuple[Checker, ModuleType]]) -> None:

@@ -6,13 +6,16 @@ referee. Not covered: shapes and dtypes, which are checked before any value is l
 - `ties`: the results are values and places, as of `topk` and `sort`, along the last axis of the first argument. Any
   places are right that differ and hold these values. `set`: the order does not count either.
 - `sampling`: the result is one class for each row. `probabilities(*arguments)` of the reference gives the distribution
-  of each row; a class of probability zero is wrong, and the classes of all calls together must follow it.
+  of each row; a class of probability zero is wrong, and the classes of all calls together must follow it: likely ones
+  against unlikely ones, and each class against all others.
 - `property`: `residuals(arguments, results)` of the reference gives a number for each result, 0 for a perfect one, to
-  be at most the result's tolerance. Both are private copies in float64.
+  be at most the result's tolerance. Both are private copies in float64. Results that it fails on are wrong, unless it
+  fails on the reference's own.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +28,7 @@ from .check import ResultComparison
 Results = Sequence[Mapping[str, Any]]  # of a task: each with `tolerance` and `rms_tolerance`
 _ALPHA = 1e-9  # of a false alarm in one comparison, of which a judging has hundreds
 _POOLED_MAX = 100_000
+_CAUTION = 2.0  # of a bet: so often each class counts as drawn and as expected beforehand
 
 
 class Checker:
@@ -68,6 +72,23 @@ class SetChecker(TiesChecker):
     ordered = False
 
 
+@dataclass
+class _Draws:
+    """What one process has drawn in one configuration."""
+
+    ranks: Tensor  # between 0 and 1, uniform for whoever draws by the distributions
+    drawn: Tensor  # how often each class was drawn
+    expected: Tensor  # how often it should have been
+    log_gain: float = 0.0  # of bets that what was drawn too often before is drawn again
+
+    def bet(self, chances: Tensor, drawn: Tensor) -> None:
+        """Takes in one call. A fair draw multiplies what was bet by 1 in the mean, so it rarely ever gains much."""
+        odds = (self.drawn + _CAUTION) / (self.expected + _CAUTION)
+        self.log_gain += float((odds[drawn] / (chances @ odds)).log().sum())
+        self.drawn += drawn.bincount(minlength=len(self.drawn))
+        self.expected += chances.sum(0)
+
+
 class SamplingChecker(Checker):
     """Classes drawn at random."""
 
@@ -75,13 +96,16 @@ class SamplingChecker(Checker):
         super().__init__(module, direction)
         self._generator = torch.Generator()
         self._generator.seed()
-        self._ranks: dict[str, Tensor] = {}
+        self._draws: dict[str, _Draws] = {}
 
     def truth(self, arguments: Sequence[Any]) -> tuple[Tensor, ...]:
         probabilities: Callable[..., Tensor] = self._module.probabilities
         with torch.no_grad():
             found = probabilities(*(check.as_double(item) for item in arguments)).double()
-        return (found / found.sum(-1, keepdim=True),)
+        chances = found / found.sum(-1, keepdim=True)
+        if not bool((chances >= 0).all()):
+            raise ValueError("a row of the reference's probabilities is no distribution")
+        return (chances,)
 
     def compare(
         self, who: str, arguments: Sequence[Any], outputs: Sequence[Tensor], truth: Sequence[Tensor], results: Results
@@ -95,14 +119,19 @@ class SamplingChecker(Checker):
         wrong = int((~inside | (mine <= 0)).sum())
         if wrong:
             return [_judgement(False, math.inf, f"{wrong} of {len(drawn)} rows have a class that cannot be drawn")]
+        seen = self._draws.setdefault(who, _Draws(mine[:0], *torch.zeros(2, chances.shape[1]).to(chances)))
+        seen.bet(chances, drawn)
+        if seen.log_gain > -math.log(_ALPHA):
+            once_in = f"10^{seen.log_gain / math.log(10):.0f}"
+            said = f"some classes are drawn too often, others too seldom; by chance it happens once in {once_in} times"
+            return [_judgement(False, math.inf, said)]
         # classes in the order of their chances: a distribution that is too flat or too steep shows
         order = chances.argsort(1, descending=True)
         rank = (order == drawn.unsqueeze(1)).int().argmax(1, keepdim=True)
         below = (chances.gather(1, order).cumsum(1).gather(1, rank).squeeze(1) - mine).clamp(0, 1)
         # uniform between the sums of chances before the class and with it, whatever the distributions of the rows
         ranks = below + mine * torch.rand(len(drawn), generator=self._generator, dtype=torch.float64).to(mine.device)
-        pooled = torch.cat([self._ranks.get(who, ranks[:0]), ranks])[-_POOLED_MAX:]
-        self._ranks[who] = pooled
+        seen.ranks = pooled = torch.cat([seen.ranks, ranks])[-_POOLED_MAX:]
         distance, limit = _distance_from_uniform(pooled), math.sqrt(math.log(2 / _ALPHA) / (2 * len(pooled)))
         said = (
             f"{len(pooled)} drawn classes are {distance:.2g} away from their distributions; chance explains {limit:.2g}"
@@ -122,10 +151,18 @@ class PropertyChecker(Checker):
         answers = [_copied(output.detach()) for output in outputs]
         if not all(bool(torch.isfinite(item).all()) for item in answers):
             return [_judgement(False, math.inf, "a result is not finite")]
+        try:
+            found = self._residuals(arguments, answers)
+        except Exception:  # noqa: BLE001 - an author's code on a stranger's results: what it raises may be either's fault
+            right = check.reference(self._module, self._direction, arguments)
+            self._residuals(arguments, [mine.to(its.dtype) for mine, its in zip(right, answers, strict=True)])
+            return [_judgement(False, math.inf, "whether a result has its property cannot be computed")]
+        return [_within(residual, item) for residual, item in zip(found, results, strict=True)]
+
+    def _residuals(self, arguments: Sequence[Any], answers: Sequence[Tensor]) -> list[float]:
         given = [_copied(item) for item in arguments]
         with torch.no_grad():
-            found = [float(item) for item in self._module.residuals(given, answers)]
-        return [_within(residual, item) for residual, item in zip(found, results, strict=True)]
+            return [float(item) for item in self._module.residuals(given, list(answers))]
 
 
 _CHECKERS: Mapping[str, type[Checker]] = {
