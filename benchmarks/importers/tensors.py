@@ -21,6 +21,7 @@ _FILE_BYTES_MAX = 64 << 20
 _TENSOR_BYTES_MAX = 4 << 20
 _READ_BYTES_MAX = 1 << 30  # of all files that the workloads of a task name, each as often as it is read
 _TEXT_MAX = 64 << 10  # of all tensors of a task: they are part of its reference, which pages and agents show
+_PIECE_BYTES = 64 << 10
 _LFS = b"version https://git-lfs"
 _NAMES = {
     "F64": "float64",
@@ -61,7 +62,7 @@ class TensorFiles:
         path, key = (entry.get(name) for name in ("path", "tensor_key"))
         if not isinstance(path, str) or not isinstance(key, str):
             raise Unreadable("it names no path and tensor_key")
-        name, packed = self._tensor(path, key)
+        name, packed = self._tensor(str(PurePosixPath(path)), key)
         if packed[:2] != (wanted.dtype, wanted.shape):
             told = f"{packed[0]} {list(packed[1])}, the definition says {wanted.dtype} {list(wanted.shape)}"
             raise Unreadable(f"{_shown(path)}: {key[:80]} is {told}")
@@ -116,7 +117,17 @@ def _packed(tensor: Mapping[str, Any], place: str) -> tuple[str, Packed]:
     if dtype == "bool" and set(data) - {0, 1}:
         raise Unreadable(f"{place} has values that are no bool")
     name = hashlib.sha256(repr((dtype, shape)).encode() + data).hexdigest()[:16]
-    return name, (dtype, shape, base64.b64encode(zlib.compress(data, 9)).decode())
+    return name, (dtype, shape, base64.b64encode(_compressed(data, place)).decode())
+
+
+def _compressed(data: bytes, place: str) -> bytes:
+    """As `zlib.compress` does it, which takes 12 s for 4 MiB of some data; given up as soon as it is too much."""
+    packer, packed = zlib.compressobj(9), b""
+    for start in range(0, len(data), _PIECE_BYTES):
+        packed += packer.compress(data[start : start + _PIECE_BYTES])
+        if len(packed) > _TEXT_MAX:
+            raise Unreadable(f"{place} takes more than {_TEXT_MAX >> 10} KiB compressed")
+    return packed + packer.flush()
 
 
 def _shown(path: str) -> str:

@@ -1,9 +1,12 @@
 """Inputs out of safetensors files: what is taken, what is left out by name, and one task examined for real."""
 
-import hashlib
+import base64
 import json
+import random
 import struct
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,10 +109,18 @@ def test_a_tensor_that_does_not_fit_leaves_the_workload_out(tmp_path: Path, tens
 
 
 def test_tensors_of_a_task_are_limited_together(tmp_path: Path) -> None:
-    noise = b"".join(hashlib.sha256(bytes([number % 256, number // 256])).digest() for number in range(1 << 12))
-    tensor = ("I32", [1 << 15], noise)
+    noise = random.Random(2).randbytes(1 << 17)
+    stored = {"index": ("I32", [7500], noise[:30_000]), "other": ("I32", [7500], noise[30_000:60_000])}
+    lines = [workload(STORED | {"tensor_key": key}, picked=7500) for key in stored]
+    task = read(suite(tmp_path, lines, stored)).task
+    assert "other its tensors take more than 64 KiB compressed" in task.summary
+    assert len(task.configs) == 1
+
+
+def test_a_tensor_that_is_too_much_for_a_task_is_left_out(tmp_path: Path) -> None:
+    tensor = ("I32", [1 << 15], random.Random(2).randbytes(1 << 17))
     problem = read(suite(tmp_path, [workload(picked=1 << 15)], {"index": tensor})).problem
-    assert "its tensors take more than 64 KiB compressed" in problem
+    assert "index takes more than 64 KiB compressed" in problem
 
 
 def test_files_are_read_once_and_not_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,3 +155,38 @@ def test_a_task_with_a_stored_index_is_judged_and_not_ranked(tmp_path: Path, pat
     assert found.labels[:2] == ("one-shape", "fixed-inputs")
     index = found.task.configs_for("cpu")[0].tensors[1]
     assert (index.name, index.options["low"], index.options["high"]) == ("index", 0, 30)
+
+
+def test_what_compresses_slowly_is_given_up_and_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it is named, and in however many ways: four megabytes of this take twelve seconds."""
+    slow = bytes(random.Random(1).choices(b"ab", k=1 << 20))
+    suite(tmp_path, [], {"index": ("U8", [len(slow)], slow), "other": ("I32", [8], INDEX)})
+    packed_bytes = []
+
+    class Packer:
+        def __init__(self, level: int) -> None:
+            self._own = zlib.compressobj(level)
+            self.flush = self._own.flush
+
+        def compress(self, data: bytes) -> bytes:
+            packed_bytes.append(len(data))
+            return self._own.compress(data)
+
+    monkeypatch.setattr(tensors, "zlib", SimpleNamespace(compressobj=Packer))
+    files = tensors.TensorFiles(tmp_path)
+    for path in ("blob/index.safetensors", "./blob/index.safetensors", "blob//./index.safetensors"):
+        with pytest.raises(tensors.Unreadable, match="more than 64 KiB compressed"):
+            files.take(STORED | {"path": path}, tensors.TensorForm("uint8", (len(slow),)))
+    assert sum(packed_bytes) < len(slow)
+
+
+@pytest.mark.parametrize("size", [1, 100, 65_536, 300_000])
+def test_pieces_are_packed_as_the_whole_is(tmp_path: Path, size: int) -> None:
+    """The packed text is part of a task's content."""
+    data = bytes(number * number // 999 % 7 for number in range(size))
+    suite(tmp_path, [], {"index": ("U8", [size], data)})
+    files = tensors.TensorFiles(tmp_path)
+    name = files.take(STORED, tensors.TensorForm("uint8", (size,)))
+    assert base64.b64decode(files.packed[name][2]) == zlib.compress(data, 9)
