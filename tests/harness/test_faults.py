@@ -3,10 +3,12 @@
 import signal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.harness import Verdict
 from benchmarks.harness.measuring.contestants import CallResult
-from benchmarks.harness.measuring.faults import call_fault, death, first_line, load_fault
+from benchmarks.harness.measuring.faults import call_fault, death, first_line, load_fault, slow_load
 from benchmarks.harness.protocol import Status
 
 
@@ -97,8 +99,21 @@ def test_an_error_of_the_kernel_comes_before_what_looks_suspicious() -> None:
 
 
 def test_a_module_that_does_not_finish_loading_is_told_the_limit() -> None:
-    fault = load_fault({"timeout_s": 60.0}, None)
+    fault = slow_load(60.0)
     assert (fault.verdict, fault.reason) == (Verdict.TIMEOUT, "loading the module took more than 60 s")
+
+
+SAID = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=3), parts, max_size=3),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["load_error", "missing", "exported", "timeout_s"]), SAID))
+def test_whatever_a_process_says_of_its_load_is_a_fault_of_its_own(message: dict[str, object]) -> None:
+    fault = load_fault(message, None)
+    assert fault.verdict in (Verdict.REJECTED, Verdict.COMPILE_ERROR, Verdict.RUNTIME_ERROR)
+    assert len(fault.reason) < 1_200
 
 
 @pytest.mark.parametrize("exported", [None, {}, "forward", 7, []])

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import RefereeError, SupervisorError
 from ..measuring.contestants import Actor, CallResult
-from ..measuring.faults import Fault, load_fault
+from ..measuring.faults import Fault, load_fault, slow_load
 from ..measuring.memory import describe, overlay
 from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of, files_of
 from ..protocol import ProtocolError, Status, Word
@@ -274,7 +274,7 @@ class GpuSession(Session[Actor]):
                 if "load_error" in message or "missing" in message:
                     raise load_fault(message, None)
         except TimeoutError:
-            raise load_fault({"timeout_s": timeout_s}, None) from None
+            raise slow_load(timeout_s) from None
         except ProtocolError:
             raise load_fault({}, warm.child.wait(1.0)) from None
 

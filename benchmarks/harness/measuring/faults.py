@@ -59,10 +59,12 @@ class Stuck(Fault):
         super().__init__(Verdict.TIMEOUT, reason)
 
 
+def slow_load(timeout_s: float) -> Fault:
+    return Fault(Verdict.TIMEOUT, f"loading the module took more than {timeout_s:g} s")
+
+
 def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
-    """The reason why a submission could not be loaded, from its process's message or exit."""
-    if "timeout_s" in message:
-        return Fault(Verdict.TIMEOUT, f"loading the module took more than {message['timeout_s']:g} s")
+    """The reason why a submission could not be loaded, from its process's message, all of it hostile, or its exit."""
     if "missing" in message:
         exported = message.get("exported")
         names = ", ".join(str(name) for name in exported[:20]) if isinstance(exported, list) else ""

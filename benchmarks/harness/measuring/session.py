@@ -28,7 +28,7 @@ from ..tasks.spec import VALUES, Config, TaskSpec
 from . import baselines, used_up
 from .baselines import PreparedBaseline
 from .contestants import Actor, CallResult, Contestant
-from .faults import Fault, load_fault
+from .faults import Fault, load_fault, slow_load
 from .memory import SharedMemory, describe, lay_out
 from .used_up import Touched
 
@@ -191,7 +191,7 @@ class Session(ABC, Generic[ActorT]):
                 if "load_error" in message or "missing" in message:
                     raise load_fault(message, None)
         except TimeoutError:
-            raise load_fault({"timeout_s": timeout_s}, None) from None
+            raise slow_load(timeout_s) from None
         except ProtocolError:
             raise load_fault({}, candidate.child.wait(1.0)) from None
 
