@@ -17,6 +17,7 @@ from .compilers.tvm_ffi import tvm_ffi_version
 from .dtypes import DTYPES
 from .errors import (
     Cancelled,
+    ChildSurvived,
     HarnessError,
     IsolationError,
     NotProfiled,
@@ -93,6 +94,7 @@ __all__ = [
     "CancelCheck",
     "Cancelled",
     "Child",
+    "ChildSurvived",
     "Compilation",
     "Config",
     "ConfigReport",

@@ -6,18 +6,31 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from celery import shared_task
 from django.conf import settings
 from django.db import close_old_connections, connection
+from django.utils import timezone
 
 from ..boards import standings
-from ..harness import DEVICE_STUCK, Cancelled, Flag, HarnessError, Report, Step, Watcher, clean_text, object_key
+from ..harness import (
+    DEVICE_STUCK,
+    Cancelled,
+    ChildSurvived,
+    Flag,
+    HarnessError,
+    Report,
+    Step,
+    Watcher,
+    clean_text,
+    object_key,
+)
 from ..judgings import moves, queue
 from ..judgings.judge import Assignment, site_judge
 from ..judgings.moves import ClaimLost, Holding
-from ..models import DeviceKind, Evaluation, Worker
+from ..models import DeviceKind, Evaluation, StoredTask, Worker
 from ..operations.logs import log_fields
 from ..operations.worker import asked_to_stop_kindly, set_state, stopping
 from ..states import EvaluationReason, Priority, WorkerRole, WorkerState
@@ -27,6 +40,7 @@ logger = logging.getLogger(__package__)
 STEP_EVERY_S = {"time": 0.5}  # telling about a timing must not disturb it
 STEP_EVERY_DEFAULT_S = 0.1
 _ERROR_CHARS_MAX = 8000
+_REMEMBERED = timedelta(days=1)
 
 
 @shared_task(
@@ -123,8 +137,9 @@ def _work_on(holding: Holding, worker: Worker, role: WorkerRole, work: Work) -> 
         _put_back(sitting)
     except Exception as error:  # the edge of a job: whatever broke is our fault and must end with a verdict
         logger.exception("%s failed", holding.evaluation.code)
+        says_nothing_new = not isinstance(error, ChildSurvived) and _has_failed_before(holding.evaluation)
         _fail(holding, error)
-        if role is WorkerRole.JUDGE:
+        if role is WorkerRole.JUDGE and not says_nothing_new:
             _doubt(worker, f"The judge failed: {type(error).__name__}.")
 
 
@@ -134,6 +149,16 @@ def _put_back(sitting: Sitting) -> None:
         moves.evaluation_release(sitting.holding, "The worker was stopped; the next one will judge it again.")
     elif sitting.gives_way.is_set():
         moves.evaluation_release(sitting.holding, "It was interrupted for other work and will be judged again later.")
+
+
+def _has_failed_before(evaluation: Evaluation) -> bool:
+    """An imported problem, in the last day: its author's file runs in our own processes and can fail there at will.
+
+    So once it is a reason to doubt the device, which then must pass its self-test, and no reason after that.
+    """
+    of_problem = Evaluation.objects.filter(task_version=evaluation.task_version_id).exclude(error_internal="")
+    lately = of_problem.filter(queued__gte=timezone.now() - _REMEMBERED)
+    return lately.exists() and StoredTask.objects.filter(version=evaluation.task_version_id).exists()
 
 
 def _fail(holding: Holding, error: Exception) -> None:

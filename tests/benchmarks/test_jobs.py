@@ -7,11 +7,12 @@ import pytest
 from django.db import connection
 
 from benchmarks import jobs
-from benchmarks.harness import Step, SupervisorError
+from benchmarks.catalogue import folders
+from benchmarks.harness import Step, SupervisorError, spec_to_json
 from benchmarks.jobs import judging
 from benchmarks.judgings import moves, queue
 from benchmarks.judgings.moves import Holding
-from benchmarks.models import Evaluation, Event, Standing, Worker
+from benchmarks.models import Evaluation, Event, Standing, StoredTask, Worker
 from benchmarks.operations.worker import stopping
 from benchmarks.states import Priority, State, WorkerState
 from tests.fakes import FakeJudge, report_for
@@ -110,6 +111,19 @@ def test_a_worker_whose_device_may_have_failed_takes_no_more_work(submit, delive
     deliver()
     second.refresh_from_db()
     assert second.state == State.QUEUED
+
+
+def test_an_imported_problem_that_fails_again_and_again_stops_a_worker_once(submit, deliver, version, restarted):
+    """Its author's file runs in referee and baselines, and whoever posted it may submit to it as often as they like."""
+    spec = spec_to_json(folders.shown_spec(version))
+    StoredTask.objects.create(version=version, origin_sha256="0" * 64, spec=spec)
+    for _ in range(2):
+        submit(text="// raises\n")
+        for _ in range(2):
+            deliver()
+            Worker.objects.update(state=WorkerState.ONLINE)  # it has passed its self-test
+    assert {item.verdict for item in Evaluation.objects.all()} == {"INTERNAL_ERROR"}
+    assert len(restarted) == 1
 
 
 HOSTILE = "half \ud800 nul \0 \x1b[31m red"
