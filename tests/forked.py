@@ -2,9 +2,10 @@
 
 Bubblewrap makes the room as ever, with a shell in it that waits; the fork enters the shell's namespaces, takes the same
 limits and filter, and runs the same code. The shell ends as the fork does, and the room takes both with it. Forks have
-the libraries of their parent at the same addresses and share its memory until they write to it. So tests of time and
-of the sandbox itself fork nothing, nor does `make redteam`. What other processes start, such as the workers of a whole
-site, is not forked either.
+the libraries of their parent at the same addresses and share its memory until they write to it. Texts have the same
+hashes in all of them, and sets the same order: only children that start anew show whether that matters. So tests of
+time and of the sandbox itself fork nothing, nor does `make redteam`. What other processes start, such as the workers of
+a whole site, is not forked either.
 """
 
 import base64

@@ -114,6 +114,7 @@ def enter(order):
 def run(arguments):
     """As the interpreter would: `-c CODE ARGUMENT...` or `SCRIPT ARGUMENT...`."""
     gc.enable()
+    sys.modules["torch"].default_generator.seed()  # Python's own generator does that by itself
     if arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
         exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - as -c does

@@ -90,6 +90,17 @@ def test_it_has_torch_loaded(fork: Callable[..., Child]) -> None:
     assert (child.wait(20.0), child.log_tail(100).strip()) == (0, "True")
 
 
+def test_each_draws_other_numbers(fork: Callable[..., Child]) -> None:
+    """What is drawn without a seed differs between processes, and who relies on it being the same has to fail."""
+    code = "import random, torch; print(torch.initial_seed(), torch.rand(1).item(), random.random())"
+    seen = []
+    for _ in range(2):
+        child = fork(code)
+        assert child.wait(20.0) == 0, child.log_tail(4000)
+        seen.append(child.log_tail(200).split())
+    assert all(one != other for one, other in zip(*seen, strict=True)), seen
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
