@@ -123,7 +123,7 @@ def read_opinion(log: str, exit_code: int | None) -> NaiveResult:
     try:
         said = json.loads(lines[-1])
         agrees, speedup = said["agrees"] is True, float(said["speedup"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return NaiveResult("nonsense")
     if not agrees:
         return NaiveResult("differs")

@@ -41,6 +41,7 @@ FOLDER = CORPUS / "mnist_linear_relu-forward"
         ),
         (f'{MARK}{{"agrees": true, "speedup": NaN}}\n', 0, NaiveResult("nonsense")),
         (f'{MARK}{{"agrees": true, "speedup": "-Infinity"}}\n', 0, NaiveResult("nonsense")),
+        (f'{MARK}{{"agrees": true, "speedup": 1{"0" * 400}}}\n', 0, NaiveResult("nonsense")),
         (f"{MARK}[1]\n", 0, NaiveResult("nonsense")),
         (f"{MARK}{'[' * 20000}\n", 0, NaiveResult("nonsense")),
         (f"  {MARK}indented\n", 0, NaiveResult("failed")),
