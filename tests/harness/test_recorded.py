@@ -149,3 +149,21 @@ def test_a_score_is_weighted_by_calls() -> None:
     assert found.vs_eager == pytest.approx(found.speedup)
     assert found.ci95 == pytest.approx((found.speedup, found.speedup))
     assert [item.weight for item in SEGMENTS.configs_for("cpu")] == [1.0, 3.0, 1.0, 1.0, 1.0]
+
+
+def test_a_call_in_which_nothing_is_new_is_no_call() -> None:
+    """A kernel could keep the results of the few tensors that there are."""
+    config = config_of(SCAN, has_record=True)
+    x, gates = (torch.zeros(2, *item.shape) for item in config.tensors)
+    quantiles = {"trained/gates.quantiles": torch.tensor([0.0, 1.0])}
+    out = [torch.empty(item.shape) for item in config.tensors]
+    assert inputs.draw(config, bytes(32), out, tensors={"trained/x": x, **quantiles})
+    with pytest.raises(ValueError, match="nothing of a call is drawn anew"):
+        inputs.draw(config, bytes(32), out, tensors={"trained/x": x, "trained/gates": gates})
+
+
+def test_a_record_that_is_not_there_is_missed() -> None:
+    config = config_of(SCAN, has_record=True)
+    out = [torch.empty(item.shape) for item in config.tensors]
+    with pytest.raises(ValueError, match="there are no values for 'trained'"):
+        inputs.draw(config, bytes(32), out, tensors={"other/x": torch.zeros(2, 4)})

@@ -93,6 +93,8 @@ def draw(
     items = [item for item in _arguments(config) if "draw" in item]
     record = _values(config).get("recorded")
     chosen = distribution or DISTRIBUTIONS[_key(seed, "distribution") % len(DISTRIBUTIONS)]
+    if record is not None and tensors is not None:
+        recorded.demand_some_fresh(tensors, str(record), [item["name"] for item in items])
     for position, (item, tensor) in enumerate(zip(items, out, strict=True)):
         generator = Generator(device=tensor.device)
         generator.manual_seed(_key(seed, str(position)))

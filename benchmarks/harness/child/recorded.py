@@ -3,14 +3,14 @@
 A configuration with the value `recorded = "NAME"` takes the tensors that the file has for it: `NAME/ARGUMENT` holds
 several tensors for that argument, one below the other, of which the seed picks one (the same place for all arguments),
 and `NAME/ARGUMENT.quantiles` describes how values are distributed, from the least to the largest in equal steps; then
-they are drawn anew for every call. Other arguments are drawn as ever. Only the referee has the file. Not covered:
-whether what was recorded is typical.
+they are drawn anew for every call. Other arguments are drawn as ever; one at least must be new in every call. Only the
+referee has the file. Not covered: whether what was recorded is typical.
 """
 
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -56,6 +56,15 @@ def _tensor(name: str, item: Mapping[str, object], body: bytearray) -> Tensor:
     if not 0 <= start <= end <= len(body) or end - start != count * dtype.itemsize or count == 0:
         raise ValueError(f"{name} lies at {start} to {end}, which does not fit its shape {shape}")
     return torch.frombuffer(body, dtype=dtype, count=count, offset=start).view(shape)
+
+
+def demand_some_fresh(tensors: RecordedTensors, record: str, arguments: Sequence[str]) -> None:
+    """Raises ValueError where nothing is recorded, and where a kernel could keep the results of all calls there are."""
+    names = [f"{record}/{argument}" for argument in arguments]
+    if not any(name in tensors or f"{name}.quantiles" in tensors for name in names):
+        raise ValueError(f"there are no values for {record!r} in {FILE}")
+    if all(name in tensors for name in names):
+        raise ValueError(f"with the values for {record!r} in {FILE} nothing of a call is drawn anew")
 
 
 def fill(tensors: RecordedTensors, name: str, seed: bytes, out: Tensor, generator: Generator) -> bool:
