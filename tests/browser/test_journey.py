@@ -155,7 +155,7 @@ def test_the_keyboard_skips_to_the_content(visitor: Any) -> None:
 
 def test_a_waiting_page_follows_its_place_in_the_queue(visitor: Any, kernel: Any) -> None:
     busy, next_one = visitor.tab(), visitor.tab()
-    submit(busy, kernel("seconds: 6", "keeps the worker busy"))
+    submit(busy, kernel("seconds: 15", "keeps the worker busy"))
     expect(busy.get_by_role("heading", name="Timing")).to_be_visible(timeout=JUDGED_MS)
     submit(next_one, kernel("waits for its turn"))
     next_one.evaluate("window.sameDocument = true")
