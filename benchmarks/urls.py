@@ -24,6 +24,7 @@ from .views import (
     leaderboards,
     methods,
     moderation,
+    news,
     notifications,
     people,
     previews,
@@ -194,6 +195,14 @@ request_urls = [
     path("<int:pk>/close/", requests.request_close, name="request-close"),
 ]
 
+news_urls = [
+    path("", news.news_list, name="news"),
+    path("new/", news.news_edit, name="news-new"),
+    path("newest.atom", feeds.NewsFeed(), name="news-feed"),
+    path("<int:pk>/", news.news_post, name="news-post"),
+    path("<int:pk>/edit/", news.news_edit, name="news-edit"),
+]
+
 change_urls = [
     path("", changes.change_list, name="changes"),
     path("<uuid:code>/", changes.change, name="change"),
@@ -224,6 +233,7 @@ urlpatterns = [
     path("moderation/", include(moderation_urls)),
     path("contests/", include(contest_urls)),
     path("requests/", include(request_urls)),
+    path("news/", include(news_urls)),
     path("changes/", include(change_urls)),
     path("status/", status.status, name="status"),
     path("healthz", health.healthz, name="healthz"),

@@ -13,6 +13,7 @@ from .evaluations import BaselineResult, ConfigResult, Evaluation, StageResult, 
 from .imports import ImportReport, StoredTask, SuiteImport
 from .ledger import CachedValue, DeletedScore, LedgerEntry, Payer, Refusal, SpentPlace
 from .moderation import ModerationAction, RejudgeBatch, RejudgeItem
+from .news import NewsPost
 from .notifications import Delivery, Notification, NotificationChoice
 from .operations import QueueSample
 from .profiles import ProfileRequest
@@ -47,6 +48,7 @@ __all__ = [
     "LedgerEntry",
     "Method",
     "ModerationAction",
+    "NewsPost",
     "Notification",
     "NotificationChoice",
     "Payer",

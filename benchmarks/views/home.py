@@ -1,4 +1,4 @@
-"""The home page: what kbench is, what is being judged now, the latest verified entries.
+"""The home page: what kbench is, what is being judged now, the latest verified entries, the newest post.
 
 Does NOT show private evaluations, not even to their owners: the page is the same for everybody.
 """
@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from benchmarks import selectors
+from benchmarks import news, selectors
 from benchmarks.recorded import selectors as recorded
 from benchmarks.templatetags.whiskers import Axis
 
@@ -19,7 +19,8 @@ LEADERS = 10
 def home(request: HttpRequest) -> HttpResponse:
     newest = selectors.newest_verified()
     axis = Axis.over(value for row in newest for value in (row.score_lo, row.score_hi))
-    return render(request, "home.html", {"newest": newest, "axis": axis, **_queue(), **_recorded()})
+    context = {"newest": newest, "axis": axis, "news": news.newest_posts(1), **_queue(), **_recorded()}
+    return render(request, "home.html", context)
 
 
 def home_live(request: HttpRequest) -> HttpResponse:

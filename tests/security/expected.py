@@ -136,6 +136,11 @@ PAGES: dict[str, Page] = {
     "moderation/report/<uuid:code>/": Page("302 404 200 404", "302 404 200 404"),
     "moderation/submissions/<uuid:code>/": STAFF,
     "moderation/switches/": STAFF,
+    "news/": OPEN,
+    "news/<int:pk>/": Page("404 404 404 200", "404 404 404 200"),  # a draft
+    "news/<int:pk>/edit/": STAFF,
+    "news/new/": STAFF,
+    "news/newest.atom": OPEN,
     "people/<str:name>/": OPEN,
     "readyz": Page("200 200 200 200"),
     "recorded/": OPEN,

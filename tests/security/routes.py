@@ -54,6 +54,7 @@ def _words(route: str, world: World) -> dict[str, Any]:
         "checks/": {"code": world.check.code},
         "runs/": {"code": world.run.code, "key": world.candidate.key},
         "comments/": {"pk": world.comment.pk},
+        "news/": {"pk": world.draft_post.pk},
         "requests/": {"pk": world.request.pk, "code": world.request.pk},
         "moderation/requests/": {"pk": world.request.pk},
         "moderation/comments/": {"pk": world.comment.pk},

@@ -13,7 +13,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from agents.models import Candidate, Opinion, Run, RunEvent
-from benchmarks import comments, services, switches, teams
+from benchmarks import comments, news, services, switches, teams
 from benchmarks.accounts import tokens
 from benchmarks.emulator import EmulatorFinding, EmulatorReport, EmulatorVerdict
 from benchmarks.harness import Flag, StageReport, Verdict
@@ -26,6 +26,7 @@ from benchmarks.models import (
     Evaluation,
     KernelRequest,
     Method,
+    NewsPost,
     Notification,
     NotificationChoice,
     RecordedEntry,
@@ -71,6 +72,7 @@ class World:
     team: Team  # of the owner; nothing public was made for it
     comment: Comment  # of the owner, on the submission that was hidden
     request: KernelRequest  # of the owner, and not examined yet
+    draft_post: NewsPost
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -124,8 +126,10 @@ def build() -> World:
         check=_check(owner),
         comment=Comment.objects.get(author=owner),
         request=_requests(owner, stranger, staff),
+        draft_post=news.post_save(TITLE[:80], TITLE, shown=False, by=staff),
     )
     _profile(world.public)
+    news.post_save(TITLE[:80], TITLE, shown=True, by=staff)
     written = comments.comment_create(world.public.submission, by=stranger, text=TITLE)
     comments.comment_report(written, by=owner, text=TITLE)
     contests.running_with(owner, slug="running", title=TITLE[:80], rules_text=TITLE)

@@ -1,8 +1,10 @@
-"""The RSS of records: first places alone, well-formed whatever people call themselves, nothing that is private."""
+"""The RSS of records and of requests: well-formed whatever people write, nothing that is private, no markup."""
 
 from xml.etree import ElementTree
 
 from django.test import Client
+
+from tests import asking
 
 from . import factories
 
@@ -20,3 +22,10 @@ def test_the_feed_lists_first_places_newest_first(visitor: Client) -> None:
     links = [(item.findtext("link") or "").removeprefix("http://testserver") for item in items]
     assert links == [newest.get_absolute_url(), best.get_absolute_url()]
     assert items[1].findtext("title") == "mnist_linear_relu/forward on cpu-avx2: 3.00× by olga<&>"
+
+
+def test_readers_that_take_a_description_for_html_find_no_markup_of_strangers(visitor: Client) -> None:
+    asking.opened(factories.user("rita"), reason="Faster <script>alert(1)</script>")
+    answer = visitor.get("/requests/newest.rss")
+    (item,) = ElementTree.fromstring(answer.content).findall("channel/item")  # noqa: S314 - our own answer
+    assert item.findtext("description") == "Faster &lt;script&gt;alert(1)&lt;/script&gt;"

@@ -8,7 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 from django.utils import timezone
 
-from benchmarks import selectors, switches
+from benchmarks import news, selectors, switches
 from benchmarks.harness import VERDICT_TEXTS, Verdict, default_rules
 from benchmarks.models import DeviceKind
 from benchmarks.states import Switch
@@ -89,7 +89,9 @@ def test_the_home_page_follows_the_queues_of_the_devices_that_there_are(visitor:
 
 def test_the_home_page_keeps_its_number_of_queries(visitor: Client, django_assert_num_queries: Any) -> None:
     factories.many_entries(30)
-    with django_assert_num_queries(9):
+    for number in range(3):
+        news.post_save(f"Post {number}", "Words.", shown=True, by=factories.user(f"author{number}"))
+    with django_assert_num_queries(10):
         visitor.get("/")
 
 
