@@ -54,6 +54,7 @@ class Run(models.Model):
     spent = models.JSONField(default=dict, blank=True)  # by currency, as the log has it
     leases = models.JSONField(default=dict, blank=True)  # open reservations: lease -> cost
     hidden = models.BooleanField(default=False)  # by staff (`moderation.py`)
+    kept: "RecordedRun | None" = None  # of a run that this site did not drive; such a row is never saved
 
     class Meta:
         ordering: ClassVar = ["-created", "-pk"]
@@ -206,3 +207,26 @@ class Opinion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verifier}: {self.decision}"
+
+
+class RecordedRun(models.Model):
+    """A run that another site, or this machine on an earlier day, has driven: its whole log, as it came in a file.
+
+    It has a table of its own, so that lists, costs, the library, the matrix of verifiers and exports of this site
+    cannot include it by mistake. Pages fold it into rows that are never saved (`record/kept.py`).
+    """
+
+    name = models.SlugField(unique=True)
+    code = models.UUIDField(unique=True)
+    header = models.JSONField()  # the first line of the file
+    summary = models.JSONField(default=dict)  # what lists show of the end of the run
+    sources = models.JSONField(default=dict)  # texts by sha256
+    events = models.JSONField(default=list)  # in their order
+    file_sha256 = models.CharField(max_length=64)
+    loaded = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+
+    def __str__(self) -> str:
+        return self.name

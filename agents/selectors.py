@@ -24,12 +24,14 @@ from .evolve.budget import CURRENCIES
 from .evolve.model import SLOW
 from .evolve.verifiers.matrix import MatrixRow, Rate, rate
 from .models import Candidate, Opinion, Run, RunEvent
+from .record import kept
 from .record.projection import SLOWER
-from .record.snapshots import Scene
+from .record.snapshots import Scene, present
 from .states import IN_FLIGHT, CandidateState, RunStatus
 
 PAGE_ROWS = 50
 LOG_ROWS = 200
+Rows = QuerySet[RunEvent] | list[RunEvent]
 
 
 # --- runs ----------------------------------------------------------------------------------------------------------
@@ -89,11 +91,17 @@ def has_runs(person: Any) -> bool:
 
 
 def run_of(user: User, code: uuid.UUID) -> Run:
-    """The only access to one run."""
+    """The only access to a run of this site."""
     found = _all_runs().filter(code=code).first()
     if found is None or not may_read(user, found):
         raise Http404("There is no such run, or staff have hidden it. The moderation log gives their reasons.")
     return found
+
+
+def run_shown(user: User, code: uuid.UUID) -> Run:
+    """For pages that only show: also a recorded run, which nobody controls. Raises Http404."""
+    recorded = None if Run.objects.filter(code=code).exists() else kept.run_with(code)
+    return run_of(user, code) if recorded is None else recorded
 
 
 def may_read(user: User, run: Run) -> bool:
@@ -167,10 +175,16 @@ def _is_shown(row: Candidate, show: str) -> bool:
 
 
 def candidate_of(run: Run, key: str) -> Candidate:
-    found = Candidate.objects.filter(run=run, key=key).first()
+    found = present(run).by_key.get(key) if run.kept else Candidate.objects.filter(run=run, key=key).first()
     if found is None:
         raise Http404("There is no such candidate.")
     return found
+
+
+def parents_of(row: Candidate) -> list[Candidate]:
+    if row.run.kept:
+        return [item for item in present(row.run).rows if item.key in row.parents]
+    return list(Candidate.objects.filter(run=row.run, key__in=row.parents))
 
 
 def evaluations_by_ticket(rows: Sequence[Candidate]) -> dict[str, Evaluation]:
@@ -182,9 +196,14 @@ def evaluations_by_ticket(rows: Sequence[Candidate]) -> dict[str, Evaluation]:
 # --- log -----------------------------------------------------------------------------------------------------------
 
 
-def log_rows(run: Run, *, kind: str = "", candidate: str = "", at: int | None = None) -> QuerySet[RunEvent]:
+def log_rows(
+    run: Run, *, kind: str = "", candidate: str = "", at: int | None = None, oldest_first: bool = False
+) -> Rows:
     """Newest first. `kind` is a type or its first word."""
-    rows = RunEvent.objects.filter(run=run).order_by("-seq")
+    if run.kept:
+        found = [row for row in kept.rows_of(run, at) if candidate in ("", row.candidate) and _is_kind(row, kind)]
+        return found if oldest_first else found[::-1]
+    rows = RunEvent.objects.filter(run=run).order_by("seq" if oldest_first else "-seq")
     if kind:
         rows = rows.filter(Q(type=kind) | Q(type__startswith=f"{kind}."))
     if candidate:
@@ -192,15 +211,22 @@ def log_rows(run: Run, *, kind: str = "", candidate: str = "", at: int | None = 
     return rows if at is None else rows.filter(seq__lte=at)
 
 
-def log_page(rows: QuerySet[RunEvent], page: int | str, seq: int | None = None) -> Page[Any]:
+def _is_kind(row: RunEvent, kind: str) -> bool:
+    return kind in ("", row.type) or row.type.startswith(f"{kind}.")
+
+
+def log_page(rows: Rows, page: int | str, seq: int | None = None) -> Page[Any]:
     """A page of the log; with `seq` the one on which that event stands."""
     pages = Paginator(rows, LOG_ROWS)
     if seq is not None:
-        page = rows.filter(seq__gt=seq).count() // LOG_ROWS + 1
+        later = rows.filter(seq__gt=seq).count() if isinstance(rows, QuerySet) else sum(row.seq > seq for row in rows)
+        page = later // LOG_ROWS + 1
     return pages.get_page(page)
 
 
 def log_kinds(run: Run) -> list[str]:
+    if run.kept:
+        return sorted({row.type for row in kept.rows_of(run)})
     return list(RunEvent.objects.filter(run=run).order_by("type").values_list("type", flat=True).distinct())
 
 
@@ -264,8 +290,7 @@ class CurriculumSummary:
 
 def curriculum(scene: Scene) -> CurriculumSummary | None:
     """None where all configurations count from the start."""
-    rows = RunEvent.objects.filter(run=scene.run.pk, type__in=("curriculum.began", "curriculum.ended"))
-    found = list(rows.filter(seq__lte=scene.at or scene.run.last_seq).order_by("seq"))
+    found = log_rows(scene.run, kind="curriculum", at=scene.at or scene.run.last_seq, oldest_first=True)[:2]
     if not found:
         return None
     ended = found[1].payload["text"] if len(found) > 1 else ""

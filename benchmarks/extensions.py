@@ -6,6 +6,7 @@ because the queue uses it, too. Does NOT cache what an extension returns.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Protocol
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -89,6 +90,25 @@ def _nobody_reads(usd_max: float) -> ReadsReference:
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """What a file of recorded results has changed, in entries."""
+
+    name: str
+    created: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True)
+class RecordedFormat:
+    """A further kind of file that holds something recorded. `load` raises BundleError and OSError."""
+
+    load: Callable[[Path], Loaded]
+    remove: Callable[[str], bool]  # False: there was none of that name
+
+
+@dataclass(frozen=True)
 class Extension:
     """What one app adds. Every part may be left out."""
 
@@ -101,6 +121,7 @@ class Extension:
     costs: Callable[[Scope], Mapping[int, SearchCost]] = lambda scope: {}  # by method
     reads_references: Callable[[float], ReadsReference] | None = None  # for at most so many dollars
     tables: Callable[[], Iterable[DataTable]] = lambda: ()  # of the public data set
+    recorded: Mapping[str, RecordedFormat] = field(default_factory=dict)  # by the `format` of its files
 
 
 _extensions: dict[str, Extension] = {}

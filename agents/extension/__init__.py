@@ -1,9 +1,10 @@
 """Agent runs as an extension of the benchmark: log stream, costs, metrics, data set, and the runs of an account."""
 
-from benchmarks.extensions import Extension, OwnTopic
+from benchmarks.extensions import Extension, OwnTopic, RecordedFormat
 
 from .. import selectors, services
-from ..record import feed
+from ..record import feed, kept
+from ..record.kept_file import FORMAT
 from .costs import spent_by_method
 from .data import CANDIDATES
 from .exports import files_of
@@ -20,4 +21,5 @@ RUNS = Extension(
     costs=spent_by_method,
     reads_references=reference_reader,
     tables=lambda: (CANDIDATES,),
+    recorded={FORMAT: RecordedFormat(kept.load_run, kept.run_remove)},
 )

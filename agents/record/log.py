@@ -92,6 +92,11 @@ def source(sha256: str) -> str:
     return text
 
 
+def source_in(run: Run, sha256: str) -> str:
+    """The same for a run that may be a recorded one."""
+    return str(run.kept.sources[sha256]) if run.kept else source(sha256)
+
+
 def _project(run: Run, events: list[LogEvent]) -> None:
     rows = Candidate.objects.filter(run=run, key__in=keys_of(events))
     picture = Picture(run, {row.key: row for row in rows})

@@ -1,7 +1,7 @@
 """A run with all its candidates, for one page: as it is now, or as it was at an earlier event.
 
-The present comes from the tables, in a fixed number of queries; the past is folded from the log. Does NOT load the
-long columns of candidates (`whole` does, for the few that are shown).
+The present comes from the tables, in a fixed number of queries; the past, and a recorded run, are folded from the log.
+Does NOT load the long columns of candidates (`whole` does, for the few that are shown).
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ..models import Candidate, Opinion, Run
 from ..states import IN_FLIGHT, CandidateState
-from . import log
+from . import kept, log
 from .projection import Picture
 
 LONG = ("thought", "configs", "resources", "drop_text", "verdict_text", "probabilities", "params", "hint")
@@ -56,11 +56,16 @@ class Scene:
 
 
 def present(run: Run) -> Scene:
+    if run.kept:
+        return Scene(run, list(kept.picture_of(run).candidates.values()))
     return Scene(run, list(Candidate.objects.filter(run=run).defer(*LONG).order_by("position")))
 
 
 def past(run: Run, at: int) -> Scene:
     """As of event `at`."""
+    if run.kept:
+        told = kept.picture_of(run, at)
+        return Scene(told.run, list(told.candidates.values()), told.run.last_seq)
     before = Run(
         pk=run.pk,
         code=run.code,
@@ -87,6 +92,8 @@ def whole(rows: Sequence[Candidate]) -> list[Candidate]:
 
 
 def opinions_of(row: Candidate) -> list[Opinion]:
+    if row.run.kept:
+        return kept.picture_of(row.run).opinions.get(row.key, [])
     return list(Opinion.objects.filter(candidate=row).order_by("pk"))
 
 

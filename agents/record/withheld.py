@@ -91,7 +91,7 @@ def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     whose task is a request that staff have hidden: they begin with its words.
     """
     events = list(rows)
-    if not events:
+    if not events or events[0].run_id is None:  # of a recorded run, which everybody may read
         return events
     run = events[0].run_id
     parents = {key for row in events if row.payload.get("prompt") for key in row.payload.get("parents") or ()}
@@ -110,7 +110,9 @@ def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
 
 def readable_candidates(user: User, rows: Sequence[Candidate]) -> list[Candidate]:
     """The same candidates of one run, as it is or as it was, without the words that this reader is not told."""
-    withheld = _withheld(user, rows[0].run_id, {row.key for row in rows}) if rows else set()
+    if not rows or rows[0].run_id is None:  # of a recorded run, which everybody may read
+        return list(rows)
+    withheld = _withheld(user, rows[0].run_id, {row.key for row in rows})
     lost = [field for field in Candidate._meta.concrete_fields if field.name not in KEPT_COLUMNS]
     for row in rows:
         if row.key in withheld:

@@ -23,7 +23,7 @@ DIFF_LINES = 1_000
 
 
 def candidate_list(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    run = selectors.run_of(request.user, code)
+    run = selectors.run_shown(request.user, code)
     show = request.GET.get("show", "all")
     show = show if show in selectors.SHOWS else "all"
     reason = request.GET.get("reason", "")
@@ -47,12 +47,12 @@ class ParentComparison:
 
 
 def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpResponse:
-    run = selectors.run_of(request.user, code)
+    run = selectors.run_shown(request.user, code)
     row = selectors.candidate_of(run, key)
-    parents = list(Candidate.objects.filter(run=run, key__in=row.parents))
+    parents = selectors.parents_of(row)
     hidden = withheld.hidden_keys(request.user, [row, *parents])
     withheld.readable_candidates(request.user, [row, *parents])
-    events = withheld.readable_events(request.user, selectors.log_rows(run, candidate=key).order_by("seq"))
+    events = withheld.readable_events(request.user, selectors.log_rows(run, candidate=key, oldest_first=True))
     source = "" if row.key in hidden else _source(row)
     wanted = request.GET.get("parent", "")
     chosen = wanted if wanted in row.parents else next(iter(row.parents), "")
@@ -78,7 +78,7 @@ def candidate_detail(request: HttpRequest, code: uuid.UUID, key: str) -> HttpRes
 
 
 def _source(row: Candidate) -> str:
-    return log.source(row.source_sha256) if row.source_sha256 else ""
+    return log.source_in(row.run, row.source_sha256) if row.source_sha256 else ""
 
 
 def _comparison(row: Candidate, source: str, parent: Candidate, hidden: bool, chosen: bool) -> ParentComparison:

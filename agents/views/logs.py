@@ -16,7 +16,7 @@ from agents.record import withheld
 
 
 def log(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    run = selectors.run_of(request.user, code)
+    run = selectors.run_shown(request.user, code)
     kind, candidate = request.GET.get("type", ""), request.GET.get("candidate", "")
     wanted = request.GET.get("seq", "")
     seq = int(wanted[:9]) if wanted.isdecimal() else None
@@ -27,8 +27,8 @@ def log(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 
 
 def log_file(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    run = selectors.run_of(request.user, code)
-    text = "".join(_lines(withheld.readable_events(request.user, selectors.log_rows(run).order_by("seq"))))
+    run = selectors.run_shown(request.user, code)
+    text = "".join(_lines(withheld.readable_events(request.user, selectors.log_rows(run, oldest_first=True))))
     response = HttpResponse(text, content_type="application/x-ndjson")
     response["Content-Disposition"] = f'attachment; filename="kbench-run-{run}.jsonl"'
     return response

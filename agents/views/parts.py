@@ -29,7 +29,7 @@ RECENT_EVENTS = 15
 def drawn(run: Run, axis: str, at: int | None) -> SafeString:
     """The whole live part of the page as HTML."""
     axis = axis if axis in AXES else "judgings"
-    key = f"run-part:{run.pk}:{run.last_seq}:{run.state}:{run.wish}:{axis}:{at}"
+    key = f"run-part:{run.code}:{run.last_seq}:{run.state}:{run.wish}:{axis}:{at}"
     found: str | None = caches["pages"].get(key)
     if found is None:
         scene = present(run) if at is None else past(run, at)

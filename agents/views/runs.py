@@ -21,6 +21,7 @@ from agents.driving import external
 from agents.forms import BudgetForm, RunFilterForm, RunForm
 from agents.models import Run
 from agents.proposals import problem_with
+from agents.record import kept
 from agents.record.snapshots import past, present
 from agents.states import Wish
 from benchmarks import selectors as tasks
@@ -38,7 +39,8 @@ WISHES = {"pause": Wish.PAUSE, "resume": Wish.GO, "stop": Wish.STOP}
 def run_list(request: HttpRequest) -> HttpResponse:
     form = RunFilterForm(request.GET, methods=selectors.run_methods())
     rows = selectors.run_rows(selectors.RunFilter(**form.chosen()), request.GET.get("page", 1))
-    return render(request, "runs/list.html", {"form": form, "rows": rows})
+    context = {"form": form, "rows": rows, "recorded": [] if request.GET else kept.runs_shown()}
+    return render(request, "runs/list.html", context)
 
 
 def run_new(request: HttpRequest) -> HttpResponse:
@@ -95,7 +97,9 @@ def _owner(request: HttpRequest) -> User | None:
 
 
 def run_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    run = selectors.run_of(request.user, code)
+    run = selectors.run_shown(request.user, code)
+    if run.kept:  # nothing goes on from a run that this site did not judge
+        return render(request, "runs/detail.html", _page(request, run))
     more = {
         "others": selectors.runs_of_task(run),
         "fork": BudgetForm(initial={"judgings": 40}),
@@ -105,12 +109,12 @@ def run_detail(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 
 
 def run_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
-    return render(request, "runs/_live.html", _page(request, selectors.run_of(request.user, code)))
+    return render(request, "runs/_live.html", _page(request, selectors.run_shown(request.user, code)))
 
 
 def run_figure(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     """The chart of the page, `?x=` and `?at=` as there."""
-    run = selectors.run_of(request.user, code)
+    run = selectors.run_shown(request.user, code)
     at = _at(request, run)
     drawn = best_figure([present(run) if at is None else past(run, at)], request.GET.get("x", ""))
     if drawn is None:
@@ -127,7 +131,7 @@ def _page(request: HttpRequest, run: Run) -> dict[str, Any]:
         "at": at,
         "axis": axis,
         "parts": drawn(run, axis, at),
-        "may_steer": may_steer(request, run),
+        "may_steer": not run.kept and may_steer(request, run),
     }
 
 

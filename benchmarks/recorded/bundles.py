@@ -68,14 +68,16 @@ class BundleError(Exception):
     """A file that is no bundle; the text names the line."""
 
 
-class _Strict(BaseModel):
+class StrictRecord(BaseModel):
+    """What a line of a file holds; unknown fields are refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-Item = TypeVar("Item", bound=_Strict)
+Item = TypeVar("Item", bound=StrictRecord)
 
 
-class BundleFigure(_Strict):
+class BundleFigure(StrictRecord):
     """What somebody else has published for a task: never measured here, never ranked."""
 
     task: TaskPath
@@ -83,7 +85,7 @@ class BundleFigure(_Strict):
     vs_compile: Speedup
 
 
-class BundleReported(_Strict):
+class BundleReported(StrictRecord):
     """Published figures beside the entries, and whose they are."""
 
     origin: Text
@@ -91,7 +93,7 @@ class BundleReported(_Strict):
     figures: tuple[BundleFigure, ...] = Field(max_length=500)
 
 
-class BundleHeader(_Strict):
+class BundleHeader(StrictRecord):
     """The first line: what the bundle is, on which device and under which rules its entries were judged."""
 
     format: Literal["kbench-recorded"] = "kbench-recorded"
@@ -108,7 +110,7 @@ class BundleHeader(_Strict):
     reported: BundleReported | None = None
 
 
-class BundleMethod(_Strict):
+class BundleMethod(StrictRecord):
     """How an entry was made."""
 
     slug: Name
@@ -116,7 +118,7 @@ class BundleMethod(_Strict):
     kind: Literal["human", "agent", "library"]
 
 
-class BundleScore(_Strict):
+class BundleScore(StrictRecord):
     """Over the stronger of eager and torch.compile. `vs_compile` is null where torch.compile could not run."""
 
     speedup: Speedup
@@ -135,7 +137,7 @@ class BundleScore(_Strict):
         return self
 
 
-class BundleConfig(_Strict):
+class BundleConfig(StrictRecord):
     """One configuration; null where nothing was measured. The fields are those of a report."""
 
     key: Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=PLAIN)]
@@ -183,7 +185,7 @@ class BundleConfig(_Strict):
                 raise ValueError(f"the energy {self.energy_mj} is outside of its interval {low} to {high}")
 
 
-class BundleEntry(_Strict):
+class BundleEntry(StrictRecord):
     """One verified kernel."""
 
     id: Name
@@ -245,22 +247,32 @@ def read_bundle(path: Path) -> tuple[BundleHeader, list[BundleEntry], str]:
     """Header, entries and the SHA-256 of the file. Raises BundleError and OSError."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
-        lines = _lines(file, digest)
+        lines = numbered_lines(file, digest)
         number, first = next(lines, (1, b""))
-        header = _parsed(BundleHeader, first, number)
+        header = parsed_line(BundleHeader, first, number)
         entries: dict[str, BundleEntry] = {}
         for number, line in lines:
             if len(entries) == ENTRIES_MAX:
                 raise BundleError(f"line {number}: a bundle has at most {ENTRIES_MAX} entries")
-            entry = _parsed(BundleEntry, line, number)
+            entry = parsed_line(BundleEntry, line, number)
             if entry.id in entries:
                 raise BundleError(f"line {number}: the id {entry.id} is on an earlier line already")
             entries[entry.id] = entry
     return header, list(entries.values()), digest.hexdigest()
 
 
-def _lines(file: IO[bytes], digest: Any) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines, empty ones left out; nothing longer than allowed is ever held in memory."""
+def format_of(path: Path) -> str:
+    """What the first line calls itself; empty where it says nothing. Raises OSError."""
+    with path.open("rb") as file:
+        try:
+            first = json.loads(file.readline(LINE_MAX_BYTES))
+        except (ValueError, RecursionError):
+            return ""
+    return str(first.get("format", "")) if isinstance(first, dict) else ""
+
+
+def numbered_lines(file: IO[bytes], digest: Any) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines, empty ones left out; nothing longer than allowed is ever held in memory. Raises BundleError."""
     size_bytes, number = 0, 0
     while line := file.readline(LINE_MAX_BYTES + 1):
         number += 1
@@ -274,7 +286,8 @@ def _lines(file: IO[bytes], digest: Any) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _parsed(kind: type[Item], line: bytes, number: int) -> Item:
+def parsed_line(kind: type[Item], line: bytes, number: int) -> Item:
+    """Raises BundleError."""
     try:
         return kind.model_validate_json(line)
     except ValidationError as error:

@@ -4,7 +4,6 @@ A file that was loaded before changes nothing. Does NOT check a file (`bundles.p
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +12,24 @@ from django.db import transaction
 from django.utils import timezone
 
 from ..boards.ranking import Entry, rank
+from ..extensions import Loaded, extensions
 from ..models import RecordedBundle, RecordedEntry
-from .bundles import SHIPPED, BundleEntry, BundleHeader, read_bundle
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a file has changed, in entries."""
-
-    name: str
-    created: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    removed: int = 0
+from .bundles import SHIPPED, BundleEntry, BundleHeader, format_of, read_bundle
 
 
 def load_shipped() -> list[Loaded]:
-    """The bundles that come with kbench; those of a site that shows none are left where they are."""
+    """What comes with kbench; that of a site that shows nothing recorded is left where it is."""
     if not settings.KBENCH_RECORDED:
         return []
-    return [load_bundle(path) for path in sorted(SHIPPED.glob("*.jsonl"))]
+    return [load_file(path) for path in sorted(SHIPPED.glob("*.jsonl"))]
+
+
+def load_file(path: Path) -> Loaded:
+    """A bundle, or a file of a kind that an app adds. Raises BundleError and OSError."""
+    named = format_of(path)
+    found = (extension.recorded[named] for extension in extensions() if named in extension.recorded)
+    other = next(found, None)
+    return load_bundle(path) if other is None else other.load(path)
 
 
 def load_bundle(path: Path) -> Loaded:
@@ -48,8 +45,10 @@ def load_bundle(path: Path) -> Loaded:
 
 
 def bundle_remove(name: str) -> bool:
-    """False: there was none of that name."""
-    return bool(RecordedBundle.objects.filter(name=name).delete()[0])
+    """False: there was none of that name, of whatever kind."""
+    kinds = [kind for extension in extensions() for kind in extension.recorded.values()]
+    removed = [kind.remove(name) for kind in kinds]
+    return bool(RecordedBundle.objects.filter(name=name).delete()[0]) or any(removed)
 
 
 def _header_columns(header: BundleHeader) -> dict[str, Any]:

@@ -28,13 +28,18 @@ PS = (0.0, 1.0, 1.5, 2.0)
 EAGER, COMPILED = "PyTorch eager", "torch.compile"
 
 
+def are_shown() -> bool:
+    """Whether anything recorded is: neither the setting nor staff have switched it off."""
+    return bool(settings.KBENCH_RECORDED) and switch_is_on(Switch.RECORDED)
+
+
 def bundles() -> list[RecordedBundle]:
     """Bundles with entries, most tasks first; among equals the active rules first, then GPUs before CPUs.
 
     Empty where recorded results are hidden.
     """
     found = list(RecordedBundle.objects.filter(kernels__gt=0)) if settings.KBENCH_RECORDED else []
-    if not found or not switch_is_on(Switch.RECORDED):
+    if not found or not are_shown():
         return []
     return sorted(found, key=lambda bundle: (-bundle.tasks, bundle.ruleset != settings.KBENCH_RULESET))
 

@@ -131,7 +131,7 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     run["comment"] = _comments(names["submission"], accounts)
     run["request"] = _requests(targets)
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
-        loading.load_bundle(path)
+        loading.load_file(path)
     return names | {"change": str(batch.code), "contest": contest, **run, **_people(accounts)}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from benchmarks.recorded.bundles import BundleError
-from benchmarks.recorded.loading import bundle_remove, load_bundle
+from benchmarks.recorded.loading import bundle_remove, load_file
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
             self._remove(options["remove"])
         for path in options["file"]:
             try:
-                done = load_bundle(path)
+                done = load_file(path)
             except (BundleError, OSError) as error:
                 raise CommandError(f"{path}: {error}") from error
             counts = f"{done.created} new, {done.replaced} replaced, {done.unchanged} unchanged, {done.removed} removed"

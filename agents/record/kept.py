@@ -1,0 +1,196 @@
+"""Recorded runs: a file of one is checked and loaded, and pages read it as rows that are never saved.
+
+A run that this site did not drive has no rows among those of its own runs. Whatever shows it folds its log anew. Shown
+are runs on tasks that this site has, unless recorded results are switched off. Does NOT read a file (`kept_file.py`).
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, models, transaction
+from django.utils import timezone
+from pydantic import BaseModel
+
+from benchmarks.extensions import Loaded
+from benchmarks.models import DeviceKind, Method
+from benchmarks.recorded.bundles import BundleError
+from benchmarks.recorded.selectors import are_shown
+from benchmarks.selectors import find_active_version
+from benchmarks.states import MethodKind
+
+from ..evolve.config import RunConfig
+from ..evolve.events import LogEvent
+from ..evolve.texts import sentence
+from ..models import Candidate, Opinion, RecordedRun, Run, RunEvent
+from .kept_file import KeptEvent, KeptHeader, read_file
+from .projection import Picture
+
+SHOWN_MAX = 20
+_SUMMARY = ("language", "best_score", "judged_count")
+
+
+class _Config(BaseModel):
+    """What the page of a candidate formats of one configuration."""
+
+    key: str
+    group: str
+    correct: bool | None = None
+    speedup: float | None = None
+    ci95: tuple[float, float] | None = None
+    kernel_us: float | None = None
+    eager_us: float | None = None
+    compile_us: float | None = None
+    roofline_fraction: float | None = None
+
+
+def load_run(path: Path) -> Loaded:
+    """All of the file or, with a BundleError, nothing of it. It replaces an earlier file of the same name."""
+    header, sources, events, file_sha256 = read_file(path)
+    ended = _checked(header, sources, events)
+    before = RecordedRun.objects.filter(name=header.name).first()
+    if before is not None and before.file_sha256 == file_sha256:
+        return Loaded(header.name, unchanged=1)
+    columns = {
+        "code": header.code,
+        "header": header.model_dump(mode="json"),
+        "summary": {**{name: getattr(ended, name) for name in _SUMMARY}, "began_s": events[0].at_s},
+        "sources": sources,
+        "events": [event.model_dump(mode="json") for event in events],
+        "file_sha256": file_sha256,
+        "loaded": timezone.now(),
+    }
+    try:
+        with transaction.atomic():
+            RecordedRun.objects.update_or_create(name=header.name, defaults=columns)
+    except IntegrityError as error:
+        raise BundleError("line 1: another recorded run has this code") from error
+    return Loaded(header.name, created=before is None, replaced=before is not None)
+
+
+def run_remove(name: str) -> bool:
+    """False: there was none of that name."""
+    return bool(RecordedRun.objects.filter(name=name).delete()[0])
+
+
+def runs_shown() -> list[Run]:
+    """What lists show of them; their logs are not read."""
+    rows = RecordedRun.objects.defer("sources", "events")[:SHOWN_MAX] if are_shown() else ()
+    found = [(row, _run(row)) for row in rows]
+    for row, run in found:
+        if run is not None:
+            vars(run).update({name: row.summary[name] for name in _SUMMARY})
+            run.created = datetime.fromtimestamp(row.summary["began_s"], UTC)
+    return [run for _, run in found if run is not None]
+
+
+def run_with(code: UUID) -> Run | None:
+    """The recorded run of that code, as it ended; None where there is none or nothing recorded is shown."""
+    row = RecordedRun.objects.filter(code=code).first()
+    run = _run(row) if row is not None and are_shown() else None
+    return picture_of(run).run if run is not None else None
+
+
+def picture_of(run: Run, until: int | None = None) -> Picture:
+    """A recorded run as of an event, with its candidates and opinions."""
+    assert run.kept is not None  # noqa: S101 - for recorded runs alone
+    picture = Picture(_blank(run))
+    for event in run.kept.events[: until if until is None else max(until, 1)]:
+        picture.apply(LogEvent(**event))
+    for row in picture.candidates.values():
+        row.ticket = ""  # of the judge that judged it: this site has no such evaluation
+    return picture
+
+
+def rows_of(run: Run, until: int | None = None) -> list[RunEvent]:
+    """Its events as rows, the oldest first."""
+    assert run.kept is not None  # noqa: S101 - for recorded runs alone
+    events = run.kept.events[:until]
+    return [RunEvent(run=run, **{**event, "candidate": event["candidate"] or ""}) for event in events]
+
+
+def _run(row: RecordedRun) -> Run | None:
+    """Before its first event. None where this site does not have the task."""
+    version = find_active_version(*row.header["task"].split("/"))
+    if version is None:
+        return None
+    kind = DeviceKind(
+        slug=row.header["device"], title=row.header["device_title"], device_class=row.header["device_class"]
+    )
+    method = Method(slug="recorded", title=row.header["method_title"], kind=MethodKind.AGENT)
+    run = Run(code=row.code, task_version=version, device_kind=kind, method=method)
+    run.kept = row
+    return run
+
+
+def _blank(run: Run) -> Run:
+    """The same run before its first event."""
+    assert run.kept is not None  # noqa: S101 - for recorded runs alone
+    first = run.kept.events[0]
+    config = first["payload"]["config"]
+    fresh = Run(
+        code=run.code,
+        task_version=run.task_version,
+        device_kind=run.device_kind,
+        method=run.method,
+        language=config.get("language", ""),
+        proposer=config.get("proposer", ""),
+        seed=config.get("seed", 0),
+        created=datetime.fromtimestamp(first["at_s"], UTC),
+    )
+    fresh.kept = run.kept
+    return fresh
+
+
+def _checked(header: KeptHeader, sources: dict[str, str], events: list[KeptEvent]) -> Run:
+    """The run as it ended: its log can be folded, and the rows made of it are such as the tables could hold."""
+    if not events or events[0].type != "run.created":
+        raise BundleError("the log does not begin with the event run.created")
+    where = "event 1"
+    try:
+        RunConfig.from_json(events[0].payload["config"])
+        picture = Picture(Run(code=header.code))
+        for event in events:
+            where = f"event {event.seq}"
+            picture.apply(LogEvent(event.seq, event.at_s, event.type, event.candidate, event.payload))
+            sentence(event)
+        where = "the run as a whole"
+        if not picture.run.is_finished:
+            raise BundleError("the run has not ended")
+        _check_row(picture.run, "task_version", "device_kind", "method", "language", "proposer", "seed", "owner")
+        float(sum(picture.run.spent.values()))
+        for row in picture.candidates.values():
+            where = f"candidate {row.key}"
+            _check_candidate(row, picture, sources)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ValidationError) as error:
+        raise BundleError(f"{where}: {type(error).__name__}: {str(error)[:300]}") from error
+    picture.run.language = events[0].payload["config"].get("language", "")
+    return picture.run
+
+
+def _check_candidate(row: Candidate, picture: Picture, sources: dict[str, str]) -> None:
+    _check_row(row, "run")
+    for said in picture.opinions.get(row.key, []):
+        _check_row(said, "run", "candidate")
+    named = {*row.parents, *row.probabilities, *filter(None, [row.reused_from])}
+    if not named <= picture.candidates.keys():
+        raise ValueError("it names a candidate that the log does not have")
+    if row.source_sha256 and row.source_sha256 not in sources:
+        raise ValueError("its source is missing")
+    float(sum(row.probabilities.values()))
+    for config in row.configs:
+        _Config.model_validate(config, strict=False)
+
+
+def _check_row(row: Run | Candidate | Opinion, *unchecked: str) -> None:
+    """Raises ValidationError, and ValueError for what a column would turn into something else."""
+    fields: list[models.Field[Any, Any]] = [
+        field for field in row._meta.concrete_fields if field.name not in (*unchecked, "id")
+    ]
+    before = {field.attname: getattr(row, field.attname) for field in fields}
+    row.clean_fields(exclude={*unchecked, "id"})
+    changed = [name for name, value in before.items() if getattr(row, name) != value]
+    if changed:
+        raise ValueError(f"{changed[0]} is not of the kind that it should be")
