@@ -4,14 +4,16 @@ All of one device kind are judged by one worker in one sitting (`judgings/sittin
 sitting begins anew with another one. Does NOT move contests (`running.py`).
 """
 
+import hashlib
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.cache import caches
 from django.db import transaction
-from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, OuterRef, Q, Subquery, Window
+from django.db.models import BigIntegerField, Count, ExpressionWrapper, F, Max, OuterRef, Q, Subquery, Window
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
@@ -26,7 +28,9 @@ from ..models import (
     ContestParticipant,
     ContestSitting,
     ContestTask,
+    DeletedScore,
     Evaluation,
+    ModerationAction,
     RuleSet,
     StoredTask,
     TaskVersion,
@@ -41,12 +45,14 @@ from ..states import (
     MembershipState,
     Moderation,
     NotificationKind,
+    State,
     TaskVersionStatus,
     WorkerState,
 )
 from . import sealing
 
 LOST_AFTER = timedelta(minutes=10)  # without a sign of the worker of a sitting
+KEPT_S = 60  # who leads a running contest, where nothing shows that it has changed
 RESTARTS_MAX = 2  # after that what was judged counts, whoever judged it
 
 
@@ -58,8 +64,18 @@ def submitted(contest: Contest) -> Any:
     submission does not count, so nobody takes part twice by entering a team later. `who` is the key of the participant.
     """
     rows = _in_time(contest)
-    mine = rows.filter(submission__owner=OuterRef("submission__owner")).order_by("submission__created", "submission")
-    return rows.annotate(first=Subquery(mine.values("who")[:1])).filter(who=F("first"))
+    if not contest.participants.filter(team__isnull=False).exists():
+        return rows  # an account counts for itself
+    owner = "submission__owner"
+    for_teams = rows.filter(submission__team__isnull=False).order_by().values(owner)
+    counted = (
+        rows.filter(submission__owner__in=for_teams).order_by().values(owner).annotate(n=Count("who", distinct=True))
+    )
+    several = list(counted.filter(n__gt=1).values_list(owner, flat=True))
+    first = rows.filter(submission__owner=OuterRef(owner)).order_by("submission__created", "submission")
+    return (
+        rows.filter(~Q(submission__owner__in=several) | Q(who=Subquery(first.values("who")[:1]))) if several else rows
+    )
 
 
 def _in_time(contest: Contest) -> Any:
@@ -96,15 +112,48 @@ def accepted(contest: Contest) -> Any:
         ruleset__name=settings.KBENCH_RULESET,
         submission__moderation=Moderation.OK,
     )
+    return _readable(rows)
+
+
+def _readable(rows: Any) -> Any:
     return rows.select_related("submission", "task_version").defer("report", "error_internal", *HEAVY)
 
 
-def leaders(contest: Contest) -> Any:
-    """The best accepted judging of each participant on each board, found by the database."""
-    board = [F("task_version__task"), F("device_kind"), F("who")]
-    place = Window(RowNumber(), partition_by=board, order_by=[F("score").desc(), F("finished"), F("pk")])
-    sound = accepted(contest).filter(Q(gated=False) | Q(submission__confirmed_at__isnull=False))
-    return sound.annotate(place=place).filter(place=1)
+def leaders(contest: Contest) -> list[tuple[int, Evaluation]]:
+    """The key of each participant with their best accepted judging, for each board.
+
+    To find them the database reads every judging that counts, so which they are is kept until anything ends on a device
+    of the contest, somebody joins, or staff decide anything; what none of these shows, for `KEPT_S` at most.
+    """
+    key = f"contest-leaders:{contest.pk}:{_fingerprint(contest)}"
+    found: dict[int, int] | None = caches["pages"].get(key)
+    if found is None:
+        board = [F("task_version__task"), F("device_kind"), F("who")]
+        place = Window(RowNumber(), partition_by=board, order_by=[F("score").desc(), F("finished"), F("pk")])
+        best = _sound(accepted(contest)).order_by().annotate(place=place).filter(place=1)
+        found = dict(best.values_list("pk", "who"))
+        caches["pages"].set(key, found, KEPT_S)
+    return [(found[row.pk], row) for row in _sound(_readable(Evaluation.objects.filter(pk__in=found)))]
+
+
+def _sound(rows: Any) -> Any:
+    """Without what is under review, or was taken down."""
+    confirmed = Q(gated=False) | Q(submission__confirmed_at__isnull=False)
+    return rows.filter(confirmed, submission__moderation=Moderation.OK)
+
+
+def _fingerprint(contest: Contest) -> str:
+    """Differs after whatever may change who leads; each part is the end of an index."""
+    ended = Evaluation.objects.filter(state=State.DONE, device_kind=OuterRef("pk")).order_by("-finished")
+    newest = contest.device_kinds.annotate(newest=Subquery(ended.values("finished")[:1])).order_by("pk")
+    joined = contest.participants.aggregate(rows=Count("pk"), newest=Max("pk"))
+    decided = ModerationAction.objects.aggregate(newest=Max("pk"))
+    deleted = DeletedScore.objects.aggregate(newest=Max("pk"))
+    parts = (
+        *(settings.KBENCH_RULESET, contest.state, list(newest.values_list("pk", "newest"))),
+        *(joined, decided, deleted),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def best_entries(contest: Contest, count: int) -> Iterator[tuple[int, int, int, Evaluation]]:

@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Q
+from django.db.models import Count, Q, QuerySet
 from django.http import Http404
 
 from ..boards.ranking import Entry, rank
@@ -56,14 +56,18 @@ class OverallLine:
 
 def contests(reader: Reader) -> list[Contest]:
     """Newest first; drafts for staff alone."""
+    return list(_contests(reader))
+
+
+def _contests(reader: Reader) -> QuerySet[Contest]:
     seen = (*CONTEST_SEEN, ContestState.CANCELLED)
     rows = Contest.objects.all() if _is_staff(reader) else Contest.objects.filter(state__in=seen)
-    return list(rows.defer("sealed").prefetch_related("tasks__task__suite", "device_kinds"))
+    return rows.defer("sealed").prefetch_related("tasks__task__suite", "device_kinds")
 
 
 def contest_named(reader: Reader, slug: str) -> Contest:
     """Raises Http404, for a draft to all but staff."""
-    found = next((row for row in contests(reader) if row.slug == slug), None)
+    found = _contests(reader).filter(slug=slug).first()
     if found is None:
         raise Http404("There is no such contest.")
     return found
@@ -93,14 +97,15 @@ def teams_in(contest: Contest, reader: Reader) -> list[str]:
 
 def progress(contest: Contest) -> tuple[int, int]:
     """How many finals have ended, of how many."""
-    states = list(Evaluation.objects.filter(contest_entry__task__contest=contest).values_list("state", flat=True))
-    return sum(state in FINISHED for state in states), len(states)
+    finals = Evaluation.objects.filter(contest_entry__task__contest=contest)
+    found = finals.aggregate(ended=Count("pk", filter=Q(state__in=FINISHED)), of=Count("pk"))
+    return found["ended"], found["of"]
 
 
 def machines(contest: Contest) -> list[str]:
     """On which workers the finals were judged."""
     finals = Evaluation.objects.filter(contest_entry__task__contest=contest, worker__isnull=False)
-    return sorted(set(finals.values_list("worker__name", flat=True)))
+    return sorted(finals.order_by().values_list("worker__name", flat=True).distinct())
 
 
 def boards(contest: Contest) -> list[ContestBoard]:
@@ -122,10 +127,12 @@ def overall(boards: Sequence[ContestBoard]) -> list[OverallLine]:
             places.setdefault(line.participant, [None] * len(boards))[number] = line
     lines = [_sum_of(name, found) for name, found in places.items()]
     lines.sort(key=lambda line: (-line.solved, -line.mean, line.participant))
-    keys = [(line.solved, line.mean) for line in lines]
+    first: dict[tuple[int, float], int] = {}
+    for place, total in enumerate(lines, 1):
+        first.setdefault((total.solved, total.mean), place)
     return [
-        OverallLine(line.participant, line.solved, line.mean, line.ranks, 1 + keys.index(key))
-        for line, key in zip(lines, keys, strict=True)
+        OverallLine(line.participant, line.solved, line.mean, line.ranks, first[line.solved, line.mean])
+        for line in lines
     ]
 
 
@@ -142,8 +149,10 @@ def _so_far(contest: Contest) -> Lines:
         return {}
     names = {row.key: str(row) for row in contest.participants.select_related("account", "team")}
     found: Lines = {}
-    for row in leaders(contest):
-        line = _line(names[row.who], row, row.submission, row)
+    for who, row in leaders(contest):
+        if who not in names:  # the account was deleted a moment ago
+            continue
+        line = _line(names[who], row, row.submission, row)
         found.setdefault((row.task_version.task_id, row.device_kind_id), []).append(line)
     return found
 

@@ -23,6 +23,8 @@ from benchmarks.states import ContestState
 
 from .parts.staff import person, staff_only
 
+LINES_MAX = 100  # of one table
+
 
 def contest_list(request: HttpRequest) -> HttpResponse:
     return render(request, "contests/list.html", {"rows": results.contests(request.user)})
@@ -34,6 +36,8 @@ def contest_detail(request: HttpRequest, slug: str) -> HttpResponse:
     context: dict[str, Any] = {
         "contest": contest,
         "boards": boards,
+        "lines_max": LINES_MAX,
+        "lines_shown": f":{LINES_MAX}",
         "overall": results.overall(boards),
         "takes_part": results.takes_part(contest, request.user),
         "with_teams": results.teams_in(contest, request.user),

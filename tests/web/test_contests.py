@@ -1,14 +1,21 @@
 """The pages of contests: drafts for staff, taking part, and hidden configurations that appear when it is over."""
 
 import json
+import uuid
 from typing import Any
 
 import pytest
+from django.core.cache import caches
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from benchmarks.accounts.ownership import submission_delete
 from benchmarks.accounts.tokens import token_create
-from benchmarks.models import Contest
-from benchmarks.states import ContestState
+from benchmarks.contests import running
+from benchmarks.models import Contest, Evaluation, Submission
+from benchmarks.moderation import decisions
+from benchmarks.states import ActionKind, ContestState
 
 from . import contests, factories
 
@@ -108,3 +115,92 @@ def test_programs_read_and_join(visitor: Client, owner: Any) -> None:
     Contest.objects.update(state=ContestState.FINISHED)
     refused = visitor.post("/api/v1/contests/running/join", headers=headers)
     assert (refused.status_code, refused.json()["code"]) == (409, "not-open")
+
+
+def _viewed(client: Client, path: str) -> tuple[str, int, int]:
+    """The page, its queries, and how many hundreds of instructions SQLite needed for them."""
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with CaptureQueriesContext(connection) as caught:
+        connection.connection.set_progress_handler(count, 100)
+        try:
+            page = _page(client, path)
+        finally:
+            connection.connection.set_progress_handler(None, 0)
+    return page, len(caught), steps
+
+
+def _copies(evaluation: Evaluation, count: int, *owners: Any) -> None:
+    """More accepted submissions, of these owners in turn, each slower than the one before."""
+    made = []
+    for number in range(count):
+        row = Submission.objects.get(pk=evaluation.submission_id)
+        row.pk, row.code, row.client_token, row.owner = None, uuid.uuid4(), "", owners[number % len(owners)]
+        made.append(row)
+    judged = []
+    for number, row in enumerate(Submission.objects.bulk_create(made), 1):
+        copy = Evaluation.objects.get(pk=evaluation.pk)
+        copy.pk, copy.code, copy.submission = None, uuid.uuid4(), row
+        copy.score = copy.score_lo = copy.score_hi = evaluation.score - number / 10_000
+        judged.append(copy)
+    Evaluation.objects.bulk_create(judged)
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="counts the instructions of SQLite")
+def test_views_between_two_results_do_not_read_all_submissions(visitor: Client, owner: Any, stranger: Any) -> None:
+    contests.running_with(owner, stranger)
+    first = factories.judged(factories.passing(2.0, 0.02), owner=owner)
+    _viewed(visitor, "/contests/running/")
+    _, few_queries, few = _viewed(visitor, "/contests/running/")
+    _copies(first, 600, owner, stranger)
+    caches["pages"].clear()
+    page, read_queries, read = _viewed(visitor, "/contests/running/")
+    again, queries, steps = _viewed(visitor, "/contests/running/")
+    assert again == page
+    assert page.count('<th scope="row">') == 4  # two participants, on the board and overall
+    assert queries == few_queries < read_queries <= few_queries + 2
+    assert steps <= few + 10 < read  # few lines more are read by their keys
+    assert read < 3 * 600  # when something has changed, so much of each submission: no whole rows, nothing twice
+
+
+@pytest.mark.parametrize("change", ["a better one", "hidden by staff", "deleted", "joined"])
+def test_whatever_changes_who_leads_is_seen_at_once(visitor: Client, owner: Any, staff: Any, change: str) -> None:
+    contest = contests.running_with(owner)
+    stranger = factories.user("another")
+    factories.judged(factories.passing(3.0, 0.02), owner=stranger)
+    factories.judged(factories.passing(1.5, 0.02), owner=owner, text="// slower\n")
+    best = factories.judged(factories.passing(2.0, 0.02), owner=owner, text="// faster\n")
+    before = _page(visitor, contest.get_absolute_url())
+    assert ("2.00×" in before, "3.00×" in before) == (True, False)
+    if change == "a better one":
+        factories.judged(factories.passing(4.0, 0.02), owner=owner, text="// best\n")
+        gone, there = "2.00×", "4.00×"
+    elif change == "hidden by staff":
+        decisions.decide(best.submission, ActionKind.HIDE, by=staff, reason="It copies.")
+        gone, there = "2.00×", "1.50×"
+    elif change == "deleted":
+        submission_delete(best.submission)
+        gone, there = "2.00×", "1.50×"
+    else:
+        running.join(contest, stranger)
+        gone, there = "", "3.00×"
+    after = _page(visitor, contest.get_absolute_url())
+    assert there in after
+    assert not gone or gone not in after
+
+
+def test_a_long_table_shows_its_first_lines_and_the_api_all(visitor: Client, monkeypatch: Any) -> None:
+    monkeypatch.setattr("benchmarks.views.contests.LINES_MAX", 2)
+    people = [factories.user(f"person{number}") for number in range(3)]
+    contests.running_with(*people)
+    for number, account in enumerate(people):
+        factories.judged(factories.passing(2.0 + number, 0.02), owner=account, text=f"// {number}\n")
+    page = _page(visitor, "/contests/running/")
+    assert page.count("The first 2 of 3.") == 2
+    assert ("person2" in page, "person0" in page) == (True, False)
+    told = visitor.get("/api/v1/contests/running").json()
+    assert len(told["boards"][0]["entries"]) == len(told["overall"]) == 3
