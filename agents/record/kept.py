@@ -67,7 +67,7 @@ def load_run(path: Path) -> Loaded:
             RecordedRun.objects.update_or_create(name=header.name, defaults=columns)
     except IntegrityError as error:
         raise BundleError("line 1: another recorded run has this code") from error
-    return Loaded(header.name, created=before is None, replaced=before is not None)
+    return Loaded(header.name, created=int(before is None), replaced=int(before is not None))
 
 
 def run_remove(name: str) -> bool:
