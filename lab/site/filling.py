@@ -26,7 +26,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.db import transaction
 from django.utils import timezone
 
-from agents.models import Candidate, Opinion, Run, RunEvent
+from agents.models import Candidate, Opinion, RecordedRun, Run, RunEvent
 from benchmarks import teams
 from benchmarks.accounts import tokens
 from benchmarks.catalogue import devices
@@ -40,6 +40,7 @@ from benchmarks.models import (
     KernelRequest,
     Method,
     ModerationAction,
+    NewsPost,
     ProfileRequest,
     RejudgeBatch,
     RejudgeItem,
@@ -129,9 +130,11 @@ def fill(size: Size, random: Random) -> dict[str, Any]:
     _profile(names["evaluation"])
     run["team"] = _team(accounts)
     run["comment"] = _comments(names["submission"], accounts)
+    run["post"] = _news(targets)
     run["request"] = _requests(targets)
     for path in sorted(loading.SHIPPED.glob("*.jsonl")):
         loading.load_file(path)
+    run["recorded_run"] = str(RecordedRun.objects.values_list("code", flat=True)[0])
     return names | {"change": str(batch.code), "contest": contest, **run, **_people(accounts)}
 
 
@@ -187,6 +190,14 @@ def _comments(code: str, accounts: list[Any]) -> str:
     text = "Have you tried to keep the row in registers? See https://example.org/rows for numbers.\n" * 5
     rows = [Comment(submission=submission, author=author, text=text) for author in accounts[:200]]
     return str(write(Comment, rows)[0].pk)
+
+
+def _news(targets: judgings.Targets) -> str:
+    """A post for every week of the last years, and some drafts."""
+    text = "The rules have changed, and entries are judged again. See https://example.org/rules for why.\n\n" * 5
+    weeks = [targets.now - timedelta(weeks=number) for number in range(150)]
+    rows = [NewsPost(title=f"Week {number}", text=text, published=moment) for number, moment in enumerate(weeks)]
+    return str(write(NewsPost, [*rows, *(NewsPost(title="A draft", text=text) for _ in range(5))])[0].pk)
 
 
 def _requests(targets: judgings.Targets) -> str:

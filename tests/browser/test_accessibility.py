@@ -16,6 +16,7 @@ pytestmark = pytest.mark.browser
 NO_PAGES = (
     "badge",
     ".rss",
+    ".atom",
     ".svg",
     ".png",
     ".json",
