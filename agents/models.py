@@ -6,6 +6,7 @@ an ordinary evaluation of `benchmarks`.
 """
 
 import uuid
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -55,6 +56,7 @@ class Run(models.Model):
     leases = models.JSONField(default=dict, blank=True)  # open reservations: lease -> cost
     hidden = models.BooleanField(default=False)  # by staff (`moderation.py`)
     kept: "RecordedRun | None" = None  # of a run that this site did not drive; such a row is never saved
+    as_of: datetime | None = None  # of a run as it was at an earlier event
 
     class Meta:
         ordering: ClassVar = ["-created", "-pk"]
@@ -81,6 +83,12 @@ class Run(models.Model):
     def token_of(self, key: str) -> str:
         """What the submission of a candidate is found by before the log says its ticket."""
         return f"run:{self.code}:{key}"
+
+    @property
+    def baseline(self) -> str:
+        """What its speedups are over."""
+        quick = self.kept is not None and self.kept.header["judgings"] == "quick"
+        return "PyTorch eager" if quick else "the stronger baseline"
 
     @property
     def is_finished(self) -> bool:

@@ -26,7 +26,7 @@ def best_figure(scenes: Sequence[Scene], axis_name: str) -> Any:
     traces = [trace for place, scene in enumerate(scenes) if scene.improvements for trace in _best(place, scene, kind)]
     if len(scenes) == 1:
         traces += [_others(scenes[0], kind), _failures(scenes[0], kind, plane.y.low)]
-    shapes = [level(1.0, "line-strong", "the stronger baseline, 1×")]
+    shapes = [level(1.0, "line-strong", f"{scenes[0].run.baseline}, 1×")]
     shapes += [level(target, "good", "target")] if target else []
     x = axis(kind.title, 0.0, plane.x.high * 1.02)
     return figure([trace for trace in traces if trace["x"]], x, speedup_axis(plane.y.low, plane.y.high), shapes)

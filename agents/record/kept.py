@@ -88,7 +88,7 @@ def runs_shown() -> list[Run]:
 
 def run_with(code: UUID) -> Run | None:
     """The recorded run of that code, as it ended; None where there is none or nothing recorded is shown."""
-    row = RecordedRun.objects.filter(code=code).first()
+    row = RecordedRun.objects.defer("sources").filter(code=code).first()
     run = _run(row) if row is not None and are_shown() else None
     return picture_of(run).run if run is not None else None
 

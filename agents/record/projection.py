@@ -29,7 +29,7 @@ class Picture:
     touched: set[str] = field(default_factory=set)
 
     def apply(self, event: LogEvent) -> None:
-        self.run.last_seq = event.seq
+        self.run.last_seq, self.run.as_of = event.seq, _moment(event)
         handler = HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event)

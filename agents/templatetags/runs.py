@@ -97,10 +97,10 @@ def clock(at_s: float) -> SafeString:
 
 @register.filter
 def elapsed_s(run: Run) -> float:
-    """Since a worker first took it, until its end."""
+    """Since a worker first took it, until its end, or the event as of which it is shown."""
     if run.started is None:
         return 0.0
-    return ((run.finished or timezone.now()) - run.started).total_seconds()
+    return ((run.finished or run.as_of or timezone.now()) - run.started).total_seconds()
 
 
 @register.filter

@@ -1,5 +1,6 @@
 """Recorded runs: the file is checked, the pages replay it and offer nothing, and no figure of this site includes it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from agents import selectors
 from agents.extension.metrics import run_metrics
 from agents.models import Candidate, Opinion, RecordedRun, Run, RunEvent
 from agents.record import kept
+from agents.record.snapshots import past
+from agents.templatetags.runs import elapsed_s
 from benchmarks.models import DeviceKind, Method
 from benchmarks.recorded.bundles import SHIPPED, BundleError
 from benchmarks.recorded.loading import load_file, load_shipped
@@ -61,6 +64,24 @@ def test_it_is_replayed_event_by_event(client: Client, recorded: RecordedRun) ->
     judged = [event["seq"] for event in recorded.events if event["type"] == "evaluation.finished"]
     counts = [text(client, f"{PAGE}?at={seq}").split(" judged</dd>")[0].rsplit(" ", 1)[1] for seq in judged]
     assert counts == [str(number) for number in range(1, len(judged) + 1)]
+
+
+def test_the_time_of_an_earlier_event_is_that_of_the_event(client: Client, recorded: RecordedRun) -> None:
+    began = next(event["at_s"] for event in recorded.events if event["type"] == "run.started")
+    shown = kept.run_with(recorded.code)
+    assert shown is not None
+    scene = past(shown, 20)
+    assert elapsed_s(scene.run) == pytest.approx(recorded.events[19]["at_s"] - began, abs=1e-5)
+
+
+@pytest.mark.parametrize(("judgings", "said"), [("full", "the stronger baseline, 1×"), ("quick", "PyTorch eager, 1×")])
+def test_quick_judgings_are_compared_with_eager(
+    client: Client, tasks: None, tmp_path: Path, judgings: str, said: str
+) -> None:
+    load_file(run_file(tmp_path / "run.jsonl", {"judgings": judgings}))
+    assert said in text(client, PAGE)
+    assert said in json.dumps(client.get(f"{PAGE}figure.json").json(), ensure_ascii=False)
+    assert ("by quick judgings" in text(client, PAGE)) is (judgings == "quick")
 
 
 def test_the_candidate_has_source_opinions_configurations_and_events(client: Client, recorded: RecordedRun) -> None:
