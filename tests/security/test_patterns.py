@@ -1,5 +1,6 @@
 """No regular expression of the project takes more than time in proportion to what it reads."""
 
+import math
 import re
 import time
 from collections import deque
@@ -11,16 +12,11 @@ import pytest
 from . import patterns
 
 PLENTY_S = 0.015  # a linear search takes a tenth of it, a quadratic one several times as much
-RUNS = 3
-LOOKS = 4  # what is quadratic takes four times as long in every one of them
-
-
-def least_s(pattern: re.Pattern[Any], text: Any, methods: set[str]) -> float:
-    """Of several runs the fastest, in processor time: others run beside the tests."""
-    return min(_once_s(pattern, text, methods) for _ in range(RUNS))
+RUNS_MIN, RUNS_MAX = 4, 10
 
 
 def _once_s(pattern: re.Pattern[Any], text: Any, methods: set[str]) -> float:
+    """In processor time: others run beside the tests."""
     started = time.process_time()
     if "search" in methods:
         deque(pattern.finditer(text), maxlen=0)
@@ -34,16 +30,18 @@ def _once_s(pattern: re.Pattern[Any], text: Any, methods: set[str]) -> float:
 def is_linear(pattern: re.Pattern[Any], text: Any, methods: set[str]) -> bool:
     """Twice the text, twice the time; looked at closely only where a text took long at all.
 
-    Other work on the machine can slow all runs of the whole text and none of the half, so it is looked at again.
+    Whole and half are searched in turn and the fastest of each counts, since other work can only make them longer.
     """
     if _once_s(pattern, text, methods) < PLENTY_S:
         return True
-    return any(_grows_as_the_text(pattern, text, methods) for _ in range(LOOKS))
-
-
-def _grows_as_the_text(pattern: re.Pattern[Any], text: Any, methods: set[str]) -> bool:
-    whole_s, half_s = least_s(pattern, text, methods), least_s(pattern, text[: len(text) // 2], methods)
-    return whole_s < PLENTY_S or whole_s < 3 * half_s
+    half = text[: len(text) // 2]
+    whole_s = half_s = math.inf
+    for run in range(1, RUNS_MAX + 1):
+        whole_s = min(whole_s, _once_s(pattern, text, methods))
+        half_s = min(half_s, _once_s(pattern, half, methods))
+        if run >= RUNS_MIN and (whole_s < PLENTY_S or whole_s < 3 * half_s):
+            return True
+    return False
 
 
 def slow_texts(pattern: re.Pattern[Any], methods: set[str], size: int = patterns.SIZE) -> list[Any]:
