@@ -167,15 +167,27 @@ class EvaluationQuerySet(models.QuerySet[Any]):
             .values("n")
         )
         turn = Window(RowNumber(), partition_by=[F("priority"), F("who")], order_by=[F("queued"), F("pk")])
-        of_device = self.model.objects.filter(device_kind=OuterRef("device_kind")).served_lately()
-        of_owner = of_device.annotate(who=Coalesce("submission__owner", Value(0))).filter(who=OuterRef("who"))
-        last = of_owner.order_by().values("who").annotate(at=LAST_SERVED).values("at")
         return (
             self.annotate(who=Coalesce("submission__owner", Value(0)))
             .annotate(turn=turn + Coalesce(Subquery(running), Value(0)))
-            .annotate(served=Coalesce(Subquery(last), Value(NOT_SERVED)))
+            .annotate(served=self._served_lately_by_owner())
             .order_by("priority", "turn", "served", "queued", "pk")
         )
+
+    def _served_lately_by_owner(self) -> Case:
+        """When the last evaluation of a row's owner on the row's device ended.
+
+        It is asked once for all rows: as a subquery it reads what has ended lately anew for each of them.
+        """
+        owners = Q(submission__owner__in=self.order_by().values("submission__owner")) | Q(submission__owner=None)
+        of_devices = self.model.objects.filter(device_kind__in=self.order_by().values("device_kind")).served_lately()
+        of_owners = of_devices.filter(owners).order_by().values_list("device_kind", "submission__owner")
+        known = [
+            When(device_kind=device_kind, who=owner or 0, then=Value(at))
+            for device_kind, owner, at in of_owners.annotate(at=LAST_SERVED)
+            if at is not None
+        ]
+        return Case(*known, default=Value(NOT_SERVED), output_field=models.DateTimeField())
 
     def served_lately(self) -> Self:
         """Those that ended a moment ago; `LAST_SERVED` of them is of those that a worker had."""
