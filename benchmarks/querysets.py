@@ -175,9 +175,9 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         )
 
     def _served_lately_by_owner(self) -> Case:
-        """When the last evaluation of a row's owner on the row's device ended.
+        """When the last evaluation of a row's owner on the row's device ended. Asks the database.
 
-        It is asked once for all rows: as a subquery it reads what has ended lately anew for each of them.
+        A subquery would read what has ended lately anew for each row.
         """
         owners = Q(submission__owner__in=self.order_by().values("submission__owner")) | Q(submission__owner=None)
         of_devices = self.model.objects.filter(device_kind__in=self.order_by().values("device_kind")).served_lately()

@@ -10,6 +10,7 @@ from benchmarks import switches
 from benchmarks.judgings.waiting import outlook, waiting, waiting_reason, waiting_text
 from benchmarks.models import Evaluation, StageResult
 from benchmarks.states import Priority, State, Switch, WorkerRole, WorkerState
+from tests.counting import sqlite_steps
 
 from .conftest import make_worker
 
@@ -96,6 +97,21 @@ def test_every_place_is_as_the_queue_is_taken_up(submit, person, workers, cpu):
 def place_taken(submit):
     """How many really go before what is submitted now."""
     return waiting(submit(text="// new\n")).ahead
+
+
+def test_what_ended_lately_is_read_once_and_not_for_each_that_waits(submit, person):
+    """Both grow with a busy site, so their product would slow every page that shows the queue."""
+    ann = person("ann")
+    for number in range(40):
+        submit(text=f"// {number}\n", owner=ann)
+    with sqlite_steps() as few:
+        list(Evaluation.objects.queued().in_queue_order().values_list("pk"))
+    now = timezone.now()
+    for number in range(40):
+        ended(submit(text=f"// ended {number}\n", owner=ann), now)
+    with sqlite_steps() as many:
+        list(Evaluation.objects.queued().in_queue_order().values_list("pk"))
+    assert len(many) < len(few) + 40
 
 
 def test_with_a_single_judge_a_newcomer_waits_for_one(submit, person, claim):

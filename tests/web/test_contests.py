@@ -16,6 +16,7 @@ from benchmarks.contests import running
 from benchmarks.models import Contest, Evaluation, Submission
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind, ContestState
+from tests.counting import sqlite_steps
 
 from . import contests, factories
 
@@ -119,19 +120,9 @@ def test_programs_read_and_join(visitor: Client, owner: Any) -> None:
 
 def _viewed(client: Client, path: str) -> tuple[str, int, int]:
     """The page, its queries, and how many hundreds of instructions SQLite needed for them."""
-    steps = 0
-
-    def count() -> None:
-        nonlocal steps
-        steps += 1
-
-    with CaptureQueriesContext(connection) as caught:
-        connection.connection.set_progress_handler(count, 100)
-        try:
-            page = _page(client, path)
-        finally:
-            connection.connection.set_progress_handler(None, 0)
-    return page, len(caught), steps
+    with CaptureQueriesContext(connection) as caught, sqlite_steps() as steps:
+        page = _page(client, path)
+    return page, len(caught), len(steps)
 
 
 def _copies(evaluation: Evaluation, count: int, *owners: Any) -> None:
@@ -150,7 +141,6 @@ def _copies(evaluation: Evaluation, count: int, *owners: Any) -> None:
     Evaluation.objects.bulk_create(judged)
 
 
-@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="counts the instructions of SQLite")
 def test_views_between_two_results_do_not_read_all_submissions(visitor: Client, owner: Any, stranger: Any) -> None:
     contests.running_with(owner, stranger)
     first = factories.judged(factories.passing(2.0, 0.02), owner=owner)
