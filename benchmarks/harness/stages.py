@@ -4,7 +4,6 @@ This process is the supervisor: it loads neither torch nor the submission, and h
 between devices are in `tracks.py`. Not covered: queues, retries and who may submit.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -17,7 +16,7 @@ from .compilers import builds
 from .compilers.builds import Build
 from .compilers.static_checks import check_source
 from .errors import AuditBroken, Cancelled, SupervisorError, UsageError
-from .hosts.machine import Peaks
+from .hosts.machine import Peaks, pinned_to
 from .hosts.processors import processor
 from .languages import LANGUAGES
 from .measuring.baselines import Preparation, PreparedBaseline
@@ -272,15 +271,16 @@ class _Work:
         self, build: Build, prepared: PreparedBaseline, scratch: Path
     ) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
-        before = os.sched_getaffinity(0)
         self._log = _VisibleLog(scratch / "candidate0.log")
         with ExitStack() as stack:
             self._session = new = self.track.session(self.task, self.configs, build.binary, prepared, scratch)
             session = self._stage("load", lambda: self._load(stack, new))
-            stack.callback(os.sched_setaffinity, 0, before)
-            os.sched_setaffinity(0, self.track.cores.supervisor)
-            self.environment |= self.track.before()
-            return self._judge_calls(Judging(session, Watcher(self._listen, self.watcher.cancelled)))
+            with pinned_to(self.track.cores.supervisor):
+                self.environment |= self.track.before()
+                score, reason, finished = self._judge_calls(
+                    Judging(session, Watcher(self._listen, self.watcher.cancelled))
+                )
+            return score, reason, self._with_energy(finished)
 
     def _load(self, stack: ExitStack, session: Session[Any]) -> Session[Any]:
         try:
@@ -300,13 +300,13 @@ class _Work:
         self.environment |= found
         if found.get("not_replayed"):
             self.flags.append(Flag("not-replayed", f"Its calls were timed in its own process: {found['not_replayed']}"))
-        score, reason, finished = self._scored(judging)
-        return score, reason, self._with_energy(finished)
+        return self._scored(judging)
 
     def _with_energy(self, finished: tuple[ConfigReport, ...]) -> tuple[ConfigReport, ...]:
         """Last, and without a say in anything: a measurement that fails takes nothing from a judging that is done."""
         if self.quick or self.rehearsal or self._session is None:
             return finished
+        started_s = time.monotonic()
         try:
             self.track.timed()
             finished, unknown = self.track.energy(self._session, finished)
@@ -314,6 +314,7 @@ class _Work:
             unknown = f"measuring it failed: {first_line(str(error))}"
         if unknown:
             self.environment["energy_unknown"] = unknown
+        self.environment["energy_s"] = round(time.monotonic() - started_s, 2)
         return finished
 
     def _calls(self, judging: Judging, run: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@
 """
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -330,7 +331,9 @@ class GpuTrack(Track):
         }
         if session.replay is not None:
             self.timing_trust = "replayed"
-            return tuple(results), {**found, **credit_bursts(session, judging)}
+            started_s = time.monotonic()
+            bursts = credit_bursts(session, judging)
+            return tuple(results), {**found, **bursts, "bursts_s": round(time.monotonic() - started_s, 2)}
         found["not_replayed"] = session.not_replayed
         found["null_bound_us"] = round(bounds.median_bound_us(judging.null_calls), 1)
         spread_us = bounds.spread_us(judging.null_calls)

@@ -1,6 +1,8 @@
 """The energy of a call, with counters that are files or fakes: no machine of the tests has a real one."""
 
 import math
+import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.harness import stages
 from benchmarks.harness.child.gpu.referee import GpuReferee
 from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu import energy as gpu
@@ -17,6 +20,7 @@ from benchmarks.harness.measuring import energy as cpu
 from benchmarks.harness.measuring.energy import UNCLEAR, UNREADABLE, call_energy
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.report import ConfigReport
+from benchmarks.harness.source import NOBODY
 from benchmarks.harness.stages import _Work
 
 TIMED = ConfigReport(key="n=1", group="single", correct=True, kernel_us=50.0)
@@ -179,14 +183,37 @@ def test_a_measurement_that_fails_takes_nothing_from_the_judging() -> None:
 
     judging = work(broken)
     assert judging._with_energy((TIMED,)) == (TIMED,)
-    assert judging.environment == {"energy_unknown": "measuring it failed: the referee is gone"}
+    assert judging.environment["energy_unknown"] == "measuring it failed: the referee is gone"
 
 
 def test_a_measurement_that_works_is_in_the_results() -> None:
     measured = replace(TIMED, energy_mj=1.0, energy_ci95_mj=(0.9, 1.1))
     judging = work(lambda *_: ((measured,), ""))
     assert judging._with_energy((TIMED,)) == (measured,)
-    assert judging.environment == {}
+    assert set(judging.environment) == {"energy_s"}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="with one core there is nothing to be pinned to")
+def test_what_starts_while_energy_is_measured_may_use_every_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes of the next judging start then, and keep the cores of whoever starts them."""
+    everything, seen = os.sched_getaffinity(0), list[set[int]]()
+    core = min(everything)
+
+    def judged(*_: Any) -> Any:
+        seen.append(os.sched_getaffinity(0))
+        return None, "", (TIMED,)
+
+    judging = work(lambda _, results: (seen.append(os.sched_getaffinity(0)), (results, ""))[1])
+    track: Any = judging.track
+    track.session, track.before, track.cores = lambda *_: nullcontext(), dict, SimpleNamespace(supervisor=(core,))
+    track.timed, track.configs = lambda: seen.append(os.sched_getaffinity(0)), lambda _: ()
+    monkeypatch.setattr(stages, "Judging", lambda *_: None)
+    monkeypatch.setattr(judging, "_judge_calls", judged)
+    judging.watcher = NOBODY
+    judging._run_session(SimpleNamespace(binary=tmp_path), None, tmp_path)  # type: ignore[arg-type]
+    assert seen == [{core}, everything, everything]
 
 
 def test_rehearsals_and_quick_checks_measure_none() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import RefereeError, SupervisorError
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, death
+from ..measuring.laps import Laps
 from ..measuring.memory import Layout
 from ..measuring.session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess
 from ..protocol import ProtocolError, Status
@@ -99,6 +100,7 @@ class Replay:
     flush_bytes: int
     draw: Callable[[int, int], None]  # fresh values for so many input sets of a configuration
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
+    laps: Laps = field(default_factory=Laps)
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
     seen: list[tuple[str, Stamps]] = field(default_factory=list)
     _baseline_nodes: dict[int, list[int]] = field(default_factory=dict)  # of each configuration, by function
@@ -111,14 +113,18 @@ class Replay:
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
         self._record(shared.memory, fill)
+        self.laps.end("recorded")
         self._write_code(binary, self._loaded_code())
         self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])
         self._open_executors(shared)
+        self.laps.end("executors")
         self._capture_and_try(fill, wanted)
         self.crew.end_candidates()
+        self.laps.end("candidates_ended")
         for launch in self._launches:
             for who in (f"candidate{launch}", f"baseline{launch}"):
                 self._nothing[who] = self._measure_nothing(who)
+        self.laps.end("nothing_measured")
 
     def call(self, who: str, config: int, choice: int, function: int, *, compared: bool) -> CallResult:
         """One call as a contestant makes it in the other way. `who` has the launch's number."""
@@ -221,8 +227,10 @@ class Replay:
                 self.before_hidden()
             is_hidden = is_hidden or config.hidden
             fill(number)
+            self.laps.end("filled")
             self.referee.ask("stage", who="candidate0", config=number, places=[])
             self._ask_recorder(candidate, config, "warmed", warm=number)
+            self.laps.end("first_calls")
         for number, config in enumerate(self.configs):
             text = self._ask_recorder(candidate, config, "recorded", record=number)
             sizes = [item.nbytes for item in config.results]
@@ -303,6 +311,7 @@ class Replay:
             baseline.link.send(replay=True, flush_bytes=self.flush_bytes)
         for number, config in enumerate(self.configs):
             choice = fill(number)
+            self.laps.end("filled")
             self.referee.ask("stage", who="baseline0", config=number, places=[])
             for baseline in self.crew.baselines:
                 baseline.link.send(capture=number, functions=list(wanted[number]), sets=_BASELINE_SETS)
@@ -312,8 +321,10 @@ class Replay:
                 self._baseline_nodes[number] = answer.get("nodes", [])
                 if "nodes" not in answer:
                     raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
+            self.laps.end("baselines_captured")
             for launch in self._launches:
                 self._try(f"candidate{launch}", number, choice)
+            self.laps.end("tried")
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]

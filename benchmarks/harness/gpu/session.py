@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import RefereeError, SupervisorError
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, load_fault, slow_load
+from ..measuring.laps import Laps
 from ..measuring.memory import describe, overlay
 from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of, files_of
 from ..protocol import ProtocolError, Status, Word
@@ -90,37 +91,46 @@ class GpuSession(Session[Actor]):
         return float(self._referee.ask("writes")["writes_us"])
 
     def _open(self) -> None:
-        setting, opened_s = self.setting, time.monotonic()
+        setting, opened_s, laps = self.setting, time.monotonic(), Laps()
         self.crew = crew = STANDBY.take(setting.order())
         self._stack.callback(crew.kill)
         os.link(crew.log, setting.scratch / crew.log.name)  # outlives the crew
         self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
         self._referee = crew.referee
         self._furnish(crew)
+        laps.end("files")
         self._open_referee(crew)
+        laps.end("referee")
         for baseline in crew.baselines:
             self._await_baseline(baseline, "awake")
             wanted = [problem is None for problem in setting.prepared.problems]
             message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
             baseline.open({**self._common(), **message})
+        laps.end("baselines_awake")
         if setting.binary.suffix in PYTHON_SUFFIXES:
             self._warm(crew)
+            laps.end("warm")
         for candidate in crew.candidates:
             self._await_candidate(candidate, "awake")
             candidate.open(self._candidate_message(crew))
+        laps.end("candidates_awake")
         with memory_is_theirs(self._needs):
             shared = self._share_memory()
             for candidate in crew.candidates:
                 self._await_candidate(candidate, "loaded")
-            for baseline in crew.baselines:
-                self._await_baseline(baseline, "loaded")
-            self._begin_replay(crew, shared)
+            laps.end("candidates_loaded")
+            loaded = [self._await_baseline(baseline, "loaded") for baseline in crew.baselines]
+            laps.end("baselines_loaded")
+            self._begin_replay(crew, shared, laps)
             if self.replay is None:
                 self._serve(crew)
+                laps.end("serving")
         waited_s = round(opened_s - crew.started_s, 1)
-        self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s}
+        compile_s = round(max(float(message["compile_s"]) for message in loaded), 2)
+        load_s = {**laps.seconds, "of_it_torch_compile": compile_s}
+        self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s, "load_s": load_s}
 
-    def _begin_replay(self, crew: Crew, shared: Shared) -> None:
+    def _begin_replay(self, crew: Crew, shared: Shared, laps: Laps) -> None:
         setting = self.setting
         replay = Replay(
             crew=crew,
@@ -131,6 +141,7 @@ class GpuSession(Session[Actor]):
             flush_bytes=setting.gpu_rules.flush_bytes,
             draw=self.draw,
             before_hidden=self._cut_log,
+            laps=laps,
         )
         wanted = functions_of(setting.prepared.problems)
         try:

@@ -6,7 +6,8 @@ Not covered: GPUs (`gpu/discovery.py`); measuring peaks, which the baseline chil
 import os
 import platform
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,17 @@ def divide_cores(rules: CpuRules) -> Cores:
     reserved = min(rules.reserved_cores, len(cores) - 1)
     contestants = cores[reserved:][: rules.max_threads]
     return Cores(supervisor=tuple(cores[:reserved]) or tuple(contestants), contestants=tuple(contestants))
+
+
+@contextmanager
+def pinned_to(cores: Collection[int]) -> Iterator[None]:
+    """This thread runs on `cores` alone, and so does every process that it starts meanwhile."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def machine_record() -> dict[str, Any]:

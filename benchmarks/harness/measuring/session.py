@@ -195,12 +195,13 @@ class Session(ABC, Generic[ActorT]):
         except ProtocolError:
             raise load_fault({}, candidate.child.wait(1.0)) from None
 
-    def _await_baseline(self, baseline: ActorT, word: str = "serving") -> None:
+    def _await_baseline(self, baseline: ActorT, word: str = "serving") -> dict[str, Any]:
         try:
-            while not baseline.receive(REFEREE_TIMEOUT_S).get(word):
+            while not (message := baseline.receive(REFEREE_TIMEOUT_S)).get(word):
                 pass
         except (TimeoutError, ProtocolError) as error:
             raise RefereeError(f"the baseline did not start: {baseline.child.log_tail(4000)}") from error
+        return message
 
     def _seed(self) -> str:
         self._drawn += 1

@@ -49,11 +49,12 @@ def main(arguments: Sequence[str]) -> None:
         return
     memory = receive_memory(link, device)
     calls = open_calls(message, memory)
+    started_s = time.monotonic()
     compiled = [
         _warm(compiled_copy(eager), call.sets[0]) if wanted else None
         for call, wanted in zip(calls, message["compile"], strict=True)
     ]
-    link.send(loaded=True)
+    link.send(loaded=True, compile_s=time.monotonic() - started_s)
     functions: list[list[Function | None]] = [[eager] * len(calls), compiled, [_nothing(call) for call in calls]]
     if "replay" in (order := link.receive()):
         Replayer(functions, calls, link, order["flush_bytes"]).serve()
