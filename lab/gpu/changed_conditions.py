@@ -9,6 +9,7 @@ called after kernels that fill shared and local memory with NaN, beside controls
 - `debug`: nothing is optimised, and local variables lie in memory.
 - `late`: half the threads of every warp, other ones each time, wait before each barrier and each exchange of a warp.
 - `apart`: these threads also call the exchange in a branch of their own, as the programming guide allows.
+- `streams`: a stream that waits for an event goes on two milliseconds late.
 
 Results count against a kernel only if they are off by more than twice the tolerance, and errors, such as a refused
 launch, do not; a condition under which a control is wrong counts for nothing (`fold_labels.py`). Appends one line per
@@ -41,6 +42,7 @@ _START_S, _CALL_S = 120.0, 40.0
 _REGISTERS = "-maxrregcount=64"  # or a block of 1024 threads does not start
 _POISON = (Path(__file__).parent / "poison.cuh").read_text()
 _DELAYS = (Path(__file__).parent / "delays.cuh").read_text()
+_LATE_STREAMS = (Path(__file__).parent / "late_streams.cuh").read_text()
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ CONDITIONS = {
     "debug": Condition(("-G", _REGISTERS)),
     "late": Condition(prelude=_POISON + _DELAYS),
     "apart": Condition(prelude=f"{_POISON}#define KBENCH_APART 1\n{_DELAYS}"),
+    "streams": Condition(prelude=_POISON + _LATE_STREAMS),
 }
 
 

@@ -10,7 +10,6 @@ docs/emulator.md are made anew. Needs no GPU.
 
 import argparse
 import json
-import shutil
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -37,8 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     labels = folded(read_labels(options.labels), found, compared)
     options.labels.write_text("".join(map(label_line, labels)))
     for name in ("sanitized.jsonl", "conditions.jsonl"):
-        if (options.folder / name).exists():
-            shutil.copyfile(options.folder / name, options.raw / name)
+        _keep_found(options.raw / name, options.folder / name)
     _keep_words(options)
     emulated_corpus.MEASURED.write_text(
         json.dumps(emulated_corpus.by_class(emulated_corpus.read_words(options.raw / "corpus.jsonl"), labels), indent=1)
@@ -95,6 +93,12 @@ def _folded(label: CudaLabel, looked: Mapping[str, str], against: tuple[str, str
     verdict = Verdict.RUNTIME_ERROR if by == "sanitizer" else Verdict.INCORRECT_VALUE
     before = f"{label.labelled_by}: {label.verdict}"
     return replace(label, correct=False, verdict=str(verdict), reason=reason[:300], labelled_by=by, before=before)
+
+
+def _keep_found(kept: Path, new: Path) -> None:
+    """What was found before stays: labels rest on it."""
+    lines = [line for path in (kept, new) if path.exists() for line in path.read_text().splitlines()]
+    kept.write_text("".join(f"{line}\n" for line in dict.fromkeys(lines)))
 
 
 def _keep_words(options: argparse.Namespace) -> None:
