@@ -6,7 +6,6 @@ Stand-ins take the place of the processes; `test_gpu_session.py` starts real one
 import io
 import os
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, on_gpu
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.measuring.faults import Stuck
 from benchmarks.harness.sandbox.isolation import Room
-from benchmarks.harness.sandbox.outbox import AnswerFile, NotTaken
+from benchmarks.harness.sandbox.outbox import NotTaken
 
 STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (Path("/dev/stand-in"),), accelerator="host")
 REAL = replace(STAND_IN, accelerator="cuda", uuid="GPU-1")
@@ -109,11 +108,12 @@ def seen_by(room: Room) -> set[str]:
 
 
 def test_each_launch_has_a_baseline_and_a_candidate_and_on_a_gpu_an_executor(stage: Stage, order: CrewSpec) -> None:
+    """And who compiles is awake there before a submission is known."""
     Crew(order)
     assert sorted(stage.of("start")) == sorted([*TRUSTED, *UNTRUSTED])
     stage.events.clear()
     Crew(replace(order, gpu=REAL))
-    assert sorted(stage.of("start")) == sorted([*TRUSTED, *UNTRUSTED, "executor0", "executor1"])
+    assert sorted(stage.of("start")) == sorted([*TRUSTED, *UNTRUSTED, "executor0", "executor1", "warm"])
 
 
 def test_nobody_sees_more_than_its_part(stage: Stage, order: CrewSpec) -> None:
@@ -126,6 +126,7 @@ def test_nobody_sees_more_than_its_part(stage: Stage, order: CrewSpec) -> None:
     for name in UNTRUSTED:
         assert seen_by(stage.rooms[name]) == {"job", "kernels", "pool.so"}
     assert seen_by(stage.rooms["executor0"]) == {"code"}
+    assert seen_by(stage.rooms["warm"]) == {"job", "pool.so"}
     assert all(room.devices == REAL.nodes for room in stage.rooms.values())
 
 
@@ -182,7 +183,13 @@ def test_every_candidate_is_killed_before_the_first_is_waited_for(stage: Stage, 
 
 @pytest.mark.parametrize(
     ("survivor", "error"),
-    [("candidate0", Stuck), ("executor1", Stuck), ("referee", ChildSurvived), ("baseline1", ChildSurvived)],
+    [
+        ("candidate0", Stuck),
+        ("executor1", Stuck),
+        ("warm", Stuck),
+        ("referee", ChildSurvived),
+        ("baseline1", ChildSurvived),
+    ],
 )
 def test_whose_process_survives_decides_whose_fault_it_is(
     stage: Stage, order: CrewSpec, survivor: str, error: type[Exception]
@@ -193,7 +200,7 @@ def test_whose_process_survives_decides_whose_fault_it_is(
     stage.events.clear()
     with pytest.raises(error):
         crew.kill()
-    assert {*TRUSTED, *UNTRUSTED, "executor0", "executor1"} <= set(stage.of("kill"))
+    assert {*TRUSTED, *UNTRUSTED, "executor0", "executor1", "warm"} <= set(stage.of("kill"))
     assert set(stage.of("close")) == set(UNTRUSTED)
     assert not crew.folder.exists()
 
@@ -215,29 +222,30 @@ def packed(name: str, content: bytes = b"kernel") -> bytes:
     return made.getvalue()
 
 
-@pytest.fixture
-def answer() -> Iterator[AnswerFile]:
-    with AnswerFile(1 << 20) as answer:
-        yield answer
+def test_the_process_that_compiles_ends_before_others_take_memory(stage: Stage, order: CrewSpec) -> None:
+    Crew(replace(order, gpu=REAL)).end_warmer()
+    Crew(order).end_warmer()
+    assert stage.of("kill") == ["warm"]
+    stage.immortal.add("warm")
+    with pytest.raises(Stuck):
+        Crew(replace(order, gpu=REAL)).end_warmer()
 
 
-def test_kernels_that_a_warming_process_left_are_what_candidates_see(
-    stage: Stage, order: CrewSpec, answer: AnswerFile
-) -> None:
+def test_kernels_that_a_warming_process_left_are_what_candidates_see(stage: Stage, order: CrewSpec) -> None:
     crew = Crew(order)
     (crew.folder / "kernels" / "planted").mkdir()
     (crew.folder / "kernels" / "planted" / "kernel.cubin").write_text("written without the strong sandbox")
-    os.write(answer.fd, packed("linear.cubin"))
-    crew.keep_kernels(answer)
+    os.write(crew.warmer()[1], packed("linear.cubin"))
+    crew.keep_kernels()
     assert [path.name for path in (crew.folder / "kernels").iterdir()] == ["linear.cubin"]
 
 
 @pytest.mark.parametrize("left", [packed("../job/kernel.so"), packed("/kernel.so"), b"no archive"])
-def test_nothing_else_that_it_left_is_kept(stage: Stage, order: CrewSpec, answer: AnswerFile, left: bytes) -> None:
+def test_nothing_else_that_it_left_is_kept(stage: Stage, order: CrewSpec, left: bytes) -> None:
     crew = Crew(order)
-    os.write(answer.fd, left)
+    os.write(crew.warmer()[1], left)
     with pytest.raises(NotTaken):
-        crew.keep_kernels(answer)
+        crew.keep_kernels()
     assert not list((crew.folder / "job").iterdir())
 
 

@@ -47,7 +47,10 @@ class CrewSpec:
 
 
 class Crew:
-    """A referee, and a baseline and a candidate for each launch, all of them awake or on their way to be."""
+    """A referee, a baseline and a candidate for each launch, and on a GPU an executor for each, and who compiles.
+
+    All of them are awake or on their way to be.
+    """
 
     def __init__(self, order: CrewSpec) -> None:
         self.order = order
@@ -62,6 +65,8 @@ class Crew:
         # a stand-in for a GPU has no device code to launch
         on_a_gpu = order.gpu.accelerator == "cuda"
         self.executors = [Actor("gpu.executor") for _ in launches if on_a_gpu]
+        self._answer = AnswerFile(2 * KERNELS.total_bytes)
+        self._warmer: Actor | None = None
         self._referee: RefereeProcess | None = None
         with ExitStack() as failed:
             failed.callback(self.kill)
@@ -83,37 +88,48 @@ class Crew:
         """A path below the crew's folder as its children see it."""
         return inside(self.folder / name, name)
 
-    def actor(self, module: str, room: Room, log: str, *, fds: tuple[int, ...] = ()) -> Actor:
-        """Adds a process to the crew's folder."""
-        actor = Actor(module)
-        actor.start(room, self.folder / log, gpu_filter(), fds, (self.order.gpu.accelerator,))
-        return actor
+    def warmer(self) -> tuple[Actor, int]:
+        """The process that compiles a Python submission's kernels, and the descriptor where it leaves them.
 
-    def keep_kernels(self, answer: AnswerFile) -> None:
-        """What a warming process left of its cache becomes what candidates see. Raises NotTaken."""
+        On a GPU it is awake before a submission is known, as the others are; a stand-in starts it when it is needed.
+        """
+        if self._warmer is None:
+            self._warmer = Actor("gpu.warm")
+            room, log = self.candidate_room(warming=True), self.folder / "warm.log"
+            self._warmer.start(room, log, gpu_filter(), (self._answer.fd,), (self.order.gpu.accelerator,))
+        return self._warmer, self._answer.fd
+
+    def end_warmer(self) -> None:
+        """Its memory on the GPU is free for others afterwards. Raises Stuck if it cannot be ended."""
+        if not all(_ended(warmer.kill) for warmer in self._warmers):
+            raise Stuck
+
+    def keep_kernels(self) -> None:
+        """What the warming process, which has ended, left of its cache is what candidates see. Raises NotTaken."""
         place = self.folder / "kernels"
         for item in place.iterdir():  # without the strong sandbox the process has written there itself
             discard(item)
-        unpack_into(answer.read(), place, KERNELS)
+        unpack_into(self._answer.read(), place, KERNELS)
 
     def kill(self) -> None:
         """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""
         self._doom()  # a process with much of a GPU's memory takes a while to end: all at the same time
         ours = [_ended(actor.kill) for actor in (*self.baselines, self._referee) if actor is not None]
-        theirs = [_ended(actor.kill) for actor in self.executors]
+        theirs = [_ended(actor.kill) for actor in (*self.executors, *self._warmers)]
         try:
             self.end_candidates()
         finally:
+            self._answer.close()
             for candidate in self.candidates:
                 candidate.close()
             discard(self.folder)
         if not all(ours):
             raise ChildSurvived("a trusted process on the GPU survived SIGKILL")
-        if not all(theirs):  # it was launching the submission's kernels
+        if not all(theirs):  # it was running the submission's kernels
             raise Stuck
 
     def _doom(self) -> None:
-        for actor in (*self.baselines, *self.executors, *self.candidates):
+        for actor in self._everybody:
             if actor.started:
                 actor.child.doom()
         if self._referee is not None:
@@ -135,7 +151,15 @@ class Crew:
             raise Stuck
 
     def alive(self) -> bool:
-        return all(actor.child.exit_code() is None for actor in (*self.baselines, *self.candidates, *self.executors))
+        return all(actor.child.exit_code() is None for actor in self._everybody)
+
+    @property
+    def _everybody(self) -> tuple[Actor, ...]:
+        return (*self.baselines, *self.candidates, *self.executors, *self._warmers)
+
+    @property
+    def _warmers(self) -> tuple[Actor, ...]:
+        return () if self._warmer is None else (self._warmer,)
 
     def _start(self) -> None:
         filter_program, arguments = gpu_filter(), (self.order.gpu.accelerator,)
@@ -157,6 +181,8 @@ class Crew:
             actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=arguments)
         for number, actor in enumerate(self.executors):
             actor.start(self._executor_room(), self.folder / f"executor{number}.log", filter_program)
+        if self.executors:
+            self.warmer()
 
     def _executor_room(self) -> Room:
         """Device code and records, never a library of the submission."""

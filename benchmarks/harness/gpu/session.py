@@ -24,11 +24,11 @@ from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
 from ..sandbox.isolation import inside
-from ..sandbox.outbox import AnswerFile, NotTaken, TooMuch, log_end
+from ..sandbox.outbox import NotTaken, TooMuch, log_end
 from ..sandbox.seccomp import candidate_program, supported
 from ..tasks.spec import Config
 from .capacity import arena_bytes, judging_bytes, referee_bytes, told
-from .crew import KERNELS, STANDBY, Crew, CrewSpec
+from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Replay, Shared, close, functions_of
@@ -110,6 +110,7 @@ class GpuSession(Session[Actor]):
         if setting.binary.suffix in PYTHON_SUFFIXES:
             self._warm(crew)
             laps.end("warm")
+        crew.end_warmer()
         for candidate in crew.candidates:
             self._await_candidate(candidate, "awake")
             candidate.open(self._candidate_message(crew))
@@ -255,24 +256,22 @@ class GpuSession(Session[Actor]):
 
     def _warm(self, crew: Crew) -> None:
         """Fills a cache with the kernels of a Python submission, compiled where programs may be started."""
-        with AnswerFile(2 * KERNELS.total_bytes) as answer:
-            warm = crew.actor("gpu.warm", crew.candidate_room(warming=True), "warm.log", fds=(answer.fd,))
-            self._stack.callback(warm.kill)
-            try:
-                self._await_candidate(warm, "awake")
-                binary = f"{crew.inside('job')}/{self.setting.binary.name}"
-                warm.open({**self._common(), "binary": binary, "answer": answer.fd})
-                self._await_warm(warm)
-            except Fault as fault:
-                raise Fault(fault.verdict, f"{fault.reason}{_last_words(warm)}") from fault
-            finally:
-                warm.child.kill()
-            try:
-                crew.keep_kernels(answer)
-            except TooMuch:
-                raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow") from None
-            except NotTaken as error:
-                raise Fault(Verdict.TAMPERING, f"it left something other than compiled kernels: {error}") from None
+        warm, answer_fd = crew.warmer()
+        try:
+            self._await_candidate(warm, "awake")
+            binary = f"{crew.inside('job')}/{self.setting.binary.name}"
+            warm.open({**self._common(), "binary": binary, "answer": answer_fd})
+            self._await_warm(warm)
+        except Fault as fault:
+            raise Fault(fault.verdict, f"{fault.reason}{_last_words(warm)}") from fault
+        finally:
+            warm.child.kill()
+        try:
+            crew.keep_kernels()
+        except TooMuch:
+            raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow") from None
+        except NotTaken as error:
+            raise Fault(Verdict.TAMPERING, f"it left something other than compiled kernels: {error}") from None
 
     def _await_warm(self, warm: Actor) -> None:
         timeout_s = self.setting.rules.compile.timeout_s

@@ -57,6 +57,9 @@ class AnswerFile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         os.close(self.fd)
 
     @property
