@@ -251,6 +251,7 @@ class GpuTrack(Track):
         """Those processes wake up now, if they have not before."""
         if self._session is not None:
             STANDBY.refill(self._session.setting.order())
+            STANDBY.wake()
 
     def prepare_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         """What torch.compile builds for a GPU is tried there."""

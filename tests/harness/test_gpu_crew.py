@@ -50,6 +50,7 @@ class Process:
     def __init__(self, stage: Stage, number: int) -> None:
         self.stage, self.control = stage, SimpleNamespace(fd=100 + number)
         self.name, self.started = "", False
+        self.link = SimpleNamespace(send=lambda **message: stage.events.append((*message, self.name)))
 
     @property
     def child(self) -> "Process":
@@ -85,10 +86,10 @@ class Process:
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage, made = Stage(), iter(range(100))
 
-    def referee(_: str, room: Room, log: Path, *, fds: tuple[int, ...], **__: Any) -> Process:
+    def referee(_: str, room: Room, log: Path, *, fds: tuple[int, ...], **more: Any) -> Process:
         stage.descriptors = fds
         process = Process(stage, next(made))
-        process.start(room, log)
+        process.start(room, log, **more)
         return process
 
     monkeypatch.setattr(crews, "Actor", lambda _: Process(stage, next(made)))
@@ -254,11 +255,32 @@ def test_a_waiting_crew_serves_the_next_session_once(stage: Stage, order: CrewSp
     standby.wanted = True
     standby.refill(order)
     started = len(stage.of("start"))
+    assert not stage.of("wake")
     first = standby.take(order)
     assert len(stage.of("start")) == started
+    assert sorted(stage.of("wake")) == sorted([*TRUSTED, *UNTRUSTED])
     second = standby.take(order)
     assert second is not first
     assert second.folder != first.folder
+
+
+def test_a_waiting_crew_sleeps_until_nothing_is_timed_and_is_woken_once(stage: Stage, order: CrewSpec) -> None:
+    standby = Standby()
+    standby.wake()
+    standby.wanted = True
+    standby.refill(replace(order, gpu=REAL))
+    assert not stage.of("wake")
+    assert all("asleep" in arguments for arguments in stage.arguments.values())
+    standby.wake()
+    standby.take(replace(order, gpu=REAL))
+    assert sorted(stage.of("wake")) == sorted([*TRUSTED, *UNTRUSTED, "executor0", "executor1", "warm"])
+
+
+def test_who_is_started_late_is_awake_at_once(stage: Stage, order: CrewSpec) -> None:
+    crew = Crew(order)
+    crew.wake()
+    crew.warmer()
+    assert stage.of("wake").count("warm") == 1
 
 
 def test_a_crew_is_kept_ready_only_where_it_is_wanted_and_only_one(stage: Stage, order: CrewSpec) -> None:

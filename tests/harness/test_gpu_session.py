@@ -172,7 +172,11 @@ def test_a_waiting_crew_becomes_a_session(opened: Opened, monkeypatch: pytest.Mo
             choice = session.fill(0)
             assert session.call_candidate(0, choice).status is Status.OK
             assert session.compare("candidate", 0, choice).ok
-    assert len(made) == 1
+            with pytest.raises(TimeoutError):
+                made[1].baselines[0].receive(5.0)
+            STANDBY.wake()
+            assert made[1].baselines[0].receive(60.0) == {"awake": True}
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("words", ["CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED"])

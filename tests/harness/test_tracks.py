@@ -129,12 +129,12 @@ def test_nothing_is_measured_before_a_session_is_open(track: GpuTrack) -> None:
 
 def test_the_next_processes_wake_up_after_a_session_alone(track: GpuTrack, monkeypatch: pytest.MonkeyPatch) -> None:
     ordered: list[object] = []
-    monkeypatch.setattr(tracks, "STANDBY", SimpleNamespace(refill=ordered.append))
+    monkeypatch.setattr(tracks, "STANDBY", SimpleNamespace(refill=ordered.append, wake=lambda: ordered.append("woken")))
     track.finished()
     assert not ordered
     track._session = SimpleNamespace(setting=SimpleNamespace(order=lambda: "an order"))  # type: ignore[assignment]
     track.finished()
-    assert ordered == ["an order"]
+    assert ordered == ["an order", "woken"]
 
 
 def calls(event_us: float, wall_us: float, *, scatter_us: float = 2.0, **more: Any) -> list[CallResult]:

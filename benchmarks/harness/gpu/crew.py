@@ -1,9 +1,10 @@
 """The processes of one GPU judging, started before the submission is known.
 
 Starting Python, torch and a context on the GPU takes several seconds and does not depend on the submission. The
-folders of a crew are empty at first; task, compiled kernels and submission are put there when its session begins. An
-idle worker keeps the next crew ready. Every crew serves one session and is killed with it. Not covered: what the
-processes do (`gpu/session.py`).
+folders of a crew are empty at first; task, compiled kernels and submission are put there when its session begins. A
+worker keeps the next crew ready: its processes load their libraries while the judging before is loaded, and take a
+context on the GPU only when nothing is timed any more. Every crew serves one session and is killed with it. Not
+covered: what the processes do (`gpu/session.py`).
 """
 
 import tempfile
@@ -49,12 +50,13 @@ class CrewSpec:
 class Crew:
     """A referee, a baseline and a candidate for each launch, and on a GPU an executor for each, and who compiles.
 
-    All of them are awake or on their way to be.
+    All of them sleep until `wake`.
     """
 
     def __init__(self, order: CrewSpec) -> None:
         self.order = order
         self.started_s = time.monotonic()
+        self._is_awake = False
         self.folder = Path(tempfile.mkdtemp(prefix="crew-", dir=order.scratch))
         launches = range(order.rules.time.launches)
         self.caches = [self.folder / f"cache{number}" for number in launches]
@@ -84,6 +86,13 @@ class Crew:
         """The output of the submission in its first launch."""
         return self.folder / "candidate0.log"
 
+    def wake(self) -> None:
+        """Everybody takes a context on the GPU."""
+        if not self._is_awake:
+            self._is_awake = True
+            for link in (self.referee.link, *(actor.link for actor in self._everybody)):
+                link.send(wake=True)
+
     def inside(self, name: str) -> str:
         """A path below the crew's folder as its children see it."""
         return inside(self.folder / name, name)
@@ -96,7 +105,9 @@ class Crew:
         if self._warmer is None:
             self._warmer = Actor("gpu.warm")
             room, log = self.candidate_room(warming=True), self.folder / "warm.log"
-            self._warmer.start(room, log, gpu_filter(), (self._answer.fd,), (self.order.gpu.accelerator,))
+            self._warmer.start(room, log, gpu_filter(), fds=(self._answer.fd,), arguments=self._arguments)
+            if self._is_awake:
+                self._warmer.link.send(wake=True)
         return self._warmer, self._answer.fd
 
     def end_warmer(self) -> None:
@@ -154,6 +165,10 @@ class Crew:
         return all(actor.child.exit_code() is None for actor in self._everybody)
 
     @property
+    def _arguments(self) -> tuple[str, ...]:
+        return (self.order.gpu.accelerator, "asleep")
+
+    @property
     def _everybody(self) -> tuple[Actor, ...]:
         return (*self.baselines, *self.candidates, *self.executors, *self._warmers)
 
@@ -162,7 +177,7 @@ class Crew:
         return () if self._warmer is None else (self._warmer,)
 
     def _start(self) -> None:
-        filter_program, arguments = gpu_filter(), (self.order.gpu.accelerator,)
+        filter_program, arguments = gpu_filter(), self._arguments
         compiles = ("compile",) if self.order.compiles else ()
         for number, actor in enumerate(self.baselines):
             log = self.folder / f"baseline{number}.log"
@@ -180,7 +195,8 @@ class Crew:
         for number, actor in enumerate(self.candidates):
             actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=arguments)
         for number, actor in enumerate(self.executors):
-            actor.start(self._executor_room(), self.folder / f"executor{number}.log", filter_program)
+            log = self.folder / f"executor{number}.log"
+            actor.start(self._executor_room(), log, filter_program, arguments=arguments)
         if self.executors:
             self.warmer()
 
@@ -260,18 +276,24 @@ class Standby:
         self._crew: Crew | None = None
 
     def take(self, order: CrewSpec) -> Crew:
-        """The crew that waits, if it was made for this order, else a new one."""
+        """The crew that waits, if it was made for this order, else a new one; it is awake or wakes up now."""
         crew, self._crew = self._crew, None
-        if crew is not None and crew.order == order and crew.alive():
-            return crew
-        if crew is not None:
+        if crew is not None and not (crew.order == order and crew.alive()):
             crew.kill()
-        return Crew(order)
+            crew = None
+        crew = crew or Crew(order)
+        crew.wake()
+        return crew
 
     def refill(self, order: CrewSpec) -> None:
-        """Starts the next crew in advance."""
+        """Starts the next crew in advance; it sleeps."""
         if self.wanted and self._crew is None:
             self._crew = Crew(order)
+
+    def wake(self) -> None:
+        """Nothing is timed on the GPU now."""
+        if self._crew is not None and self._crew.alive():
+            self._crew.wake()
 
     def close(self) -> None:
         self.wanted = False

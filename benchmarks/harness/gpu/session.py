@@ -115,6 +115,7 @@ class GpuSession(Session[Actor]):
             self._await_candidate(candidate, "awake")
             candidate.open(self._candidate_message(crew))
         laps.end("candidates_awake")
+        STANDBY.refill(setting.order())
         with memory_is_theirs(self._needs):
             shared = self._share_memory()
             for candidate in crew.candidates:

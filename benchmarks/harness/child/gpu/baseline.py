@@ -19,6 +19,7 @@ from ..check import load_reference
 from ..inputs import call_arguments
 from ..shell import Call, Function, connect
 from .accelerator import Accelerator, exact_arithmetic
+from .asleep import sleep_until_called
 from .replayer import Replayer
 from .shell import Server, open_calls, receive_memory, start_device
 from .warm import drawn_tensors
@@ -32,9 +33,10 @@ _WARM_CALLS = 2
 def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
     exact_arithmetic()
-    device = start_device(arguments[1])
     if "compile" in arguments:
         import_module("torch._inductor.compile_fx")  # takes seconds
+    sleep_until_called(link, arguments)
+    device = start_device(arguments[1])
     link.send(awake=True)
     message = link.receive()
     if (

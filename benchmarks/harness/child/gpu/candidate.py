@@ -13,6 +13,7 @@ from ..enter import install_filter
 from ..modules import load_functions
 from ..shell import connect
 from .accelerator import exact_arithmetic
+from .asleep import sleep_until_called
 from .driver import Driver
 from .loaded import LoadedCode
 from .packages import wake
@@ -23,6 +24,7 @@ from .shell import Server, open_calls, receive_memory, start_device
 def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
     exact_arithmetic()
+    sleep_until_called(link, arguments)
     device = start_device(arguments[1])
     link.send(awake=True)
     message = link.receive()

@@ -17,12 +17,14 @@ from typing import Any
 
 from ...protocol import Link
 from .appointment import Clock, Tampered
+from .asleep import sleep_until_called
 from .driver import Driver, DriverError, pointer
 from .launches import GraphNode, Program, program
 
 
 def main(arguments: Sequence[str]) -> None:
     link = Link(socket.socket(fileno=int(arguments[0])))
+    sleep_until_called(link, arguments)
     driver = Driver()
     driver.open()
     link.send(awake=True)

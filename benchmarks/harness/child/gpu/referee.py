@@ -25,6 +25,7 @@ from .. import check, inputs
 from ..checkers import checker_of
 from ..shell import connect, map_memory
 from .accelerator import Accelerator, Arena, exact_arithmetic, tensors_of
+from .asleep import sleep_until_called
 from .shell import start_device
 
 _POLLS_PER_LOOK = 2048
@@ -40,6 +41,7 @@ _STRETCHES, _WRITES_OF_A_STRETCH = 15, 220  # about 20 ms on a GPU: contexts tha
 def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
     exact_arithmetic()
+    sleep_until_called(link, arguments)
     device = start_device(arguments[1])
     link.send(awake=True)
     referee = GpuReferee(link.receive(), link, device)

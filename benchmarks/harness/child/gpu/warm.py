@@ -17,6 +17,7 @@ from .. import inputs
 from ..modules import load_functions
 from ..shell import TORCH_DTYPES, Function, connect
 from .accelerator import Accelerator, exact_arithmetic
+from .asleep import sleep_until_called
 from .packages import wake
 from .shell import start_device
 
@@ -24,6 +25,7 @@ from .shell import start_device
 def main(arguments: Sequence[str]) -> None:
     link = connect(arguments)
     exact_arithmetic()
+    sleep_until_called(link, arguments)
     device = start_device(arguments[1])
     link.send(awake=True)
     message = link.receive()
