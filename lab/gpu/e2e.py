@@ -5,8 +5,7 @@ submits kernels through the HTTP API, follows them on the event stream and waits
 example kernels of three tasks in every language of the device, and a wrong kernel per language. `--device` may be a
 kind, such as nvidia-h100: then every GPU of that kind has a judge of its own. `--rounds 2` submits everything once more
 when all have their verdicts, so that nothing but sources is left to compile, and `--idle` then one CUDA kernel alone.
-Prints a table and one JSON line for each round; exit code 0: every verdict as expected and in time, 1: not, 3: the site
-failed.
+Prints a table and one JSON line for each round. Exit code 0: all as expected and in time, 1: not, 3: the site failed.
 
 Needs torch and a compiler (nvcc for a GPU), and the packages that `wheels.txt` beside this file names with their
 versions; on a machine without a package registry they travel as wheels:
@@ -15,12 +14,11 @@ versions; on a machine without a package registry they travel as wheels:
         --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
         -d .whl -r lab/gpu/wheels.txt
     python3 -m pip install --no-index --no-deps --target /tmp/site .whl/*.whl; export PYTHONPATH=/tmp/site
-
-Does NOT judge anything by itself and does NOT look into the database: what it knows it was told over HTTP.
 """
 
 import argparse
 import json
+import math
 import os
 import signal
 import socket
@@ -63,6 +61,7 @@ def forward(x, weights, biases):
 WRONG = {"cpp": _WRONG_EXTENSION, "cuda": _WRONG_EXTENSION, "triton": _WRONG_TRITON}
 ON_DEVICE = ("prepare", "load", "verify", "time", "audit")
 TOPICS_PER_STREAM = 20
+PARTS = ("load_s", "bursts_s", "energy_s", "crew_waited_s")  # of a judging on a GPU, as its report tells them
 
 
 class SiteFailed(Exception):
@@ -143,6 +142,7 @@ class Followed:
             "total_s": round(self.ended_at - self.posted_at, 3),
             **{name: round(seconds, 3) for name, seconds in self.states().items()},
             "stages_s": {stage["name"]: round(stage["seconds"], 3) for stage in report.get("stages", [])},
+            "parts": {name: value for name, value in report.get("environment", {}).items() if name in PARTS},
             "attempt": self.final.get("attempt"),
             "evaluation": self.code,
         }
@@ -216,6 +216,7 @@ class Stream(threading.Thread):
 
 def main(argv: list[str]) -> int:
     options = _options(argv)
+    options.deadline = time.monotonic() + options.budget_s
     results = []
     try:
         with _folder(options.data_dir) as folder, _site(folder, options) as api:
@@ -231,8 +232,9 @@ def main(argv: list[str]) -> int:
 
 def rounds(api: Api, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for number in range(options.rounds):
-        yield {"round": number + 1, **measure(api, options)}
-    if options.idle:
+        if time.monotonic() < options.deadline:
+            yield {"round": number + 1, **measure(api, options)}
+    if options.idle and time.monotonic() < options.deadline:
         alone = argparse.Namespace(**{**vars(options), "kernel": [], "submissions": 1, "language": ["cuda"]})
         yield {"round": "alone on an idle site", **measure(api, alone)}
 
@@ -271,7 +273,7 @@ def measure(api: Api, options: argparse.Namespace) -> dict[str, Any]:
     streams = [Stream(api, followed[place:][:TOPICS_PER_STREAM]) for place in range(0, count, TOPICS_PER_STREAM)]
     for stream in streams:
         stream.start()
-    deadline = time.monotonic() + options.timeout_s
+    deadline = min(time.monotonic() + options.timeout_s, options.deadline)
     for number, item in enumerate(followed, 1):
         item.final = _await_end(api, item, deadline)
         print(f"{number}/{count} {item.kernel.name}: {item.final['verdict'] or item.final['state']}", file=sys.stderr)
@@ -458,12 +460,13 @@ def _print(result: dict[str, Any]) -> None:
     print(f"{'kernel':44} {'verdict':18} {'speedup':>8} {'trust':>9}", *(f"{name:>15}" for name in columns))
     for row in result["submissions"]:
         speedup = "" if row["speedup"] is None else f"{row['speedup']:.3f}"
-        mark = "" if row["as_expected"] else " !"
-        figures = (f"{row[name]:15.2f}" for name in columns)
+        verdict = row["verdict"] + ("" if row["as_expected"] else " !")
+        words = f"{row['kernel'][:44]:44} {verdict:18} {speedup:>8} {row['timing_trust'] or '':>9}"
+        print(words, *(f"{row[name]:15.2f}" for name in columns))
         print(
-            f"{row['kernel'][:44]:44} {row['verdict'] + mark:18} {speedup:>8} {row['timing_trust'] or '':>9}", *figures
+            f"    {json.dumps({**row['stages_s'], **row['parts']})}"
+            + ("" if row["as_expected"] else f" {row['reason']}")
         )
-        print(f"    {json.dumps(row['stages_s'])}" + ("" if row["as_expected"] else f" {row['reason']}"))
     for name, value in result.items():
         if name not in ("submissions", "status", "environment"):
             print(f"{name}: {value}")
@@ -482,6 +485,9 @@ def _options(argv: list[str]) -> argparse.Namespace:
     add("--no-wrong", action="store_true", help="leave the wrong kernels out")
     add("--compile", type=int, help="how many are compiled at a time")
     add("--timeout-s", type=float, default=540, help="until every verdict is there")
+    add(
+        "--budget-s", type=float, default=math.inf, help="for everything, ending aside; what is not judged then is told"
+    )
     add("--start-timeout-s", type=float, default=300, help="until the site is ready, self-tests included")
     add("--data-dir", help="folder of the site, kept afterwards with its caches; default: a scratch folder")
     add("--json", help="file to which the JSON lines are added")
