@@ -143,3 +143,85 @@ def test_naive_products_agree_with_torch_up_to_rounding(size):
     with NaiveSums():
         naive = a @ b
     assert torch.allclose(naive, a @ b, atol=1e-4)
+
+
+# --- several right answers ------------------------------------------------------------------------------------------
+
+TOP = """
+CHECKER = "{checker}"
+
+def forward(x):
+    values, places = x.topk(3, dim=-1)
+    return values, places
+"""
+TOP_TOML = """
+op = "dot"
+title = "Top three"
+formula = "y = top 3 of x"
+summary = "For the tests."
+family = "test"
+[forward]
+version = 1
+arguments = [{ name = "x", shape = ["rows", "columns"], draw = "input" }]
+results = [
+    { name = "values", shape = ["rows", "3"], tolerance = 2e-5, rms_tolerance = 5e-6 },
+    { name = "places", shape = ["rows", "3"], dtype = "int64", tolerance = 2e-5, rms_tolerance = 5e-6 },
+]
+flops = "rows * columns"
+[forward.cpu.single]
+input = [{ rows = 300, columns = 50 }]
+"""
+DRAWN = """
+CHECKER = "sampling"
+
+def probabilities(x):
+    return (8 * x).softmax(-1)
+
+def forward(x):
+    return probabilities(x).multinomial(1).squeeze(1)
+"""
+DRAWN_TOML = TOP_TOML.replace("Top three", "Draws").replace(
+    TOP_TOML[TOP_TOML.index("results") : TOP_TOML.index("flops")],
+    'results = [{ name = "y", shape = ["rows"], dtype = "int64", tolerance = 0, rms_tolerance = 0 }]\n',
+)
+ROOT = """
+CHECKER = "property"
+
+def forward(x):
+    return (x * x + 1).sqrt()
+
+def residuals(arguments, results):
+    return [{residual}]
+"""
+ROOT_TOML = TOP_TOML.replace("Top three", "Roots").replace(
+    TOP_TOML[TOP_TOML.index("results") : TOP_TOML.index("flops")],
+    'results = [{ name = "y", shape = ["rows", "columns"], tolerance = 1e-4, rms_tolerance = 1e-4 }]\n',
+)
+
+
+@pytest.mark.parametrize("checker", ["ties", "set"])
+def test_places_are_admitted_by_their_checker(tmp_path: Path, checker: str) -> None:
+    """With equal values honest places differ."""
+    found = _admission(tmp_path, toml=TOP_TOML, reference=TOP.format(checker=checker))
+    assert found["admissible"], found["problems"]
+    assert found["refused"]["bfloat16"] == [1, 1]
+
+
+def test_draws_are_admitted_by_their_distributions(tmp_path: Path) -> None:
+    found = _admission(tmp_path, toml=DRAWN_TOML, reference=DRAWN)
+    assert found["admissible"], found["problems"]
+    assert found["refused"]["another seed"] == [1, 1]
+    assert "bfloat16" not in found["refused"]
+
+
+def test_a_property_that_tells_right_from_wrong_is_admitted(tmp_path: Path) -> None:
+    residual = "(results[0] ** 2 / (arguments[0] ** 2 + 1) - 1).abs().max()"
+    found = _admission(tmp_path, toml=ROOT_TOML, reference=ROOT.format(residual=residual))
+    assert found["admissible"], found["problems"]
+
+
+def test_a_property_of_everything_is_caught(tmp_path: Path) -> None:
+    """An author's own check decides in the judge, so it is the one that is tried."""
+    found = _admission(tmp_path, toml=ROOT_TOML, reference=ROOT.format(residual="0.0"))
+    assert any(problem.startswith("zeros: accepted") for problem in found["problems"])
+    assert any(problem.startswith("bfloat16: accepted") for problem in found["problems"])

@@ -12,6 +12,7 @@ import torch
 from benchmarks.harness import Config, Result, TaskSpec, TensorArgument, starter_code
 from benchmarks.harness.child.admitting.admission import DrawnCase, Findings, lower, lower_ways, tolerances_of
 from benchmarks.harness.child.check import compare, reference
+from benchmarks.harness.child.checkers import checker_of
 from benchmarks.harness.child.inputs import draw
 from benchmarks.harness.child.shell import TORCH_DTYPES
 from benchmarks.harness.child.widening import Widened
@@ -119,7 +120,7 @@ def test_the_next_lower_precision_inside_is_refused(name: str) -> None:
     config = task.configs["cpu"][0]
     config = replace(config, results=(replace(item, tolerance=tolerance, rms_tolerance=rms_tolerance),))
     findings = Findings()
-    case = DrawnCase(task, module, config, "published", [x], expected, lambda: expected)
+    case = DrawnCase(task, module, config, "published", [x], expected, lambda: expected, checker_of(module, "forward"))
     for way in lower_ways(case):
         lower(case, way, findings)
     assert findings.tried
@@ -130,7 +131,8 @@ def test_nothing_is_lower_than_integers() -> None:
     x = torch.ones(32, 64, dtype=torch.int32)
     module = SimpleNamespace(forward=lambda x: x + 1)
     task = task_of("int32", "int32")
-    case = DrawnCase(task, module, task.configs["cpu"][0], "published", [x], (x.double() + 1,), lambda: (x.double(),))
+    config, checker = task.configs["cpu"][0], checker_of(module, "forward")
+    case = DrawnCase(task, module, config, "published", [x], (x.double() + 1,), lambda: (x.double(),), checker)
     assert not lower_ways(case)
 
 

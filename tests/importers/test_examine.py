@@ -184,3 +184,20 @@ def test_what_a_child_says_is_not_believed(change: dict) -> None:
     assert facts_of(good).argument_names == ("x",)
     with pytest.raises(TaskError):
         facts_of({**good, **change})
+
+
+ACCEPTS_ALL = """
+
+CHECKER = "property"
+
+
+def residuals(arguments, results):
+    return [0.0]
+"""
+
+
+def test_an_author_whose_own_check_accepts_everything_gets_the_labels(paths) -> None:
+    """The judge asks that check, so the cheap answers are tried on it too."""
+    source = MODEL.format(body="return 2 * x.tanh()", inputs="torch.randn(64, 64)") + ACCEPTS_ALL
+    found = examine(foreign(source), paths, compare_compiled=False)
+    assert found.labels == (ONE_SHAPE, "cheap-answers", "low-precision"), found

@@ -34,6 +34,9 @@ _CAUTION = 2.0  # of a bet: so often each class counts as drawn and as expected 
 class Checker:
     """Compares every element."""
 
+    has_errors = True  # that grow with those of a kernel; else an answer is accepted or not
+    needs_reference = True  # its truth is what the reference gives
+
     def __init__(self, module: ModuleType, direction: str) -> None:
         self._module, self._direction = module, direction
 
@@ -92,6 +95,9 @@ class _Draws:
 class SamplingChecker(Checker):
     """Classes drawn at random."""
 
+    has_errors = False
+    needs_reference = False
+
     def __init__(self, module: ModuleType, direction: str) -> None:
         super().__init__(module, direction)
         self._generator = torch.Generator()
@@ -141,6 +147,8 @@ class SamplingChecker(Checker):
 
 class PropertyChecker(Checker):
     """What the author demands of an answer."""
+
+    needs_reference = False
 
     def truth(self, arguments: Sequence[Any]) -> tuple[Tensor, ...]:
         return ()

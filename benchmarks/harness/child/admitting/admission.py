@@ -14,7 +14,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +26,8 @@ from torch import Tensor
 from benchmarks.harness.dtypes import DTYPES, Dtype
 from benchmarks.harness.tasks.spec import Config, Result, TaskSpec, find_task, load_operation, load_suite
 
-from ..check import as_double, as_tuple, compare, load_reference, pieces, reference
+from ..check import ResultComparison, as_double, as_tuple, compare, load_reference, pieces, reference
+from ..checkers import Checker, checker_of
 from ..inputs import DISTRIBUTIONS, call_arguments, draw_for
 from ..shell import TORCH_DTYPES
 from ..widening import Widened
@@ -58,6 +59,26 @@ class DrawnCase:
     tensors: list[Tensor]
     expected: Results
     another: Callable[[], Results]
+    checker: Checker  # the same for all cases that are looked at together
+
+    def compared(self, way: str, results: Sequence[Tensor], wanted: Sequence[Result]) -> list[ResultComparison]:
+        """As the judge compares the results of one way to compute, with the tolerances of `wanted`."""
+        items = [
+            {"name": item.name, "tolerance": item.tolerance, "rms_tolerance": item.rms_tolerance} for item in wanted
+        ]
+        return self.checker.compare(f"{way} {self.config.key}", self.arguments, results, self.truth, items)
+
+    def errors(self, way: str, results: Sequence[Tensor]) -> list[tuple[float, float]]:
+        """Of each result the largest error of an element and the root mean square, as shares of a tolerance of 1."""
+        ones = [replace(item, tolerance=1.0, rms_tolerance=1.0) for item in self.config.results]
+        found = self.compared(way, results, ones)
+        if self.checker.has_errors:
+            return [(item.max_rel_error, item.rms_error) for item in found]
+        return [(0.0, 0.0) if item.ok else (math.inf, math.inf) for item in found]
+
+    @cached_property
+    def truth(self) -> Results:
+        return self.expected if self.checker.needs_reference else self.checker.truth(self.arguments)
 
     @cached_property
     def previous(self) -> Results:
@@ -80,10 +101,9 @@ class Worst:
     element: float = 0.0
     rms: float = 0.0
 
-    def add(self, out: Tensor, expected: Tensor) -> None:
-        found = compare(out, expected, 1.0, 1.0)
-        self.element = max(self.element, found.max_rel_error)
-        self.rms = max(self.rms, found.rms_error)
+    def add(self, element: float, rms: float) -> None:
+        self.element = max(self.element, element)
+        self.rms = max(self.rms, rms)
 
 
 @dataclass
@@ -127,6 +147,7 @@ def cases(
     distributions: Sequence[str] = DISTRIBUTIONS,
     device: torch.device | str = "cpu",
 ) -> Iterator[DrawnCase]:
+    checker = checker_of(module, task.direction)
     for config in task.configs_for(device_class):
         for distribution in distributions:
             tensors = _drawn(task, module, config, distribution, number=0, device=device)
@@ -138,6 +159,7 @@ def cases(
                 tensors=tensors,
                 expected=reference(module, task.direction, call_arguments(config, tensors)),
                 another=partial(_another, task, module, config, distribution, device),
+                checker=checker,
             )
 
 
@@ -174,8 +196,8 @@ def lower(case: DrawnCase, name: str, findings: Findings) -> None:
 
 
 def _note(case: DrawnCase, name: str, results: Results, findings: Findings) -> None:
-    for item, out, expected in zip(case.config.results, results, case.expected, strict=True):
-        findings.errors[name][item.name].add(out, expected)
+    for item, error in zip(case.config.results, case.errors(name, results), strict=True):
+        findings.errors[name][item.name].add(*error)
 
 
 def honest_ways(case: DrawnCase) -> Iterator[tuple[str, Results]]:
@@ -197,9 +219,12 @@ def naive_results(case: DrawnCase, limit_s: float = math.inf) -> Results:
 
 
 def lower_ways(case: DrawnCase) -> dict[str, Callable[[Tensor], Tensor]]:
-    """What all operands become in the next lower precision: rounded to it, whatever range it has, or cast to it."""
+    """What all operands become in the next lower precision: rounded to it, whatever range it has, or cast to it.
+
+    Draws from distributions do not show it.
+    """
     precision = case.task.precision
-    if not any(item.is_floating_point() for item in case.tensors):
+    if not case.checker.has_errors or not any(item.is_floating_point() for item in case.tensors):
         return {}
     if precision.name == "float32":
         return {LOWER_PRECISION[0]: lambda x: x.bfloat16(), LOWER_PRECISION[1]: lambda x: _rounded(x, 11)}
@@ -252,8 +277,7 @@ def _tiled(tensor: Tensor, shape: Sequence[int]) -> Tensor:
 def _record(case: DrawnCase, name: str, results: Results, findings: Findings) -> None:
     """A way is refused on a configuration if any distribution of values there refuses any of its results."""
     findings.tried[name].add(case.config.key)
-    places = zip(case.config.results, results, case.expected, strict=True)
-    if not all(compare(out, ref, item.tolerance, item.rms_tolerance).ok for item, out, ref in places):
+    if not all(item.ok for item in case.compared(name, results, case.config.results)):
         findings.refused[name].add(case.config.key)
 
 

@@ -19,7 +19,7 @@ from benchmarks.harness.tasks.spec import Config, TaskSpec
 from benchmarks.harness.tasks.spec_json import read_folder
 
 from ..baseline import compiled_copy, without_precompiled_headers
-from ..check import as_tuple, compare, load_reference
+from ..check import as_tuple, load_reference
 from ..shell import tried
 from .admission import (
     FLOOR,
@@ -128,7 +128,7 @@ def _case_errors(case: DrawnCase, place: ExaminationPlace) -> Errors:
     started_s = place.now_s()
     eager = as_tuple(case.call(*case.arguments))
     seconds = place.now_s() - started_s
-    errors = _held(eager, case.expected)
+    errors = _held(case, "eager", eager)
     del eager
     naive = _naive(case, place) if seconds < _NAIVE_MAX_S and place.has_time_for(_NAIVE_LIMIT_S) else None
     pairs = zip(errors, naive or errors, strict=True)
@@ -138,18 +138,18 @@ def _case_errors(case: DrawnCase, place: ExaminationPlace) -> Errors:
 def _naive(case: DrawnCase, place: ExaminationPlace) -> Errors | None:
     """None where the naive sums do not know an operator, in which case they compute something else."""
     limit_s = _NAIVE_LIMIT_S if place.is_bounded else math.inf
-    errors = tried(lambda: _held(naive_results(case, limit_s), case.expected))
+    errors = tried(lambda: _held(case, "naive", naive_results(case, limit_s)))
     if isinstance(errors, Exception):  # an operator in a form that the naive sums do not cover
         return None
     limit = max(_NAIVE_ERROR_MAX, 2 * case.task.precision.rounding)
     return errors if all(worst < limit for worst, _ in errors) else None
 
 
-def _held(results: Sequence[Tensor], expected: Sequence[Tensor]) -> Errors:
-    found = [compare(out, ref, 1.0, 1.0) for out, ref in zip(results, expected, strict=True)]
-    if not all(math.isfinite(item.max_rel_error) for item in found):
-        raise ValueError("its results are not finite in its own precision")
-    return [(item.max_rel_error, item.rms_error) for item in found]
+def _held(case: DrawnCase, way: str, results: Sequence[Tensor]) -> Errors:
+    errors = case.errors(way, results)
+    if not all(math.isfinite(element) for element, _ in errors):
+        raise ValueError("its results are not finite in its own precision, or its own checker refuses them")
+    return errors
 
 
 def _worst(errors: Sequence[Errors]) -> Errors:
