@@ -87,12 +87,20 @@ def never_cancelled() -> bool:
     return False
 
 
+def no_one_waits() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Watcher:
-    """Who watches a judging: is told every step, and may cancel it. The default does neither."""
+    """Who watches a judging: is told every step, may cancel it, and knows who waits. The default does nothing.
+
+    Where `others_wait` for the device, what no verdict and no score needs is left out.
+    """
 
     on_step: StepListener = ignore_steps
     cancelled: CancelCheck = never_cancelled
+    others_wait: Callable[[], bool] = no_one_waits
 
 
 NOBODY = Watcher()

@@ -40,6 +40,7 @@ T = TypeVar("T")
 _LOG_BYTES = 16 * 1024
 _QUICK_STEPS = 9
 _LATE_FLAG_US = 5.0
+_OTHERS_WAIT = "others were waiting for the device"
 
 
 def judge(
@@ -309,7 +310,10 @@ class _Work:
         started_s = time.monotonic()
         try:
             self.track.timed()
-            finished, unknown = self.track.energy(self._session, finished)
+            if self.watcher.others_wait():
+                unknown = _OTHERS_WAIT
+            else:
+                finished, unknown = self.track.energy(self._session, finished)
         except (SupervisorError, Fault, OSError) as error:
             unknown = f"measuring it failed: {first_line(str(error))}"
         if unknown:

@@ -62,7 +62,7 @@ class Sitting:
 
     def __init__(self, holding: Holding) -> None:
         self.holding = holding
-        self.watcher = Watcher(self.on_step, self.cancelled)
+        self.watcher = Watcher(self.on_step, self.cancelled, self.others_wait)
         self._lost = threading.Event()
         self.gives_way = threading.Event()
         self._over = threading.Event()
@@ -70,6 +70,11 @@ class Sitting:
 
     def cancelled(self) -> bool:
         return self._lost.is_set() or self.gives_way.is_set() or stopping.is_set()
+
+    def others_wait(self) -> bool:
+        """Shipped examples have time."""
+        kind = self.holding.evaluation.device_kind_id
+        return Evaluation.objects.queued().filter(device_kind=kind, priority__lt=Priority.EXAMPLE).exists()
 
     def on_step(self, step: Step) -> None:
         now = time.monotonic()

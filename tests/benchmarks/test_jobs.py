@@ -239,6 +239,18 @@ def test_progress_is_told_ten_times_a_second_at_most(submit, claim):
     assert Event.objects.filter(kind="progress").count() <= 3
 
 
+def test_others_wait_where_somebody_else_is_queued_for_the_device(submit, claim):
+    """Then no energy is measured. Shipped examples have time."""
+    submit()
+    holding = claim()
+    sitting = judging.Sitting(Holding(holding.evaluation, holding.claim))
+    assert not sitting.others_wait()
+    waiting = submit()
+    assert sitting.others_wait()
+    Evaluation.objects.filter(pk=waiting.pk).update(priority=Priority.EXAMPLE)
+    assert not sitting.others_wait()
+
+
 def test_reap_and_dispatch_run_without_a_broker(submit):
     submit()
     jobs.reap.apply().get()

@@ -20,7 +20,7 @@ from benchmarks.harness.measuring import energy as cpu
 from benchmarks.harness.measuring.energy import UNCLEAR, UNREADABLE, call_energy
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.report import ConfigReport
-from benchmarks.harness.source import NOBODY
+from benchmarks.harness.source import NOBODY, Watcher
 from benchmarks.harness.stages import _Work
 
 TIMED = ConfigReport(key="n=1", group="single", correct=True, kernel_us=50.0)
@@ -172,7 +172,7 @@ def test_the_referee_tells_the_steps_of_the_counter() -> None:
 
 
 def work(energy: Any, **options: Any) -> _Work:
-    made = _Work(None, None, SimpleNamespace(energy=energy, timed=lambda: None), False, None, **options)  # type: ignore[arg-type]
+    made = _Work(None, None, SimpleNamespace(energy=energy, timed=lambda: None), False, NOBODY, **options)  # type: ignore[arg-type]
     made._session = SimpleNamespace()  # type: ignore[assignment]
     return made
 
@@ -211,9 +211,19 @@ def test_what_starts_while_energy_is_measured_may_use_every_core(
     track.timed, track.configs = lambda: seen.append(os.sched_getaffinity(0)), lambda _: ()
     monkeypatch.setattr(stages, "Judging", lambda *_: None)
     monkeypatch.setattr(judging, "_judge_calls", judged)
-    judging.watcher = NOBODY
     judging._run_session(SimpleNamespace(binary=tmp_path), None, tmp_path)  # type: ignore[arg-type]
     assert seen == [{core}, everything, everything]
+
+
+def test_none_is_measured_while_others_wait() -> None:
+    """The processes of the next judging wake up all the same."""
+    judging, timed = work(None), list[str]()
+    track: Any = judging.track
+    track.timed = lambda: timed.append("timed")
+    judging.watcher = Watcher(others_wait=lambda: True)
+    assert judging._with_energy((TIMED,)) == (TIMED,)
+    assert judging.environment["energy_unknown"] == "others were waiting for the device"
+    assert timed == ["timed"]
 
 
 def test_rehearsals_and_quick_checks_measure_none() -> None:
