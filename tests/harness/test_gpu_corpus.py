@@ -84,6 +84,7 @@ def test_the_summary_is_the_last_line_and_decides_the_exit_code(
 ) -> None:
     monkeypatch.setattr(gpu_corpus, "isolation_in_force", lambda: Isolation("bubblewrap", True, "strong"))
     monkeypatch.setattr(gpu_corpus, "compile_all", lambda *_, **__: None)
+    monkeypatch.setattr(gpu_corpus, "keep_ready", lambda: None)  # of this whole process
     monkeypatch.setattr(gpu_corpus, "judge_case", lambda case, **_: judged(case, Verdict.PASS))
     reports = tmp_path / "reports.jsonl"
     code = gpu_corpus.main(["zeros", "honest_loop", "--reports", str(reports), "--data", str(tmp_path)])

@@ -163,6 +163,7 @@ def test_a_waiting_crew_becomes_a_session(opened: Opened, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Crew, "_start", counted)
     with ExitStack() as stack:
+        STANDBY.close()  # of an earlier test
         stack.callback(STANDBY.close)
         session = opened.session(RIGHT)
         STANDBY.wanted = True

@@ -112,7 +112,8 @@ class Crew:
 
     def end_warmer(self) -> None:
         """Its memory on the GPU is free for others afterwards. Raises Stuck if it cannot be ended."""
-        if not all(_ended(warmer.kill) for warmer in self._warmers):
+        warmer, self._warmer = self._warmer, None
+        if warmer is not None and not _ended(warmer.kill):
             raise Stuck
 
     def keep_kernels(self) -> None:
