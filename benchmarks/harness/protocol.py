@@ -9,8 +9,8 @@ READY, the supervisor rings GO with the number of the input set that counts, the
 import json
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
@@ -18,6 +18,7 @@ MESSAGE_MAX_BYTES = 4 << 20
 _PACKET_BYTES = 128 << 10
 _MORE, _END = b"+", b"."  # what the packets of a long message begin with; one alone is a JSON object
 _DESCRIPTORS_MAX = 16
+_SEND_S = 30.0  # so long a message may wait until the other side makes room for it
 _LEVELS_MAX = 50  # of lists and objects in each other; what is said in earnest has fewer than ten
 CONTROL_BYTES = 4096
 
@@ -63,18 +64,19 @@ class Link:
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
+        self._is_unread = False
         # The size of a packet is bounded by the send buffer; the default differs between machines.
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _PACKET_BYTES)
 
     def send(self, **message: Any) -> None:
-        """A message to somebody who is gone is lost: `receive` says that they are gone."""
-        with suppress(ConnectionError):
+        """A message to somebody who is gone, or does not read, is lost: `receive` says so."""
+        with self._sending():
             for packet in _packets(json.dumps(message).encode()):
                 self._end.sendall(packet)
 
     def send_descriptors(self, descriptors: Sequence[int], **message: Any) -> None:
         """As `send`, together with open files; what shares a GPU's memory is such a file."""
-        with suppress(ConnectionError):
+        with self._sending():
             socket.send_fds(self._end, [json.dumps(message).encode()], list(descriptors))
 
     def receive_descriptors(self, timeout_s: float | None = None) -> tuple[dict[str, Any], list[int]]:
@@ -104,7 +106,19 @@ class Link:
             parts.append(data[1:])
         return _parse(b"".join(parts))
 
+    @contextmanager
+    def _sending(self) -> Iterator[None]:
+        self._end.settimeout(_SEND_S)  # not that of the last `receive`
+        try:
+            yield
+        except ConnectionError:
+            return
+        except TimeoutError:
+            self._is_unread = True
+
     def _packet(self, timeout_s: float | None) -> bytes:
+        if self._is_unread:
+            raise ProtocolError("the other side does not read what it is sent")
         self._end.settimeout(timeout_s)
         try:
             data = self._end.recv(_PACKET_BYTES)

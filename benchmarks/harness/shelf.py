@@ -29,7 +29,7 @@ class Shelf(Protocol):
 def pack(folder: Path, names: Iterable[str]) -> bytes:
     """A tar of the named files and folders that exist."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name in names:
             if (folder / name).exists():
                 archive.add(folder / name, arcname=name)

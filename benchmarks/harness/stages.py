@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from .compilers import builds
 from .compilers.builds import Build
 from .compilers.static_checks import check_source
-from .errors import AuditBroken, Cancelled, SupervisorError, UsageError
+from .errors import AuditBroken, Cancelled, ChildSurvived, SupervisorError, UsageError
 from .hosts.machine import Peaks, pinned_to
 from .hosts.processors import processor
 from .languages import LANGUAGES
@@ -122,6 +122,10 @@ def audit(
             found = track.audit(task, build.binary, results, scratch, watcher.cancelled)
         except AuditBroken as broken:
             return replace(report, gates=(*report.gates, Flag("not-audited", f"It could not be audited: {broken}.")))
+        except ChildSurvived:  # nothing but the submission under a tool was started
+            stuck = Stuck()
+            flags = (*report.flags, Flag(DEVICE_STUCK, stuck.reason))
+            return replace(report, verdict=stuck.verdict, reason=stuck.reason, score=None, flags=flags)
         finally:
             watcher.on_step(Step("audit", "finished"))
     stages = (*report.stages, StageReport("audit", time.monotonic() - started))

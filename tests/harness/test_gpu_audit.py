@@ -90,6 +90,13 @@ def test_invalid_accesses_are_counted_and_the_first_is_quoted() -> None:
     assert found["sanitizer"]["first"] == "Invalid __global__ write of size 4 bytes"
 
 
+@pytest.mark.parametrize("unit", ["byte", "Kbyte", "Mbyte", "Gbyte", "Tbyte"])
+def test_no_amount_of_memory_is_a_failure_of_the_tool(unit: str) -> None:
+    """An audit that fails by itself leaves an entry ranked, so no submission may choose that."""
+    (row,) = audit.parse_ncu(HEAD.replace('"byte"', f'"{unit}"', 1) + '"rows","20","2","24"\n')
+    assert row[2] == 2 * 1000.0 ** ["byte", "Kbyte", "Mbyte", "Gbyte", "Tbyte"].index(unit)
+
+
 def test_a_list_of_kernels_is_short_and_their_number_whole() -> None:
     found = looked(Tools(kernels_us=(1.0,) * 30))
     assert (len(found["kernels"]), found["kernel_count"]) == (12, 30)

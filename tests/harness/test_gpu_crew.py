@@ -16,7 +16,7 @@ import pytest
 from benchmarks.harness import default_rules
 from benchmarks.harness.errors import ChildSurvived, SupervisorError
 from benchmarks.harness.gpu import crew as crews
-from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, on_gpu
+from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, end_theirs, on_gpu
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.measuring.faults import Stuck
 from benchmarks.harness.sandbox.isolation import Room
@@ -214,9 +214,18 @@ def test_an_executor_that_runs_on_is_the_submissions_fault(stage: Stage, order: 
     assert ("kill", "executor1") in stage.events
 
 
+def test_a_process_that_warms_up_and_runs_on_is_the_submissions_fault(stage: Stage, order: CrewSpec) -> None:
+    crew = Crew(order)
+    warm = crew.actor("gpu.warm", crew.candidate_room(warming=True), "warm.log")
+    stage.immortal.add("warm")
+    with pytest.raises(Stuck):
+        end_theirs([warm])
+    assert stage.of("doom")[-1] == stage.of("kill")[-1] == "warm"
+
+
 def packed(name: str, content: bytes = b"kernel") -> bytes:
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT) as archive:
         member = tarfile.TarInfo(name)
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))

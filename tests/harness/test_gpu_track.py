@@ -18,6 +18,7 @@ from benchmarks.harness import (
     Rules,
     Source,
     Verdict,
+    audit,
     default_rules,
     default_suites,
     find_task,
@@ -178,3 +179,70 @@ def test_a_submission_that_cannot_be_ended_puts_the_device_in_doubt(
     assert report.verdict is Verdict.TIMEOUT
     assert DEVICE_STUCK in {flag.code for flag in report.flags}
     assert {"baseline0.log", "baseline1.log", "candidate0.log", "candidate1.log", "referee.log"} <= set(killed)
+
+
+def test_a_first_call_that_cannot_be_ended_puts_the_device_in_doubt(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was booked as the judge's fault, which is tried again on the next device."""
+    real_kill = Child.kill
+
+    def kill(child: Child) -> None:
+        real_kill(child)
+        if child.log.name == "warm.log":
+            raise ChildSurvived("it does not end")
+
+    monkeypatch.setattr(Child, "kill", kill)
+    monkeypatch.setattr(tracks, "missing_here", lambda _: "")
+    report = judge(Source(FROM_PYTHON, "tilelang"), task, rules, paths, device="host:0", quick=True)
+    assert report.verdict is Verdict.TIMEOUT, report.reason
+    assert DEVICE_STUCK in {flag.code for flag in report.flags}
+
+
+HOSTILE_ARCHIVE = """
+import os
+import sys
+
+def forward(x, weights, biases):
+    header = bytearray(512)
+    header[0], header[156], header[257:265] = ord("a"), ord("L"), b"ustar  \\0"
+    header[100:124] = b"0000644\\0" + b"0000000\\0" * 2
+    header[124:136], header[136:148] = b"\\x80" + bytes(2) + b"\\xff" * 9, b"00000000000\\0"
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\\0 " % sum(header)
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            is_answer = "memfd:answer" in os.readlink("/proc/self/fd/" + fd)
+        except OSError:
+            continue
+        if is_answer:
+            os.pwrite(int(fd), bytes(header) + bytes(1024), 0)
+    os.write(int(sys.argv[1]), b'{"warmed": true}')
+    os._exit(0)
+"""
+
+
+def test_an_archive_that_breaks_its_reader_is_tampering(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the judging with an OverflowError, which took the device out of service."""
+    monkeypatch.setattr(tracks, "missing_here", lambda _: "")
+    report = judge(Source(HOSTILE_ARCHIVE, "tilelang"), task, rules, paths, device="host:0", quick=True)
+    assert report.verdict is Verdict.TAMPERING, report.reason
+    assert "left something other than compiled kernels" in report.reason
+
+
+def test_an_accepted_submission_that_cannot_be_ended_under_a_tool_is_none(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit that fails by itself leaves an entry ranked and the device in service."""
+
+    def look(*_: object) -> None:
+        raise ChildSurvived("it does not end")
+
+    accepted = judged(RIGHT, task, rules, paths)
+    assert accepted.score is not None
+    monkeypatch.setattr(tracks.GpuTrack, "audit", look)
+    report = audit(Source(RIGHT, "cpp"), task, rules, paths, report=accepted, device="host:0")
+    assert (report.verdict, report.score) == (Verdict.TIMEOUT, None)
+    assert DEVICE_STUCK in {flag.code for flag in report.flags}

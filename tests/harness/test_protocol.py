@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from benchmarks.harness import protocol
 from benchmarks.harness.protocol import Link, ProtocolError, make_links
 
 
@@ -66,6 +67,32 @@ def test_silence_and_absence_differ(ends: tuple[Link, socket.socket]) -> None:
     theirs.close()
     with pytest.raises(ProtocolError):
         ours.receive(1)
+
+
+def test_whoever_does_not_read_loses_messages_and_is_as_good_as_gone(
+    ends: tuple[Link, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission that fills its channel was an error of the judge: a send took the time limit of the last receive."""
+    monkeypatch.setattr(protocol, "_SEND_S", 0.05)
+    ours, theirs = ends
+    theirs.send(b"{}")
+    assert ours.receive(0.01) == {}
+    for _ in range(20):
+        ours.send(text="x" * 100_000)
+    theirs.send(b"{}")
+    with pytest.raises(ProtocolError, match="does not read"):
+        ours.receive(0.01)
+
+
+def test_a_message_has_time_to_be_read_however_short_the_last_wait_was(ends: tuple[Link, socket.socket]) -> None:
+    ours, theirs = ends
+    with pytest.raises(TimeoutError):
+        ours.receive(0.001)
+    sender = threading.Thread(target=lambda: ours.send(text="x" * 2_000_000))
+    sender.start()
+    sender.join(0.1)
+    assert Link(theirs).receive(10) == {"text": "x" * 2_000_000}
+    sender.join()
 
 
 def test_no_text_of_a_message_can_break_a_page_or_a_database(ends: tuple[Link, socket.socket]) -> None:

@@ -53,7 +53,7 @@ def test_losing_the_race_to_unpack_leaves_nothing_behind(tmp_path: Path) -> None
 @pytest.mark.parametrize("way", ["link", "second name", "way up", "no archive"])
 def test_what_no_machine_of_ours_has_packed_is_as_good_as_absent(tmp_path: Path, way: str) -> None:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         member = tarfile.TarInfo("../build.json" if way == "way up" else "build.json")
         if way in ("link", "second name"):
             member.type = tarfile.SYMTYPE if way == "link" else tarfile.LNKTYPE

@@ -9,7 +9,7 @@ covered: what the processes do (`gpu/session.py`).
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,18 +149,11 @@ class Crew:
 
     def end_candidates(self) -> None:
         """Whatever they left on the GPU goes with them. Raises Stuck if it does not."""
-        children = [candidate.child for candidate in self.candidates if candidate.started]
-        for child in children:
-            child.doom()
-        survivors = [child for child in children if not _ended(child.kill)]
-        if survivors:
-            raise Stuck
+        end_theirs(self.candidates)
 
     def end_executors(self) -> None:
         """Raises Stuck if a kernel of the submission runs on."""
-        ended = [_ended(executor.child.kill) for executor in self.executors]
-        if not all(ended):
-            raise Stuck
+        end_theirs(self.executors)
 
     def alive(self) -> bool:
         return all(actor.child.exit_code() is None for actor in self._everybody)
@@ -242,6 +235,16 @@ class Crew:
             cpu_s=int(2 * limits.judging_s * self.order.threads),
         )
         return self._on_gpu(room)
+
+
+def end_theirs(actors: Iterable[Actor]) -> None:
+    """Ends processes that run kernels of a submission. Raises Stuck if one of them does not end."""
+    children = [actor.child for actor in actors if actor.started]
+    for child in children:
+        child.doom()
+    ended = [_ended(child.kill) for child in children]
+    if not all(ended):
+        raise Stuck
 
 
 def _ended(kill: Callable[[], None]) -> bool:

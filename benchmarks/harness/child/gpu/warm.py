@@ -46,7 +46,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def hand_over(cache: Path, answer: int) -> None:
-    with os.fdopen(answer, "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
+    """In the form that `outbox.unpack_into` reads."""
+    form = tarfile.GNU_FORMAT
+    with os.fdopen(answer, "wb") as file, tarfile.open(fileobj=file, mode="w|", format=form) as archive:
         for path in sorted(cache.rglob("*")):
             archive.add(path, arcname=str(path.relative_to(cache)), recursive=False)
 
