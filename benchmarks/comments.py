@@ -26,7 +26,9 @@ from .switches import paused
 PER_HOUR, PER_DAY = 10, 40  # of one account
 TEXT_MAX_CHARS = 4_000
 PAGE_ROWS = 50
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufdd0-\ufdef\ufeff\ufffe\uffff]"
+)
 _EMPTY_GLYPHS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")  # fillers of Korean and Khmer, Braille blank
 _GAPS = re.compile(r"\n(?:[ \t]*\n){2,}")
 _MOVES: Mapping[ActionKind, tuple[Moderation, Moderation, str]] = {

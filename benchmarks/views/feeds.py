@@ -14,6 +14,7 @@ from django.utils.feedgenerator import Atom1Feed
 from django.utils.html import escape
 
 from benchmarks import news, selectors
+from benchmarks.comments import cleaned
 from benchmarks.models import KernelRequest, NewsPost, Standing
 from benchmarks.recorded.reports import one_line
 from benchmarks.requests import lists
@@ -86,7 +87,7 @@ class NewsFeed(Feed[NewsPost, Any]):
         return one_line(item.title, 200)
 
     def item_description(self, item: NewsPost) -> str:
-        return linebreaks_filter(plain_text(item.text))
+        return linebreaks_filter(plain_text(cleaned(item.text)))  # an older post may hold what no XML may
 
     def item_link(self, item: NewsPost) -> str:
         return item.get_absolute_url()

@@ -108,6 +108,14 @@ def test_what_is_written_is_never_markup(visitor: Client, as_staff: Client, by: 
     assert "&lt;script&gt;" in words(entry, "summary")
 
 
+@pytest.mark.parametrize("char", ["\x0b", "\x0c", "\x1b", "\x7f", "\x85", "\ufdd0", "\ufffe", "\uffff", "\U0001ffff"])
+def test_no_character_of_a_post_breaks_the_feed(as_staff: Client, visitor: Client, by: Any, char: str) -> None:
+    """Readers of feeds refuse the whole of one that holds a character which XML excludes."""
+    as_staff.post("/news/new/", {**WORDS, "title": f"a{char}b", "text": f"c{char}d"})
+    post(by, "Older", f"e{char}f")  # from before such characters were taken out
+    assert len(entries(visitor)) == 2
+
+
 @pytest.mark.parametrize("name", ["title", "text"])
 @pytest.mark.parametrize("value", ["", "  \n ", "\u200e\u2800"])
 def test_a_post_that_says_nothing_is_refused(as_staff: Client, name: str, value: str) -> None:
