@@ -4,6 +4,7 @@ A run that this site did not drive has no rows among those of its own runs. What
 are runs on tasks that this site has, unless recorded results are switched off. Does NOT read a file (`kept_file.py`).
 """
 
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from uuid import UUID
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, models, transaction
 from django.utils import timezone
-from pydantic import BaseModel
 
 from benchmarks.extensions import Loaded
 from benchmarks.models import DeviceKind, Method
@@ -26,24 +26,12 @@ from ..evolve.events import LogEvent
 from ..evolve.texts import sentence
 from ..models import Candidate, Opinion, RecordedRun, Run, RunEvent
 from .kept_file import KeptEvent, KeptHeader, read_file
+from .kept_payloads import demand_payload
 from .projection import Picture
 
 SHOWN_MAX = 20
+LEASES_MAX = 1_000
 _SUMMARY = ("language", "best_score", "judged_count")
-
-
-class _Config(BaseModel):
-    """What the page of a candidate formats of one configuration."""
-
-    key: str
-    group: str
-    correct: bool | None = None
-    speedup: float | None = None
-    ci95: tuple[float, float] | None = None
-    kernel_us: float | None = None
-    eager_us: float | None = None
-    compile_us: float | None = None
-    roofline_fraction: float | None = None
 
 
 def load_run(path: Path) -> Loaded:
@@ -148,22 +136,25 @@ def _checked(header: KeptHeader, sources: dict[str, str], events: list[KeptEvent
     """The run as it ended: its log can be folded, and the rows made of it are such as the tables could hold."""
     if not events or events[0].type != "run.created":
         raise BundleError("the log does not begin with the event run.created")
+    _demand_course(events)
     where = "event 1"
     try:
         RunConfig.from_json(events[0].payload["config"])
         picture = Picture(Run(code=header.code))
         for event in events:
             where = f"event {event.seq}"
+            demand_payload(event.type, event.payload)
             picture.apply(LogEvent(event.seq, event.at_s, event.type, event.candidate, event.payload))
             sentence(event)
+            if len(picture.run.leases) > LEASES_MAX:
+                raise ValueError("more reservations are open than a run can have")
         where = "the run as a whole"
-        if not picture.run.is_finished:
-            raise BundleError("the run has not ended")
         _check_row(picture.run, "task_version", "device_kind", "method", "language", "proposer", "seed", "owner")
-        float(sum(picture.run.spent.values()))
         for row in picture.candidates.values():
             where = f"candidate {row.key}"
             _check_candidate(row, picture, sources)
+    except BundleError as error:
+        raise BundleError(f"{where}: {error}") from error
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ValidationError) as error:
         raise BundleError(f"{where}: {type(error).__name__}: {str(error)[:300]}") from error
     picture.run.language = events[0].payload["config"].get("language", "")
@@ -177,11 +168,34 @@ def _check_candidate(row: Candidate, picture: Picture, sources: dict[str, str]) 
     named = {*row.parents, *row.probabilities, *filter(None, [row.reused_from])}
     if not named <= picture.candidates.keys():
         raise ValueError("it names a candidate that the log does not have")
-    if row.source_sha256 and row.source_sha256 not in sources:
+    if (row.source_sha256 or row.judged_as) and row.source_sha256 not in sources:
         raise ValueError("its source is missing")
-    float(sum(row.probabilities.values()))
-    for config in row.configs:
-        _Config.model_validate(config, strict=False)
+    if row.reused_from and _result(picture.candidates[row.reused_from]) != _result(row):
+        raise ValueError("its result is not that of the candidate that it names")
+
+
+def _result(row: Candidate) -> tuple[str, float | None, float | None, float | None]:
+    return row.verdict, row.score, row.score_lo, row.score_hi
+
+
+def _demand_course(events: list[KeptEvent]) -> None:
+    """Raises BundleError for events that no run has more than once, or in another order."""
+    once = Counter(event.type for event in events if event.type in ("run.created", "run.started", "run.finished"))
+    if once["run.finished"] != 1 or events[-1].type != "run.finished":
+        raise BundleError("the run has not ended with its last event")
+    if max(once.values()) > 1:
+        raise BundleError("the run has begun twice")
+    judged = Counter(event.candidate for event in events if event.type == "evaluation.finished")
+    if max(judged.values(), default=0) > 1:
+        raise BundleError("a candidate was judged twice")
+    asked = Counter(
+        (event.candidate, str(event.payload.get("verifier"))) for event in events if event.type == "verdict"
+    )
+    if max(asked.values(), default=0) > 1:
+        raise BundleError("a verifier has two opinions of a candidate")
+    narrowed = [event.type for event in events if event.type.startswith("curriculum.")]
+    if narrowed not in ([], ["curriculum.began"], ["curriculum.began", "curriculum.ended"]):
+        raise BundleError("one configuration alone counts first, once")
 
 
 def _check_row(row: Run | Candidate | Opinion, *unchecked: str) -> None:

@@ -34,6 +34,7 @@ from ..evolve.events import TYPES
 
 FORMAT = "kbench-recorded-run"
 EVENTS_MAX = 20_000
+RUN_MAX_BYTES = 16 * 1024 * 1024  # each page folds the whole log anew
 Key = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,80}$")]
 
 
@@ -99,7 +100,7 @@ def read_file(path: Path) -> tuple[KeptHeader, dict[str, str], list[KeptEvent], 
     """Header, sources by their hash, events, and the SHA-256 of the file. Raises BundleError and OSError."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
-        lines = numbered_lines(file, digest)
+        lines = numbered_lines(file, digest, RUN_MAX_BYTES)
         number, first = next(lines, (1, b""))
         header = parsed_line(KeptHeader, first, number)
         sources: dict[str, str] = {}
@@ -114,5 +115,7 @@ def read_file(path: Path) -> tuple[KeptHeader, dict[str, str], list[KeptEvent], 
             event = parsed_line(KeptEvent, line, number)
             if event.seq != len(events) + 1:
                 raise BundleError(f"line {number}: event {event.seq} where event {len(events) + 1} should be")
+            if events and event.at_s < events[-1].at_s:
+                raise BundleError(f"line {number}: event {event.seq} is earlier than the one before it")
             events.append(event)
     return header, sources, events, digest.hexdigest()

@@ -6,7 +6,7 @@ every field is checked, unknown fields are refused, and an error names its line.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import geometric_mean
@@ -165,15 +165,7 @@ class BundleConfig(StrictRecord):
     @model_validator(mode="after")
     def consistent(self) -> Self:
         self._compare_energy()
-        if (self.speedup is None) != (self.ci95 is None):
-            raise ValueError("a speedup needs its interval, and an interval its speedup")
-        if self.speedup is not None and self.ci95 is not None:
-            _inside(self.speedup, self.ci95)
-        baselines_us = [time_us for time_us in (self.eager_us, self.compile_us) if time_us is not None]
-        if self.speedup is not None and self.kernel_us is not None and baselines_us:
-            quotient = min(baselines_us) / self.kernel_us
-            if not quotient / UNPAIRED <= self.speedup <= quotient * UNPAIRED:
-                raise ValueError(f"the speedup is {self.speedup:.6g}, but its times give {quotient:.6g}")
+        demand_speedup_of(self.speedup, self.ci95, self.kernel_us, (self.eager_us, self.compile_us))
         return self
 
     def _compare_energy(self) -> None:
@@ -213,18 +205,39 @@ class BundleEntry(StrictRecord):
         return self
 
     def _compare_with_configs(self) -> None:
-        """The score is the geometric mean of the configurations or, where the kernel's own time varies, the lower end
-        of the interval around it. Several judgings have one score, but the configurations are those of one of them."""
+        """Several judgings have one score, but the configurations are those of one of them."""
         timed = [config.speedup for config in self.configs if config.speedup is not None]
-        if not timed:
-            raise ValueError("no configuration has a speedup")
-        mean, score = geometric_mean(timed), self.score
-        low, high = score.ci95
-        factor = POOLED if self.judgings > 1 else ROUNDED
-        is_mean = mean / factor <= score.speedup <= mean * factor
-        is_lower_end = score.speedup == low <= mean <= high * ROUNDED
-        if not is_mean and not is_lower_end:
-            raise ValueError(f"the score is {score.speedup:.6g}, but the mean of its configurations is {mean:.6g}")
+        demand_score_of(self.score.speedup, self.score.ci95, timed, POOLED if self.judgings > 1 else ROUNDED)
+
+
+def demand_speedup_of(
+    speedup: float | None, ci95: Interval | None, kernel_us: float | None, baselines_us: Sequence[float | None]
+) -> None:
+    """Raises ValueError for a speedup that does not follow from its times or lies outside of its interval."""
+    if (speedup is None) != (ci95 is None):
+        raise ValueError("a speedup needs its interval, and an interval its speedup")
+    if speedup is not None and ci95 is not None:
+        _inside(speedup, ci95)
+    known_us = [time_us for time_us in baselines_us if time_us is not None]
+    if speedup is not None and kernel_us is not None and known_us:
+        quotient = min(known_us) / kernel_us
+        if not quotient / UNPAIRED <= speedup <= quotient * UNPAIRED:
+            raise ValueError(f"the speedup is {speedup:.6g}, but its times give {quotient:.6g}")
+
+
+def demand_score_of(score: float, ci95: Interval, timed: Sequence[float], factor: float) -> None:
+    """Raises ValueError for a score that does not follow from the speedups of its configurations.
+
+    It is their geometric mean or, where the kernel's own time varies, the lower end of the interval around it.
+    """
+    if not timed:
+        raise ValueError("no configuration has a speedup")
+    _inside(score, ci95)
+    mean, (low, high) = geometric_mean(timed), ci95
+    is_mean = mean / factor <= score <= mean * factor
+    is_lower_end = score == low <= mean <= high * ROUNDED
+    if not is_mean and not is_lower_end:
+        raise ValueError(f"the score is {score:.6g}, but the mean of its configurations is {mean:.6g}")
 
 
 def _inside(speedup: float, interval: Interval) -> None:
@@ -247,7 +260,7 @@ def read_bundle(path: Path) -> tuple[BundleHeader, list[BundleEntry], str]:
     """Header, entries and the SHA-256 of the file. Raises BundleError and OSError."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
-        lines = numbered_lines(file, digest)
+        lines = numbered_lines(file, digest, FILE_MAX_BYTES)
         number, first = next(lines, (1, b""))
         header = parsed_line(BundleHeader, first, number)
         entries: dict[str, BundleEntry] = {}
@@ -271,7 +284,7 @@ def format_of(path: Path) -> str:
     return str(first.get("format", "")) if isinstance(first, dict) else ""
 
 
-def numbered_lines(file: IO[bytes], digest: Any) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(file: IO[bytes], digest: Any, max_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Numbered lines, empty ones left out; nothing longer than allowed is ever held in memory. Raises BundleError."""
     size_bytes, number = 0, 0
     while line := file.readline(LINE_MAX_BYTES + 1):
@@ -280,8 +293,8 @@ def numbered_lines(file: IO[bytes], digest: Any) -> Iterator[tuple[int, bytes]]:
         digest.update(line)
         if len(line) > LINE_MAX_BYTES:
             raise BundleError(f"line {number}: longer than {LINE_MAX_BYTES} bytes")
-        if size_bytes > FILE_MAX_BYTES:
-            raise BundleError(f"line {number}: the file is larger than {FILE_MAX_BYTES} bytes")
+        if size_bytes > max_bytes:
+            raise BundleError(f"line {number}: the file is larger than {max_bytes} bytes")
         if line.strip():
             yield number, line
 

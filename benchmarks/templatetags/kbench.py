@@ -3,6 +3,7 @@
 Does NOT format numbers (`numbers`), code (`code`) or intervals (`whiskers`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,13 @@ from benchmarks.notifications import lists
 from benchmarks.states import State, Visibility
 
 register = template.Library()
+
+
+@register.filter
+def pairs(named: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
+    """Names and values. `named.items` in a template would be the value that somebody has called `items`."""
+    return list((named or {}).items())
+
 
 NAVIGATION = {
     "tasks": "Tasks",

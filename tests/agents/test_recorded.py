@@ -185,7 +185,7 @@ BROKEN = {
     "a character that no database takes": (_put("proposal.received", thought="a\0b"), "no database takes"),
     "a score that is a text": (
         _put("evaluation.finished", result={"verdict": "PASS", "score": "fast"}),
-        "for object of type 'str'",
+        "result.score",
     ),
     "a configuration without a name": (
         _put("evaluation.finished", result={"verdict": "PASS", "score": 1.0, "configs": [{"speedup": 1.0}]}),
