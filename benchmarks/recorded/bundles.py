@@ -32,6 +32,7 @@ SOURCE_MAX_CHARS = 512 * 1024
 DAYS = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 ROUNDED = 1.001  # the most that two figures of one judging differ by
 POOLED = 2.0  # the same of figures of several judgings
+LOOSE = 1.1  # the same of lower ends of intervals, which are drawn by chance
 UNPAIRED = 4.0  # the same of a speedup, the median of paired quotients, and the quotient of the medians
 COMPACT: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
 
@@ -206,7 +207,7 @@ class BundleEntry(StrictRecord):
 
     def _compare_with_configs(self) -> None:
         """Several judgings have one score, but the configurations are those of one of them."""
-        timed = [config.speedup for config in self.configs if config.speedup is not None]
+        timed = [(item.speedup, item.ci95[0]) for item in self.configs if item.speedup is not None and item.ci95]
         demand_score_of(self.score.speedup, self.score.ci95, timed, POOLED if self.judgings > 1 else ROUNDED)
 
 
@@ -225,17 +226,18 @@ def demand_speedup_of(
             raise ValueError(f"the speedup is {speedup:.6g}, but its times give {quotient:.6g}")
 
 
-def demand_score_of(score: float, ci95: Interval, timed: Sequence[float], factor: float) -> None:
-    """Raises ValueError for a score that does not follow from the speedups of its configurations.
+def demand_score_of(score: float, ci95: Interval, timed: Sequence[tuple[float, float]], factor: float) -> None:
+    """Raises ValueError for a score that does not follow from its configurations, of each the speedup and a lower end.
 
-    It is their geometric mean or, where the kernel's own time varies, the lower end of the interval around it.
+    It is their geometric mean or, where the kernel's own time varies, the lower end of the interval around it. Of a
+    wide interval no more is kept than others may have, so the mean may lie above it; then lower ends are compared.
     """
     if not timed:
         raise ValueError("no configuration has a speedup")
     _inside(score, ci95)
-    mean, (low, high) = geometric_mean(timed), ci95
+    mean, lowest = (geometric_mean(values) for values in zip(*timed, strict=True))
     is_mean = mean / factor <= score <= mean * factor
-    is_lower_end = score == low <= mean <= high * ROUNDED
+    is_lower_end = score == ci95[0] and score <= mean and (mean <= ci95[1] * ROUNDED or lowest / LOOSE <= score)
     if not is_mean and not is_lower_end:
         raise ValueError(f"the score is {score:.6g}, but the mean of its configurations is {mean:.6g}")
 
