@@ -22,41 +22,41 @@ from benchmarks.recorded.bundles import (
 )
 
 Words = Annotated[str, StringConstraints(max_length=1_000_000)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+KeptWord = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Number = Annotated[int, Field(ge=0, le=1_000_000)]
 Amount = Annotated[float, Field(ge=0, le=1e12)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Currency = Literal["usd", "input_tokens", "output_tokens", "judgings", "judging_s", "wall_s"]
-Costs = dict[Currency, Amount]
-Gene = int | float | str | bool | None
+Fraction = Annotated[float, Field(ge=0, le=1)]
+KeptCurrency = Literal["usd", "input_tokens", "output_tokens", "judgings", "judging_s", "wall_s"]
+KeptCost = dict[KeptCurrency, Amount]
+KeptGene = int | float | str | bool | None
 GENES_MAX, PARENTS_MAX, CONFIGS_MAX = 200, 200, 500
 
 
-class Payload(BaseModel):
+class KeptPayload(BaseModel):
     """Read strictly: no text stands for a number."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
-class SaidPayload(Payload):
+class SaidPayload(KeptPayload):
     """A sentence, if anything."""
 
     text: Words | None = None
 
 
-class SearchConfig(Payload):
+class SearchConfig(KeptPayload):
     """The configuration of the search; what else must hold of it `RunConfig` knows."""
 
     language: Annotated[str, StringConstraints(max_length=10)] = ""
     proposer: Annotated[str, StringConstraints(max_length=40)] = ""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    caps: dict[Currency, Amount | None] = {}
+    caps: dict[KeptCurrency, Amount | None] = {}
     target: Speedup | None = None
     roofline_fraction: NotNegative = None
     options: dict[str, Any] = {}
 
 
-class CreatedPayload(Payload):
+class CreatedPayload(KeptPayload):
     config: SearchConfig
 
 
@@ -64,11 +64,11 @@ class EndedPayload(SaidPayload):
     reason: Annotated[str, StringConstraints(min_length=1, max_length=40)]
 
 
-class NumberedPayload(Payload):
+class NumberedPayload(KeptPayload):
     number: Number
 
 
-class PlacedPayload(Payload):
+class PlacedPayload(KeptPayload):
     """Where a candidate stands and what it comes from."""
 
     generation: Number | None = None
@@ -76,48 +76,48 @@ class PlacedPayload(Payload):
     island: Number | None = None
     operator: Words | None = None
     arm: Words | None = None
-    parents: list[Word] | None = Field(None, max_length=PARENTS_MAX)
+    parents: list[KeptWord] | None = Field(None, max_length=PARENTS_MAX)
 
 
 class RequestedPayload(PlacedPayload):
     hint: Words | None = None
-    probabilities: dict[Word, Share] | None = None
+    probabilities: dict[KeptWord, Fraction] | None = None
 
 
 class ReceivedPayload(PlacedPayload):
-    source_sha256: Word
+    source_sha256: KeptWord
     language: Words | None = None
     name: Words | None = None
     thought: Words | None = None
     prompt: Words | None = None
     template: Words | None = None
-    params: dict[Word, Gene] | None = Field(None, max_length=GENES_MAX)
+    params: dict[KeptWord, KeptGene] | None = Field(None, max_length=GENES_MAX)
 
 
 class RefusedPayload(SaidPayload):
-    reason: Word
+    reason: KeptWord
     generation: Number | None = None
     slot: Number | None = None
 
 
-class ReasonPayload(Payload):
+class ReasonPayload(KeptPayload):
     text: Words
     line: Number | None = None
 
 
-class OpinionPayload(Payload):
-    verifier: Word
+class OpinionPayload(KeptPayload):
+    verifier: KeptWord
     version: Words = ""
     decision: Literal["accept", "reject", "abstain"]
     fault: Words | None = None
-    probability: Share | None = None
+    probability: Fraction | None = None
     reasons: list[ReasonPayload | Words] | None = None
     seconds: Amount | None = None
-    cost: Costs | None = None
+    cost: KeptCost | None = None
     audit: bool | None = None
 
 
-class ConfigPayload(Payload):
+class ConfigPayload(KeptPayload):
     """One configuration; a speedup is one of correct results and follows from its times."""
 
     key: Annotated[str, StringConstraints(min_length=1, max_length=500)]
@@ -139,7 +139,7 @@ class ConfigPayload(Payload):
         return self
 
 
-class ResultPayload(Payload):
+class ResultPayload(KeptPayload):
     """What the judge found; a score is that of an accepted candidate and follows from its configurations."""
 
     verdict: Verdict
@@ -149,7 +149,7 @@ class ResultPayload(Payload):
     vs_eager: Speedup | None = None
     vs_compile: Speedup | None = None
     configs: list[ConfigPayload] | None = Field(None, max_length=CONFIGS_MAX)
-    resources: dict[Word, Gene] | None = Field(None, max_length=GENES_MAX)
+    resources: dict[KeptWord, KeptGene] | None = Field(None, max_length=GENES_MAX)
     timing_trust: Words | None = None
     seconds: Amount | None = None
 
@@ -172,54 +172,54 @@ class ResultPayload(Payload):
         return self
 
 
-class JudgedPayload(Payload):
+class JudgedPayload(KeptPayload):
     result: ResultPayload
-    reused_from: Word | None = None
+    reused_from: KeptWord | None = None
 
 
-class CostPayload(Payload):
-    lease: Word
-    cost: Costs
+class CostPayload(KeptPayload):
+    lease: KeptWord
+    cost: KeptCost
 
 
 class ToolPayload(SaidPayload):
     turn: Number
-    tool: Word
+    tool: KeptWord
     config: Words | None = None
     seconds: Amount | None = None
 
 
-class FocusPayload(Payload):
-    config: Word
+class FocusPayload(KeptPayload):
+    config: KeptWord
 
 
-class FocusEndPayload(Payload):
+class FocusEndPayload(KeptPayload):
     text: Words
 
 
-class MovePayload(Payload):
+class MovePayload(KeptPayload):
     from_island: Number
     to_island: Number
 
 
 class AttemptPayload(SaidPayload):
-    model: Word
+    model: KeptWord
     status: int | None = None
     retry_after_s: Amount | None = None
 
 
-class UsagePayload(Payload):
-    model: Word
-    role: Word
+class UsagePayload(KeptPayload):
+    model: KeptWord
+    role: KeptWord
     cost_usd: Amount | None = None
 
 
-class ActionPayload(Payload):
-    who: Word
-    action: Word
+class ActionPayload(KeptPayload):
+    who: KeptWord
+    action: KeptWord
 
 
-_KINDS: dict[str, type[Payload]] = {
+_KINDS: dict[str, type[KeptPayload]] = {
     "run.created": CreatedPayload,
     "run.finished": EndedPayload,
     "generation.opened": NumberedPayload,
