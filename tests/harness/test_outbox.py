@@ -248,6 +248,7 @@ ARCHIVES = {
     "larger than it is": _tar(_member("a"))[:512],
     "no archive": b"x" * 2048,
     "nothing at all": b"",
+    "a name that is no text": _tar(_member("a\udcff")),
     "a name of more than is read": _tar(_member("a" * 5000)),
     "a size of which half is no number": _tar(_member("a")).replace(b"00000000004\0", b"0000000+004\0"),
     "a folder with content": _tar((_member("a", tarfile.DIRTYPE)[0], b"text")),

@@ -202,7 +202,7 @@ def _members(packed: bytes) -> Iterator[_Member]:
         kind, size_bytes = header[156:157], _octal(header[124:136])
         first, place = place + _BLOCK_BYTES, place + _BLOCK_BYTES * (1 - -size_bytes // _BLOCK_BYTES)
         content = memoryview(packed)[first : first + size_bytes]
-        name = (long_name or header[:100]).split(b"\0", 1)[0].decode(errors="replace")
+        name = (long_name or header[:100]).split(b"\0", 1)[0].decode(errors="surrogateescape")
         if len(content) < size_bytes:
             raise NotTaken("it ends in the middle of a file")
         if kind == _LONG_NAME and not long_name and 0 < size_bytes <= _PATH_MAX_BYTES:
