@@ -16,7 +16,7 @@ import pytest
 from benchmarks.harness import default_rules
 from benchmarks.harness.errors import ChildSurvived, SupervisorError
 from benchmarks.harness.gpu import crew as crews
-from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, end_theirs, on_gpu
+from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, on_gpu
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.measuring.faults import Stuck
 from benchmarks.harness.sandbox.isolation import Room
@@ -216,10 +216,10 @@ def test_an_executor_that_runs_on_is_the_submissions_fault(stage: Stage, order: 
 
 def test_a_process_that_warms_up_and_runs_on_is_the_submissions_fault(stage: Stage, order: CrewSpec) -> None:
     crew = Crew(order)
-    warm = crew.actor("gpu.warm", crew.candidate_room(warming=True), "warm.log")
+    crew.warmer()
     stage.immortal.add("warm")
     with pytest.raises(Stuck):
-        end_theirs([warm])
+        crew.end_warmer()
     assert stage.of("doom")[-1] == stage.of("kill")[-1] == "warm"
 
 
@@ -236,9 +236,6 @@ def test_the_process_that_compiles_ends_before_others_take_memory(stage: Stage, 
     Crew(replace(order, gpu=REAL)).end_warmer()
     Crew(order).end_warmer()
     assert stage.of("kill") == ["warm"]
-    stage.immortal.add("warm")
-    with pytest.raises(Stuck):
-        Crew(replace(order, gpu=REAL)).end_warmer()
 
 
 def test_kernels_that_a_warming_process_left_are_what_candidates_see(stage: Stage, order: CrewSpec) -> None:

@@ -112,9 +112,7 @@ class Crew:
 
     def end_warmer(self) -> None:
         """Its memory on the GPU is free for others afterwards. Raises Stuck if it cannot be ended."""
-        warmer, self._warmer = self._warmer, None
-        if warmer is not None and not _ended(warmer.kill):
-            raise Stuck
+        end_theirs(self._warmers)
 
     def keep_kernels(self) -> None:
         """What the warming process, which has ended, left of its cache is what candidates see. Raises NotTaken."""

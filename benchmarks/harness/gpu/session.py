@@ -28,7 +28,7 @@ from ..sandbox.outbox import NotTaken, TooMuch, log_end
 from ..sandbox.seccomp import candidate_program, supported
 from ..tasks.spec import Config
 from .capacity import arena_bytes, judging_bytes, referee_bytes, told
-from .crew import STANDBY, Crew, CrewSpec, end_theirs
+from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Replay, Shared, close, functions_of
@@ -266,7 +266,7 @@ class GpuSession(Session[Actor]):
         except Fault as fault:
             raise Fault(fault.verdict, f"{fault.reason}{_last_words(warm)}") from fault
         finally:
-            end_theirs([warm])
+            crew.end_warmer()
         try:
             crew.keep_kernels()
         except TooMuch:
