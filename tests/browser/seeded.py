@@ -10,11 +10,14 @@ import axe_playwright_python
 from playwright.sync_api import Locator, Page
 
 SUBMISSIONS = 500
-AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-GRAVE = ("serious", "critical")
 COLOURS = "color-contrast"
-# Texts that look like three others before them: of the same colour, size and weight, on the same grounds.
-LOOK_ALIKE = """
+# axe-core, which leaves out of that rule what is marked as looking like others.
+AXE = f"""{(Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()};
+axe.configure({{rules: [{{id: "{COLOURS}", selector: "*:not([data-look-alike])"}}]}});
+"""
+GRAVE = ("serious", "critical")
+# Marks texts that look like three others before them: of the same colour, size and weight, on the same grounds.
+MARK_LOOK_ALIKE = """
 () => {
   const plain = "rgba(0, 0, 0, 0) none 1 static none normal none";
   const grounds = new Map([[null, ""]]);
@@ -39,14 +42,17 @@ LOOK_ALIKE = """
   const texts = [...document.querySelectorAll("body *")].filter((item) =>
     item instanceof HTMLElement && !item.firstElementChild && item.textContent.trim() && isSeen(item));
   const counts = new Map();
-  return texts.filter((item) => {
-    const known = look(item);
-    counts.set(known, (counts.get(known) ?? 0) + 1);
-    return counts.get(known) > 3;
+  const looks = texts.map(look);
+  document.querySelectorAll("[data-look-alike]").forEach((item) => item.removeAttribute("data-look-alike"));
+  texts.forEach((item, number) => {
+    const count = (counts.get(looks[number]) ?? 0) + 1;
+    counts.set(looks[number], count);
+    item.toggleAttribute("data-look-alike", count > 3);
   });
 }
 """
-WIDTHS = (320, 1280)
+# Each differs from the one before in one thing, since all of a page is laid out anew for a change.
+SCREENS = ((1280, "dark"), (320, "dark"), (320, "light"), (1280, "light"))
 TABS_MAX = 400
 VISIBLE_FOCUS = """
 () => {
@@ -57,6 +63,7 @@ VISIBLE_FOCUS = """
   return shows(document.activeElement) || shows(document.activeElement.closest(".editor") ?? document.body);
 }
 """
+WIDTH_AND_COLOUR = "[document.documentElement.scrollWidth, getComputedStyle(document.body).backgroundColor]"
 WIDER_THAN_SCREEN = """
 () => [...document.querySelectorAll("body *")]
   .filter((item) => item.getBoundingClientRect().right > innerWidth + 1)
@@ -76,15 +83,10 @@ def grave_violations(page: Page, *, colours_only: bool = False) -> list[str]:
     """
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE)
-    contrast = {"runOnly": {"type": "rule", "values": [COLOURS]}}
-    others = {"rules": {COLOURS: {"enabled": False}}}
-    found = _violations(page, f"({LOOK_ALIKE})()", contrast)
-    return found if colours_only else found + _violations(page, "[]", others)
-
-
-def _violations(page: Page, but_for: str, options: dict[str, Any]) -> list[str]:
-    run = f"options => axe.run({{include: document, exclude: {but_for}}}, options)"
-    found = page.evaluate(run, {"resultTypes": ["violations"], **options})
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if colours_only:
+        options["runOnly"] = {"type": "rule", "values": [COLOURS]}
+    found = page.evaluate(f"options => {{ ({MARK_LOOK_ALIKE})(); return axe.run(document, options); }}", options)
     return [
         f"{item['id']}: {item['help']}: {item['nodes'][0]['html'][:160]}"
         for item in found["violations"]
@@ -95,13 +97,12 @@ def _violations(page: Page, but_for: str, options: dict[str, Any]) -> list[str]:
 def demand_fits(page: Page) -> None:
     """At phone and desk width, light and dark: nothing makes the page scroll sideways, and the colours do change."""
     colours = set()
-    for width in WIDTHS:
+    for width, scheme in SCREENS:
         page.set_viewport_size({"width": width, "height": 900})
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width, (page.url, width, wide, page.evaluate(WIDER_THAN_SCREEN))
-            colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        page.emulate_media(color_scheme=scheme)
+        wide, colour = page.evaluate(WIDTH_AND_COLOUR)
+        assert wide <= width, (page.url, width, wide, page.evaluate(WIDER_THAN_SCREEN))
+        colours.add(colour)
     assert len(colours) == 2, page.url
 
 
