@@ -242,10 +242,12 @@ def test_a_board_shows_replayed_times_first_in_a_tie_and_alone(visitor: Client, 
 
 def test_facts_of_a_processor_have_titles_and_units() -> None:
     facts = {"build_seconds": 4.216, "build_cached": True, "null_call_us": 82.2, "load_1min": None, "new_fact": "x"}
+    facts["load_s"] = {"files": 0.02, "first_calls": 1.5}
     told = [(fact.title, fact.text) for fact in record(facts).others]
     assert told == [
         ("Build time", "4.216 s"),
         ("Build reused", "yes"),
         ("An empty call", "82.2 µs"),
         ("new fact", "x"),
+        ("Seconds of loading", "files 0.02, first calls 1.5"),
     ]

@@ -29,12 +29,16 @@ GPU_FACTS = (
 OTHER_FACTS = {
     "build_cached": ("Build reused", "{}"),
     "build_seconds": ("Build time", "{} s"),
+    "bursts_s": ("Time for calls back to back", "{} s"),
     "compiler": ("Compiler", "{}"),
     "cores": ("Cores", "{}"),
     "cpu": ("Processor", "{}"),
+    "crew_waited_s": ("The judging's processes waited for it", "{} s"),
+    "energy_s": ("Time for measuring the energy", "{} s"),
     "energy_unknown": ("Reason for not measuring the energy", "{}"),
     "kernel": ("Linux kernel", "{}"),
     "load_1min": ("Load average over 1 min", "{}"),
+    "load_s": ("Seconds of loading", "{}"),
     "machine": ("Machine", "{}"),
     "null_call_us": ("An empty call", "{} µs"),
     "python": ("Python", "{}"),
@@ -72,6 +76,8 @@ def record(environment: Mapping[str, Any]) -> Record:
 
 def _other(name: str, value: Any) -> Fact:
     title, form = OTHER_FACTS.get(name, (name.replace("_", " "), "{}"))
+    if isinstance(value, Mapping):
+        value = ", ".join(f"{part.replace('_', ' ')} {figure}" for part, figure in value.items())
     return Fact(title, form.format({True: "yes", False: "no"}[value] if isinstance(value, bool) else value))
 
 
