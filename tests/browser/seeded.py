@@ -4,7 +4,7 @@ The site is that of `lab/site`: real web server, Redis and workers, a fake judge
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import axe_playwright_python
 from playwright.sync_api import Locator, Page
@@ -52,7 +52,12 @@ MARK_LOOK_ALIKE = """
 }
 """
 # Each differs from the one before in one thing, since all of a page is laid out anew for a change.
-SCREENS = ((1280, "dark"), (320, "dark"), (320, "light"), (1280, "light"))
+SCREENS: tuple[tuple[int, Literal["light", "dark"]], ...] = (
+    (1280, "dark"),
+    (320, "dark"),
+    (320, "light"),
+    (1280, "light"),
+)
 TABS_MAX = 400
 VISIBLE_FOCUS = """
 () => {
