@@ -125,13 +125,14 @@ class Crew:
         """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""
         self._doom()  # a process with much of a GPU's memory takes a while to end: all at the same time
         ours = [_ended(actor.kill) for actor in (*self.baselines, self._referee) if actor is not None]
-        theirs = [_ended(actor.kill) for actor in (*self.executors, *self._warmers)]
+        theirs = [_ended(actor.kill) for actor in self.executors]
+        held = (*self.candidates, *self._warmers)
         try:
-            self.end_candidates()
+            end_theirs(held)
         finally:
             self._answer.close()
-            for candidate in self.candidates:
-                candidate.close()
+            for actor in held:
+                actor.close()
             discard(self.folder)
         if not all(ours):
             raise ChildSurvived("a trusted process on the GPU survived SIGKILL")
