@@ -227,7 +227,7 @@ def main(argv: list[str]) -> int:
     except SiteFailed as error:
         print(f"the site failed: {error}", file=sys.stderr)
         return 3
-    return 0 if all(row["as_expected"] for result in results for row in result["submissions"]) else 1
+    return 0 if results and all(row["as_expected"] for result in results for row in result["submissions"]) else 1
 
 
 def rounds(api: Api, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -485,9 +485,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     add("--no-wrong", action="store_true", help="leave the wrong kernels out")
     add("--compile", type=int, help="how many are compiled at a time")
     add("--timeout-s", type=float, default=540, help="until every verdict is there")
-    add(
-        "--budget-s", type=float, default=math.inf, help="for everything, ending aside; what is not judged then is told"
-    )
+    add("--budget-s", type=float, default=math.inf, help="for everything but stopping the site")
     add("--start-timeout-s", type=float, default=300, help="until the site is ready, self-tests included")
     add("--data-dir", help="folder of the site, kept afterwards with its caches; default: a scratch folder")
     add("--json", help="file to which the JSON lines are added")
