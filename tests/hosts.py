@@ -37,12 +37,14 @@ def possible() -> str:
     try:
         with _bridge():
             return ""
-    except (OSError, subprocess.CalledProcessError) as error:
+    except OSError as error:
         return f"no network can be made here: {error}"
 
 
 def _ip(*words: str, check: bool = True) -> None:
-    subprocess.run(["ip", *words], check=check, capture_output=True)
+    done = subprocess.run(["ip", *words], capture_output=True, text=True)
+    if check and done.returncode:
+        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip() or f'exit status {done.returncode}'}")
 
 
 @contextmanager
@@ -137,9 +139,9 @@ class Host:
         self.name, self.wire = f"kbhost{number}", f"kbwire{number}"
         self.folder = site.folder / self.name
         self.folder.mkdir()
-        _ip("netns", "del", self.name, check=False)
+        self._remove()
+        ends.callback(self._remove)
         _ip("netns", "add", self.name)
-        ends.callback(_ip, "netns", "del", self.name)
         _ip("link", "add", self.wire, "type", "veth", "peer", "name", "eth0", "netns", self.name)
         _ip("link", "set", self.wire, "master", BRIDGE)
         _ip("link", "set", self.wire, "up")
@@ -149,6 +151,11 @@ class Host:
             ("link", "set", "lo", "up"),
         ):
             _ip("-n", self.name, *words)
+
+    def _remove(self) -> None:
+        """The wire first and by name: removed with its namespace, it can still exist seconds later."""
+        _ip("link", "del", self.wire, check=False)
+        _ip("netns", "del", self.name, check=False)
 
     def start(self, *argv: str) -> "Host":
         """By default its workers; `argv` is another command of ours."""
