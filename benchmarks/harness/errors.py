@@ -7,6 +7,7 @@
     ├── IsolationError        this machine cannot give the isolation that was demanded; refuse to judge
     ├── SupervisorError       our own machinery failed; the evaluation ends as INTERNAL_ERROR and is retried
     │   ├── RefereeError      the trusted referee or baseline process died or answered nonsense
+    │   ├── NotAwake          a process that knows no submission yet did not start or has no context on the GPU
     │   ├── NotStopped        a process does not stop though it was told to; a submission's is its own fault
     │   └── ChildSurvived     a process does not end though it was killed: the driver or the kernel holds it
     ├── AuditBroken           the submission's process ended before the audit had seen it; its entry waits for a person
@@ -43,6 +44,10 @@ class SupervisorError(HarnessError):
 
 class RefereeError(SupervisorError):
     """The trusted referee or baseline process died or answered nonsense."""
+
+
+class NotAwake(SupervisorError):
+    """A process that knew no submission yet did not start."""
 
 
 class NotStopped(SupervisorError):

@@ -244,8 +244,12 @@ class GpuTrack(Track):
         return nullcontext()
 
     def timed(self) -> None:
-        """While energy is measured, the processes of the next judging wake up."""
-        self.finished()
+        """While energy is measured, the processes of the next judging wake up.
+
+        Not beside a process of the submission, which calls that are not replayed have until the end.
+        """
+        if self._opened().replay is not None:
+            self.finished()
 
     def finished(self) -> None:
         """Those processes wake up now, if they have not before."""

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import default_rules
-from benchmarks.harness.errors import ChildSurvived, SupervisorError
+from benchmarks.harness.errors import ChildSurvived, NotAwake, SupervisorError
 from benchmarks.harness.gpu import crew as crews
 from benchmarks.harness.gpu.crew import Crew, CrewSpec, Standby, on_gpu
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.measuring.faults import Stuck
+from benchmarks.harness.protocol import ProtocolError
 from benchmarks.harness.sandbox.isolation import Room
 from benchmarks.harness.sandbox.outbox import NotTaken
 
@@ -39,6 +40,8 @@ class Stage:
     immortal: set[str] = field(default_factory=set)
     stillborn: str = ""
     exited: set[str] = field(default_factory=set)
+    unable: set[str] = field(default_factory=set)  # who does not get a context on the GPU, as when its memory is full
+    unable_once: set[str] = field(default_factory=set)
 
     def of(self, event: str) -> list[str]:
         return [name for happened, name in self.events if happened == event]
@@ -50,7 +53,10 @@ class Process:
     def __init__(self, stage: Stage, number: int) -> None:
         self.stage, self.control = stage, SimpleNamespace(fd=100 + number)
         self.name, self.started = "", False
-        self.link = SimpleNamespace(send=lambda **message: stage.events.append((*message, self.name)))
+        self.link = SimpleNamespace(
+            send=lambda **message: stage.events.append((*message, self.name)),
+            receive=self.receive,
+        )
 
     @property
     def child(self) -> "Process":
@@ -65,6 +71,12 @@ class Process:
         self.stage.rooms[self.name] = room
         self.stage.arguments[self.name] = arguments
         self.stage.events.append(("start", self.name))
+
+    def receive(self, _: float) -> dict[str, Any]:
+        if self.name in self.stage.unable | self.stage.unable_once:
+            self.stage.unable_once.discard(self.name)
+            raise ProtocolError("the other side went away")
+        return {"awake": True}
 
     def doom(self) -> None:
         self.stage.events.append(("doom", self.name))
@@ -196,7 +208,7 @@ def test_whose_process_survives_decides_whose_fault_it_is(
     stage: Stage, order: CrewSpec, survivor: str, error: type[Exception]
 ) -> None:
     """All others are ended and the folder is removed all the same."""
-    crew = Crew(replace(order, gpu=REAL))
+    crew = Standby().take(replace(order, gpu=REAL))
     stage.immortal.add(survivor)
     stage.events.clear()
     with pytest.raises(error):
@@ -309,7 +321,7 @@ def test_a_crew_that_was_made_for_other_rules_is_ended(stage: Stage, order: Crew
     assert taken.folder.exists()
 
 
-@pytest.mark.parametrize("dead", ["candidate1", "baseline0"])
+@pytest.mark.parametrize("dead", ["candidate1", "baseline0", "referee"])
 def test_a_crew_of_which_somebody_died_while_it_waited_is_replaced(stage: Stage, order: CrewSpec, dead: str) -> None:
     standby = Standby()
     standby.wanted = True
@@ -330,6 +342,82 @@ def test_a_worker_that_ends_leaves_no_waiting_crew(stage: Stage, order: CrewSpec
     assert not list(order.scratch.glob("crew-*"))
     standby.refill(order)
     assert stage.of("start").count("referee") == 1
+
+
+def ready(order: CrewSpec) -> Standby:
+    standby = Standby()
+    standby.wanted = True
+    standby.refill(order)
+    return standby
+
+
+ON_A_GPU = [*TRUSTED, *UNTRUSTED, "executor1"]
+
+
+@pytest.mark.parametrize("unable", ON_A_GPU)
+def test_a_crew_that_does_not_wake_up_is_replaced(stage: Stage, order: CrewSpec, unable: str) -> None:
+    """The submission before may have filled the GPU while it woke up: neither the next one nor the judge pays."""
+    order = replace(order, gpu=REAL)
+    standby = ready(order)
+    waiting = standby._crew
+    stage.unable_once.add(unable)
+    taken = standby.take(order)
+    assert waiting is not None
+    assert taken is not waiting
+    assert not waiting.folder.exists()
+    assert taken.folder.exists()
+
+
+@pytest.mark.parametrize("unable", ON_A_GPU)
+def test_a_new_crew_that_does_not_wake_up_is_our_fault(stage: Stage, order: CrewSpec, unable: str) -> None:
+    """No submission is known to it yet, and nobody else is on the GPU."""
+    stage.unable.add(unable)
+    with pytest.raises(NotAwake, match=unable):
+        Standby().take(replace(order, gpu=REAL))
+    assert not list(order.scratch.glob("crew-*"))
+
+
+def test_a_compiling_process_that_does_not_wake_up_is_our_fault(stage: Stage, order: CrewSpec) -> None:
+    crew = Standby().take(order)
+    stage.unable.add("warm")
+    with pytest.raises(NotAwake):
+        crew.warmer()
+
+
+@pytest.mark.parametrize("survivor", ["candidate0", "executor0", "warm", "referee"])
+def test_a_crew_that_met_no_submission_and_does_not_end_is_our_fault(
+    stage: Stage, order: CrewSpec, survivor: str
+) -> None:
+    """Else the submission that comes next is refused for what it never saw."""
+    standby = ready(replace(order, gpu=REAL))
+    stage.immortal.add(survivor)
+    with pytest.raises(ChildSurvived):
+        standby.take(replace(order, gpu=REAL, threads=1))
+
+
+def test_a_next_crew_that_cannot_be_started_costs_this_judging_nothing(
+    stage: Stage, order: CrewSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its verdict may be known already. The next judging starts its own processes, and says what is wrong."""
+    standby = Standby()
+    standby.wanted = True
+    stage.stillborn = "candidate1"
+    standby.refill(order)
+    monkeypatch.setattr(crews, "Crew", lambda _: os.mkdir("/nowhere/crew"))
+    standby.refill(order)
+    standby.wake()
+    with pytest.raises(OSError, match="nowhere"):
+        standby.take(order)
+
+
+def test_a_waiting_crew_that_died_is_replaced_at_the_next_refill(stage: Stage, order: CrewSpec) -> None:
+    standby = ready(order)
+    waiting = standby._crew
+    assert waiting is not None
+    stage.exited.add("referee")
+    standby.refill(order)
+    assert standby._crew is not waiting
+    assert not waiting.folder.exists()
 
 
 def test_compiled_python_files_are_shown_where_torch_has_none(tmp_path: Path) -> None:

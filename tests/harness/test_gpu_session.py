@@ -15,7 +15,7 @@ import pytest
 from benchmarks.harness import Paths, Source, Verdict, default_rules, default_suites, find_task
 from benchmarks.harness.compilers import builds
 from benchmarks.harness.errors import RefereeError, SupervisorError
-from benchmarks.harness.gpu.crew import STANDBY, Crew
+from benchmarks.harness.gpu.crew import STANDBY, Crew, Standby
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.session import GpuSession, memory_is_theirs
 from benchmarks.harness.measuring.faults import Fault
@@ -150,6 +150,55 @@ def test_a_dead_referee_is_our_fault(opened: Opened) -> None:
         os.kill(session.crew.referee._child.pid, signal.SIGKILL)
         with pytest.raises(RefereeError):
             session.fill(0)
+
+
+@pytest.fixture
+def standby() -> Iterator[Standby]:
+    """As a worker has it, empty at first and at the end."""
+    STANDBY.close()
+    STANDBY.wanted = True
+    yield STANDBY
+    STANDBY.close()
+
+
+@pytest.mark.parametrize("whose", ["candidate", "referee"])
+def test_who_dies_while_it_wakes_up_is_replaced(
+    opened: Opened, standby: Standby, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """As when the submission before fills the GPU: it still runs when it is looked at, and ends a moment later."""
+    session = opened.session(RIGHT)
+    standby.refill(session.setting.order())
+    waiting = standby._crew
+    assert waiting is not None
+    child = waiting.candidates[0].child if whose == "candidate" else waiting.referee._child
+    wake = Crew.wake
+
+    def dies(crew: Crew) -> None:
+        if crew is waiting:
+            child.doom()
+        wake(crew)
+
+    monkeypatch.setattr(Crew, "wake", dies)
+    standby.wanted = False
+    with session:
+        assert session.crew is not waiting
+        choice = session.fill(0)
+        assert session.call_candidate(0, choice).status is Status.OK
+        assert session.compare("candidate", 0, choice).ok
+    assert not waiting.folder.exists()
+
+
+def test_nobody_wakes_up_beside_a_process_of_the_submission(
+    opened: Opened, standby: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls that are not replayed need it until the end, and it may hold all of the GPU's memory."""
+    woken: list[bool] = []
+    with opened.session(RIGHT) as session:
+        monkeypatch.setattr(Standby, "wake", lambda _: woken.append(session.candidate.child.exit_code() is not None))
+        opened.track.timed()
+        assert woken == []
+    opened.track.finished()
+    assert woken == [True]
 
 
 def test_a_waiting_crew_becomes_a_session(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

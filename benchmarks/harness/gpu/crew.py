@@ -3,30 +3,32 @@
 Starting Python, torch and a context on the GPU takes several seconds and does not depend on the submission. The
 folders of a crew are empty at first; task, compiled kernels and submission are put there when its session begins. A
 worker keeps the next crew ready: its processes load their libraries while the judging before is loaded, and take a
-context on the GPU only when nothing is timed any more. Every crew serves one session and is killed with it. Not
-covered: what the processes do (`gpu/session.py`).
+context on the GPU only when nothing is timed any more. Every crew serves one session and is killed with it. What fails
+before a crew has met a submission is no submission's fault. Not covered: what the processes do (`gpu/session.py`).
 """
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..compilers.nvcc import cuda_folder
-from ..errors import ChildSurvived, SupervisorError
+from ..errors import ChildSurvived, NotAwake, SupervisorError
 from ..measuring.baselines import baseline_room
 from ..measuring.contestants import Actor
 from ..measuring.faults import Stuck
-from ..measuring.session import RefereeProcess
+from ..measuring.session import REFEREE_TIMEOUT_S, RefereeProcess
+from ..protocol import Link, ProtocolError, clean_text
 from ..rules import Rules
 from ..sandbox.isolation import Room, child_code, inside, isolation_in_force
-from ..sandbox.outbox import AnswerFile, Bounds, discard, unpack_into
+from ..sandbox.outbox import AnswerFile, Bounds, discard, log_end, unpack_into
 from ..sandbox.seccomp import gpu_program, supported
 from .discovery import Gpu
 
 KERNELS = Bounds(files=20_000, total_bytes=256 << 20, depth=6)  # of one submission, compiled while it ran
+_LOG_BYTES = 4000
 _FOLDERS = ("task", "job", "kernels", "code")
 # each package keeps what it has compiled under names that no other one uses
 _CACHES = ("KBENCH_KERNELS", "TRITON_CACHE_DIR", "TILELANG_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "NUMBA_CACHE_DIR")
@@ -57,6 +59,7 @@ class Crew:
         self.order = order
         self.started_s = time.monotonic()
         self._is_awake = False
+        self._has_met_a_submission = False
         self.folder = Path(tempfile.mkdtemp(prefix="crew-", dir=order.scratch))
         launches = range(order.rules.time.launches)
         self.caches = [self.folder / f"cache{number}" for number in launches]
@@ -93,6 +96,17 @@ class Crew:
             for link in (self.referee.link, *(actor.link for actor in self._everybody)):
                 link.send(wake=True)
 
+    def meet(self) -> None:
+        """All of them but who compiles have a context now; from here on a submission may be shown to them.
+
+        Raises NotAwake.
+        """
+        self.wake()
+        launched = {"baseline": self.baselines, "candidate": self.candidates, "executor": self.executors}
+        links = {f"{name}{number}": actor.link for name, cast in launched.items() for number, actor in enumerate(cast)}
+        self._demand_awake({"referee": self.referee.link, **links})
+        self._has_met_a_submission = True
+
     def inside(self, name: str) -> str:
         """A path below the crew's folder as its children see it."""
         return inside(self.folder / name, name)
@@ -101,14 +115,11 @@ class Crew:
         """The process that compiles a Python submission's kernels, and the descriptor where it leaves them.
 
         On a GPU it is awake before a submission is known, as the others are; a stand-in starts it when it is needed.
+        Raises NotAwake.
         """
-        if self._warmer is None:
-            self._warmer = Actor("gpu.warm")
-            room, log = self.candidate_room(warming=True), self.folder / "warm.log"
-            self._warmer.start(room, log, gpu_filter(), fds=(self._answer.fd,), arguments=self._arguments)
-            if self._is_awake:
-                self._warmer.link.send(wake=True)
-        return self._warmer, self._answer.fd
+        warmer = self._started_warmer()
+        self._demand_awake({"warm": warmer.link})
+        return warmer, self._answer.fd
 
     def end_warmer(self) -> None:
         """Its memory on the GPU is free for others afterwards. Raises Stuck if it cannot be ended."""
@@ -123,6 +134,14 @@ class Crew:
 
     def kill(self) -> None:
         """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""
+        try:
+            self._end()
+        except Stuck as error:
+            if self._has_met_a_submission:
+                raise
+            raise ChildSurvived("a process on the GPU that no submission has met survived SIGKILL") from error
+
+    def _end(self) -> None:
         self._doom()  # a process with much of a GPU's memory takes a while to end: all at the same time
         ours = [_ended(actor.kill) for actor in (*self.baselines, self._referee) if actor is not None]
         theirs = [_ended(actor.kill) for actor in self.executors]
@@ -155,7 +174,7 @@ class Crew:
         end_theirs(self.executors)
 
     def alive(self) -> bool:
-        return all(actor.child.exit_code() is None for actor in self._everybody)
+        return self.referee.exit_code() is None and all(actor.child.exit_code() is None for actor in self._everybody)
 
     @property
     def _arguments(self) -> tuple[str, ...]:
@@ -191,7 +210,26 @@ class Crew:
             log = self.folder / f"executor{number}.log"
             actor.start(self._executor_room(), log, filter_program, arguments=arguments)
         if self.executors:
-            self.warmer()
+            self._started_warmer()
+
+    def _started_warmer(self) -> Actor:
+        if self._warmer is None:
+            self._warmer = Actor("gpu.warm")
+            room, log = self.candidate_room(warming=True), self.folder / "warm.log"
+            self._warmer.start(room, log, gpu_filter(), fds=(self._answer.fd,), arguments=self._arguments)
+            if self._is_awake:
+                self._warmer.link.send(wake=True)
+        return self._warmer
+
+    def _demand_awake(self, links: Mapping[str, Link]) -> None:
+        deadline_s = time.monotonic() + REFEREE_TIMEOUT_S
+        for name, link in links.items():
+            try:
+                while not link.receive(max(0.0, deadline_s - time.monotonic())).get("awake"):
+                    pass
+            except (TimeoutError, ProtocolError) as error:
+                log = clean_text(log_end(self.folder / f"{name}.log", _LOG_BYTES).decode(errors="replace"))
+                raise NotAwake(f"the process {name} did not start: {error}\n{log}") from error
 
     def _executor_room(self) -> Room:
         """Device code and records, never a library of the submission."""
@@ -279,19 +317,39 @@ class Standby:
         self._crew: Crew | None = None
 
     def take(self, order: CrewSpec) -> Crew:
-        """The crew that waits, if it was made for this order, else a new one; it is awake or wakes up now."""
+        """The crew that waits, if it was made for this order and wakes up, else a new one.
+
+        A submission that fills the GPU can keep processes that wake up beside it from getting a context. So a crew
+        that fails is replaced, and only a new one that fails, with nobody beside it, is a fault. Raises NotAwake.
+        """
         crew, self._crew = self._crew, None
-        if crew is not None and not (crew.order == order and crew.alive()):
+        if crew is not None:
+            if crew.order == order and crew.alive() and _meets(crew):
+                return crew
             crew.kill()
-            crew = None
-        crew = crew or Crew(order)
-        crew.wake()
+        crew = Crew(order)
+        with ExitStack() as failed:
+            failed.callback(crew.kill)
+            crew.meet()
+            failed.pop_all()
         return crew
 
     def refill(self, order: CrewSpec) -> None:
-        """Starts the next crew in advance; it sleeps."""
+        """Starts the next crew in advance; it sleeps. One that has died is replaced.
+
+        If it cannot be started, the judging in progress goes on: the next one starts its own crew, or tells the error.
+        Raises ChildSurvived.
+        """
+        if self._crew is not None and not self._crew.alive():
+            crew, self._crew = self._crew, None
+            crew.kill()
         if self.wanted and self._crew is None:
-            self._crew = Crew(order)
+            try:
+                self._crew = Crew(order)
+            except ChildSurvived:
+                raise
+            except (OSError, SupervisorError):
+                self._crew = None
 
     def wake(self) -> None:
         """Nothing is timed on the GPU now."""
@@ -303,6 +361,14 @@ class Standby:
         if self._crew is not None:
             self._crew.kill()
             self._crew = None
+
+
+def _meets(crew: Crew) -> bool:
+    try:
+        crew.meet()
+    except NotAwake:
+        return False
+    return True
 
 
 STANDBY = Standby()

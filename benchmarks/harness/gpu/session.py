@@ -95,6 +95,7 @@ class GpuSession(Session[Actor]):
         self.crew = crew = STANDBY.take(setting.order())
         self._stack.callback(crew.kill)
         os.link(crew.log, setting.scratch / crew.log.name)  # outlives the crew
+        laps.end("crew_awake")
         self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
         self._referee = crew.referee
         self._furnish(crew)
@@ -102,19 +103,15 @@ class GpuSession(Session[Actor]):
         self._open_referee(crew)
         laps.end("referee")
         for baseline in crew.baselines:
-            self._await_baseline(baseline, "awake")
             wanted = [problem is None for problem in setting.prepared.problems]
             message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
             baseline.open({**self._common(), **message})
-        laps.end("baselines_awake")
         if setting.binary.suffix in PYTHON_SUFFIXES:
             self._warm(crew)
             laps.end("warm")
         crew.end_warmer()
         for candidate in crew.candidates:
-            self._await_candidate(candidate, "awake")
             candidate.open(self._candidate_message(crew))
-        laps.end("candidates_awake")
         STANDBY.refill(setting.order())
         with memory_is_theirs(self._needs):
             shared = self._share_memory()
@@ -216,7 +213,7 @@ class GpuSession(Session[Actor]):
             for number, cast in enumerate(self._casts)
             for name, actor in zip(("baseline", "candidate"), cast, strict=True)
         }
-        self._referee.open(
+        self._referee.link.send(
             **self._common(),
             task=crew.inside("task"),
             controls=controls,
@@ -259,7 +256,6 @@ class GpuSession(Session[Actor]):
         """Fills a cache with the kernels of a Python submission, compiled where programs may be started."""
         warm, answer_fd = crew.warmer()
         try:
-            self._await_candidate(warm, "awake")
             binary = f"{crew.inside('job')}/{self.setting.binary.name}"
             warm.open({**self._common(), "binary": binary, "answer": answer_fd})
             self._await_warm(warm)

@@ -375,6 +375,10 @@ class RefereeProcess:
     def failed(self, error: Exception) -> RefereeError:
         return RefereeError(f"the referee failed: {error}\n{self._child.log_tail(4000)}")
 
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._child.exit_code()
+
     def doom(self) -> None:
         """Sends SIGKILL without waiting."""
         self._child.doom()
