@@ -295,11 +295,19 @@ def test_the_referee_reads_the_counter_while_an_executor_launches() -> None:
     assert executor.asked == [{"config": 0, "sets": [0, 1, 2], "burn_s": 0.4}]
 
 
-@pytest.mark.parametrize("answer", [{"error": "CUDA_ERROR"}, TimeoutError()])
-def test_an_executor_that_fails_gives_none(answer: Any) -> None:
-    replay = replay_of(executor=FakeActor(answer))
+def test_an_executor_that_fails_gives_none() -> None:
+    replay = replay_of(executor=FakeActor({"error": "CUDA_ERROR"}))
     replay.referee.ask = lambda *_, **__: {"steps": []}  # type: ignore[method-assign]
     assert replay.burn(0, 3, 0.4, 0.1) is None
+
+
+@pytest.mark.parametrize("answer", [TimeoutError(), ProtocolError()])
+def test_an_executor_that_answers_late_is_asked_no_more(answer: Exception) -> None:
+    """Its answer would be taken for that about the next configuration, and each one would wait for it anew."""
+    replay = replay_of(executor=FakeActor(answer))
+    replay.referee.ask = lambda *_, **__: {"steps": []}  # type: ignore[method-assign]
+    with pytest.raises(Fault, match="no answer"):
+        replay.burn(0, 3, 0.4, 0.1)
 
 
 def test_calls_are_launched_as_a_graph_until_the_time_is_over() -> None:

@@ -166,7 +166,8 @@ class Replay:
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
 
-        None if they fail; nothing is compared.
+        None if they fail; nothing is compared. Raises Fault if they do not end: whatever the executor answers later
+        would be taken for the answer about another configuration.
         """
         who = "candidate0"
         sets = list(range(count))
@@ -177,7 +178,7 @@ class Replay:
             steps = self.referee.ask("watch_energy", lead_s=lead_s, watch_s=burn_s - lead_s)["steps"]
             answer = actor.receive(self.timeout_s + burn_s)
         except (TimeoutError, ProtocolError):
-            return None
+            raise Fault(Verdict.TIMEOUT, f"calls again and again gave no answer within {self.timeout_s:g} s") from None
         return Burn(steps, answer["took_s"] / answer["calls"]) if answer.get("calls") else None
 
     def places_of(self, config: int, count: int) -> list[list[int]]:
