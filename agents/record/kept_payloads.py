@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from benchmarks.harness import Verdict
+from benchmarks.harness import Verdict, weight_of_key
 from benchmarks.recorded.bundles import (
     ROUNDED,
     BundleError,
@@ -165,7 +165,11 @@ class ResultPayload(KeptPayload):
             return self
         if not all(item.correct for item in configs):
             raise ValueError("a configuration of an accepted candidate is not correct")
-        timed = [(item.speedup, item.ci95[0]) for item in configs if item.speedup is not None and item.ci95]
+        timed = [
+            (item.speedup, item.ci95[0], weight_of_key(item.key))
+            for item in configs
+            if item.speedup is not None and item.ci95
+        ]
         demand_score_of(self.score, self.ci95, timed, ROUNDED)
         if any(other is not None and self.score > other * ROUNDED for other in (self.vs_eager, self.vs_compile)):
             raise ValueError("the score over the stronger baseline is above that over one of them")

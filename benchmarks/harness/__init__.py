@@ -55,6 +55,7 @@ from .sandbox.isolation import Child, Isolation, Room, child_code, demand_isolat
 from .sandbox.outbox import NotTaken, TooMuch, read_file
 from .sandbox.seccomp import builder_program, candidate_program, gpu_program
 from .sandbox.seccomp import supported as seccomp_supported
+from .scores.scoring import geometric_mean
 from .scores.sol import sol_score
 from .selfcheck import builds_ahead, self_test
 from .shelf import Shelf
@@ -71,6 +72,7 @@ from .tasks.spec import (
     find_task,
     load_suite,
     resized,
+    weight_of_key,
 )
 from .tasks.spec_json import spec_from_json, spec_to_json
 from .tasks.starter import definition_of, starter_code
@@ -159,6 +161,7 @@ __all__ = [
     "examine",
     "file_lock",
     "find_task",
+    "geometric_mean",
     "gpu_program",
     "host_build_lock",
     "host_compiler",
@@ -197,6 +200,7 @@ __all__ = [
     "torch_folder",
     "tvm_ffi_version",
     "versions_on",
+    "weight_of_key",
     "workshop",
 ]
 

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import geometric_mean
 from typing import IO, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -22,6 +21,8 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+
+from ..harness import geometric_mean, weight_of_key
 
 FORMAT, VERSION = "kbench-recorded", 1
 SHIPPED = Path(__file__).parent / "shipped"  # the bundles that come with kbench
@@ -207,7 +208,11 @@ class BundleEntry(StrictRecord):
 
     def _compare_with_configs(self) -> None:
         """Several judgings have one score, but the configurations are those of one of them."""
-        timed = [(item.speedup, item.ci95[0]) for item in self.configs if item.speedup is not None and item.ci95]
+        timed = [
+            (item.speedup, item.ci95[0], weight_of_key(item.key))
+            for item in self.configs
+            if item.speedup is not None and item.ci95
+        ]
         demand_score_of(self.score.speedup, self.score.ci95, timed, POOLED if self.judgings > 1 else ROUNDED)
 
 
@@ -226,16 +231,18 @@ def demand_speedup_of(
             raise ValueError(f"the speedup is {speedup:.6g}, but its times give {quotient:.6g}")
 
 
-def demand_score_of(score: float, ci95: Interval, timed: Sequence[tuple[float, float]], factor: float) -> None:
-    """Raises ValueError for a score that does not follow from its configurations, of each the speedup and a lower end.
+def demand_score_of(score: float, ci95: Interval, timed: Sequence[tuple[float, float, float]], factor: float) -> None:
+    """Raises ValueError for a score that does not follow from its configurations.
 
-    It is their geometric mean or, where the kernel's own time varies, the lower end of the interval around it. Of a
-    wide interval no more is kept than others may have, so the mean may lie above it; then lower ends are compared.
+    Of each the speedup, a lower end and its weight are given. It is their weighted geometric mean or, where the
+    kernel's own time varies, the lower end of the interval around it. Of a wide interval no more is kept than others
+    may have, so the mean may lie above it; then lower ends are compared.
     """
     if not timed:
         raise ValueError("no configuration has a speedup")
     _inside(score, ci95)
-    mean, lowest = (geometric_mean(values) for values in zip(*timed, strict=True))
+    speedups, lower_ends, weights = zip(*timed, strict=True)
+    mean, lowest = geometric_mean(speedups, weights), geometric_mean(lower_ends, weights)
     is_mean = mean / factor <= score <= mean * factor
     is_lower_end = score == ci95[0] and score <= mean and (mean <= ci95[1] * ROUNDED or lowest / LOOSE <= score)
     if not is_mean and not is_lower_end:

@@ -152,6 +152,33 @@ def test_a_file_that_contradicts_itself_is_refused(tasks: None, tmp_path: Path, 
     assert not RecordedRun.objects.exists()
 
 
+@pytest.mark.parametrize(("keys", "score"), [(("n=1,calls=1", "n=2,calls=3"), 2**0.5), (("n=1", "n=2"), 2.0)])
+def test_a_score_is_the_mean_in_which_each_configuration_has_its_weight(
+    tasks: None, tmp_path: Path, keys: tuple[str, str], score: float
+) -> None:
+    """Four times as fast in one configuration, as fast in the other."""
+
+    def scored(by: float) -> Change:
+        def change(events: Events) -> None:
+            found = accepted(events)[-1]
+            times = [
+                {"eager_us": 40.0, "speedup": 4.0, "ci95": [4, 4]},
+                {"eager_us": 10.0, "speedup": 1.0, "ci95": [1, 1]},
+            ]
+            rows = [
+                {"key": key, "group": "multi", "correct": True, "kernel_us": 10.0, **one}
+                for key, one in zip(keys, times, strict=True)
+            ]
+            found.update(configs=rows, score=by, ci95=[by / 2, by * 2], vs_eager=by, vs_compile=None)
+
+        return change
+
+    with pytest.raises(BundleError, match="the mean of its configurations"):
+        load_file(run_file(tmp_path / "false.jsonl", change=scored(2 * 2**0.5 / score)))
+    load_file(run_file(tmp_path / "true.jsonl", change=scored(score)))
+    assert RecordedRun.objects.exists()
+
+
 def test_no_name_in_a_file_is_a_word_of_the_templates(client: Client, tasks: None, tmp_path: Path) -> None:
     """A template looks for a key before it looks for a method, so `items` as a name ended each page."""
     names = ("items", "keys", "values", "get")

@@ -73,6 +73,8 @@ def test_an_interval_without_its_speedup_is_refused(path: Path) -> None:
 
 
 TINY = 5e-324
+FAST = {**CONFIG, "kernel_us": 10.0, "eager_us": 40.0, "compile_us": 40.0, "speedup": 4.0, "ci95": [4.0, 4.0]}
+SLOW = {**CONFIG, "kernel_us": 10.0, "eager_us": 10.0, "compile_us": 10.0, "speedup": 1.0, "ci95": [1.0, 1.0]}
 SCORE = entry()["score"]
 IMPLAUSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "a tiny score": ({"speedup": TINY}, "score.speedup"),
@@ -100,6 +102,10 @@ IMPLAUSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no speedup": ({"configs": [{**CONFIG, "speedup": None, "ci95": None}]}, "no configuration has a speedup"),
     "a huge fact": ({"environment": {"copy_gb_per_s": 1e308}}, "environment.copy_gb_per_s"),
+    "a score of other weights": (
+        {"speedup": 2.0, "configs": [{**FAST, "key": "n=1,calls=1"}, {**SLOW, "key": "n=2,calls=3"}]},
+        "the score is 2, but the mean of its configurations is 1.41421",
+    ),
     "another score": ({"speedup": 100.0, "configs": [CONFIG]}, "the score is 100, but the mean of its"),
     "another pooled score": ({"speedup": 100.0, "configs": [CONFIG], "judgings": 3}, "the score is 100"),
     "the lower end, above the mean": ({"score": {**SCORE, "speedup": 1.6, "ci95": [1.6, 1.7]}}, "the score is 1.6"),
@@ -119,6 +125,8 @@ def test_figures_out_of_range_or_at_odds_are_refused(path: Path, case: str) -> N
     "changes",
     [
         {"speedup": 1.5001, "configs": [CONFIG]},  # rounded
+        {"speedup": 2**0.5, "configs": [{**FAST, "key": "n=1,calls=1"}, {**SLOW, "key": "calls=3,n=2"}]},
+        {"speedup": 2.0, "configs": [{**FAST, "key": "n=1,calls=many"}, {**SLOW, "key": "calls=-1"}]},
         {"score": {**SCORE, "speedup": 1.2, "ci95": [1.2, 1.9]}},  # the kernel's own time varies: the lower end counts
         {  # and no more of a wide interval is kept than others may have
             "score": {**SCORE, "speedup": 1.0, "ci95": [1.0, 1.1]},

@@ -1,6 +1,7 @@
 """The tasks that ship: names, signatures, sizes, and references that run in every way they must."""
 
 import inspect
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from benchmarks.harness import default_suites
 from benchmarks.harness.child.admitting.filters import tensors_of
 from benchmarks.harness.child.check import as_tuple, load_reference
 from benchmarks.harness.child.inputs import call_arguments, draw
-from benchmarks.harness.tasks.spec import Config, TaskSpec, load_suite
+from benchmarks.harness.tasks.spec import Config, TaskSpec, load_suite, weight_of, weight_of_key
 
 TASKS = load_suite(default_suites() / "robust_kbench")
 every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -130,3 +131,14 @@ def test_the_first_of_equal_maxima_gets_the_gradient():
     backward = load_reference(task.folder).backward
     grad = backward((torch.ones(1, 1, 2, 3),), torch.full((1, 1, 1, 1), 5.0))
     assert grad.flatten().tolist() == [5, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("calls", "weight"),
+    [(3, 3.0), (2.5, 2.5), (0, 1.0), (-1, 1.0), (10**400, 1.0), (float("nan"), 1.0), ("many", 1.0), (True, 1.0)],
+)
+def test_what_counts_as_no_number_of_calls_counts_once(calls: Any, weight: float) -> None:
+    """An author may call any value `calls`: weights of zero would have divided by zero in the judge."""
+    assert weight_of(calls) == weight
+    assert weight_of_key(f"n=4,calls={calls},m=2") == weight
+    assert weight_of_key("n=4,recalls=3") == 1.0

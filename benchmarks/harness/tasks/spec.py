@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +23,8 @@ from .expressions import Value, evaluate
 
 DIRECTIONS = ("forward", "backward")
 GROUPS = ("single", "multi", "hidden")
+_CALLS, _CALLS_MAX = "calls", 1e9
+_NUMBER = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10})?")
 VALUES = "values.safetensors"  # beside the reference: values as real work has them (`child/recorded.py`)
 
 
@@ -94,8 +97,19 @@ class Config:
     @property
     def weight(self) -> float:
         """How much it counts in the score: its `calls` where a task says how often each is called."""
-        calls = self.values.get("calls", 1)
-        return float(calls) if isinstance(calls, int | float) else 1.0
+        return weight_of(self.values.get(_CALLS))
+
+
+def weight_of(calls: object) -> float:
+    """Whatever is no positive number in reason counts once: a task of somebody else may call anything `calls`."""
+    return float(calls) if isinstance(calls, int | float) and 0 < calls <= _CALLS_MAX else 1.0
+
+
+def weight_of_key(key: str) -> float:
+    """The weight of a configuration of which only the key is known."""
+    named = dict(part.partition("=")[::2] for part in key.split(","))
+    text = named.get(_CALLS, "")
+    return weight_of(float(text)) if _NUMBER.fullmatch(text) else 1.0
 
 
 @dataclass(frozen=True)
