@@ -133,11 +133,15 @@ def parse_ncu(text: str) -> Iterator[tuple[str, float, float, float]]:
 
 
 def parse_sanitizer(text: str) -> dict[str, Any]:
-    """The number of errors and the first of them, from compute-sanitizer's log."""
+    """The number of errors and the first of them, from compute-sanitizer's log.
+
+    Raises AuditBroken for a log without its end: the tool's library runs in the submission's process, which can keep
+    it from its summary and chooses the code with which the tool ends.
+    """
     lines = [line.strip("= ").strip() for line in text.split("\n") if line.startswith("=====")]
     summaries = [found for line in lines if (found := _SUMMARY.match(line))]
     if not summaries:
-        raise SupervisorError(f"the output of compute-sanitizer cannot be parsed: {text[-500:]}")
+        raise AuditBroken("compute-sanitizer ended without its summary, so memory accesses are not known to be valid")
     if len(summaries) > 1:
         raise AuditBroken("the report of compute-sanitizer has more than one end")
     first = next((line for line in lines if line.startswith(("Invalid", "Program hit", "Misaligned"))), "")

@@ -106,7 +106,7 @@ class Watching:
 
 def _report(tool: str, answer: AnswerFile, code: int | None, ends: set[int], log: str) -> str:
     if answer.empty:
-        raise _broken(tool, code, log)
+        raise _broken(tool, code, ends, log)
     try:
         text = answer.read().decode(errors="replace")
     except NotTaken as error:
@@ -118,9 +118,17 @@ def _report(tool: str, answer: AnswerFile, code: int | None, ends: set[int], log
     raise AuditBroken(f"{tool} began its report and did not finish it (exit code {code})")
 
 
-def _broken(tool: str, code: int | None, log: str) -> HarnessError:
-    """Tools end with small codes of their own; a signal, or the code of one, is how the submission's process ended."""
-    if code is not None and (code < 0 or code in _CODES_OF_SIGNALS):
+def _broken(tool: str, code: int | None, ends: set[int], log: str) -> HarnessError:
+    """Why there is no report.
+
+    Tools end with small codes of their own; a signal, or the code of one, is how the submission's process ended. A tool
+    that has done its work writes a report, so one that ends well without it, or never, was kept from it.
+    """
+    if code in ends:
+        return AuditBroken(f"{tool} ended with {code} and wrote no report")
+    if code is None:
+        return AuditBroken(f"{tool} did not end in time and wrote no report")
+    if code < 0 or code in _CODES_OF_SIGNALS:
         return AuditBroken(f"the submission's process ended with {code} under {tool}")
     return SupervisorError(f"{tool} ended with {code}: {log}")
 
