@@ -297,10 +297,8 @@ class GpuReferee:
     def _inputs_intact(self, config: int, number: int) -> bool:
         data = self._configs[config]
         places = tensors_of(data, self._inputs, data["input_offsets"][number])
-        bits = torch.int32
         return all(
-            torch.equal(place.view(bits), value.view(bits))
-            for place, value in zip(places, self._values[number], strict=True)
+            torch.equal(_bits(place), _bits(value)) for place, value in zip(places, self._values[number], strict=True)
         )
 
     def _best_us(self, work: Callable[[], Any]) -> float:
@@ -328,6 +326,11 @@ def _canary_tensors(device: Accelerator) -> tuple[torch.Tensor, ...]:
     on_gpu = device.device.type == "cuda"
     count, size = (_CANARY_BYTES // 4, _CANARY_GEMM) if on_gpu else (_CANARY_BYTES // 256, _CANARY_GEMM // 8)
     return (*torch.ones(2, count, device=device.device), *torch.ones(2, size, size, device=device.device))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a contiguous tensor of any shape and dtype: NaN equals itself, and zero is not minus zero."""
+    return tensor.reshape(-1).view(torch.uint8)
 
 
 def _words(fd: int) -> Any:
