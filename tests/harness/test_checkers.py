@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.harness.child.check import ResultComparison, load_reference
-from benchmarks.harness.child.checkers import Checker, checker_of
+from benchmarks.harness.child.checkers import Checker, checker_of, looked_at_on
 
 VALUE = {"name": "values", "tolerance": 1e-5, "rms_tolerance": 1e-5}
 PLACE = {"name": "places", "tolerance": 1e-5, "rms_tolerance": 1e-5}
@@ -234,3 +234,48 @@ def test_an_answer_that_the_authors_check_cannot_take_is_wrong(
 def test_an_unknown_checker_is_named(made: Callable[[str], tuple[Checker, ModuleType]]) -> None:
     with pytest.raises(ValueError, match="there is no checker 'nearly'; known: elementwise, ties, set, sampling"):
         made('CHECKER = "nearly"')
+
+
+MATCHING = """
+    CHECKER = "property"
+    def forward(x):
+        return x.argsort(-1)
+    def residuals(arguments, results):
+        (x,), (order,) = arguments, results
+        return [(-x.gather(-1, order).diff()).clamp(min=0).max()]
+"""
+ORDER = [{"name": "order", "tolerance": 0.0, "rms_tolerance": 0.0}]
+
+
+def test_places_out_of_range_are_wrong_and_looked_up_on_the_processor(
+    made: Callable[[str], tuple[Checker, ModuleType]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU an index out of range ends every later call of the process, which is the referee."""
+    checker, _ = made(MATCHING)
+    assert compared(checker, ROW, [ROW.argsort(-1)], ORDER)
+    for wrong in (6, -7, 2**62):
+        assert not compared(checker, ROW, [torch.full((1, 6), wrong)], ORDER)
+    assert looked_at_on([torch.empty(2, device="meta")]) == torch.device("meta")
+    assert looked_at_on([torch.empty(2, device="meta"), torch.empty(2, dtype=torch.int32)]) == torch.device("cpu")
+
+
+@pytest.mark.parametrize("said", ["[0.0] * int(results[0].abs().max() > 1)", "[0.0, 0.0]", "0.0", "None"])
+def test_residuals_of_another_number_than_the_results_are_no_crash(
+    made: Callable[[str], tuple[Checker, ModuleType]], said: str
+) -> None:
+    """An author's code may return what it likes, and less for one answer than for another."""
+    checker, _ = made(
+        f"""
+        CHECKER = "property"
+        def forward(x):
+            return 2 * x.abs() + 1
+        def residuals(arguments, results):
+            return {said}
+        """
+    )
+    if "max" in said:
+        assert compared(checker, ROW, [2 * ROW + 1], ORDER)
+        assert not compared(checker, ROW, [0 * ROW], ORDER)
+    else:
+        with pytest.raises((TypeError, ValueError)):
+            compared(checker, ROW, [0 * ROW], ORDER)

@@ -9,8 +9,8 @@ referee. Not covered: shapes and dtypes, which are checked before any value is l
   of each row; a class of probability zero is wrong, and the classes of all calls together must follow it: likely ones
   against unlikely ones, and each class against all others.
 - `property`: `residuals(arguments, results)` of the reference gives a number for each result, 0 for a perfect one, to
-  be at most the result's tolerance. Both are private copies in float64. Results that it fails on are wrong, unless it
-  fails on the reference's own.
+  be at most the result's tolerance. Both are private copies in float64, on the processor where a result is integers.
+  Results that it fails on are wrong, unless it fails on the reference's own.
 """
 
 import math
@@ -156,21 +156,32 @@ class PropertyChecker(Checker):
     def compare(
         self, who: str, arguments: Sequence[Any], outputs: Sequence[Tensor], truth: Sequence[Tensor], results: Results
     ) -> list[ResultComparison]:
-        answers = [_copied(output.detach()) for output in outputs]
+        device = looked_at_on(outputs)
+        answers = [_copied(output.detach(), device) for output in outputs]
         if not all(bool(torch.isfinite(item).all()) for item in answers):
             return [_judgement(False, math.inf, "a result is not finite")]
         try:
-            found = self._residuals(arguments, answers)
+            found = self._residuals(arguments, answers, device)
         except Exception:  # noqa: BLE001 - an author's code on a stranger's results: what it raises may be either's fault
             right = check.reference(self._module, self._direction, arguments)
-            self._residuals(arguments, [mine.to(its.dtype) for mine, its in zip(right, answers, strict=True)])
+            pairs = zip(right, answers, strict=True)
+            self._residuals(arguments, [mine.to(device, its.dtype) for mine, its in pairs], device)
             return [_judgement(False, math.inf, "whether a result has its property cannot be computed")]
         return [_within(residual, item) for residual, item in zip(found, results, strict=True)]
 
-    def _residuals(self, arguments: Sequence[Any], answers: Sequence[Tensor]) -> list[float]:
-        given = [_copied(item) for item in arguments]
+    def _residuals(self, arguments: Sequence[Any], answers: Sequence[Tensor], device: torch.device) -> list[float]:
+        given = [_copied(item, device) for item in arguments]
         with torch.no_grad():
-            return [float(item) for item in self._module.residuals(given, list(answers))]
+            found = [float(item) for item in self._module.residuals(given, list(answers))]
+        if len(found) != len(answers):
+            raise ValueError(f"{len(found)} residuals for {len(answers)} results")
+        return found
+
+
+def looked_at_on(outputs: Sequence[Tensor]) -> torch.device:
+    """Integers may be places, and one that is out of range ends a GPU's context, which the referee needs."""
+    is_real = all(output.is_floating_point() for output in outputs)
+    return outputs[0].device if is_real else torch.device("cpu")
 
 
 _CHECKERS: Mapping[str, type[Checker]] = {
@@ -223,7 +234,7 @@ def _judgement(ok: bool, error: float, reason: str) -> ResultComparison:
     return ResultComparison(ok, error, error, error, 0 if ok else 1, "" if ok else reason)
 
 
-def _copied(item: Any) -> Any:
+def _copied(item: Any, device: torch.device) -> Any:
     if isinstance(item, tuple):
-        return tuple(_copied(part) for part in item)
-    return check.as_double(item).clone() if isinstance(item, Tensor) else item
+        return tuple(_copied(part, device) for part in item)
+    return check.as_double(item.to(device)).clone() if isinstance(item, Tensor) else item
