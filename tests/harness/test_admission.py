@@ -225,3 +225,15 @@ def test_a_property_of_everything_is_caught(tmp_path: Path) -> None:
     found = _admission(tmp_path, toml=ROOT_TOML, reference=ROOT.format(residual="0.0"))
     assert any(problem.startswith("zeros: accepted") for problem in found["problems"])
     assert any(problem.startswith("bfloat16: accepted") for problem in found["problems"])
+
+
+@pytest.mark.parametrize(
+    ("residual", "answer"),
+    [
+        ("(results[0] ** 2 / (arguments[0] ** 2 + 1) - 1)[0].abs().max()", "first half"),
+        ("(results[0] - (arguments[0] ** 2 + 1).sqrt()).mean().abs()", "errors that cancel"),
+    ],
+)
+def test_a_property_of_some_elements_or_of_their_mean_is_caught(tmp_path: Path, residual: str, answer: str) -> None:
+    found = _admission(tmp_path, toml=ROOT_TOML, reference=ROOT.format(residual=residual))
+    assert any(problem.startswith(f"{answer}: accepted") for problem in found["problems"]), found["problems"]
