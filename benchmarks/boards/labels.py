@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 REMARKS = {
     "one-shape": "The task has only one shape, so entries are tested with other values but not with other sizes.",
+    "author-checker": "The author's own check decides which results are right.",
 }
 _FILTERS = {
     "small-output": "All results are within 0.01 of zero, so returning zeros is nearly correct.",

@@ -1,8 +1,8 @@
 """GPU MODE problem folders as their authors publish them: `task.yml` and the Python files that it names.
 
 `benchmarks` become timed configurations and `tests` hidden ones, each with a secret seed in place of its own. Problems
-for several GPUs are refused, and those whose own check does more than compare, since several answers may be right there
-(`author_checks.py`). The author's tolerance is told and decides nothing. Does NOT run a line of the files.
+for several GPUs are refused. A check that only compares is replaced by ours: its tolerance is told and decides nothing.
+One that does more decides itself (`author_checks.py`). Does NOT run a line of the files.
 """
 
 import os
@@ -17,9 +17,11 @@ from .author_checks import author_tolerance
 from .records import Found, Unreadable, demand, files_below, is_name, is_plain, parsed, read_text, slug, words
 
 TASK = "task.yml"
+AUTHOR_CHECKER = "author-checker"
 _SUBMISSION, _REFERENCE = "submission.py", "reference.py"
 _LEFT_OUT = ("eval.py", _SUBMISSION)
 _FILES_MAX, _CASES_MAX = 12, 20
+_ASKED = 'CHECKER = "author-property"\n'  # at the end of a task's file: the judge asks the author's check
 
 
 def read(folder: Path, suite: str) -> Iterator[Found]:
@@ -52,7 +54,12 @@ def _task(place: Path, folder: Path, op: str, suite: str) -> ForeignTask:
     files = _files(data, place, folder)
     module = parsed(files[_REFERENCE], _REFERENCE)
     demand(module, _REFERENCE, "generate_input", "ref_kernel", "check_implementation")
-    tolerance = author_tolerance(module, _REFERENCE)
+    tolerance = author_tolerance(module)
+    checked = (
+        "check_implementation of the author decides what is right."
+        if tolerance is None
+        else f"The author's tolerance is {tolerance}; the score does not depend on it."
+    )
     timed, tests = _cases(data, "benchmarks"), _cases(data, "tests")
     hidden = [values for values in tests if values not in timed]
     groups = ["single", *["multi"] * (len(timed) - 1), *["hidden"] * len(hidden)]
@@ -62,11 +69,12 @@ def _task(place: Path, folder: Path, op: str, suite: str) -> ForeignTask:
         op=op,
         direction="forward",
         title=words(place.name),
-        summary=f"{text} The author's tolerance is {tolerance}; the score does not depend on it.".strip(),
+        summary=f"{text} {checked}".strip(),
         family=place.parent.name[:40],
         form="case",
-        source=_source(files),
+        source=_source(files) + (_ASKED if tolerance is None else ""),
         configs=tuple(ForeignConfig(*pair) for pair in zip(groups, [*timed, *hidden], strict=True)),
+        labels=(AUTHOR_CHECKER,) if tolerance is None else (),
     )
 
 

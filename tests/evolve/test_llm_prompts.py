@@ -29,6 +29,15 @@ def test_hidden_configurations_are_not_told(task, language):
     assert "{{" not in text
 
 
+def test_where_an_authors_check_decides_no_error_of_zero_is_asked_for():
+    task = dataclasses.replace(TASKS[0], exact=True)
+    told = [
+        task_text(dataclasses.replace(task, labels=labels), "cpp", "somewhere") for labels in ((), ("author-checker",))
+    ]
+    assert ["an error of exactly 0 is expected" in text for text in told] == [True, False]
+    assert "check_implementation of the reference decides" in told[1]
+
+
 def test_the_prefix_is_the_same_whatever_a_run_has_found():
     first = proposal_request(request_of(), ARM).request
     second = proposal_request(request_of(parents=[candidate("1-0", 1.2)], slot=3, budget=Caps(judgings=7)), ARM).request

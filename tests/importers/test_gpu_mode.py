@@ -62,9 +62,6 @@ def copied(folder: Path, reference: str = REFERENCE, **changes: object) -> Path:
     return place
 
 
-CHECK = "def check_implementation(data, output):\n    return True, ''\n"
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -92,7 +89,6 @@ def test_a_folder_that_cannot_be_read_says_why(tmp_path: Path, changes: dict, wo
     [
         (REFERENCE.replace("def ref_kernel", "def other"), "reference.py lacks ref_kernel"),
         (REFERENCE + ")", "reference.py:23: "),
-        (REFERENCE[: REFERENCE.index("check_")] + CHECK, "reference.py:22: check_implementation is a check"),
     ],
 )
 def test_a_reference_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, reference: str, words: str) -> None:
@@ -130,11 +126,16 @@ HEAD = "def check_implementation(data, output):\n    expected = ref_kernel(data)
         ("check_implementation = other", None),
     ],
 )
-def test_a_check_that_only_compares_is_replaced_by_ours(tmp_path: Path, check: str, tolerance: str | None) -> None:
+def test_a_check_that_only_compares_is_replaced_by_ours_and_any_other_is_asked(
+    tmp_path: Path, check: str, tolerance: str | None
+) -> None:
     found = problem_at(copied(tmp_path, REFERENCE[: REFERENCE.index("check_")] + check))
     if tolerance is None:
-        assert "reference.py:22: check_implementation is a check of the author's own" in found.problem
+        assert "check_implementation of the author decides" in found.task.summary
+        assert found.task.labels == ("author-checker",)
+        assert found.task.source.endswith('\nCHECKER = "author-property"\n')
     else:
+        assert not found.task.labels
         assert f"The author's tolerance is {tolerance or 'that of its utils'};" in found.task.summary
 
 

@@ -42,6 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, examined) -> list[str]:
         if "bad" in foreign.source:
             return Examined(None, "it is bad")
         labels = ("one-shape", *(["small-output"] if "small" in foreign.source else []))
+        labels += ("author-checker",) if "checks itself" in foreign.source else ()
         task = replace(good.task, suite=foreign.suite, op=foreign.op, title=foreign.title, labels=labels)
         return Examined(replace(task, reference_source=foreign.source), labels=labels, notes=("a note",))
 
@@ -173,6 +174,15 @@ def test_the_task_page_tells_that_nothing_is_ranked(folder: Path, asked: list[st
     pages = [client.get(f"/tasks/kernelbench/{op}/forward/").content.decode() for op in (A, B)]
     assert ["Nothing is ranked on this task" in page for page in pages] == [False, True]
     assert all(text_of("one-shape") in page for page in pages)
+
+
+def test_the_task_page_tells_whose_check_decides(folder: Path, asked: list[str], client: Client) -> None:
+    put(folder, {NAMES[1]: MODEL + "# checks itself\n"})
+    run(folder)
+    pages = [client.get(f"/tasks/kernelbench/{op}/forward/").content.decode() for op in (A, B)]
+    assert ["<code>check_implementation</code>" in page for page in pages] == [False, True]
+    assert ["the error of each element is at most" in page for page in pages] == [True, False]
+    assert not any("Nothing is ranked on this task" in page for page in pages)
 
 
 def test_python_is_offered_where_it_is_taken(folder: Path, asked: list[str], client: Client) -> None:

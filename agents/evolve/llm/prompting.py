@@ -80,12 +80,18 @@ def task_text(task: TaskSpec, language: str, device_kind: str) -> str:
                 f"- {item.name}: tolerance {item.tolerance:g}, rms_tolerance {item.rms_tolerance:g}"
                 for item in configs[0].results
             ),
-            "exact": " Nothing is rounded in this task: an error of exactly 0 is expected." if task.exact else "",
+            "exact": _accuracy(task),
             "source_bytes": rules.source.max_bytes,
             "call_s": rules.limits.call_s,
             "memory_gib": f"{rules.limits.memory_bytes / 2**30:g}",
         },
     )
+
+
+def _accuracy(task: TaskSpec) -> str:
+    if "author-checker" in task.labels:
+        return " In this task check_implementation of the reference decides instead of the tolerances."
+    return " Nothing is rounded in this task: an error of exactly 0 is expected." if task.exact else ""
 
 
 _PROMPTS = {"translate": "translate", "repair": "repair"}

@@ -40,11 +40,18 @@ def loaded(files: Mapping[str, str]) -> Names:
 
 
 def case_task(names: Names, plans: Mapping[Any, Structure]) -> tuple[Callable[..., Any], Draw]:
-    """`ref_kernel` as a function of the parts of its input. `plans` put the parts together, by the form of a call."""
-    reference = names["ref_kernel"]
+    """`ref_kernel` as a function of the parts of its input. `plans` put the parts together, by the form of a call.
+
+    The names get `kbench_check`, the author's check as a function of the parts and the results.
+    """
+    reference, author_check = names["ref_kernel"], names["check_implementation"]
 
     def forward(*arguments: Any) -> Any:
         return reference(rebuilt(plans[form_of(arguments)], arguments))
+
+    def check(arguments: Sequence[Any], results: Sequence[Tensor]) -> Any:
+        output = results[0] if len(results) == 1 else tuple(results)
+        return author_check(rebuilt(plans[form_of(arguments)], arguments), output)
 
     def draw(config: Any, seed: bytes, out: Sequence[Tensor], distribution: str | None = None) -> str:
         values = values_of(config)
@@ -52,6 +59,7 @@ def case_task(names: Names, plans: Mapping[Any, Structure]) -> tuple[Callable[..
         kept = arguments_in(ast.literal_eval(values["data"]), leaves)
         return fill(config, seed, out, kept, len(kept))
 
+    names["kbench_check"] = check
     return forward, draw
 
 

@@ -11,24 +11,35 @@ referee. Not covered: shapes and dtypes, which are checked before any value is l
 - `property`: `residuals(arguments, results)` of the reference gives a number for each result, 0 for a perfect one, to
   be at most the result's tolerance. Both are private copies in float64, on the processor where a result is integers.
   Results that it fails on are wrong, unless it fails on the reference's own.
+- `author-property`: `kbench_check(arguments, results)` of the reference is the check that the author of an imported
+  task wrote. It says yes or no to private copies of finite results, in their own dtypes. Places and errors are treated
+  as those of `property`.
 """
 
+import io
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ..protocol import clean_text
 from . import check
 from .check import ResultComparison
+from .foreign import Seeded
+from .shell import TORCH_DTYPES
 
 Results = Sequence[Mapping[str, Any]]  # of a task: each with `tolerance` and `rms_tolerance`
 _ALPHA = 1e-9  # of a false alarm in one comparison, of which a judging has hundreds
 _POOLED_MAX = 100_000
 _CAUTION = 2.0  # of a bet: so often each class counts as drawn and as expected beforehand
+_MESSAGE_MAX = 300  # characters of what an author's check says
 
 
 class Checker:
@@ -184,12 +195,65 @@ def looked_at_on(outputs: Sequence[Tensor]) -> torch.device:
     return outputs[0].device if is_real else torch.device("cpu")
 
 
+class CheckFault(Exception):
+    """An author's check cannot judge: that is the task's fault, whatever was submitted."""
+
+
+class AuthorChecker(Checker):
+    """What the author's own check says. It measures nothing: the error of an accepted answer is 0."""
+
+    needs_reference = False
+
+    def truth(self, arguments: Sequence[Any]) -> tuple[Tensor, ...]:
+        return ()
+
+    def compare(
+        self, who: str, arguments: Sequence[Any], outputs: Sequence[Tensor], truth: Sequence[Tensor], results: Results
+    ) -> list[ResultComparison]:
+        parts = (part for output in outputs for part in check.pieces(output))
+        if not all(bool(torch.isfinite(part.double()).all()) for part in parts):
+            return [_judgement(False, math.inf, "a result is not finite")] * len(results)
+        device = looked_at_on(outputs)
+        dtypes = [TORCH_DTYPES[item["dtype"]] for item in results]
+        answers = [output.to(device, dtype) for output, dtype in zip(outputs, dtypes, strict=True)]
+        given = [item.to(device) if isinstance(item, Tensor) else item for item in arguments]
+        ok, said = self._said(given, answers)
+        found = _judgement(ok, 0.0 if ok else math.inf, f"the author's check refuses the result: {said}")
+        return [found] * len(results)
+
+    def _said(self, arguments: Sequence[Any], answers: Sequence[Tensor]) -> tuple[bool, str]:
+        try:
+            return self._asked(arguments, answers)
+        except (CheckFault, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - as above: either's fault
+            said = _told(f"{type(error).__name__}: {error}")
+        function: Callable[..., Any] = getattr(self._module, self._direction)
+        try:
+            with torch.no_grad():
+                right = check.as_tuple(function(*_own(arguments)))
+            ok, why = self._asked(arguments, right)
+        except Exception as error:
+            why = _told(f"{type(error).__name__}: {error}")
+            raise CheckFault(f"check_implementation fails on the reference's own result: {why}") from error
+        if not ok:
+            raise CheckFault(f"check_implementation refuses the reference's own result: {why}")
+        return False, said
+
+    def _asked(self, arguments: Sequence[Any], answers: Sequence[Tensor]) -> tuple[bool, str]:
+        """What it draws nobody foresees, and what it prints nobody reads."""
+        nowhere = _Nowhere()
+        with redirect_stdout(nowhere), redirect_stderr(nowhere), Seeded(os.urandom(32), "cpu"), torch.no_grad():
+            return _answer(self._module.kbench_check(_own(arguments), _own(answers)))
+
+
 _CHECKERS: Mapping[str, type[Checker]] = {
     "elementwise": Checker,
     "ties": TiesChecker,
     "set": SetChecker,
     "sampling": SamplingChecker,
     "property": PropertyChecker,
+    "author-property": AuthorChecker,
 }
 
 
@@ -238,3 +302,38 @@ def _copied(item: Any, device: torch.device) -> Any:
     if isinstance(item, tuple):
         return tuple(_copied(part, device) for part in item)
     return check.as_double(item.to(device)).clone() if isinstance(item, Tensor) else item
+
+
+class _Nowhere(io.TextIOBase):
+    """Takes what is printed and keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _own(items: Sequence[Any]) -> list[Any]:
+    """Copies of tensors, in their own dtypes."""
+    return [
+        item.detach().clone(memory_format=torch.contiguous_format) if isinstance(item, Tensor) else item
+        for item in items
+    ]
+
+
+def _answer(said: Any) -> tuple[bool, str]:
+    """What an author's check has returned: whether the answer is right and why, or only what is wrong with it."""
+    if said is None or isinstance(said, str):
+        return not said, _told(said)
+    if isinstance(said, tuple) and len(said) == 2:
+        ok, message = said
+        if isinstance(ok, Tensor) and ok.numel() == 1:
+            ok = ok.item()
+        if isinstance(ok, bool | np.bool_):
+            return bool(ok), _told(message)
+    raise CheckFault(
+        f"check_implementation returns neither (bool, message) nor a text, but a {_told(type(said).__name__)}"
+    )
+
+
+def _told(message: Any) -> str:
+    """An author's words on one line of limited length."""
+    return " ".join(clean_text(str(message)[: 2 * _MESSAGE_MAX]).split())[:_MESSAGE_MAX] or "it does not say why"

@@ -27,7 +27,7 @@ from benchmarks.harness.dtypes import DTYPES, Dtype
 from benchmarks.harness.tasks.spec import Config, Result, TaskSpec, find_task, load_operation, load_suite
 
 from ..check import ResultComparison, as_double, as_tuple, compare, load_reference, pieces, reference
-from ..checkers import Checker, PropertyChecker, checker_of
+from ..checkers import AuthorChecker, Checker, CheckFault, PropertyChecker, checker_of
 from ..inputs import DISTRIBUTIONS, call_arguments, draw_for
 from ..shell import TORCH_DTYPES
 from ..widening import Widened
@@ -64,9 +64,21 @@ class DrawnCase:
     def compared(self, way: str, results: Sequence[Tensor], wanted: Sequence[Result]) -> list[ResultComparison]:
         """As the judge compares the results of one way to compute, with the tolerances of `wanted`."""
         items = [
-            {"name": item.name, "tolerance": item.tolerance, "rms_tolerance": item.rms_tolerance} for item in wanted
+            {
+                "name": item.name,
+                "dtype": item.dtype,
+                "tolerance": item.tolerance,
+                "rms_tolerance": item.rms_tolerance,
+            }
+            for item in wanted
         ]
-        return self.checker.compare(f"{way} {self.config.key}", self.arguments, results, self.truth, items)
+        how = (f"{way} {self.config.key}", self.arguments, results, self.truth, items)
+        found = self.checker.compare(*how)
+        if isinstance(self.checker, AuthorChecker):
+            again = self.checker.compare(*how)
+            if [item.ok for item in found] != [item.ok for item in again]:
+                raise CheckFault("check_implementation gives two answers to one result")
+        return found
 
     def errors(self, way: str, results: Sequence[Tensor]) -> list[tuple[float, float]]:
         """Of each result the largest error of an element and the root mean square, as shares of a tolerance of 1."""
@@ -260,7 +272,7 @@ def _cheap_answers(case: DrawnCase) -> Iterator[tuple[str, Iterable[Tensor]]]:
         yield "scalar", (item.flatten()[0].expand(item.shape) for item in case.expected)
     for operand, tensor in zip(case.config.tensors, case.tensors, strict=True):
         yield f"copy of {operand.name}", (_tiled(tensor, item.shape) for item in case.expected)
-    if isinstance(case.checker, PropertyChecker):  # it may look at less than every element
+    if isinstance(case.checker, PropertyChecker | AuthorChecker):  # it may look at less than every element
         yield "first half", map(_first_half, case.expected, case.previous)
         yield "errors that cancel", map(_swaying, case.expected)
 

@@ -20,6 +20,7 @@ from benchmarks.harness.tasks.spec_json import read_folder
 
 from ..baseline import compiled_copy, without_precompiled_headers
 from ..check import as_tuple, load_reference
+from ..checkers import CheckFault
 from ..shell import tried
 from .admission import (
     FLOOR,
@@ -97,7 +98,7 @@ def _errors(
         place.free()
         if isinstance(found, Exception):
             # a variant may be outside of what the operation is for; published values may not
-            if variant == "published" or place.no_memory(found):
+            if variant == "published" or isinstance(found, CheckFault) or place.no_memory(found):
                 raise found
             found.__traceback__ = None  # its frames hold tensors
             dropped.append(config.key)
@@ -139,6 +140,8 @@ def _naive(case: DrawnCase, place: ExaminationPlace) -> Errors | None:
     """None where the naive sums do not know an operator, in which case they compute something else."""
     limit_s = _NAIVE_LIMIT_S if place.is_bounded else math.inf
     errors = tried(lambda: _held(case, "naive", naive_results(case, limit_s)))
+    if isinstance(errors, CheckFault):
+        raise errors
     if isinstance(errors, Exception):  # an operator in a form that the naive sums do not cover
         return None
     limit = max(_NAIVE_ERROR_MAX, 2 * case.task.precision.rounding)
@@ -148,7 +151,9 @@ def _naive(case: DrawnCase, place: ExaminationPlace) -> Errors | None:
 def _held(case: DrawnCase, way: str, results: Sequence[Tensor]) -> Errors:
     errors = case.errors(way, results)
     if not all(math.isfinite(element) for element, _ in errors):
-        raise ValueError("its results are not finite in its own precision, or its own checker refuses them")
+        why = next((item.reason for item in case.compared(way, results, case.config.results) if not item.ok), "")
+        told = "its results are not finite in its own precision, or its own checker refuses them"
+        raise ValueError(f"{told}: {why}")
     return errors
 
 
@@ -206,6 +211,8 @@ def _tried_on(drawn: Iterator[DrawnCase], findings: Findings) -> dict[str, str]:
         attack(case, findings)
         for name in lower_ways(case):
             failed = tried(lower, case, name, findings)
+            if isinstance(failed, CheckFault):
+                raise failed
             if isinstance(failed, Exception):  # not every reference runs in another dtype; all take rounded values
                 failures[name] = type(failed).__name__
     return failures
