@@ -63,6 +63,15 @@ def page_by_key(
     paginator: Paginator[Any] = Paginator(ordered.values_list("pk", flat=True), rows_per_page)
     if count is not None:
         paginator.count = count
+    return _looked_up(paginator, rows, page)
+
+
+def page_of_keys(keys: Sequence[int], rows: QuerySet[Any], page: int | str) -> Page[Any]:
+    """The same where all keys are known."""
+    return _looked_up(Paginator(keys, PAGE_ROWS), rows, page)
+
+
+def _looked_up(paginator: Paginator[Any], rows: QuerySet[Any], page: int | str) -> Page[Any]:
     found = paginator.get_page(page)
     keys = list(found.object_list)
     whole = {row.pk: row for row in rows.filter(pk__in=keys)}

@@ -11,14 +11,14 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.paginator import Page
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Min
 from django.http import Http404
 
 from ..extensions import extensions
 from ..models import Evaluation, Standing, Submission, Team
 from ..querysets import HEAVY
 from ..querysets import User as Reader
-from ..selectors import page_by_key
+from ..selectors import active_ruleset, page_of_keys
 from ..states import Moderation, Origin, TaskVersionStatus
 
 NEWEST = 10
@@ -49,7 +49,7 @@ def person_named(name: str, reader: Reader) -> tuple[User, bool]:
 
 def profile_of_person(person: User, page: int | str = 1) -> PublicProfile:
     made = _public(person)
-    return _profile(Q(submission__owner=person), made, _newest(made), page)
+    return _profile({"evaluation__submission__owner": person}, made, _newest(made), page)
 
 
 def profile_of_team(team: Team, *, inside: bool, page: int | str = 1) -> PublicProfile:
@@ -57,22 +57,19 @@ def profile_of_team(team: Team, *, inside: bool, page: int | str = 1) -> PublicP
     made = Submission.objects.published().filter(team=team).order_by()
     all_of_it = Submission.objects.filter(team=team).exclude(moderation=Moderation.HIDDEN)
     newest = _newest(all_of_it, NEWEST_INSIDE) if inside else _newest(made)
-    return _profile(Q(submission__team=team), made, newest, page)
+    return _profile({"evaluation__submission__team": team}, made, newest, page)
 
 
-def _profile(whose: Q, made: Any, newest: list[Evaluation], page: int | str) -> PublicProfile:
-    # As a subquery, so that a database begins with what was submitted and not with all standings.
-    mine = _current().filter(evaluation__in=Evaluation.objects.filter(whose).order_by().values("pk"))
-    figures = mine.order_by().aggregate(
-        ranked=Count("pk"), tasks=Count("task_version", distinct=True), firsts=Count("pk", filter=Q(rank=1))
-    )
+def _profile(whose: dict[str, Any], made: Any, newest: list[Evaluation], page: int | str) -> PublicProfile:
+    mine = _current(whose)
     whole = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind")
-    entries = page_by_key(mine.order_by("rank", "-score", "pk"), whole.defer(*HEAVY), page, count=figures.pop("ranked"))
+    entries = page_of_keys([key for key, _, _ in mine], whole.defer(*HEAVY), page)
     _attach_board_sizes(list(entries))
     return PublicProfile(
         entries=entries,
         newest=newest,
-        **figures,
+        tasks=len({version for _, version, _ in mine}),
+        firsts=sum(rank == 1 for _, _, rank in mine),
         **made.aggregate(submissions=Count("pk"), since=Min("created")),
     )
 
@@ -81,10 +78,18 @@ def _public(person: User) -> Any:
     return Submission.objects.published().filter(owner=person).order_by()
 
 
-def _current() -> Any:
-    """Entries on the boards of active tasks under the active rule set."""
-    active = {"ruleset__name": settings.KBENCH_RULESET, "task_version__status": TaskVersionStatus.ACTIVE}
-    return Standing.objects.ranked().listable().filter(rank__isnull=False, **active)
+def _current(whose: dict[str, Any]) -> list[tuple[int, int, int]]:
+    """Key, task version and rank of entries on the boards of active tasks under the active rule set, best first.
+
+    Rule sets are compared here: with a condition on them, SQLite begins with all standings and not with what was
+    submitted.
+    """
+    ranked = Standing.objects.ranked().listable().filter(rank__isnull=False, **whose)
+    rows = ranked.filter(task_version__status=TaskVersionStatus.ACTIVE).order_by("rank", "-score", "pk")
+    ruleset = active_ruleset()
+    return [
+        row for *row, of in rows.values_list("pk", "task_version", "rank", "ruleset") if ruleset and of == ruleset.pk
+    ]
 
 
 def _attach_board_sizes(entries: list[Any]) -> None:
