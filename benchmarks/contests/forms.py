@@ -7,8 +7,10 @@ from datetime import UTC
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 
 from ..catalogue.folders import spec_of
+from ..long_choices import LongSelectMultiple
 from ..models import Contest, DeviceKind, Task, TaskVersion
 from ..states import TaskVersionStatus
 from . import sealing
@@ -40,7 +42,7 @@ class ContestForm(forms.Form):
         initial=3,
         help_text="Of each participant, on each task and device kind.",
     )
-    tasks = forms.MultipleChoiceField(widget=forms.SelectMultiple({"size": 8}))
+    tasks = forms.MultipleChoiceField()
     device_kinds = forms.ModelMultipleChoiceField(DeviceKind.objects.usable(), widget=forms.CheckboxSelectMultiple)
     hidden = forms.CharField(
         label="Hidden configurations",
@@ -53,11 +55,10 @@ class ContestForm(forms.Form):
 
     def __init__(self, *args: Any, contest: Contest | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        active = TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True)
-        rows = active.select_related("task__suite").defer("definition", "reference_source")
-        self.versions = {row.task.path: row for row in sorted(rows, key=lambda row: row.task.path)}
+        names = _active().values_list("task__suite__slug", "task__op", "task__direction")
+        paths = sorted("/".join(name) for name in names)
         self.fields["tasks"] = forms.MultipleChoiceField(
-            choices=[(path, path) for path in self.versions], widget=forms.SelectMultiple({"size": 8})
+            choices=[(path, path) for path in paths], widget=LongSelectMultiple({"size": 8})
         )
         if contest is not None:
             self.initial = _initial(contest)
@@ -72,9 +73,10 @@ class ContestForm(forms.Form):
         data = super().clean() or {}
         if data.get("starts") and data.get("ends") and data["ends"] <= data["starts"]:
             self.add_error("ends", "The end comes after the start.")
-        if data.get("tasks") and data.get("hidden"):
+        self.versions = _versions(data.get("tasks", []))
+        if self.versions and data.get("hidden"):
             try:
-                specs = [spec_of(self.versions[path]) for path in data["tasks"]]
+                specs = [spec_of(version) for version in self.versions]
                 data["hidden"] = sealing.checked(data["hidden"], specs)
             except sealing.BadConfigurations as error:
                 self.add_error("hidden", str(error))
@@ -90,10 +92,21 @@ class ContestForm(forms.Form):
             starts=data["starts"],
             ends=data["ends"],
             best_n=data["best_n"],
-            tasks=[self.versions[path].task for path in data["tasks"]],
+            tasks=[version.task for version in self.versions],
             device_kinds=list(data["device_kinds"]),
             hidden=data["hidden"] or None,
         )
+
+
+def _active() -> QuerySet[TaskVersion]:
+    return TaskVersion.objects.filter(status=TaskVersionStatus.ACTIVE, task__listed=True)
+
+
+def _versions(paths: list[str]) -> list[TaskVersion]:
+    """What is judged now of some tasks, in their order."""
+    same_ops = _active().filter(task__op__in=[path.split("/")[1] for path in paths]).select_related("task__suite")
+    found = {version.task.path: version for version in same_ops}
+    return [found[path] for path in paths if path in found]
 
 
 def _initial(contest: Contest) -> dict[str, Any]:

@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from django import forms
-from django.forms.utils import flatatt
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 
 from ..harness import Verdict
+from ..long_choices import LongSelect
 from ..models import Comment, DeviceKind, Method, RuleSet, Submission, Task
 from ..states import ActionKind, Moderation, Switch, TaskVersionStatus
 from .rejudging import Wanted
@@ -105,17 +103,6 @@ class SwitchForm(forms.Form):
         if "on" in data and told and not data.get("message"):
             self.add_error("message", "Write the public message.")
         return data
-
-
-class LongSelect(forms.Select):
-    """For a thousand choices: the same list as Django's, without a template for each line of it."""
-
-    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        chosen = str(value or "")
-        lines = ((key, " selected" if str(key) == chosen else "", title) for key, title in self.choices)
-        options = format_html_join("\n", '<option value="{}"{}>{}</option>', lines)
-        attributes = flatatt(self.build_attrs(self.attrs, {"name": name, **(attrs or {})}))
-        return format_html("<select{}>{}</select>", attributes, options)
 
 
 class RejudgeForm(forms.Form):
