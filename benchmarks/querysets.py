@@ -177,11 +177,10 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def _served_lately_by_owner(self) -> Case:
         """When the last evaluation of a row's owner on the row's device ended. Asks the database.
 
-        A subquery would read what has ended lately anew for each row.
+        A subquery would read what has ended lately anew for each row; a condition on the owners reads all submissions.
         """
-        owners = Q(submission__owner__in=self.order_by().values("submission__owner")) | Q(submission__owner=None)
         of_devices = self.model.objects.filter(device_kind__in=self.order_by().values("device_kind")).served_lately()
-        of_owners = of_devices.filter(owners).order_by().values_list("device_kind", "submission__owner")
+        of_owners = of_devices.order_by().values_list("device_kind", "submission__owner")
         known = [
             When(device_kind=device_kind, who=owner or 0, then=Value(at))
             for device_kind, owner, at in of_owners.annotate(at=LAST_SERVED)
