@@ -116,9 +116,10 @@ class Copies:
 def identical_sources(page: int | str = 1) -> Page[Any]:
     """Boards with several entries of the same source; entries whose review was settled are left out.
 
-    Sources that were submitted more than once are looked for first: an index holds them, and they are few.
+    Sources that were submitted more than once are looked for first: an index holds them, and they are few. Rows are
+    counted and not keys, which that index does not hold on PostgreSQL.
     """
-    often = Submission.objects.order_by().values("blob").annotate(n=Count("pk")).filter(n__gt=1).values("blob")
+    often = Submission.objects.order_by().values("blob").annotate(n=Count("*")).filter(n__gt=1).values("blob")
     unsettled = Standing.objects.filter(
         evaluation__submission__blob__in=often, evaluation__submission__confirmed_at=None
     ).order_by()
