@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Avg, Case, Count, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Ln, Lower
 
+from ..harness import CPU
 from ..models import ConfigResult
 from .accuracy import largest_share
 
@@ -25,8 +26,14 @@ def in_order(rows: QuerySet[Any], key: Any, sort: str) -> QuerySet[Any]:
     """Standings of the board `key`; `sort` as `order_of` gives it."""
     by = COLUMNS[sort.removeprefix("-")](key)
     first = by.desc(nulls_last=True) if sort.startswith("-") else by.asc(nulls_last=True)
-    known = Case(*(When(evaluation__timing_trust=word, then=place) for place, word in enumerate(TIMINGS)), default=0)
-    return rows.order_by(first, "rank", known, "verified_at", "pk")
+    return rows.order_by(first, "rank", *_known(key.device.device_class), "verified_at", "pk")
+
+
+def _known(device_class: str) -> list[Case]:
+    """How well a time is known; on a processor all are known alike, and no entry's evaluation is looked up for it."""
+    if device_class == CPU:
+        return []
+    return [Case(*(When(evaluation__timing_trust=word, then=place) for place, word in enumerate(TIMINGS)), default=0)]
 
 
 def _of_configs(value: Any, **needed: Any) -> Any:

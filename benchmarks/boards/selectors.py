@@ -82,18 +82,17 @@ def board_rows(
     sort: str = BY_RANK,
 ) -> Page[Any]:
     """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations."""
-    ordered = in_order(_narrowed(_board(key).ranked(), chosen), key, sort)
-    count = None if chosen.is_active else _entries(key)
-    rows = page_by_key(ordered, Standing.objects.with_context(), page, rows_per_page, count)
+    ordered = in_order(_narrowed(_entries(key), chosen), key, sort)
+    count = None if chosen.is_active else _entries(key).count()
+    rows = page_by_key(ordered, Standing.objects.listable().with_context(), page, rows_per_page, count)
     _attach_group_sizes(key, list(rows))
     _attach_config_figures(key, list(rows))
     return rows
 
 
-def _entries(key: BoardKey) -> int:
-    """Counted by the ranks alone, which an index holds: whatever may not be listed has been taken off its board."""
-    ranked = Standing.objects.board(key.ruleset, key.version, key.device).filter(rank__isnull=False)
-    return int(ranked.count())
+def _entries(key: BoardKey) -> Any:
+    """By the ranks alone, which an index holds: whatever may not be listed has been taken off its board."""
+    return Standing.objects.board(key.ruleset, key.version, key.device).filter(rank__isnull=False)
 
 
 def is_old(key: BoardKey) -> bool:
@@ -164,8 +163,7 @@ def _narrowed(rows: Any, chosen: EntryFilter) -> Any:
 
 def _attach_group_sizes(key: BoardKey, rows: list[Any]) -> None:
     ranks = {row.rank for row in rows}
-    sizes = _board(key).ranked().filter(rank__in=ranks).order_by().values_list("rank").annotate(n=Count("pk"))
-    size_of = dict(sizes)
+    size_of = dict(_entries(key).filter(rank__in=ranks).order_by().values_list("rank").annotate(n=Count("pk")))
     for row in rows:
         row.ties = size_of[row.rank]
 
