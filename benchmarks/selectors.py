@@ -32,7 +32,7 @@ from .models import (
     TaskVersion,
     Worker,
 )
-from .querysets import User
+from .querysets import HEAVY, User
 from .states import RUNNING, Moderation, Origin, State, TaskVersionStatus, WorkerRole, WorkerState
 from .switches import announcements
 
@@ -115,8 +115,8 @@ def task_rows(chosen: TaskFilter, page: int | str = 1) -> Page[Any]:
 
 
 def all_tasks(chosen: TaskFilter) -> list[Any]:
-    """All of them, with `entries` and `best_score`, but without the standing that leads."""
-    return list(_with_best(chosen))
+    """All of them with `entries` and `best_score`, without the standing that leads and long texts."""
+    return list(_with_best(chosen).defer("summary", "difficulty_facts", "licence", "origin"))
 
 
 def _with_best(chosen: TaskFilter) -> QuerySet[Any]:
@@ -336,26 +336,24 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
 def newest_verified(limit: int = 8) -> list[Standing]:
     """Of tasks that are listed, also on boards of older versions."""
     rows = Standing.objects.ranked().listable().with_context().filter(task_version__task__listed=True)
-    return list(rows.select_related("task_version__task__suite", "device_kind").order_by("-verified_at")[:limit])
+    rows = rows.select_related("task_version__task__suite", "device_kind").defer(*HEAVY)
+    return list(rows.order_by("-verified_at")[:limit])
 
 
 def newest_records(limit: int = 30) -> list[Standing]:
     """First places of the current boards, the newest first."""
-    rows = (
-        Standing.objects.ranked()
-        .listable()
-        .with_context()
-        .filter(rank=1, ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE)
-    )
-    return list(rows.select_related("task_version__task__suite", "device_kind").order_by("-verified_at")[:limit])
+    first = Standing.objects.ranked().listable().filter(rank=1, ruleset__name=settings.KBENCH_RULESET)
+    newest = first.filter(task_version__status=TaskVersionStatus.ACTIVE).order_by("-verified_at")
+    rows = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind").defer(*HEAVY)
+    return list(rows.filter(pk__in=list(newest.values_list("pk", flat=True)[:limit])).order_by("-verified_at"))
 
 
 def tasks_with_entry() -> int:
-    """On the device kind of this site that has most of them, under the active rule set."""
-    ranked = Standing.objects.filter(
-        rank__isnull=False, ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE
+    """On the device kind of this site that has most of them, under the active rule set; told by first places."""
+    first = Standing.objects.filter(
+        rank=1, ruleset__name=settings.KBENCH_RULESET, task_version__status=TaskVersionStatus.ACTIVE
     )
-    counts = ranked.order_by().values("device_kind").annotate(n=Count("task_version", distinct=True))
+    counts = first.order_by().values("device_kind").annotate(n=Count("task_version", distinct=True))
     return max((item["n"] for item in counts), default=0)
 
 
