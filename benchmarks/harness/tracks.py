@@ -286,8 +286,18 @@ class GpuTrack(Track):
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
     ) -> GpuSession:
-        pool = pool_library(self.paths)
-        setting = GpuSetting(
+        self._session = GpuSession(self._setting(task, configs, binary, prepared, scratch))
+        return self._session
+
+    def control(
+        self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
+    ) -> GpuSession:
+        return GpuSession(replace(self._setting(task, configs, binary, prepared, scratch), control=True))
+
+    def _setting(
+        self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
+    ) -> GpuSetting:
+        return GpuSetting(
             task,
             configs,
             self.rules,
@@ -297,12 +307,10 @@ class GpuTrack(Track):
             scratch,
             self.gpu,
             self.rules.gpu,
-            pool,
+            pool_library(self.paths),
             self.paths.scratch,
             bytecode_folder(self.paths),
         )
-        self._session = GpuSession(setting)
-        return self._session
 
     def record(self) -> dict[str, Any]:
         return {**super().record(), "gpu": self.gpu.title, "driver": self.gpu.driver}

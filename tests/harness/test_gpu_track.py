@@ -26,8 +26,10 @@ from benchmarks.harness import (
     prepare_side_by_side,
     tracks,
 )
-from benchmarks.harness.errors import ChildSurvived
+from benchmarks.harness.errors import ChildSurvived, SupervisorError
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.session import GpuSession
+from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.sandbox.isolation import Child
 from benchmarks.harness.tasks.spec import TaskSpec
 
@@ -246,3 +248,39 @@ def test_an_accepted_submission_that_cannot_be_ended_under_a_tool_is_none(
     report = audit(Source(RIGHT, "cpp"), task, rules, paths, report=accepted, device="host:0")
     assert (report.verdict, report.score) == (Verdict.TIMEOUT, None)
     assert DEVICE_STUCK in {flag.code for flag in report.flags}
+
+
+@pytest.fixture
+def referee_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the submission's first call, as if its device code had ended the referee's context."""
+    real_call = GpuSession.call_candidate
+
+    def call(session: GpuSession, config: int, choice: int, *, compared: bool = True) -> CallResult:
+        session._referee.doom()
+        return real_call(session, config, choice, compared=compared)
+
+    monkeypatch.setattr(GpuSession, "call_candidate", call)
+
+
+@pytest.mark.usefixtures("referee_dies")
+def test_who_breaks_off_a_judging_that_works_without_it_pays(task: TaskSpec, rules: Rules, paths: Paths) -> None:
+    """It was booked as the judge's fault, which is tried again on the next device."""
+    report = judged(RIGHT, task, rules, paths)
+    assert report.verdict is Verdict.RUNTIME_ERROR, report.reason
+    assert "works without it: the referee" in report.reason
+
+
+@pytest.mark.usefixtures("referee_dies")
+def test_a_device_that_judges_nothing_is_our_fault(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_call = GpuSession.call_baseline
+
+    def call(session: GpuSession, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
+        if session.setting.control:
+            raise SupervisorError("the device does not answer")
+        return real_call(session, config, choice, function, compared=compared)
+
+    monkeypatch.setattr(GpuSession, "call_baseline", call)
+    with pytest.raises(SupervisorError, match="the device does not answer"):
+        judged(RIGHT, task, rules, paths)

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +96,9 @@ class GpuSession(Session[Actor]):
         self._stack.callback(crew.kill)
         os.link(crew.log, setting.scratch / crew.log.name)  # outlives the crew
         laps.end("crew_awake")
+        if setting.control:
+            crew.end_candidates()
+        candidates = () if setting.control else crew.candidates
         self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
         self._referee = crew.referee
         self._furnish(crew)
@@ -106,23 +109,24 @@ class GpuSession(Session[Actor]):
             wanted = [problem is None for problem in setting.prepared.problems]
             message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
             baseline.open({**self._common(), **message})
-        if setting.binary.suffix in PYTHON_SUFFIXES:
+        if setting.binary.suffix in PYTHON_SUFFIXES and candidates:
             self._warm(crew)
             laps.end("warm")
         crew.end_warmer()
-        for candidate in crew.candidates:
+        for candidate in candidates:
             candidate.open(self._candidate_message(crew))
         STANDBY.refill(setting.order())
         with memory_is_theirs(self._needs):
             shared = self._share_memory()
-            for candidate in crew.candidates:
+            for candidate in candidates:
                 self._await_candidate(candidate, "loaded")
             laps.end("candidates_loaded")
             loaded = [self._await_baseline(baseline, "loaded") for baseline in crew.baselines]
             laps.end("baselines_loaded")
-            self._begin_replay(crew, shared, laps)
+            if candidates:
+                self._begin_replay(crew, shared, laps)
             if self.replay is None:
-                self._serve(crew)
+                self._serve(crew, candidates)
                 laps.end("serving")
         waited_s = round(opened_s - crew.started_s, 1)
         compile_s = round(max(float(message["compile_s"]) for message in loaded), 2)
@@ -158,12 +162,12 @@ class GpuSession(Session[Actor]):
         log.unlink()
         log.write_bytes(printed)
 
-    def _serve(self, crew: Crew) -> None:
+    def _serve(self, crew: Crew, candidates: Sequence[Actor]) -> None:
         """The other way: the candidates time their calls themselves, and the referee's clock bounds what they say."""
         crew.end_executors()
-        for actor in (*crew.candidates, *crew.baselines):
+        for actor in (*candidates, *crew.baselines):
             actor.link.send(serve=True)
-        for candidate in crew.candidates:
+        for candidate in candidates:
             self._await_candidate(candidate)
             with faults_of("candidate"):
                 candidate.child.freeze()
@@ -245,10 +249,12 @@ class GpuSession(Session[Actor]):
         except (TimeoutError, ProtocolError) as error:
             raise self._referee.failed(error) from error
         inputs_fd, *arenas = fds
-        everybody = (actor for cast in self._casts for actor in cast)
+        everybody = [actor for cast in self._casts for actor in cast]
+        absent = self.crew.candidates if self.setting.control else ()
         for actor, arena, size in zip(everybody, arenas, sizes["output_bytes"], strict=True):
             message = {"input_bytes": sizes["input_bytes"], "output_bytes": size}
-            actor.link.send_descriptors([inputs_fd, arena], **message)
+            if actor not in absent:
+                actor.link.send_descriptors([inputs_fd, arena], **message)
         self._stack.callback(close, fds)
         return Shared(inputs_fd, arenas[1::2], sizes["input_bytes"], sizes["output_bytes"][1])
 

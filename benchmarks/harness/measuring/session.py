@@ -13,7 +13,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -60,6 +60,7 @@ class Setting:
     binary: Path
     prepared: PreparedBaseline
     scratch: Path
+    control: bool = field(default=False, kw_only=True)  # a control run: without the submission
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,6 @@ class CpuSetting(Setting):
     """The setting of a session on a CPU."""
 
     shell: Path  # the native calling loop
-    control: bool = False  # a control run: without the submission
 
 
 @dataclass(frozen=True)
