@@ -4,6 +4,7 @@ The calls of `measuring/calls.py` are made one by one here. Kernels are C++, sin
 """
 
 import os
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from benchmarks.harness.errors import RefereeError, SupervisorError
 from benchmarks.harness.gpu.crew import STANDBY, Crew, Standby
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.session import GpuSession, memory_is_theirs
+from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import EAGER, NOTHING
 from benchmarks.harness.protocol import Status
@@ -170,12 +172,16 @@ def test_who_dies_while_it_wakes_up_is_replaced(
     standby.refill(session.setting.order())
     waiting = standby._crew
     assert waiting is not None
-    child = waiting.candidates[0].child if whose == "candidate" else waiting.referee._child
+    one = waiting.candidates[0] if whose == "candidate" else waiting.referee
+    child = one.child if isinstance(one, Actor) else one._child
+    ended = select.poll()
+    ended.register(one.link._end, select.POLLHUP)
     wake = Crew.wake
 
     def dies(crew: Crew) -> None:
         if crew is waiting:
             child.doom()
+            assert ended.poll(10_000)  # until then it may say that it is awake
         wake(crew)
 
     monkeypatch.setattr(Crew, "wake", dies)

@@ -151,7 +151,7 @@ ASKS = "x, _ = data\nok = torch.allclose(output, x.double().cumsum(0).float(), a
         ("return output.dtype == torch.float32, 'wrong dtype'", {"author-checker", "cheap-answers", "low-precision"}),
         (
             "x, _ = data\nreturn torch.allclose(output, x.cumsum(0), atol=2.0), ''",
-            {"author-checker", "low-precision"},
+            {"author-checker", "cheap-answers", "low-precision"},
         ),
         (ASKS + "data[0].zero_()\noutput.zero_()\nreturn ok, ''", {"author-checker"}),
         (ASKS + "print('x' * (100 << 20))\nreturn ok, 'y' * (100 << 20)", {"author-checker"}),
