@@ -389,9 +389,9 @@ class _Work:
             self.flags.append(
                 Flag("late-ready", f"{config.key}: late wake-ups added {late_us:.0f} µs to the median call")
             )
-        ahead_us = judging.work_ahead_us(number)
-        if ahead_us > _LATE_FLAG_US:
-            told = f"{config.key}: work in calls on decoys added {ahead_us:.0f} µs to each call"
+        outside_us = judging.work_outside_us(number)
+        if outside_us > _LATE_FLAG_US:
+            told = f"{config.key}: work in calls on decoys, or after the end, added {outside_us:.0f} µs to each call"
             self.flags.append(Flag("work-ahead", told))
         if gathered_us > _LATE_FLAG_US:
             told = f"{config.key}: a few calls took so much longer that the mean call took {gathered_us:.0f} µs more"

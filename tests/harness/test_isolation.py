@@ -431,6 +431,30 @@ def test_what_its_processors_can_give_and_what_stopping_takes_is_not_late() -> N
     assert RunSpan(used_ns=2_050_400, ran_ns=1_000_000).late_ns(2, others_ns=300_000) == 300_400
 
 
+def test_what_others_had_of_its_processor_is_added_to_what_a_process_used(tmp_path: Path) -> None:
+    """So who works until its stop is seen on a busy machine too; who sleeps meanwhile has not."""
+    core = min(os.sched_getaffinity(0))
+    busy = f"import os\nos.sched_setaffinity(0, [{core}])\nprint('on', flush=True)\nwhile True: pass"
+    shared = f"import threading\nthreading.Thread(target=lambda: exec('while True: pass')).start()\n{busy}"
+    codes = (busy, shared, "import time; print('on', flush=True); time.sleep(60)")
+    children = [spawn([sys.executable, "-I", "-c", code], ROOM, tmp_path / str(n)) for n, code in enumerate(codes)]
+    try:
+        while not all("on" in child.log_tail(100) for child in children):
+            time.sleep(0.02)
+        for child in children:
+            child.freeze()
+            child.resume()
+        time.sleep(0.5)
+        working, with_a_thread, sleeping = (child.freeze() for child in children)
+        assert working.others_ns > 100_000_000
+        assert abs(working.over_ns) < 50_000_000
+        assert with_a_thread.over_ns < 50_000_000
+        assert sleeping.over_ns < -400_000_000
+    finally:
+        for child in children:
+            child.kill()
+
+
 def test_who_runs_while_it_should_be_frozen_is_seen(spinner: Child) -> None:
     assert spinner.pid is not None
     spinner.freeze()

@@ -1,12 +1,15 @@
 """The calls of one judging: every configuration verified, then all of them timed in random order.
 
 A visit to a contestant is a random number of calls on decoys, which warm up its code, and then one call on fresh
-inputs, whose time counts. Verifying and timing make the same visits; every timed call is checked, and so are some of
-the others, so a kernel cannot detect the phase. A step is one visit to every contestant on the same inputs, in an
-order that is reversed in the next step (ABBA). Not covered: statistics (`scores/`) and the report (`stages.py`).
+inputs, whose time counts. The shorter the calls of a configuration are, the more decoys a visit has, so that what a
+kernel could prepare unseen in a visit must do for many calls. Verifying and timing make the same visits; every timed
+call is checked, and so are some of the others, so a kernel cannot detect the phase. A step is one visit to every
+contestant on the same inputs, in an order that is reversed in the next step (ABBA). Not covered: statistics (`scores/`)
+and the report (`stages.py`).
 """
 
 import math
+import random
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -29,8 +32,9 @@ from .used_up import Watch, fresh_us_per_byte
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 8
-_SECOND_DECOY_ONCE_IN = 4
-_CALLS_OF_A_VISIT_MAX = 3
+# calls on decoys take this long in a visit, if that is neither more nor fewer calls than these in the mean
+_DECOYS_US, _DECOYS_LEAST, _DECOYS_MOST = 1000.0, 1.25, 8.0
+_RANDOM = secrets.SystemRandom()
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 # How much more the mean visit takes than the median one, beyond eager's and as a share of the kernel's call: more than
@@ -140,8 +144,8 @@ class Judging:
         """Paired times of a configuration; raises Fault if too few steps were worth keeping.
 
         To each call its own lateness is added, the processor time that it used while it was frozen before and after it
-        had been told to stop, and what its decoys did beside computing. The same goes for everybody. What decoys have
-        prepared is added to the kernel's calls alone.
+        had been told to stop, and what its decoys did beside computing. The same goes for everybody. What a kernel does
+        in decoys and after its end beyond eager is added to its calls alone.
         """
         ledger = self.ledgers[number]
         least = self._rules.time.min_steps_per_config
@@ -150,7 +154,7 @@ class Judging:
             raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during the others: {found}")
         compiled = ("baseline", COMPILE)
         return PairedTimes(
-            kernel_us=ledger.charged_us(CANDIDATE, self._rules) + ledger.ahead_us(),
+            kernel_us=ledger.charged_us(CANDIDATE, self._rules) + ledger.outside_us(),
             eager_us=ledger.charged_us(("baseline", EAGER), self._rules),
             compile_us=ledger.charged_us(compiled, self._rules) if compiled in ledger.times_us else None,
             launch=np.array(ledger.launches),
@@ -162,9 +166,9 @@ class Judging:
         ledger = self.ledgers[number]
         return median_us(ledger.charged_us(CANDIDATE, self._rules)) - median_us(np.array(ledger.times_us[CANDIDATE]))
 
-    def work_ahead_us(self, number: int) -> float:
-        """What each call of the kernel is charged for work in decoys, in the launch where that is more."""
-        return float(self.ledgers[number].ahead_us().max())
+    def work_outside_us(self, number: int) -> float:
+        """What each call of the kernel is charged for work in decoys and after its end, in the launch with more."""
+        return float(self.ledgers[number].outside_us().max())
 
     def gathered_us(self) -> dict[int, float]:
         """What each call of the kernel is charged by configuration, because a few of its calls worked for all others.
@@ -193,11 +197,11 @@ class Judging:
         It is what the operating system takes to clear as much memory as a whole round uses up: which of the calls do
         so cannot be told, and honest ones do not.
         """
-        timed = sum(not ledger.config.hidden for ledger in self.ledgers)
+        of_a_round = sum(ledger.calls_of_a_visit(CANDIDATE) for ledger in self.ledgers if not ledger.config.hidden)
         configs = [ledger.config for ledger in self.ledgers]
         memory_bytes = sum(item.nbytes for config in configs for item in config.tensors)
         memory_bytes += sum(item.nbytes for config in configs for item in config.results)
-        used_bytes = self._watch.used_bytes(_CALLS_OF_A_VISIT_MAX * timed, memory_bytes)
+        used_bytes = self._watch.used_bytes(of_a_round, memory_bytes)
         return used_bytes * fresh_us_per_byte() if used_bytes > 0 else 0.0
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
@@ -228,28 +232,27 @@ class Judging:
     def _warm_up(
         self, who: Contender, number: int, decoys: list[CallResult] | None = None, *, checked: bool
     ) -> Fault | None:
-        """One or two calls on decoys, of sets chosen anew: they tell nothing of the call that counts.
+        """Calls on decoys, of sets chosen anew: they tell nothing of the call that counts. They are added to `decoys`.
 
-        What they were is added to `decoys`.
+        Written anew before each call, so that to a contestant the call that counts is one like these.
         """
         if not self._session.decoys:
             return None
-        decoys = [] if decoys is None else decoys
-        self._session.show(number, decoys=True)
-        for _ in range(1 + (secrets.randbelow(_SECOND_DECOY_ONCE_IN) == 0)):
+        for place in range(number_of_decoys(self.ledgers[number].quickest_us, _RANDOM)):
+            self._session.show(number, decoys=True)
             choice = self._session.any_set(number)
-            if who == CANDIDATE:
-                decoys.append(self._session.call_candidate(number, choice, compared=checked))
-                fault = self._check(number, choice, decoys[-1], compare=checked)
-                if fault is not None:
-                    return fault
-            else:
-                decoys.append(self._session.call_baseline(number, choice, who[1]))
+            compared = (checked and place == 0) or secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0
+            decoy = self._call(who, number, choice, compared=compared)
+            if decoys is not None:
+                decoys.append(decoy)
+            fault = self._check(number, choice, decoy, compare=compared) if who == CANDIDATE else None
+            if fault is not None:
+                return fault
         return None
 
     def _fresh_call(self, number: int, choice: int) -> Fault | None:
         self._session.show(number)
-        return self._check(number, choice, self._session.call_candidate(number, choice))
+        return self._check(number, choice, self._call(CANDIDATE, number, choice))
 
     def _check(self, number: int, choice: int, result: CallResult, *, compare: bool = True) -> Fault | None:
         ledger = self.ledgers[number]
@@ -261,7 +264,10 @@ class Judging:
         ledger.note(comparison)
         if not comparison.intact:
             return Fault(Verdict.REJECTED, "the kernel wrote into its inputs, which belong to the caller")
-        return None if comparison.ok else Fault(Verdict.INCORRECT_VALUE, comparison.reason)
+        if not comparison.ok:
+            return Fault(Verdict.INCORRECT_VALUE, comparison.reason)
+        ledger.note_right(result)
+        return None
 
     def _repeated(self, number: int, choice: int, fault: Fault) -> Fault:
         """The same input again: a right result beside the wrong one is another verdict."""
@@ -282,7 +288,7 @@ class Judging:
             for place, ledger in enumerate(self.ledgers)
             if not ledger.config.hidden or number % _HIDDEN_EVERY_ROUNDS == 0
         ]
-        secrets.SystemRandom().shuffle(chosen)
+        _RANDOM.shuffle(chosen)
         yield from chosen
 
     def _time_step(self, number: int, *, backwards: bool, noted: bool = True) -> None:
@@ -292,7 +298,7 @@ class Judging:
         results: dict[Contender, CallResult] = {}
         for who in self._order(number, backwards=backwards):
             decoys: list[CallResult] = []
-            ledger.fault = self._warm_up(who, number, decoys, checked=secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0)
+            ledger.fault = self._warm_up(who, number, decoys, checked=False)
             if ledger.fault is not None:
                 return
             self._session.show(number)
@@ -310,10 +316,12 @@ class Judging:
         for who, result in results.items():
             ledger.note_time(who, result)
 
-    def _call(self, who: Contender, number: int, choice: int) -> CallResult:
+    def _call(self, who: Contender, number: int, choice: int, *, compared: bool = True) -> CallResult:
         if who == CANDIDATE:
-            return self._session.call_candidate(number, choice)
-        return self._session.call_baseline(number, choice, who[1])
+            return self._session.call_candidate(number, choice, compared=compared)
+        result = self._session.call_baseline(number, choice, who[1])
+        self.ledgers[number].note_right(result)
+        return result
 
     def _order(self, number: int, *, backwards: bool) -> Sequence[Contender]:
         compiled: list[Contender] = [("baseline", COMPILE)] if self.compile_problems[number] is None else []
@@ -341,3 +349,9 @@ class Judging:
         if time.monotonic() > self._deadline:
             limit = self._rules.limits.judging_s
             raise Fault(Verdict.TIMEOUT, f"verifying and timing together took more than {limit:g} s")
+
+
+def number_of_decoys(quickest_us: float, lot: random.Random) -> int:
+    """How many a visit has if the shortest call so far took `quickest_us`."""
+    mean = min(max(_DECOYS_US / quickest_us, _DECOYS_LEAST), _DECOYS_MOST)
+    return 1 + int(2 * (mean - 1) * lot.random() + lot.random())

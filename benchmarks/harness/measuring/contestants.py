@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import ChildSurvived, SupervisorError
 from ..protocol import Link, ProtocolError, Status, Word, make_links
-from ..sandbox.freezer import now_ns, queued_ns
+from ..sandbox.freezer import now_ns, scheduled
 from ..sandbox.isolation import Child, Room, python_argv, spawn
 from ..tasks.spec import Config
 from .memory import ControlPage, Layout, OutputMemory, Sample
@@ -52,10 +52,10 @@ class CallResult:
     woke_us: float = 0.0  # processor time that the process has used while it was frozen before this call
     used_us: float = 0.0  # processor time of all its threads from waking until they had stopped
     after_us: float = 0.0  # of this, what was used after the order to stop, beyond what stopping takes
+    over_us: float | None = None  # on one core: `RunSpan.over_ns`, without `after_us`
     carried_us: float = 0.0  # what the decoys before this call did and no call was charged for
-    decoy_us: float = 0.0  # processor time of the decoy before this call that took most
-    visit_us: float = 0.0  # the same of this call and that decoy together, and while they were frozen before
-    waited_us: float = 0.0  # for how long the supervisor waited for a processor meanwhile; of a visit, in all its calls
+    decoys: tuple["CallResult", ...] = ()  # the calls on decoys of the same visit
+    waited_us: float = 0.0  # for how long the supervisor waited for a processor meanwhile
     throttled: tuple[str, ...] = ()  # GPU: why its clocks were lowered
 
     @property
@@ -179,7 +179,7 @@ class Contestant(Actor):
         Raises NotStopped, and PermissionError where the memory of a child cannot be read.
         """
         self._step += 1
-        waited_ns = queued_ns("thread-self")
+        waited_ns = scheduled("thread-self").queued_ns
         words, pid = self.control.words, self.child.pid or 0
         sample = Sample(self.outputs.results(config), self._draw)
         words[Word.FUNCTION], words[Word.CONFIG], words[Word.CHOICE] = function, config, 0
@@ -199,14 +199,16 @@ class Contestant(Actor):
         at_done = sample.read(pid, places)
         ended_ns = now_ns()
         stop = self.child.freeze()
+        after_ns = stop.late_ns(self._cores, others_ns=max(0, waiting_ns - used_ns))
         result = CallResult(
             status=None,
             wall_us=(ended_ns - started_ns) / 1e3,
             resume_us=own_lateness_us(started_ns - resumed_ns, used_ns, waiting_ns),
             woke_us=woke_ns / 1e3,
             used_us=stop.used_ns / 1e3,
-            after_us=stop.late_ns(self._cores, others_ns=max(0, waiting_ns - used_ns)) / 1e3,
-            waited_us=(queued_ns("thread-self") - waited_ns) / 1e3,
+            after_us=after_ns / 1e3,
+            over_us=(stop.over_ns - after_ns) / 1e3 if self._cores == 1 else None,
+            waited_us=(scheduled("thread-self").queued_ns - waited_ns) / 1e3,
             early=early,
         )
         if status != Status.OK:

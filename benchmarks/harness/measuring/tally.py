@@ -1,8 +1,9 @@
 """What was measured of one configuration, and what its calls are charged beside their own time.
 
 Only the median call counts, so a kernel could do its work where no median looks: before GO, while it should be stopped,
-in calls on decoys, or in a few calls for all others. The first two are charged to the call itself, the other two to
-every call of the kernel. Not covered: which calls are made (`calls.py`), statistics of the score (`scores/`).
+in calls on decoys, or in a few calls for all others. Late starts and work while frozen are charged to the call itself,
+and the rest to every call of the kernel. What decoys and the way to the stop take is compared with eager's, and both
+share one allowance. Not covered: which calls are made (`calls.py`), statistics of the score (`scores/`).
 """
 
 import math
@@ -25,16 +26,69 @@ CANDIDATE: Contender = ("candidate", 0)
 _EAGER: Contender = ("baseline", EAGER)
 
 _DECOY_FACTOR, _DECOY_SPARE_US = 3.0, 1000.0  # a decoy is the first call after a break: its caches are cold
-_AHEAD_SPARE_US, _AHEAD_SPARE = 50.0, 0.1  # by so much the decoys may take longer than eager's do, the larger one
+# so much more than eager a kernel may do outside of each call that counts: a part of the call, or this if it is more
+_OUTSIDE_SPARE, _OUTSIDE_SPARE_US = 0.05, 3.0
+# the same for the first decoy of a visit alone, whose caches are cold by chance
+_FIRST_SPARE, _FIRST_SPARE_US = 0.1, 50.0
+_QUICK = 10  # in per cent: the calls that no other work has slowed, even on a very busy machine
 _MEDIAN_ERROR, _ERRORS_IN_DOUBT = 0.93, 2.0  # the standard error of a median of n values is 0.93 quartile ranges / √n
 
 
 @dataclass(frozen=True)
 class Excess:
-    """A mean over a median, and its standard error, in microseconds."""
+    """By how much something takes longer than something else, and the standard error of that, in microseconds."""
 
     us: float
     error_us: float
+
+
+@dataclass(frozen=True)
+class VisitTimes:
+    """Processor time in the visits of one launch to one contestant, in microseconds.
+
+    While the supervisor waits for a processor a contestant spins, so the wait is taken off each call, down to the
+    median call. Were such calls left out, a kernel could work in them for all others, since it sees them coming.
+    """
+
+    calls_us: NDArray[np.float64]  # of each visit the call that counts
+    first_us: NDArray[np.float64]  # by how much longer its first decoy takes than the median call
+    ahead_us: NDArray[np.float64]  # the same of all decoys together
+    over_us: NDArray[np.float64]  # `CallResult.over_us` of the calls that count; empty with several cores
+    decoys: float  # of the median visit, whoever is visited
+
+    @property
+    def usual_us(self) -> float:
+        return median_us(self.calls_us)
+
+    def first(self) -> Excess:
+        """What the median visit does in its first decoy beside what a call takes."""
+        scatter_us = math.hypot(iqr_us(self.first_us), iqr_us(self.calls_us))
+        return Excess(median_us(self.first_us), _MEDIAN_ERROR * scatter_us / math.sqrt(len(self.calls_us)))
+
+    def ahead(self) -> Excess:
+        """What the median visit does in decoys beside what a call takes, for each call that may profit from it.
+
+        Whatever a kernel prepares for calls, it must prepare for as many of them as there are decoys: each of them but
+        the first may be the one that counts.
+        """
+        scatter_us = math.hypot(iqr_us(self.ahead_us), self.decoys * iqr_us(self.calls_us))
+        error_us = _MEDIAN_ERROR * scatter_us / math.sqrt(len(self.calls_us))
+        return Excess(median_us(self.ahead_us) / self.decoys, error_us / self.decoys)
+
+    def over(self) -> Excess:
+        """What the median call does after its end: processor time beyond that of its core until the order to stop.
+
+        With several cores nothing is said: how long some of them idle is a matter of the kernel.
+        """
+        if not len(self.over_us):
+            return Excess(0.0, 0.0)
+        return Excess(median_us(self.over_us), _MEDIAN_ERROR * iqr_us(self.over_us) / math.sqrt(len(self.over_us)))
+
+    def above_the_median(self) -> Excess:
+        """How much more the mean visit takes than the median one, per call."""
+        visits_us = self.calls_us + self.ahead_us / self.decoys
+        error_us = math.sqrt(float(np.var(visits_us)) / max(1, len(visits_us) - 1))
+        return Excess(float(visits_us.mean()) - median_us(visits_us), error_us)
 
 
 @dataclass
@@ -51,12 +105,17 @@ class ConfigTally:
     resumes_us: dict[Contender, list[float]] = field(default_factory=dict)
     launches: list[int] = field(default_factory=list)
     seen: dict[Contender, list[CallResult]] = field(default_factory=dict)  # timed calls, for what bounds their claims
+    quickest_us: float = math.inf  # the shortest call so far with results that are right, whoever made it
     throttled: int = 0  # steps that were dropped because clocks were lowered
 
     def note(self, comparison: CallComparison) -> None:
         self.checked += 1
         self.max_abs_error = max(self.max_abs_error, comparison.max_abs_error)
         self.max_rel_error = max(self.max_rel_error, comparison.max_rel_error)
+
+    def note_right(self, result: CallResult) -> None:
+        """Of a baseline, or with results that have been compared."""
+        self.quickest_us = min(self.quickest_us, result.wall_us or math.inf)
 
     def note_time(self, who: Contender, result: CallResult) -> None:
         self.seen.setdefault(who, []).append(result)
@@ -77,6 +136,10 @@ class ConfigTally:
             checked_calls=self.checked,
             failure="" if self.fault is None else hidden_words(self.config, self.fault),
         )
+
+    def calls_of_a_visit(self, who: Contender) -> float:
+        """In the mean; 0 before the first step."""
+        return float(np.mean([1 + len(visit.decoys) for visit in self.seen[who]])) if who in self.seen else 0.0
 
     def of_launches(self) -> list[NDArray[np.intp]]:
         """The places of the steps of each launch."""
@@ -100,40 +163,42 @@ class ConfigTally:
         charged_us: NDArray[np.float64] = np.array(self.times_us[who]) + late_us + beside_us
         return charged_us
 
-    def ahead_us(self) -> NDArray[np.float64]:
-        """What the kernel does in decoys for the calls that count, per call.
+    def outside_us(self) -> NDArray[np.float64]:
+        """What the kernel is charged per call for work outside of the calls that count: in decoys and after *done*.
 
-        Decoys take longer than calls, as caches are cold after a break. The kernel's may take as much longer as eager's
-        in the same launch, and a little more, and as much more as chance may explain: a kernel could scatter at will,
-        so by chance no more than eager. Whoever gains in the median call has done the work in most of the visits.
+        Decoys take longer than calls, as caches are cold after a break, and stopping takes time. The kernel may take as
+        much longer as eager in the same launch, and a little more in all, and as much more as chance may explain: a
+        kernel could scatter at will, so by chance no more than eager. Whoever gains in the median call has done the
+        work in most of the visits. Work in decoys is shared by as many calls as there are decoys, unless the first one
+        alone takes so much longer that all of it is charged to each call: which of the two says more about a kernel
+        depends on how cold its caches are, so the larger one counts.
         """
         charged_us = np.zeros(len(self.launches))
         for steps in self.of_launches():
-            kernel, eager = ([self.seen[who][place] for place in steps] for who in (CANDIDATE, _EAGER))
-            usual_us = median_us(np.array([visit.used_us for visit in kernel]))
-            (kernel_us, kernel_error_us), (eager_us, eager_error_us) = colder_us(kernel), colder_us(eager)
-            doubt_us = _ERRORS_IN_DOUBT * math.hypot(min(kernel_error_us, eager_error_us), eager_error_us)
-            allowed_us = eager_us + max(_AHEAD_SPARE_US, _AHEAD_SPARE * usual_us) + doubt_us
-            charged_us[steps] = max(0.0, kernel_us - allowed_us)
+            kernel, eager = (self._times_of(who, steps) for who in (CANDIDATE, _EAGER))
+            ahead, over, first = (
+                _beyond(getattr(kernel, name)(), getattr(eager, name)()) for name in ("ahead", "over", "first")
+            )
+            more_us = (
+                max(0.0, ahead.us) + max(0.0, over.us) - _ERRORS_IN_DOUBT * math.hypot(ahead.error_us, over.error_us)
+            )
+            shared_us = more_us - max(_OUTSIDE_SPARE * kernel.usual_us, _OUTSIDE_SPARE_US)
+            first_us = (
+                first.us - _ERRORS_IN_DOUBT * first.error_us - max(_FIRST_SPARE * kernel.usual_us, _FIRST_SPARE_US)
+            )
+            charged_us[steps] = max(0.0, shared_us, first_us)
         return charged_us
 
-    def above_the_median(self, who: Contender) -> Excess:
-        """How much more processor time the mean visit takes than the median one.
+    def _times_of(self, who: Contender, steps: NDArray[np.intp]) -> VisitTimes:
+        decoys = float(np.median([len(visit.decoys) for visits in self.seen.values() for visit in visits]))
+        return visit_times([self.seen[who][place] for place in steps], max(1.0, decoys))
 
-        While the supervisor waits for a processor a contestant spins. So its wait is taken off, down to the median
-        visit. Were such visits left out, a kernel could work in them for all others, since it sees them coming.
-        """
-        means, squares = [], []
-        for steps in self.of_launches():
-            seen = [self.seen[who][place] for place in steps]
-            visits_us, waited_us = (
-                np.array([getattr(visit, name) for visit in seen]) for name in ("visit_us", "waited_us")
-            )
-            usual_us = median_us(visits_us)
-            own_us = np.maximum(visits_us - waited_us, np.minimum(visits_us, usual_us))
-            means.append(own_us.mean() - usual_us)
-            squares.append(float(np.var(own_us)) / max(1, len(own_us) - 1))
-        return Excess(float(np.mean(means)), math.sqrt(sum(squares)) / len(squares))
+    def above_the_median(self, who: Contender) -> Excess:
+        """How much more processor time the mean visit takes than the median one, per call, over all launches."""
+        found = [self._times_of(who, steps).above_the_median() for steps in self.of_launches()]
+        return Excess(
+            float(np.mean([item.us for item in found])), math.hypot(*(item.error_us for item in found)) / len(found)
+        )
 
 
 @dataclass(frozen=True)
@@ -177,14 +242,8 @@ def hidden_words(config: Config, fault: Fault) -> str:
 
 
 def with_decoys(call: CallResult, decoys: Sequence[CallResult]) -> CallResult:
-    """`call` with what the calls on decoys of the same visit have taken."""
-    return replace(
-        call,
-        carried_us=carried_us(decoys, call),
-        decoy_us=max((decoy.used_us for decoy in decoys), default=0.0),
-        visit_us=call.used_us + call.woke_us + max((decoy.used_us + decoy.woke_us for decoy in decoys), default=0.0),
-        waited_us=call.waited_us + sum(decoy.waited_us for decoy in decoys),
-    )
+    """`call` with the calls on decoys of the same visit."""
+    return replace(call, carried_us=carried_us(decoys, call), decoys=tuple(decoys))
 
 
 def carried_us(decoys: Sequence[CallResult], call: CallResult) -> float:
@@ -196,11 +255,37 @@ def carried_us(decoys: Sequence[CallResult], call: CallResult) -> float:
     return sum(decoy.woke_us + max(decoy.after_us, decoy.used_us - usual_us) for decoy in decoys)
 
 
-def colder_us(visits: Sequence[CallResult]) -> tuple[float, float]:
-    """How much more processor time decoys take than the calls that count, both in the median of one launch.
+def _beyond(kernel: Excess, eager: Excess) -> Excess:
+    """By how much more, and what chance may explain: eager's own error, and the kernel's as far as it is no larger."""
+    return Excess(kernel.us - eager.us, math.hypot(min(kernel.error_us, eager.error_us), eager.error_us))
 
-    And the standard error of that: beside other work a contestant spins while the supervisor waits for a processor.
+
+def visit_times(visits: Sequence[CallResult], decoys: float) -> VisitTimes:
+    """Of at least one visit, if the median visit has so many `decoys`."""
+    calls_us = _own_us(visits)
+    usual_us = median_us(calls_us)
+    first_us, others_us = np.zeros(len(visits)), np.zeros(len(visits))
+    # the first decoy of a visit is slow for everybody, the others are calls like those that count
+    for sum_us, part in (
+        (first_us, [visit.decoys[:1] for visit in visits]),
+        (others_us, [visit.decoys[1:] for visit in visits]),
+    ):
+        every = [decoy for those in part for decoy in those]
+        if every:
+            which = np.repeat(np.arange(len(visits)), [len(those) for those in part])
+            np.add.at(sum_us, which, _own_us(every) - usual_us)
+    over_us = np.array([visit.over_us for visit in visits if visit.over_us is not None])
+    return VisitTimes(calls_us, first_us, first_us + others_us, over_us, decoys)
+
+
+def _own_us(calls: Sequence[CallResult]) -> NDArray[np.float64]:
+    """Processor time of each call without what the supervisor waited meanwhile, down to the usual call.
+
+    On a very busy machine a contestant waits as well and does not spin, so that too much is taken off most calls. Then
+    the usual call is one of the quickest.
     """
-    decoys_us, calls_us = (np.array([getattr(visit, name) for visit in visits]) for name in ("decoy_us", "used_us"))
-    error_us = _MEDIAN_ERROR * math.hypot(iqr_us(decoys_us), iqr_us(calls_us)) / math.sqrt(len(visits))
-    return max(0.0, median_us(decoys_us) - median_us(calls_us)), error_us
+    used_us = np.array([call.used_us + call.woke_us for call in calls])
+    without_us = used_us - np.array([call.waited_us for call in calls])
+    usual_us = max(median_us(without_us), float(np.percentile(used_us, _QUICK)))
+    own_us: NDArray[np.float64] = np.maximum(without_us, np.minimum(used_us, usual_us))
+    return own_us

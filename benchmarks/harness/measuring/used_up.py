@@ -116,8 +116,8 @@ class Watch:
                 grown_bytes = last.touched_bytes - now.first.touched_bytes
                 now.used_bytes.append((grown_bytes - (last.own_bytes - now.first.own_bytes)) // _ROUNDS)
 
-    def used_bytes(self, calls: int, memory_bytes: int) -> float:
-        """What a round of at most `calls` calls uses up beyond what is usual, in the launch where that is more.
+    def used_bytes(self, calls: float, memory_bytes: int) -> float:
+        """What a round of `calls` calls uses up beyond what is usual, in the launch where that is more.
 
         Arguments and results of all configurations take `memory_bytes`: the allocator may give the calls of a kernel
         so much memory anew where others have had it, as after a call of a hidden configuration.

@@ -28,6 +28,7 @@ class RunSpan:
 
     used_ns: int  # processor time of all its threads
     ran_ns: int  # from the resume until it was told to stop
+    others_ns: int = 0  # for how long its first thread waited meanwhile for a processor that others used
 
     def late_ns(self, cores: int, others_ns: int) -> int:
         """Processor time that `cores` cannot have given it before it was told to stop, beyond what stopping takes.
@@ -35,6 +36,11 @@ class RunSpan:
         Of their time other programs had `others_ns`.
         """
         return max(0, self.used_ns + others_ns - cores * (self.ran_ns + _STOPPING_NS))
+
+    @property
+    def over_ns(self) -> int:
+        """Processor time beyond what one core gave it until the order to stop; negative for who woke up slowly."""
+        return self.used_ns + self.others_ns - self.ran_ns
 
 
 class Freezer:
@@ -44,13 +50,13 @@ class Freezer:
         self._pid = pid
         self._clock = (~pid << 3) | 2  # the clock of a process's processor time, as clock_getcpuclockid(3) makes it
         self._frozen_ns: int | None = None
-        self._resumed_at = (0, 0)  # processor time and queue wait at the last resume
+        self._resumed_at = (0, Scheduled())  # processor time of all threads, and the first one's, at the last resume
         self._resumed_ns = now_ns()
 
     def freeze(self, deadline_s: float = 2.0) -> RunSpan:
         """Returns when every thread has stopped. Raises NotStopped after `deadline_s`."""
         signal_quietly(self._pid, signal.SIGSTOP)
-        told_ns = now_ns()
+        told_ns, queued_ns = now_ns(), scheduled(self._pid).queued_ns
         until = time.monotonic() + deadline_s
         while not self._stopped():
             if time.monotonic() > until:
@@ -61,11 +67,15 @@ class Freezer:
                 raise NotStopped("a child uses processor time though it has stopped")
             before_ns = used_ns
         self._frozen_ns = used_ns
-        return RunSpan(used_ns - self._resumed_at[0], told_ns - self._resumed_ns)
+        before_all_ns, before = self._resumed_at
+        # its own threads are no others: while they had the processor their time counts as used
+        own_ns = used_ns - before_all_ns - (scheduled(self._pid).ran_ns - before.ran_ns)
+        others_ns = max(0, queued_ns - before.queued_ns - max(0, own_ns))
+        return RunSpan(used_ns - before_all_ns, told_ns - self._resumed_ns, others_ns)
 
     def resume(self) -> int:
         """Lets it run; the processor time in ns that it has used since the freeze, over all threads."""
-        self._resumed_at = total_ns, _ = self._used_ns(), queued_ns(self._pid)
+        self._resumed_at = total_ns, _ = self._used_ns(), scheduled(self._pid)
         used_ns = 0 if self._frozen_ns is None else total_ns - self._frozen_ns
         self._frozen_ns = None
         self._resumed_ns = now_ns()
@@ -74,8 +84,8 @@ class Freezer:
 
     def since_resume(self) -> tuple[int, int]:
         """Processor time of all threads and queue wait of the first one since the last resume, in ns."""
-        used_ns, waited_ns = self._resumed_at
-        return self._used_ns() - used_ns, queued_ns(self._pid) - waited_ns
+        used_ns, first = self._resumed_at
+        return self._used_ns() - used_ns, scheduled(self._pid).queued_ns - first.queued_ns
 
     def _stopped(self) -> bool:
         return all(state_of(f"/proc/{self._pid}/task/{item}/stat") in _STOPPED for item in threads_of(self._pid))
@@ -91,16 +101,25 @@ def now_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
-def queued_ns(pid: int | Literal["thread-self"]) -> int:
-    """How long the first thread of a process has been ready to run without a processor, in all; 0 if nobody counts."""
+@dataclass(frozen=True)
+class Scheduled:
+    """Of one thread, in all: how long it ran, and how long it was ready to run without a processor."""
+
+    ran_ns: int = 0
+    queued_ns: int = 0
+
+
+def scheduled(pid: int | Literal["thread-self"]) -> Scheduled:
+    """The first thread of a process; zeros if nobody counts or it is gone."""
     try:
         file = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
     except (FileNotFoundError, ProcessLookupError):
-        return 0
+        return Scheduled()
     try:
-        return int(os.read(file, 100).split()[1])
+        ran, queued, _ = os.read(file, 100).split()
+        return Scheduled(int(ran), int(queued))
     except ProcessLookupError:
-        return 0
+        return Scheduled()
     finally:
         os.close(file)
 
