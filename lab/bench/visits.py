@@ -4,8 +4,9 @@
 
 A name is a task, whose own kernel for processors is judged, or a case of tests/corpus. Times are processor time in µs:
 of the call that counts (median), how much longer a visit's decoys take than such calls (`first` the first of them,
-`ahead` all together and for each call, with standard errors), how much longer the decoys after the first one do (`later`, each), and what is used
-beyond the order to stop (`over`). Means something on a quiet machine only. Not covered: GPUs.
+`ahead` all together and for each call, with standard errors), how much longer the decoys after the first one do
+(`later`, each), and what is used beyond the order to stop (`over`). Means something on a quiet machine only. Not
+covered: GPUs.
 """
 
 import os
@@ -36,7 +37,7 @@ class Kept(Judging):
 
 
 def main(names: list[str]) -> None:
-    stages.Judging = Kept  # type: ignore[assignment,misc]
+    stages.Judging = Kept  # type: ignore[attr-defined,assignment]
     paths = Paths(Path(os.environ.get("KBENCH_TEST_CACHE") or ROOT / "var" / "visits"))
     for name in names:
         source, task = _named(name)
@@ -76,7 +77,8 @@ def _told(visits: list[CallResult]) -> str:
     later_us = [decoy.used_us - decoy.waited_us for visit in visits for decoy in visit.decoys[1:]]
     later = float(np.median(later_us)) - found.usual_us if later_us else 0.0
     return (
-        f"call {found.usual_us:7.1f} decoys {decoys:4.1f} first {first.us:6.1f} ± {first.error_us:4.1f} ahead {ahead.us * decoys:6.1f} in all, "
+        f"call {found.usual_us:7.1f} decoys {decoys:4.1f} "
+        f"first {first.us:6.1f} ± {first.error_us:4.1f}, ahead {ahead.us * decoys:6.1f} in all, "
         f"{ahead.us:6.1f} ± {ahead.error_us:4.1f} each, later {later:5.1f}, over {over.us:6.1f} ± {over.error_us:3.1f}"
     )
 
