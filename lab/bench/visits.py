@@ -73,13 +73,12 @@ def _show(ledger: ConfigTally) -> None:
 def _told(visits: list[CallResult]) -> str:
     decoys = float(np.median([len(visit.decoys) for visit in visits]))
     found = visit_times(visits, decoys)
-    first, ahead, over = found.first(), found.ahead(), found.over()
-    later_us = [decoy.used_us - decoy.waited_us for visit in visits for decoy in visit.decoys[1:]]
-    later = float(np.median(later_us)) - found.usual_us if later_us else 0.0
+    first, ahead, over, later = found.first(), found.ahead(), found.over(), found.later()
     return (
         f"call {found.usual_us:7.1f} decoys {decoys:4.1f} "
         f"first {first.us:6.1f} ± {first.error_us:4.1f}, ahead {ahead.us * decoys:6.1f} in all, "
-        f"{ahead.us:6.1f} ± {ahead.error_us:4.1f} each, later {later:5.1f}, over {over.us:6.1f} ± {over.error_us:3.1f}"
+        f"{ahead.us:6.1f} ± {ahead.error_us:4.1f} each, later {later.us:5.1f} ± {later.error_us:3.1f}, "
+        f"over {over.us:6.1f} ± {over.error_us:3.1f}"
     )
 
 

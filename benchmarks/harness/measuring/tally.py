@@ -30,6 +30,8 @@ _DECOY_FACTOR, _DECOY_SPARE_US = 3.0, 1000.0  # a decoy is the first call after 
 _OUTSIDE_SPARE, _OUTSIDE_SPARE_US = 0.05, 3.0
 # the same for the first decoy of a visit alone, whose caches are cold by chance
 _FIRST_SPARE, _FIRST_SPARE_US = 0.1, 50.0
+# and for each of the others, whose caches are a little colder than those of the call that counts
+_LATER_SPARE, _LATER_SPARE_US = 0.1, 8.0
 _QUICK = 10  # in per cent: the calls that no other work has slowed, even on a very busy machine
 _MEDIAN_ERROR, _ERRORS_IN_DOUBT = 0.93, 2.0  # the standard error of a median of n values is 0.93 quartile ranges / √n
 
@@ -53,6 +55,7 @@ class VisitTimes:
     calls_us: NDArray[np.float64]  # of each visit the call that counts
     first_us: NDArray[np.float64]  # by how much longer its first decoy takes than the median call
     ahead_us: NDArray[np.float64]  # the same of all decoys together
+    later_us: NDArray[np.float64]  # the same of each decoy after the first, in the mean of a visit that has any
     over_us: NDArray[np.float64]  # `CallResult.over_us` of the calls that count; empty with several cores
     decoys: float  # of the median visit, whoever is visited
 
@@ -74,6 +77,13 @@ class VisitTimes:
         scatter_us = math.hypot(iqr_us(self.ahead_us), self.decoys * iqr_us(self.calls_us))
         error_us = _MEDIAN_ERROR * scatter_us / math.sqrt(len(self.calls_us))
         return Excess(median_us(self.ahead_us) / self.decoys, error_us / self.decoys)
+
+    def later(self) -> Excess:
+        """What the median visit does in each decoy after the first beside what a call takes."""
+        if not len(self.later_us):
+            return Excess(0.0, 0.0)
+        scatter_us = math.hypot(iqr_us(self.later_us), iqr_us(self.calls_us))
+        return Excess(median_us(self.later_us), _MEDIAN_ERROR * scatter_us / math.sqrt(len(self.later_us)))
 
     def over(self) -> Excess:
         """What the median call does after its end: processor time beyond that of its core until the order to stop.
@@ -169,24 +179,27 @@ class ConfigTally:
         Decoys take longer than calls, as caches are cold after a break, and stopping takes time. The kernel may take as
         much longer as eager in the same launch, and a little more in all, and as much more as chance may explain: a
         kernel could scatter at will, so by chance no more than eager. Whoever gains in the median call has done the
-        work in most of the visits. Work in decoys is shared by as many calls as there are decoys, unless the first one
-        alone takes so much longer that all of it is charged to each call: which of the two says more about a kernel
-        depends on how cold its caches are, so the larger one counts.
+        work in most of the visits. Work in decoys is shared by as many calls as there are decoys. It is charged in full
+        to each call where the first decoy alone takes so much longer, or each of the others does, which a call that
+        counts would take as long as. Which of them says most about a kernel depends on how cold its caches are, so the
+        largest counts.
         """
         charged_us = np.zeros(len(self.launches))
         for steps in self.of_launches():
             kernel, eager = (self._times_of(who, steps) for who in (CANDIDATE, _EAGER))
-            ahead, over, first = (
-                _beyond(getattr(kernel, name)(), getattr(eager, name)()) for name in ("ahead", "over", "first")
-            )
+            over, first = (_beyond(getattr(kernel, name)(), getattr(eager, name)()) for name in ("over", "first"))
+            # a large call of eager may leave its decoys shorter than calls, which excuses nobody and accuses nobody
+            ahead = _beyond(kernel.ahead(), _at_least(eager.ahead(), eager.first().us / eager.decoys))
+            later = _beyond(kernel.later(), _at_least(eager.later(), 0.0))
             more_us = (
                 max(0.0, ahead.us) + max(0.0, over.us) - _ERRORS_IN_DOUBT * math.hypot(ahead.error_us, over.error_us)
             )
-            shared_us = more_us - max(_OUTSIDE_SPARE * kernel.usual_us, _OUTSIDE_SPARE_US)
-            first_us = (
-                first.us - _ERRORS_IN_DOUBT * first.error_us - max(_FIRST_SPARE * kernel.usual_us, _FIRST_SPARE_US)
+            charged_us[steps] = max(
+                0.0,
+                more_us - max(_OUTSIDE_SPARE * kernel.usual_us, _OUTSIDE_SPARE_US),
+                _certain_us(first) - max(_FIRST_SPARE * kernel.usual_us, _FIRST_SPARE_US),
+                _certain_us(later) - max(_LATER_SPARE * kernel.usual_us, _LATER_SPARE_US),
             )
-            charged_us[steps] = max(0.0, shared_us, first_us)
         return charged_us
 
     def _times_of(self, who: Contender, steps: NDArray[np.intp]) -> VisitTimes:
@@ -260,6 +273,14 @@ def _beyond(kernel: Excess, eager: Excess) -> Excess:
     return Excess(kernel.us - eager.us, math.hypot(min(kernel.error_us, eager.error_us), eager.error_us))
 
 
+def _at_least(excess: Excess, us: float) -> Excess:
+    return replace(excess, us=max(us, excess.us))
+
+
+def _certain_us(excess: Excess) -> float:
+    return excess.us - _ERRORS_IN_DOUBT * excess.error_us
+
+
 def visit_times(visits: Sequence[CallResult], decoys: float) -> VisitTimes:
     """Of at least one visit, if the median visit has so many `decoys`."""
     calls_us = _own_us(visits)
@@ -274,8 +295,10 @@ def visit_times(visits: Sequence[CallResult], decoys: float) -> VisitTimes:
         if every:
             which = np.repeat(np.arange(len(visits)), [len(those) for those in part])
             np.add.at(sum_us, which, _own_us(every) - usual_us)
+    later = np.array([max(0, len(visit.decoys) - 1) for visit in visits])
     over_us = np.array([visit.over_us for visit in visits if visit.over_us is not None])
-    return VisitTimes(calls_us, first_us, first_us + others_us, over_us, decoys)
+    later_us = others_us[later > 0] / later[later > 0]
+    return VisitTimes(calls_us, first_us, first_us + others_us, later_us, over_us, decoys)
 
 
 def _own_us(calls: Sequence[CallResult]) -> NDArray[np.float64]:
