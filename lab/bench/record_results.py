@@ -74,6 +74,15 @@ WANTED = (
         with_paper=True,
     ),
     BundlePlan(
+        "nvidia-h100",
+        "NVIDIA H100",
+        "rk-2",
+        ("h100/kernels-rk2.jsonl",),
+        "The shipped CUDA and Triton kernels on one H100, their recorded calls replayed by a separate process.",
+        ("nvidia-h100",),
+        with_paper=True,
+    ),
+    BundlePlan(
         "cpu-avx512",
         "CPU with AVX-512",
         "rk-1",

@@ -126,17 +126,26 @@ class _Piece:
 def _compared(out: Tensor, ref64: Tensor, rms: float, tolerance: float) -> _Piece:
     wide = out.double()
     difference = (wide - ref64).abs_()
-    if not math.isfinite(float(difference.max())):  # the largest of values with a NaN among them is NaN
-        difference.masked_fill_(~torch.isfinite(wide), math.inf)
     relative = _relative(difference, ref64, rms)
-    worst = float(relative.max())
+    largest, worst, place, squares = _figures(difference, relative)
+    if not math.isfinite(largest):  # the largest of values with a NaN among them is NaN
+        difference.masked_fill_(~torch.isfinite(wide), math.inf)
+        relative = _relative(difference, ref64, rms)
+        largest, worst, place, squares = _figures(difference, relative)
     return _Piece(
-        largest=float(difference.max()),
+        largest=largest,
         worst=worst,
-        place=int(relative.argmax()),
+        place=int(place),
         bad=0 if worst <= tolerance else out.numel() - int((relative <= tolerance).sum()),
-        squares=float(difference.square_().sum()),
+        squares=squares,
     )
+
+
+def _figures(difference: Tensor, relative: Tensor) -> list[float]:
+    """The largest of both, where the latter is, and the sum of squares; fetched at once, as a GPU is waited for."""
+    figures = (difference.max(), relative.max(), relative.argmax().double(), difference.square().sum())
+    found: list[float] = torch.stack(figures).tolist()
+    return found
 
 
 def _relative(difference: Tensor, ref64: Tensor, rms: float) -> Tensor:

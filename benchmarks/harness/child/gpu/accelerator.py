@@ -88,7 +88,11 @@ class Accelerator(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """Clocks in MHz, temperature in °C, power in W, throttle reasons by name."""
+        """Clocks in MHz, temperature in °C, power in W."""
+        ...
+
+    def throttle(self) -> list[str]:
+        """Why clocks are lowered now, by name."""
         ...
 
     def energy_mj(self) -> int | None:

@@ -128,14 +128,18 @@ class CudaAccelerator:
     def state(self) -> dict[str, Any]:
         import pynvml
 
-        reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._nvml)
         return {
             "clock_mhz": pynvml.nvmlDeviceGetClockInfo(self._nvml, pynvml.NVML_CLOCK_SM),
             "memory_clock_mhz": pynvml.nvmlDeviceGetClockInfo(self._nvml, pynvml.NVML_CLOCK_MEM),
             "temperature_c": pynvml.nvmlDeviceGetTemperature(self._nvml, pynvml.NVML_TEMPERATURE_GPU),
             "power_w": pynvml.nvmlDeviceGetPowerUsage(self._nvml) / 1e3,
-            "throttle": [name for bit, name in _THROTTLE_REASONS.items() if reasons & bit],
         }
+
+    def throttle(self) -> list[str]:
+        import pynvml
+
+        reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._nvml)
+        return [name for bit, name in _THROTTLE_REASONS.items() if reasons & bit]
 
     def energy_mj(self) -> int | None:
         import pynvml

@@ -51,7 +51,10 @@ class HostAccelerator:
         """Results do not lie in the arena."""
 
     def state(self) -> dict[str, Any]:
-        return {"clock_mhz": None, "memory_clock_mhz": None, "temperature_c": None, "power_w": None, "throttle": []}
+        return {"clock_mhz": None, "memory_clock_mhz": None, "temperature_c": None, "power_w": None}
+
+    def throttle(self) -> list[str]:
+        return []
 
     def energy_mj(self) -> int | None:
         return None

@@ -149,7 +149,7 @@ class GpuReferee:
             "resume_us": (started_ns - resumed_ns) / 1e3,
             "flush_us": flush_us,
             "gate_us": how["gate_us"],
-            "throttle": self._device.state()["throttle"],
+            "throttle": self._device.throttle(),
         }
 
     def stage(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
@@ -164,14 +164,13 @@ class GpuReferee:
 
     def collect(self, who: str, config: int, places: list[int]) -> dict[str, Any]:
         """Takes copies of the results of a replayed call that lie at `places`; without places, of none."""
-        desk, results = self._desks[who], self._configs[config]["results"] if places else []
-        desk.snapshot = [desk.arena.view(item, at).clone() for item, at in zip(results, places, strict=True)]
-        return {"throttle": self._device.state()["throttle"]}
+        self._copy_results(who, config, places)
+        return {"throttle": self._device.throttle()}
 
     def compare_all(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
         """Compares the results of a burst: call after call with the reference for its own input set."""
         for number, one_call in enumerate(places):
-            self.collect(who, config, one_call)
+            self._copy_results(who, config, one_call)
             found = self.compare(who, config, number)
             self._references.pop(number, None)
             if not found["ok"] or not found["intact"]:
@@ -253,6 +252,10 @@ class GpuReferee:
             "torch": torch.__version__,
             "flush_us": self._flush_us,
         }
+
+    def _copy_results(self, who: str, config: int, places: list[int]) -> None:
+        desk, results = self._desks[who], self._configs[config]["results"] if places else []
+        desk.snapshot = [desk.arena.view(item, at).clone() for item, at in zip(results, places, strict=True)]
 
     def _drawn_set(self, config: int, seed: bytes, distribution: str | None) -> list[torch.Tensor]:
         data = self._configs[config]

@@ -62,6 +62,7 @@ class Replayer:
                 self._link.send(**self._run(**request))
 
     def _captured(self, config: int, functions: Sequence[int], sets: int) -> dict[str, Any]:
+        torch.cuda.empty_cache()  # while the pool is in use, torch gives nothing back of what it keeps beside it
         try:
             for function in functions:
                 self._programs[function, config] = self._calls_of(function, config, sets)
