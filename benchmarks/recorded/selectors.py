@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
+from django.db.models import Count, Q
 from django.http import Http404
 
 from ..boards.comparing import Mark, MethodFigures, common, curve, figures
@@ -34,14 +35,19 @@ def are_shown() -> bool:
 
 
 def bundles() -> list[RecordedBundle]:
-    """Bundles with entries, most tasks first; among equals the active rules first, then GPUs before CPUs.
+    """Bundles with entries, most tasks first; among equals the active rules first, then the most replayed entries.
 
     Empty where recorded results are hidden.
     """
-    found = list(RecordedBundle.objects.filter(kernels__gt=0)) if settings.KBENCH_RECORDED else []
+    replayed = Count("entries", filter=Q(entries__timing_trust="replayed"))
+    wanted = RecordedBundle.objects.filter(kernels__gt=0).annotate(replayed=replayed)
+    found = list(wanted) if settings.KBENCH_RECORDED else []
     if not found or not are_shown():
         return []
-    return sorted(found, key=lambda bundle: (-bundle.tasks, bundle.ruleset != settings.KBENCH_RULESET))
+    return sorted(
+        found,
+        key=lambda bundle: (-bundle.tasks, bundle.ruleset != settings.KBENCH_RULESET, -bundle.replayed),  # type: ignore[attr-defined]
+    )
 
 
 def bundle_named(name: str) -> RecordedBundle:

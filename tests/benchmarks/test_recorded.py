@@ -238,6 +238,7 @@ def test_what_ships_can_be_loaded_and_is_ranked_apart(settings: Any) -> None:
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 4_000_000
     for own in (Standing, Evaluation, Submission):
         assert not own.objects.exists()
+    assert selectors.bundles()[0].name == "nvidia-h200-rk-2"  # all of its entries are replayed
     comparison = selectors.comparison(selectors.bundle_named("nvidia-h200-rk-1"))
     assert [row.title for row in comparison.rows][:2] == ["Reference kernels, CUDA C++", "Reference kernels, Triton"]
     assert comparison.total == 19
