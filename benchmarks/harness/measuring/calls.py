@@ -31,9 +31,9 @@ from .used_up import Watch, fresh_us_per_byte
 
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
-_CHECK_DECOYS_ONCE_IN = 8
+_CHECK_DECOYS_ONCE_IN = 16
 # calls on decoys take this long in a visit, if that is neither more nor fewer calls than these in the mean
-_DECOYS_US, _DECOYS_LEAST, _DECOYS_MOST = 1000.0, 1.25, 8.0
+_DECOYS_US, _DECOYS_LEAST, _DECOYS_MOST = 1000.0, 1.25, 6.0
 _RANDOM = secrets.SystemRandom()
 # the distributions that verification must go through; which others come is left to the seed
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")

@@ -31,7 +31,7 @@ _OUTSIDE_SPARE, _OUTSIDE_SPARE_US = 0.05, 3.0
 # the same for the first decoy of a visit alone, whose caches are cold by chance
 _FIRST_SPARE, _FIRST_SPARE_US = 0.1, 50.0
 # and for each of the others, whose caches are a little colder than those of the call that counts
-_LATER_SPARE, _LATER_SPARE_US = 0.1, 8.0
+_LATER_SPARE, _LATER_SPARE_US = 0.05, 8.0
 _QUICK = 10  # in per cent: the calls that no other work has slowed, even on a very busy machine
 _MEDIAN_ERROR, _ERRORS_IN_DOUBT = 0.93, 2.0  # the standard error of a median of n values is 0.93 quartile ranges / √n
 

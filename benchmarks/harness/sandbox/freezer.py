@@ -13,12 +13,12 @@ import os
 import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from ..errors import NotStopped
 
 _STOPPED = "TtZX"
+_STAT_BYTES = 512  # the state follows a name of at most 64 bytes
 _STOPPING_NS = 25_000  # a thread uses some microseconds on its way to its stop
 
 
@@ -135,9 +135,15 @@ def threads_of(pid: int | None) -> list[int]:
 def state_of(stat_file: str) -> str:
     """The letter that /proc shows for a process or thread; X if it is gone. Its name there may be any bytes."""
     try:
-        return Path(stat_file).read_bytes().rpartition(b")")[2].split()[0].decode()
+        file = os.open(stat_file, os.O_RDONLY)
     except (FileNotFoundError, ProcessLookupError):
         return "X"
+    try:
+        return os.read(file, _STAT_BYTES).rpartition(b")")[2].split(None, 1)[0].decode()
+    except ProcessLookupError:
+        return "X"
+    finally:
+        os.close(file)
 
 
 def signal_quietly(pid: int, number: int) -> None:
