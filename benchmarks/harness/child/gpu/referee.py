@@ -85,6 +85,7 @@ class GpuReferee:
         self._timer = self._device.timer()
         self._drawn = ""
         self._values: list[list[torch.Tensor]] = []
+        self._input_sets: dict[int, list[tuple[torch.Tensor, ...]]] = {}
         self._references: dict[int, tuple[torch.Tensor, ...]] = {}
 
     def share_memory(self) -> None:
@@ -270,21 +271,27 @@ class GpuReferee:
         if not batch.is_possible(self._checker, data["results"]):
             return list(enumerate(numbers))
         truths = [self._checker.truth(inputs.call_arguments(data, one)) for one in values]
-        places = [tensors_of(data, self._inputs, data["input_offsets"][number]) for number in numbers]
+        places = [self._inputs_of(config)[number] for number in numbers]
         changed = batch.differ([item for one in places for item in one], [item for one in values for item in one])
         are_clear = batch.clearly_right(copied, truths, data["results"], changed)
         return [pair for pair, is_clear in zip(enumerate(numbers), are_clear, strict=True) if not is_clear]
 
     def _drawn_set(self, config: int, seed: bytes, distribution: str | None) -> list[torch.Tensor]:
         data = self._configs[config]
-        values = [torch.empty_like(place) for place in tensors_of(data, self._inputs, data["input_offsets"][0])]
+        values = [torch.empty_like(place) for place in self._inputs_of(config)[0]]
         self._drawn = inputs.draw_for(self._module, data, seed, values, distribution)
         return values
 
+    def _inputs_of(self, config: int) -> list[tuple[torch.Tensor, ...]]:
+        """Every input set as it lies in shared memory: it stays there, and a burst has hundreds of tensors."""
+        if config not in self._input_sets:
+            data = self._configs[config]
+            self._input_sets[config] = [tensors_of(data, self._inputs, offsets) for offsets in data["input_offsets"]]
+        return self._input_sets[config]
+
     def _write_inputs(self, config: int) -> None:
-        data = self._configs[config]
-        for offsets, values in zip(data["input_offsets"], self._values, strict=False):  # a burst has more sets
-            for place, value in zip(tensors_of(data, self._inputs, offsets), values, strict=True):
+        for places, values in zip(self._inputs_of(config), self._values, strict=False):  # a burst has more sets
+            for place, value in zip(places, values, strict=True):
                 place.copy_(value)
 
     def _poison(self, desk: ContestantDesk, config: int) -> None:
@@ -316,12 +323,8 @@ class GpuReferee:
         return found, True
 
     def _inputs_intact(self, config: int, number: int) -> bool:
-        data = self._configs[config]
-        places = tensors_of(data, self._inputs, data["input_offsets"][number])
-        return all(
-            torch.equal(batch.bits(place), batch.bits(value))
-            for place, value in zip(places, self._values[number], strict=True)
-        )
+        pairs = zip(self._inputs_of(config)[number], self._values[number], strict=True)
+        return all(torch.equal(batch.bits(place), batch.bits(value)) for place, value in pairs)
 
     def _best_us(self, work: Callable[[], Any]) -> float:
         times = []
