@@ -290,9 +290,10 @@ class GpuReferee:
         return self._input_sets[config]
 
     def _write_inputs(self, config: int) -> None:
-        for places, values in zip(self._inputs_of(config), self._values, strict=False):  # a burst has more sets
-            for place, value in zip(places, values, strict=True):
-                place.copy_(value)
+        sets = zip(self._inputs_of(config), self._values, strict=False)  # a burst has more sets
+        pairs = [pair for places, values in sets for pair in zip(places, values, strict=True)]
+        if pairs:
+            torch._foreach_copy_([place for place, _ in pairs], [value for _, value in pairs])
 
     def _poison(self, desk: ContestantDesk, config: int) -> None:
         """NaN where results lay last and where they are copied to."""
