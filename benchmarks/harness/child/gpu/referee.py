@@ -24,6 +24,7 @@ from ...protocol import CONTROL_BYTES, Link, Status, Word
 from .. import check, inputs
 from ..checkers import checker_of
 from ..shell import connect, map_memory
+from . import batch
 from .accelerator import Accelerator, Arena, exact_arithmetic, tensors_of
 from .asleep import sleep_until_called
 from .shell import start_device
@@ -84,6 +85,7 @@ class GpuReferee:
         self._timer = self._device.timer()
         self._drawn = ""
         self._values: list[list[torch.Tensor]] = []
+        self._input_sets: dict[int, list[tuple[torch.Tensor, ...]]] = {}
         self._references: dict[int, tuple[torch.Tensor, ...]] = {}
 
     def share_memory(self) -> None:
@@ -168,13 +170,19 @@ class GpuReferee:
         return {"throttle": self._device.throttle()}
 
     def compare_all(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
-        """Compares the results of a burst: call after call with the reference for its own input set."""
-        for number, one_call in enumerate(places):
-            self._copy_results(who, config, one_call)
-            found = self.compare(who, config, number)
-            self._references.pop(number, None)
-            if not found["ok"] or not found["intact"]:
-                return {"ok": False, "reason": found["reason"] or "the inputs were changed"}
+        """Compares the results of a burst, each call with the reference for its own input set.
+
+        Many at a time; those that are not clearly right then are compared one by one, from the same copies.
+        """
+        desk, results = self._desks[who], self._configs[config]["results"]
+        for numbers in batch.groups(len(places), results, self._values[0]):
+            copied = batch.copies(desk.arena, results, [places[number] for number in numbers])
+            for row, number in self._doubtful(config, numbers, copied):
+                desk.snapshot = [rows[row] for rows in copied]
+                found = self.compare(who, config, number)
+                self._references.pop(number, None)
+                if not found["ok"] or not found["intact"]:
+                    return {"ok": False, "reason": found["reason"] or "the inputs were changed"}
         return {"ok": True, "reason": ""}
 
     def share_scratch(self, source: str, to: list[str]) -> dict[str, Any]:
@@ -257,17 +265,35 @@ class GpuReferee:
         desk, results = self._desks[who], self._configs[config]["results"] if places else []
         desk.snapshot = [desk.arena.view(item, at).clone() for item, at in zip(results, places, strict=True)]
 
+    def _doubtful(self, config: int, numbers: range, copied: list[torch.Tensor]) -> list[tuple[int, int]]:
+        """Row and number of the calls that have to be compared one by one."""
+        data, values = self._configs[config], [self._values[number] for number in numbers]
+        if not batch.is_possible(self._checker, data["results"]):
+            return list(enumerate(numbers))
+        truths = [self._checker.truth(inputs.call_arguments(data, one)) for one in values]
+        places = [self._inputs_of(config)[number] for number in numbers]
+        changed = batch.differ([item for one in places for item in one], [item for one in values for item in one])
+        are_clear = batch.clearly_right(copied, truths, data["results"], changed)
+        return [pair for pair, is_clear in zip(enumerate(numbers), are_clear, strict=True) if not is_clear]
+
     def _drawn_set(self, config: int, seed: bytes, distribution: str | None) -> list[torch.Tensor]:
         data = self._configs[config]
-        values = [torch.empty_like(place) for place in tensors_of(data, self._inputs, data["input_offsets"][0])]
+        values = [torch.empty_like(place) for place in self._inputs_of(config)[0]]
         self._drawn = inputs.draw_for(self._module, data, seed, values, distribution)
         return values
 
+    def _inputs_of(self, config: int) -> list[tuple[torch.Tensor, ...]]:
+        """Every input set as it lies in shared memory: it stays there, and a burst has hundreds of tensors."""
+        if config not in self._input_sets:
+            data = self._configs[config]
+            self._input_sets[config] = [tensors_of(data, self._inputs, offsets) for offsets in data["input_offsets"]]
+        return self._input_sets[config]
+
     def _write_inputs(self, config: int) -> None:
-        data = self._configs[config]
-        for offsets, values in zip(data["input_offsets"], self._values, strict=False):  # a burst has more sets
-            for place, value in zip(tensors_of(data, self._inputs, offsets), values, strict=True):
-                place.copy_(value)
+        sets = zip(self._inputs_of(config), self._values, strict=False)  # a burst has more sets
+        pairs = [pair for places, values in sets for pair in zip(places, values, strict=True)]
+        if pairs:
+            torch._foreach_copy_([place for place, _ in pairs], [value for _, value in pairs])
 
     def _poison(self, desk: ContestantDesk, config: int) -> None:
         """NaN where results lay last and where they are copied to."""
@@ -298,11 +324,8 @@ class GpuReferee:
         return found, True
 
     def _inputs_intact(self, config: int, number: int) -> bool:
-        data = self._configs[config]
-        places = tensors_of(data, self._inputs, data["input_offsets"][number])
-        return all(
-            torch.equal(_bits(place), _bits(value)) for place, value in zip(places, self._values[number], strict=True)
-        )
+        pairs = zip(self._inputs_of(config)[number], self._values[number], strict=True)
+        return all(torch.equal(batch.bits(place), batch.bits(value)) for place, value in pairs)
 
     def _best_us(self, work: Callable[[], Any]) -> float:
         times = []
@@ -329,11 +352,6 @@ def _canary_tensors(device: Accelerator) -> tuple[torch.Tensor, ...]:
     on_gpu = device.device.type == "cuda"
     count, size = (_CANARY_BYTES // 4, _CANARY_GEMM) if on_gpu else (_CANARY_BYTES // 256, _CANARY_GEMM // 8)
     return (*torch.ones(2, count, device=device.device), *torch.ones(2, size, size, device=device.device))
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The bytes of a contiguous tensor of any shape and dtype: NaN equals itself, and zero is not minus zero."""
-    return tensor.reshape(-1).view(torch.uint8)
 
 
 def _words(fd: int) -> Any:
