@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /'
 
-run: install system-run ## the whole site on http://127.0.0.1:8000 (PORT changes it); Ctrl-C stops all of it
+run: install system-run $(VENV)/prepared ## the whole site on http://127.0.0.1:8000 (PORT changes it); Ctrl-C stops all of it
 	@exec $(BIN)/python manage.py up
 
 test: install system-test ## the whole test suite
@@ -91,6 +91,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+# Once: the database, and what is compiled before anything can be judged. `up` does both where it is missing.
+$(VENV)/prepared: $(VENV)/installed | system-run
+	$(BIN)/python manage.py prepare --builds
 	@touch $@
 
 system-run:

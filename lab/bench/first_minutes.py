@@ -1,14 +1,15 @@
 """The first minutes of a visitor: `python -m lab.bench.first_minutes [--task OP/DIRECTION] [--out FILE]`.
 
-From a bare data folder: the whole site with the real judge and its examples, started as `make run` starts it. Measured
-in seconds from the start: when `ready` is said, when a board of recorded results comes back, and, for a kernel posted
-through the form at once, when it had a provisional score and a verdict, counted from `ready`. Numbers from a busy
-machine are worth little: the load average stands beside them.
+From a bare data folder: what `make run` prepares once, and then the whole site with the real judge and its examples.
+Measured in seconds: that preparation; from the start of the site, when `ready` is said; when a board of recorded
+results comes back, and, for a kernel posted through the form at once, when it had a provisional score and a verdict,
+counted from `ready`. Numbers from a busy machine are worth little: the load average stands beside them.
 """
 
 import argparse
 import json
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -48,6 +49,7 @@ def measurement(task: str) -> dict[str, Any]:
         stack = Stack(Path(folder), settings="kbench_site.settings")
         stack.environment["KBENCH_EXAMPLES"] = "1"
         before = machine()
+        prepare_s = prepared(stack)
         started_s = time.time()
         try:
             stack.start()
@@ -60,8 +62,21 @@ def measurement(task: str) -> dict[str, Any]:
             found = followed(stack, code, started_s + ready_s)
         finally:
             stack.down()
-    first = {"task": task, "machine_before": before, "ready_s": round(ready_s, 1), "board": board}
+    first = {
+        "task": task,
+        "machine_before": before,
+        "prepare_s": prepare_s,
+        "ready_s": round(ready_s, 1),
+        "board": board,
+    }
     return {**first, "board_after_ready_s": round(board_s, 1), "posted_after_ready_s": round(posted_s, 1), **found}
+
+
+def prepared(stack: Stack) -> float:
+    """How long the installation takes beside packages."""
+    started_s = time.time()
+    subprocess.run([sys.executable, "manage.py", "prepare", "--builds"], cwd=ROOT, env=stack.environment, check=True)
+    return round(time.time() - started_s, 1)
 
 
 def recorded_board(stack: Stack) -> dict[str, Any]:

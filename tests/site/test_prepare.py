@@ -1,14 +1,20 @@
 """`manage.py prepare` a second time. What it leaves the first time is looked at by the tests of whole sites."""
 
 import os
+import time
+from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from benchmarks.harness import SupervisorError
+from kbench_site import builds_ahead
 from kbench_site.management.commands import prepare
 
 
@@ -61,3 +67,28 @@ def test_static_files_are_collected_again_only_where_something_has_changed(
     assert [times(), times()] == [3, 3]
     manifest.unlink()
     assert times() == 4
+
+
+def test_builds_are_waited_for_and_one_that_fails_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+
+    class Judge:
+        def builds_ahead(self) -> tuple[Callable[[], None], ...]:
+            return fails, compiles
+
+    def fails() -> None:
+        raise SupervisorError("there is no compiler")
+
+    def compiles() -> None:
+        time.sleep(0.1)
+        built.append("headers")
+
+    for name in ("migrate", "collect_static", "tasks_sync", "boards_complete", "load_shipped"):
+        monkeypatch.setattr(prepare, name, lambda: None)
+    monkeypatch.setattr(builds_ahead, "site_judge", Judge)
+    told = StringIO()
+    call_command("prepare", builds=True, stderr=told)
+    assert built == ["headers"]
+    assert told.getvalue().strip() == "not compiled ahead: there is no compiler"
+    call_command("prepare")
+    assert built == ["headers"], "without the option nothing is compiled"

@@ -1,7 +1,7 @@
 """`manage.py prepare`: migrates, collects static files, and brings in the tasks and recorded results that ship.
 
 To be run once before a site of several processes starts, and after every upgrade; running it again does nothing.
-Does NOT start anything.
+With `--builds` it also compiles what judging on this machine's processor needs. Does NOT start anything.
 """
 
 import hashlib
@@ -14,24 +14,35 @@ from typing import Any
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from benchmarks.catalogue.folders import tasks_sync
 from benchmarks.judgings.recording import boards_complete
 from benchmarks.recorded.loading import load_shipped
+from kbench_site.builds_ahead import start_builds
 
 
 class Command(BaseCommand):
     help = "Migrate, collect static files and load the shipped tasks and recorded results."
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--builds", action="store_true", help="also compile what every C++ submission is built with, once"
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
+        builds = start_builds() if options["builds"] else []
         migrate()
         collect_static()
         tasks_sync()
         boards_complete()
         load_shipped()
+        for build in builds:
+            problem = build.exception()
+            if problem is not None:  # the judge tries again, and says it where people look
+                self.stderr.write(f"not compiled ahead: {problem}")
 
 
 def migrate() -> None:

@@ -9,12 +9,10 @@ again what dies; `--device` leaves devices out. Does NOT install anything: `make
 import os
 import signal
 import socket
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,12 @@ from django.utils import timezone
 
 from benchmarks.catalogue.devices import register
 from benchmarks.catalogue.folders import examples_load
-from benchmarks.harness import CPU, Device, HarnessError, Paths, remove_scratch
-from benchmarks.judgings.judge import site_judge
+from benchmarks.harness import CPU, Device, Paths, remove_scratch
 from benchmarks.models import Worker
 from benchmarks.operations.worker import register as register_worker
 from benchmarks.querysets import WorkerQuerySet
 from benchmarks.states import DEVICELESS, WorkerRole, WorkerState
+from kbench_site.builds_ahead import start_builds
 from kbench_site.processes import Family, GivenUp, SiteProcess
 from kbench_site.workers import (
     add_arguments,
@@ -48,7 +46,6 @@ from kbench_site.workers import (
 )
 
 TEND_EVERY_S = 0.25
-BUILDS_AHEAD_NICE = 2
 REPORTED = (WorkerState.ONLINE, WorkerState.QUARANTINED)
 
 
@@ -131,17 +128,12 @@ def prepare() -> None:
 
 
 def build_ahead(devices: Sequence[Device]) -> None:
-    """Starts compiling what every judging needs: on a new machine it takes longer than everything before `ready`."""
+    """Starts compiling what every judging needs: on a new machine it takes longer than everything before `ready`.
+
+    Whatever goes wrong is seen again by the self-test of the judge, which says it.
+    """
     if any(device.name == CPU for device in devices):
-        for job in site_judge().builds_ahead():
-            threading.Thread(target=_built_ahead, args=(job,), daemon=True, name="builds-ahead").start()
-
-
-def _built_ahead(job: Callable[[], None]) -> None:
-    """The pages go first. Whatever goes wrong is seen again by the self-test of the judge, which says it."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BUILDS_AHEAD_NICE)
-    with suppress(HarnessError, OSError):
-        job()
+        start_builds()
 
 
 def offer(devices: Sequence[Device]) -> None:
