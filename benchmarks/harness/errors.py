@@ -8,6 +8,7 @@
     ├── SupervisorError       our own machinery failed; the evaluation ends as INTERNAL_ERROR and is retried
     │   ├── RefereeError      the trusted referee or baseline process died or answered nonsense
     │   ├── NotAwake          a process that knows no submission yet did not start or has no context on the GPU
+    │   ├── NotStanding       a session that stays cannot serve this submission; one of its own can
     │   ├── NotStopped        a process does not stop though it was told to; a submission's is its own fault
     │   └── ChildSurvived     a process does not end though it was killed: the driver or the kernel holds it
     ├── AuditBroken           the submission's process ended before the audit had seen it; its entry waits for a person
@@ -48,6 +49,10 @@ class RefereeError(SupervisorError):
 
 class NotAwake(SupervisorError):
     """A process that knew no submission yet did not start."""
+
+
+class NotStanding(SupervisorError):
+    """A session that stays cannot serve this submission; one of its own can."""
 
 
 class NotStopped(SupervisorError):

@@ -1,17 +1,23 @@
 """Quick judgings of one submission after the other, on one task and one device: for searches that look at many.
 
-On a processor the referee, eager and the inputs stay between two looks (`measuring/standing.py`), on a GPU nothing
-does. The machine's lock is held during a look only. Not covered: rankings; what a look says counts nowhere.
+Referee, eager and the inputs stay between two looks (`measuring/standing.py`, `gpu/standing.py`). What cannot be looked
+at so on a GPU gets a quick judging of its own. The machine's lock is held during a look only. Not covered: rankings;
+what a look says counts nowhere.
 """
 
 from dataclasses import dataclass, field
 
+from .errors import ChildSurvived, NotStanding, SupervisorError
+from .gpu.standing import GpuSessionKeeper
 from .measuring.standing import SessionKeeper
 from .report import Report
 from .rules import Rules
 from .source import NOBODY, Paths, Source, Watcher
-from .stages import look
+from .stages import judge, look
 from .tasks.spec import TaskSpec
+from .tracks import CPU, open_track
+
+_BROKEN_MAX = 2  # sessions that stay and break off on a GPU, before the rest is judged one by one
 
 
 @dataclass
@@ -22,15 +28,28 @@ class Looks:
     rules: Rules
     paths: Paths
     device: str
-    _keeper: SessionKeeper = field(init=False)
+    broken: list[str] = field(default_factory=list)  # why sessions that stay broke off, on a GPU
+    _keeper: SessionKeeper | GpuSessionKeeper = field(init=False)
 
     def __post_init__(self) -> None:
-        self._keeper = SessionKeeper(self.paths.scratch)
+        on_cpu = open_track(self.device, self.rules, self.paths).device.device_class == CPU
+        self._keeper = SessionKeeper(self.paths.scratch) if on_cpu else GpuSessionKeeper()
 
     def judge(self, source: Source, watcher: Watcher = NOBODY) -> Report:
         """A quick judging. Raises as `judge` does."""
-        device, keeper = self.device, self._keeper
-        return look(source, self.task, self.rules, self.paths, device=device, keeper=keeper, watcher=watcher)
+        asked = (source, self.task, self.rules, self.paths)
+        if isinstance(self._keeper, SessionKeeper):
+            return look(*asked, device=self.device, keeper=self._keeper, watcher=watcher)
+        if len(self.broken) < _BROKEN_MAX:
+            try:
+                return look(*asked, device=self.device, keeper=self._keeper, watcher=watcher)
+            except NotStanding:
+                pass
+            except ChildSurvived:
+                raise
+            except SupervisorError as error:
+                self.broken.append(str(error))
+        return judge(*asked, device=self.device, quick=True, watcher=watcher)
 
     def close(self) -> None:
         self._keeper.close()

@@ -16,6 +16,7 @@ from .compilers import builds
 from .compilers.builds import Build
 from .compilers.static_checks import check_source
 from .errors import AuditBroken, Cancelled, ChildSurvived, SupervisorError, UsageError
+from .gpu.standing import GpuSessionKeeper
 from .hosts.machine import Peaks, pinned_to
 from .hosts.processors import processor
 from .languages import LANGUAGES
@@ -34,11 +35,12 @@ from .scores import scoring
 from .scores.stats import PairedTimes
 from .source import NOBODY, Paths, Source, Step, Watcher
 from .tasks.spec import Config, TaskSpec
-from .tracks import CpuTrack, Track, open_track
+from .tracks import CpuTrack, GpuTrack, Track, open_track
 
 T = TypeVar("T")
 _LOG_BYTES = 16 * 1024
 _QUICK_STEPS = 9
+_LOOK_SETTLE_S, _LOOK_BURST_CALLS = 0.1, 8
 _LATE_FLAG_US = 5.0
 _OTHERS_WAIT = "others were waiting for the device"
 
@@ -72,15 +74,17 @@ def look(
     paths: Paths,
     *,
     device: str,
-    keeper: SessionKeeper,
+    keeper: SessionKeeper | GpuSessionKeeper,
     watcher: Watcher = NOBODY,
 ) -> Report:
-    """A quick judging that leaves referee and eager to the next look at the same task with `keeper`, on a CPU.
+    """A quick judging that leaves referee and eager to the next look at the same task with `keeper`.
 
-    Raises as `judge` does.
+    Raises as `judge` does, and NotStanding where `keeper` cannot serve this submission.
     """
-    track = open_track(device, quick_rules(rules), paths)
-    if isinstance(track, CpuTrack):
+    track = open_track(device, look_rules(rules), paths)
+    if isinstance(track, CpuTrack) and isinstance(keeper, SessionKeeper):
+        track.keeper = keeper
+    if isinstance(track, GpuTrack) and isinstance(keeper, GpuSessionKeeper):
         track.keeper = keeper
     return _judged(_Work(source, task, track, True, watcher), demand_isolation(public=False))
 
@@ -147,6 +151,14 @@ def quick_rules(rules: Rules) -> Rules:
         gpu_time=replace(rules.gpu_time, **{**few, "launches": rules.gpu_time.launches}),
         score=replace(rules.score, max_half_width=float("inf")),
     )
+
+
+def look_rules(rules: Rules) -> Rules:
+    """As `quick_rules`; on a GPU one launch, since looks follow each other so soon that the device is steady."""
+    few = quick_rules(rules)
+    gpu_time = replace(few.gpu_time, launches=1, settle_s=min(_LOOK_SETTLE_S, few.gpu_time.settle_s))
+    gpu = replace(few.gpu, bursts=1, burst_calls=min(_LOOK_BURST_CALLS, few.gpu.burst_calls))
+    return replace(few, gpu_time=gpu_time, gpu=gpu)
 
 
 @dataclass

@@ -26,6 +26,7 @@ from .gpu.energy import gpu_energy
 from .gpu.left_running import demand_that_nothing_is_left
 from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
+from .gpu.standing import GpuSessionKeeper
 from .gpu.watching import Watching
 from .hosts.locks import build_lock, machine_lock
 from .hosts.machine import divide_cores, machine_record
@@ -231,6 +232,7 @@ class CpuTrack(Track):
 
 class GpuTrack(Track):
     timing_trust = "bounded"
+    keeper: GpuSessionKeeper | None = None  # of the processes that stay between quick looks
 
     def __init__(self, gpu: Gpu, rules: Rules, paths: Paths) -> None:
         super().__init__(replace(rules, time=rules.gpu_time), paths)
@@ -253,7 +255,7 @@ class GpuTrack(Track):
 
     def finished(self) -> None:
         """Those processes wake up now, if they have not before."""
-        if self._session is not None:
+        if self._session is not None and self.keeper is None:
             STANDBY.refill(self._session.setting.order())
             STANDBY.wake()
 
@@ -286,12 +288,15 @@ class GpuTrack(Track):
     def session(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
     ) -> GpuSession:
-        self._session = GpuSession(self._setting(task, configs, binary, prepared, scratch))
+        setting = self._setting(task, configs, binary, prepared, scratch)
+        self._session = GpuSession(setting) if self.keeper is None else self.keeper.session(setting)
         return self._session
 
     def control(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
-    ) -> GpuSession:
+    ) -> GpuSession | None:
+        if self.keeper is not None:  # a look blames nobody
+            return None
         return GpuSession(replace(self._setting(task, configs, binary, prepared, scratch), control=True))
 
     def _setting(

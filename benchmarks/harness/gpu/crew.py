@@ -68,8 +68,8 @@ class Crew:
         self.baselines = [Actor("gpu.baseline") for _ in launches]
         self.candidates = [Actor("gpu.candidate") for _ in launches]
         # a stand-in for a GPU has no device code to launch
-        on_a_gpu = order.gpu.accelerator == "cuda"
-        self.executors = [Actor("gpu.executor") for _ in launches if on_a_gpu]
+        self._on_cuda = order.gpu.accelerator == "cuda"
+        self.executors = [Actor("gpu.executor") for _ in launches if self._on_cuda]
         self._answer = AnswerFile(2 * KERNELS.total_bytes)
         self._warmer: Actor | None = None
         self._referee: RefereeProcess | None = None
@@ -87,7 +87,7 @@ class Crew:
     @property
     def log(self) -> Path:
         """The output of the submission in its first launch."""
-        return self.folder / "candidate0.log"
+        return self.log_of(0)
 
     def wake(self) -> None:
         """Everybody takes a context on the GPU."""
@@ -106,6 +106,45 @@ class Crew:
         links = {f"{name}{number}": actor.link for name, cast in launched.items() for number, actor in enumerate(cast)}
         self._demand_awake({"referee": self.referee.link, **links})
         self._has_met_a_submission = True
+
+    def spare(self, number: int) -> "Spare":
+        """Processes for a submission after the one at hand, asleep; `number` is theirs alone.
+
+        They share the control page of the only candidate.
+        """
+        spare = Spare(Actor("gpu.candidate", self.candidates[0].control), None, number)
+        with ExitStack() as failed:
+            failed.callback(spare.end)
+            self._start_candidate(spare.candidate, number)
+            if self._on_cuda:
+                spare.executor = Actor("gpu.executor")
+                self._start_executor(spare.executor, number)
+            failed.pop_all()
+        return spare
+
+    def dismiss(self) -> None:
+        """Ends the submission's processes, so that others can relieve them. Raises Stuck if one does not end."""
+        end_theirs((*self.candidates, *self.executors))
+        for executor in self.executors:
+            executor.close()
+        self.executors.clear()
+        for candidate in self.candidates:
+            candidate.link.close()
+            candidate.control.numbers[:] = 0
+
+    def relieve(self, spare: "Spare") -> None:
+        """It takes the place of the submission's processes, which have been dismissed. Raises NotAwake."""
+        spare.wake()
+        links = {f"candidate{spare.number}": spare.candidate.link}
+        if spare.executor is not None:
+            links[f"executor{spare.number}"] = spare.executor.link
+        self._demand_awake(links)
+        self.candidates[:] = [spare.candidate]
+        self.executors[:] = [] if spare.executor is None else [spare.executor]
+
+    def log_of(self, number: int) -> Path:
+        """The output of the submission in its process `number`."""
+        return self.folder / f"candidate{number}.log"
 
     def inside(self, name: str) -> str:
         """A path below the crew's folder as its children see it."""
@@ -205,12 +244,18 @@ class Crew:
             "gpu.referee", self._referee_room(), log, fds=fds, filter_program=filter_program, arguments=arguments
         )
         for number, actor in enumerate(self.candidates):
-            actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=arguments)
+            self._start_candidate(actor, number)
         for number, actor in enumerate(self.executors):
-            log = self.folder / f"executor{number}.log"
-            actor.start(self._executor_room(), log, filter_program, arguments=arguments)
+            self._start_executor(actor, number)
         if self.executors:
             self._started_warmer()
+
+    def _start_candidate(self, actor: Actor, number: int) -> None:
+        actor.start(self.candidate_room(), self.folder / f"candidate{number}.log", arguments=self._arguments)
+
+    def _start_executor(self, actor: Actor, number: int) -> None:
+        log = self.folder / f"executor{number}.log"
+        actor.start(self._executor_room(), log, gpu_filter(), arguments=self._arguments)
 
     def _started_warmer(self) -> Actor:
         if self._warmer is None:
@@ -272,6 +317,35 @@ class Crew:
             cpu_s=int(2 * limits.judging_s * self.order.threads),
         )
         return self._on_gpu(room)
+
+
+@dataclass
+class Spare:
+    """A candidate, and on a GPU an executor, for a submission that comes later."""
+
+    candidate: Actor
+    executor: Actor | None
+    number: int
+    _is_awake: bool = False
+
+    def wake(self) -> None:
+        """Both take a context on the GPU. Nothing is timed now."""
+        if not self._is_awake:
+            self._is_awake = True
+            for actor in self._actors:
+                actor.link.send(wake=True)
+
+    def end(self) -> None:
+        """Raises Stuck if one of them does not end. The control page stays."""
+        end_theirs(self._actors)
+        if self.candidate.started:
+            self.candidate.link.close()
+        if self.executor is not None:
+            self.executor.close()
+
+    @property
+    def _actors(self) -> tuple[Actor, ...]:
+        return (self.candidate,) if self.executor is None else (self.candidate, self.executor)
 
 
 def end_theirs(actors: Iterable[Actor]) -> None:

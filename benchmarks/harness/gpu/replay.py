@@ -50,13 +50,18 @@ class Shared:
     """The memory mapped by recorder and executors at the same addresses."""
 
     inputs_fd: int
-    outputs_fds: Sequence[int]  # of each launch
+    arena_fds: Sequence[int]  # of baseline and submission in each launch, one after the other
     input_bytes: int
-    output_bytes: int
+    arena_bytes: Sequence[int]
 
     @property
     def memory(self) -> MemorySpans:
-        return MemorySpans(Span(INPUTS_AT, self.input_bytes), Span(OUTPUTS_AT, self.output_bytes))
+        return MemorySpans(Span(INPUTS_AT, self.input_bytes), Span(OUTPUTS_AT, self.arena_bytes[1]))
+
+    def hand(self, actor: Actor, arena: int) -> None:
+        """Gives it the inputs and an arena."""
+        sizes = {"input_bytes": self.input_bytes, "output_bytes": self.arena_bytes[arena]}
+        actor.link.send_descriptors([self.inputs_fd, self.arena_fds[arena]], **sizes)
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,14 @@ class Burn:
 
 
 @dataclass
+class Captured:
+    """What the baselines of a session have captured: once, however many submissions it meets."""
+
+    is_told: bool = False  # that they are to replay
+    nodes: dict[int, list[int]] = field(default_factory=dict)  # of each configuration, by function
+
+
+@dataclass
 class Replay:
     """Recorded calls and the processes that replay them. Created by `begin`."""
 
@@ -103,7 +116,7 @@ class Replay:
     laps: Laps = field(default_factory=Laps)
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
     seen: list[tuple[str, Stamps]] = field(default_factory=list)
-    _baseline_nodes: dict[int, list[int]] = field(default_factory=dict)  # of each configuration, by function
+    captured: Captured = field(default_factory=Captured)
     _nothing: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
@@ -154,7 +167,7 @@ class Replay:
         A baseline makes fewer calls: it is trusted, and the capacity of a stream is limited.
         """
         if who.startswith("baseline"):
-            count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self._baseline_nodes[config][function]))
+            count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self.captured.nodes[config][function]))
         answer = self._timed(who, config, list(range(count)), function, compared=False)
         if "error" in answer:
             raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
@@ -283,7 +296,7 @@ class Replay:
         (folder / "records.json").write_text(json.dumps(records))
 
     def _open_executors(self, shared: Shared) -> None:
-        for executor, outputs_fd in zip(self.crew.executors, shared.outputs_fds, strict=True):
+        for launch, executor in enumerate(self.crew.executors):
             executor.open(
                 {
                     "code": inside(self.crew.folder / "code", "code"),
@@ -292,8 +305,7 @@ class Replay:
                     "flush_bytes": self.flush_bytes,
                 }
             )
-            sizes = {"input_bytes": shared.input_bytes, "output_bytes": shared.output_bytes}
-            executor.link.send_descriptors([shared.inputs_fd, outputs_fd], **sizes)
+            shared.hand(executor, 2 * launch + 1)
         for executor in self.crew.executors:
             message: dict[str, Any] = {}
             while not message.get("serving"):
@@ -308,24 +320,30 @@ class Replay:
 
     def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
         """On fresh values: the baselines capture, and every launch of the submission is replayed and compared."""
-        for baseline in self.crew.baselines:
-            baseline.link.send(replay=True, flush_bytes=self.flush_bytes)
-        for number, config in enumerate(self.configs):
+        if not self.captured.is_told:
+            self.captured.is_told = True
+            for baseline in self.crew.baselines:
+                baseline.link.send(replay=True, flush_bytes=self.flush_bytes)
+        for number in range(len(self.configs)):
             choice = fill(number)
             self.laps.end("filled")
-            self.referee.ask("stage", who="baseline0", config=number, places=[])
-            for baseline in self.crew.baselines:
-                baseline.link.send(capture=number, functions=list(wanted[number]), sets=_BASELINE_SETS)
-            for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
-                if "not_captured" in answer:
-                    raise _not_replayable(config, f"its baseline: {answer['not_captured']}")
-                self._baseline_nodes[number] = answer.get("nodes", [])
-                if "nodes" not in answer:
-                    raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
-            self.laps.end("baselines_captured")
+            if number not in self.captured.nodes:
+                self._capture(number, wanted[number])
+                self.laps.end("baselines_captured")
             for launch in self._launches:
                 self._try(f"candidate{launch}", number, choice)
             self.laps.end("tried")
+
+    def _capture(self, number: int, wanted: Sequence[int]) -> None:
+        self.referee.ask("stage", who="baseline0", config=number, places=[])
+        for baseline in self.crew.baselines:
+            baseline.link.send(capture=number, functions=list(wanted), sets=_BASELINE_SETS)
+        for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
+            if "not_captured" in answer:
+                raise _not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
+            if "nodes" not in answer:
+                raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
+            self.captured.nodes[number] = answer["nodes"]
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]

@@ -31,7 +31,7 @@ from .capacity import arena_bytes, judging_bytes, referee_bytes, told
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
-from .replay import INPUTS_AT, OUTPUTS_AT, Replay, Shared, close, functions_of
+from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared, close, functions_of
 
 PYTHON_SUFFIXES = (".py", ".model")  # functions of a package such as Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
@@ -102,13 +102,11 @@ class GpuSession(Session[Actor]):
         self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
         self._referee = crew.referee
         self._furnish(crew)
+        self._furnish_submission(crew)
         laps.end("files")
         self._open_referee(crew)
         laps.end("referee")
-        for baseline in crew.baselines:
-            wanted = [problem is None for problem in setting.prepared.problems]
-            message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
-            baseline.open({**self._common(), **message})
+        self._open_baselines(crew)
         if setting.binary.suffix in PYTHON_SUFFIXES and candidates:
             self._warm(crew)
             laps.end("warm")
@@ -133,7 +131,7 @@ class GpuSession(Session[Actor]):
         load_s = {**laps.seconds, "of_it_torch_compile": compile_s}
         self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s, "load_s": load_s}
 
-    def _begin_replay(self, crew: Crew, shared: Shared, laps: Laps) -> None:
+    def _begin_replay(self, crew: Crew, shared: Shared, laps: Laps, captured: Captured | None = None) -> None:
         setting = self.setting
         replay = Replay(
             crew=crew,
@@ -145,6 +143,7 @@ class GpuSession(Session[Actor]):
             draw=self.draw,
             before_hidden=self._cut_log,
             laps=laps,
+            captured=captured or Captured(),
         )
         wanted = functions_of(setting.prepared.problems)
         try:
@@ -199,14 +198,22 @@ class GpuSession(Session[Actor]):
         return self.replay
 
     def _furnish(self, crew: Crew) -> None:
-        """Writes the files of this session into the crew's folders."""
-        setting = self.setting
-        for file in files_of(setting.task):
+        """Writes the files of the task and its baselines into the crew's folders."""
+        for file in files_of(self.setting.task):
             shutil.copy(file, crew.folder / "task")
-        copy = shutil.copytree if setting.binary.is_dir() else shutil.copy
-        copy(setting.binary, crew.folder / "job" / setting.binary.name)
         for cache in crew.caches:
-            shutil.copytree(setting.prepared.cache, cache, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(self.setting.prepared.cache, cache, symlinks=True, dirs_exist_ok=True)
+
+    def _furnish_submission(self, crew: Crew) -> None:
+        binary = self.setting.binary
+        copy = shutil.copytree if binary.is_dir() else shutil.copy
+        copy(binary, crew.folder / "job" / binary.name)
+
+    def _open_baselines(self, crew: Crew) -> None:
+        wanted = [problem is None for problem in self.setting.prepared.problems]
+        for baseline in crew.baselines:
+            message = {"prepare": False, "compile": wanted, "task": crew.inside("task")}
+            baseline.open({**self._common(), **message})
 
     def _common(self) -> dict[str, Any]:
         return {"configs": self._described, "direction": self.setting.task.direction}
@@ -244,19 +251,20 @@ class GpuSession(Session[Actor]):
 
     def _share_memory(self) -> Shared:
         """Hands every contestant the inputs and an arena of its own."""
+        shared = self._receive_memory()
+        for launch, (baseline, candidate) in enumerate(self._casts):
+            shared.hand(baseline, 2 * launch)
+            if not self.setting.control:
+                shared.hand(candidate, 2 * launch + 1)
+        return shared
+
+    def _receive_memory(self) -> Shared:
         try:
             sizes, fds = self._referee.link.receive_descriptors(REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
             raise self._referee.failed(error) from error
-        inputs_fd, *arenas = fds
-        everybody = [actor for cast in self._casts for actor in cast]
-        absent = self.crew.candidates if self.setting.control else ()
-        for actor, arena, size in zip(everybody, arenas, sizes["output_bytes"], strict=True):
-            message = {"input_bytes": sizes["input_bytes"], "output_bytes": size}
-            if actor not in absent:
-                actor.link.send_descriptors([inputs_fd, arena], **message)
         self._stack.callback(close, fds)
-        return Shared(inputs_fd, arenas[1::2], sizes["input_bytes"], sizes["output_bytes"][1])
+        return Shared(fds[0], fds[1:], sizes["input_bytes"], sizes["output_bytes"])
 
     def _warm(self, crew: Crew) -> None:
         """Fills a cache with the kernels of a Python submission, compiled where programs may be started."""

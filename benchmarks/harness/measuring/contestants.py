@@ -65,11 +65,14 @@ class CallResult:
 
 
 class Actor:
-    """A child that runs a module of `child/` and shares a control page; the one who made it kills it."""
+    """A child that runs a module of `child/` and shares a control page; the one who made it kills it.
 
-    def __init__(self, module: str) -> None:
+    `control` is the page of one that came before it; whoever passes it on has emptied it.
+    """
+
+    def __init__(self, module: str, control: ControlPage | None = None) -> None:
         self.module = module
-        self.control = ControlPage()
+        self.control = control or ControlPage()
         self._step = 0
         self._child: Child | None = None
         self._link: Link | None = None

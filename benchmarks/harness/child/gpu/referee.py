@@ -71,7 +71,8 @@ class GpuReferee:
         self._device = device
         self._configs = message["configs"]
         self._module = check.load_reference(Path(message["task"]))
-        self._checker = checker_of(self._module, message["direction"])
+        self._direction = message["direction"]
+        self._checker = checker_of(self._module, self._direction)
         self._inputs = self._device.create(message["input_bytes"])
         self._desks = {
             who: ContestantDesk(self._device.create(message["output_bytes"]), _words(fd))
@@ -104,6 +105,19 @@ class GpuReferee:
         self._values = []  # before anything else is allocated: one configuration may fill much of the memory
         self._values = [self._drawn_set(config, bytes.fromhex(seed), distribution) for seed in seeds]
         return {"filled": len(seeds)}
+
+    def forget(self, who: str) -> dict[str, Any]:
+        """As at the start: nothing that was drawn or compared, nor the memory of `who`, reaches the next submission."""
+        self._checker = checker_of(self._module, self._direction)
+        self._references.clear()
+        self._values, self._drawn = [], ""
+        desk = self._desks[who]
+        desk.places, desk.snapshot = {}, []
+        desk.arena.data.zero_()
+        for item in self._desks.values():
+            item.snapshot = []
+        self._device.synchronize()
+        return {"forgotten": True}
 
     def run(self, *, who: str, config: int, choice: int, function: int, step: int, **how: Any) -> dict[str, Any]:
         """One call of a contestant that the supervisor wakes when it is told `prepared`, and freezes afterwards.

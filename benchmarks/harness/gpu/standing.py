@@ -1,0 +1,202 @@
+"""A GPU session that outlives its submission: referee, eager, its captured calls and the shared memory stay.
+
+Most of a quick judging on a GPU is starting processes that import torch. Whoever looks at many submissions of one task
+keeps referee and eager, and each submission gets a candidate and an executor that were started while the ones before
+were timed. They take their context on the GPU when nobody is timed. The referee forgets what it has drawn and compared
+and clears the submission's memory. On a GPU only calls that can be replayed are looked at so; for others NotStanding is
+raised. Not covered: torch.compile, more than one launch, and Python that launches kernels.
+"""
+
+import os
+from collections import deque
+from typing import Any, Self
+
+from ..errors import Cancelled, NotStanding, SupervisorError
+from ..measuring.faults import Fault, Stuck
+from ..measuring.laps import Laps
+from ..report import Verdict
+from ..sandbox.outbox import discard
+from .crew import Crew, Spare
+from .replay import Captured
+from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting, memory_is_theirs
+
+SPARES = 3  # importing torch takes longer than a look
+VISITS_MAX = 100  # then referee and baseline are started anew: their processor time is limited
+_MEMORY_SHARE = 0.35  # of the GPU at most, since full judgings come between
+_PER_SUBMISSION = ("job", "code", "kernels")
+
+
+class StandingGpuSession(GpuSession):
+    """Enter it once per submission, after `expect`; `end` ends what stays. Entering raises NotStanding too."""
+
+    def __init__(self, setting: GpuSetting) -> None:
+        super().__init__(setting)
+        self.visits = 0
+        self.stands = False
+        self._started = 0
+        self._spares: deque[Spare] = deque()
+        self._captured = Captured()
+        self._baseline_serves = False
+        self._canary: dict[str, Any] = {}
+
+    @property
+    def takes_bytes(self) -> int:
+        """Of the GPU, while it stays."""
+        return self._layout.input_bytes + 2 * self._arena_bytes + self._reserve_bytes()
+
+    def expect(self, setting: GpuSetting) -> Self:
+        """`setting` differs in its submission and scratch alone."""
+        self.setting = setting
+        return self
+
+    def canary(self) -> dict[str, Any]:
+        """Measured once: it takes as long as all calls of a look."""
+        self._canary = self._canary or super().canary()
+        return self._canary
+
+    def __enter__(self) -> Self:
+        try:
+            if self.stands and not self._is_whole():
+                self.end()
+            if not self.stands:
+                self._stand()
+            self._visit()
+        except BaseException as error:
+            self._leave(error)
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._leave(raised[1])
+
+    def end(self) -> None:
+        """Ends everybody. Raises Stuck, ChildSurvived."""
+        self.stands = False
+        self._stack.close()
+
+    def _is_whole(self) -> bool:
+        trusted = (self.crew.referee.exit_code(), *(actor.child.exit_code() for actor in self.crew.baselines))
+        return all(code is None for code in trusted)
+
+    def _stand(self) -> None:
+        """Starts referee and eager, who load everything that does not depend on a submission."""
+        self.crew = crew = Crew(self.setting.order())
+        self._stack.callback(crew.kill)
+        self._stack.callback(self._end_spares)
+        self.stands, self.visits, self._started = True, 0, len(crew.candidates)
+        self._captured, self._canary, self._baseline_serves = Captured(), {}, False
+        crew.meet()
+        self._referee = crew.referee
+        self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
+        self._furnish(crew)
+        self._open_referee(crew)
+        self._open_baselines(crew)
+        crew.end_warmer()
+        with memory_is_theirs(self._needs):
+            self._shared = self._receive_memory()
+            for launch, baseline in enumerate(crew.baselines):
+                self._shared.hand(baseline, 2 * launch)
+            for baseline in crew.baselines:
+                self._await_baseline(baseline, "loaded")
+
+    def _visit(self) -> None:
+        """The submission's processes load it and record its calls."""
+        crew, laps, number = self.crew, Laps(), 0
+        if self.visits > 0:
+            self._refill()
+            spare = self._spares.popleft()
+            number = spare.number
+            crew.relieve(spare)
+            self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
+        self.visits += 1
+        laps.end("awake")
+        os.link(crew.log_of(number), self.setting.scratch / crew.log.name)
+        self._clear_folders()
+        self._furnish_submission(crew)
+        self._fills.clear()
+        self._referee.ask("forget", who="candidate0")
+        laps.end("files")
+        self.candidate.open(self._candidate_message(crew))
+        self._shared.hand(self.candidate, 1)
+        self._refill()
+        self.replay, self.not_replayed = None, ""
+        with memory_is_theirs(self._needs):
+            self._await_candidate(self.candidate, "loaded")
+            laps.end("candidate_loaded")
+            self._begin_replay(crew, self._shared, laps, self._captured)
+            if self.replay is None:
+                if self.setting.gpu.accelerator == "cuda":
+                    raise NotStanding(self.not_replayed)
+                self._serve_one()
+        self.machine = {**self._referee.ask("describe"), "load_s": laps.seconds, "visit": self.visits}
+
+    def _serve_one(self) -> None:
+        """On a stand-in for a GPU the candidate times its own calls."""
+        if not self._baseline_serves:
+            self._baseline_serves = True
+            self._serve(self.crew, self.crew.candidates)
+            return
+        self.candidate.link.send(serve=True)
+        self._await_candidate(self.candidate)
+        self.candidate.child.freeze()
+
+    def _clear_folders(self) -> None:
+        """Of what was before. The folders themselves stay: the processes that wait see them."""
+        for name in _PER_SUBMISSION:
+            for item in (self.crew.folder / name).iterdir():
+                discard(item)
+
+    def _refill(self) -> None:
+        while len(self._spares) < SPARES:
+            self._spares.append(self.crew.spare(self._started))
+            self._started += 1
+
+    def _end_spares(self) -> None:
+        while self._spares:
+            self._spares.popleft().end()
+
+    def _leave(self, error: object) -> None:
+        """Ends the submission's processes, and all others unless it is known that what happened left them whole."""
+        broken = error is not None and not _is_harmless(error)
+        try:
+            if self.stands and not broken:
+                self.crew.dismiss()
+        except (SupervisorError, Fault):
+            broken = True
+            raise
+        finally:
+            if self.stands and (broken or self.visits >= VISITS_MAX):
+                self.end()
+        if self.stands and self._spares:
+            self._spares[0].wake()  # nothing is timed now
+
+
+def _is_harmless(error: object) -> bool:
+    if isinstance(error, Stuck):
+        return False
+    if isinstance(error, Fault):
+        return error.verdict not in (Verdict.TAMPERING, Verdict.OUT_OF_MEMORY)
+    return isinstance(error, Cancelled | NotStanding)
+
+
+class GpuSessionKeeper:
+    """Keeps one standing session, for judgings of one task under the same rules, always called by the same thread."""
+
+    def __init__(self) -> None:
+        self._kept: StandingGpuSession | None = None
+
+    def session(self, setting: GpuSetting) -> StandingGpuSession:
+        """The session for the submission of `setting`, opened by entering it. Raises NotStanding."""
+        if setting.binary.suffix in PYTHON_SUFFIXES:
+            raise NotStanding("its kernels are compiled by a process of their own")
+        if self._kept is None or not self._kept.stands:
+            self._kept = StandingGpuSession(setting)
+        if self._kept.takes_bytes > _MEMORY_SHARE * setting.gpu.memory_bytes:
+            raise NotStanding("the task needs much of the GPU's memory")
+        return self._kept.expect(setting)
+
+    def close(self) -> None:
+        """Ends what stays; does nothing the second time."""
+        kept, self._kept = self._kept, None
+        if kept is not None and kept.stands:
+            kept.end()

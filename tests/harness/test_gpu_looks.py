@@ -1,0 +1,128 @@
+"""Looks on a GPU, with a stand-in: referee and eager stay, every kernel has processes of its own."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import (
+    Cancelled,
+    Looks,
+    Paths,
+    Source,
+    Verdict,
+    Watcher,
+    default_rules,
+    default_suites,
+    find_task,
+    tracks,
+)
+from benchmarks.harness.errors import RefereeError
+from benchmarks.harness.gpu import standing
+from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.standing import StandingGpuSession
+
+pytestmark = pytest.mark.sandbox
+STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
+TASK = find_task(default_suites(), "mnist_linear_relu/forward")
+SHOWN = sorted((item for item in TASK.configs_for("cuda") if not item.hidden), key=lambda item: item.bytes_moved)
+SMALL = replace(TASK, configs={"cuda": (SHOWN[0],)})
+TEXT = (TASK.folder / "kernels" / "forward_cpu.cpp").read_text()
+RIGHT = Source(TEXT, "cpp")
+WRONG = Source(Path("benchmarks/harness/selfcheck/kernels/wrong.cpp").read_text(), "cpp")
+CRASHES = Source(TEXT.replace("    x = x.contiguous();", "    __builtin_trap();", 1), "cpp")
+
+
+@pytest.fixture
+def looks(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Looks]:
+    monkeypatch.setattr(tracks, "gpus", lambda: (STAND_IN,))
+    monkeypatch.setattr(tracks.GpuTrack, "speaks", lambda *_: True)
+    monkeypatch.setattr(standing, "SPARES", 1)
+    rules = default_rules()
+    few = replace(rules.gpu_time, steps_per_config=2, min_steps_per_config=2)
+    calm = replace(
+        rules.gpu,
+        flush_bytes=1 << 20,
+        spare_bytes=1 << 20,
+        burst_bytes=1 << 20,
+        slack_us=1e6,
+        spread_max_us=1e9,
+        contention=1e6,
+    )
+    looks = Looks(SMALL, replace(rules, gpu_time=few, gpu=calm), paths, "host:0")
+    yield looks
+    looks.close()
+
+
+def kept(looks: Looks) -> StandingGpuSession:
+    session = looks._keeper._kept
+    assert isinstance(session, StandingGpuSession)
+    return session
+
+
+def pids(looks: Looks) -> tuple[int | None, int | None]:
+    crew = kept(looks).crew
+    return crew.baselines[0].child.pid, crew.referee._child.pid
+
+
+def test_every_kernel_has_processes_of_its_own_and_the_rest_stays(looks: Looks) -> None:
+    first = looks.judge(RIGHT)
+    assert first.verdict is Verdict.PASS, first.reason
+    stays = pids(looks)
+    candidates = {kept(looks).crew.candidates[0].child.pid}
+    for source, verdict in ((CRASHES, Verdict.RUNTIME_ERROR), (WRONG, Verdict.INCORRECT_VALUE), (RIGHT, Verdict.PASS)):
+        report = looks.judge(source)
+        assert report.verdict is verdict, report.reason
+        candidates.add(kept(looks).crew.candidates[0].child.pid)
+    assert pids(looks) == stays
+    assert len(candidates) == 4
+    assert report.environment["visit"] == 4
+    assert looks.broken == []
+
+
+def test_a_look_that_is_given_up_leaves_the_session_to_the_next(looks: Looks) -> None:
+    asked = 0
+
+    def tired() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 6
+
+    with pytest.raises(Cancelled):
+        looks.judge(RIGHT, Watcher(cancelled=tired))
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+
+
+def test_a_session_that_breaks_off_is_replaced_and_the_kernel_judged_alone(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    stays = pids(looks)
+
+    def broken(*_: object) -> None:
+        raise RefereeError("it lost its way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StandingGpuSession, "_clear_folders", broken)
+        assert looks.judge(RIGHT).verdict is Verdict.PASS
+    assert looks.broken == ["it lost its way"]
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    assert pids(looks) != stays
+
+
+def test_nothing_stays_where_it_would_fill_the_gpu(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "_MEMORY_SHARE", 0.0)
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    assert looks.broken == []
+    assert not kept(looks).stands
+
+
+def test_nobody_is_left_when_it_is_closed(looks: Looks) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    crew, spares = kept(looks).crew, list(kept(looks)._spares)
+    looks.close()
+    everybody = [*crew.baselines, *crew.candidates, *(item.candidate for item in spares)]
+    assert len(spares) == 1
+    assert all(actor.child.exit_code() is not None for actor in everybody)
+    assert not crew.folder.exists()
