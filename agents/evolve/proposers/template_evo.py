@@ -4,7 +4,8 @@ It proposes the template's default first, the plain kernel only while nothing is
 related tasks, then those that the search chooses. Every fourth generation begins with two settings in one source,
 divided by shape, if the judged ones promise that this is faster than the best kernel. It finds nothing that its
 template does not contain. All slots of a generation use the same archive, so a slot first recomputes the genomes of the
-slots before it; no other state is kept. Not covered: the searches (`search/`), the templates (`templates/`).
+slots before it, or takes them from the slot that has just done so. Not covered: the searches (`search/`), the templates
+(`templates/`).
 """
 
 import hashlib
@@ -52,6 +53,9 @@ class TemplateEvo:
     needs_key = False
     search: Search = staticmethod(forecasting)
 
+    def __init__(self) -> None:
+        self._asked: tuple[object, list[Move]] = (None, [])  # of which generation of which archive
+
     @classmethod
     def from_config(cls, _config: RunConfig, _settings: Mapping[str, Any]) -> Self:
         return cls()
@@ -76,14 +80,20 @@ class TemplateEvo:
         """What this slot is asked, after all slots of this generation that come before it."""
         trials = [Trial(genome, item.score or item.estimate) for item, genome in _tried(template, request)]
         won = [genome for genome, _ in warm_start(template, request.memory.settings)] if request.memory else []
-        move = None
-        for slot in range(request.slot + 1):
+        known = tuple((template.space.key(trial.genome), trial.fitness) for trial in trials)
+        asked = (request.task.name, request.rng.seed, request.generation, known, len(won))
+        if self._asked[0] != asked:
+            self._asked = (asked, [])
+        moves = self._asked[1]
+        trials += [Trial(move.genome, waiting=True) for move in moves]
+        for slot in range(len(moves), request.slot + 1):
             rng = Rng(request.rng.seed, STREAM, request.generation, slot)
             move = next_move(template, trials, rng, self.search, won)
             if move is None:
                 return None
+            moves.append(move)
             trials.append(Trial(move.genome, waiting=True))
-        return move
+        return moves[request.slot]
 
 
 class TemplateRandom(TemplateEvo):
