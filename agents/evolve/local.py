@@ -8,6 +8,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -38,7 +39,11 @@ _LOG_CHARS = 4000
 
 @dataclass
 class LocalEvaluator:
-    """`results` is the folder of what was judged; the key of a candidate is its ticket."""
+    """`results` is the folder of what was judged; the key of a candidate is its ticket.
+
+    One thread judges: it waits for no compilation, and processes that wait for the next judging end with the thread
+    that started them. No energy is measured on a GPU, as the search needs none and other candidates wait.
+    """
 
     results: Path
     task: TaskSpec
@@ -52,6 +57,7 @@ class LocalEvaluator:
         self._sources: dict[str, Source] = {}
         self._cancels: dict[str, threading.Event] = {}
         self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "judge")
 
     async def submit(self, candidate_key: str, source: str, language: str) -> str:
         self._sources[candidate_key] = Source(source, language)
@@ -79,7 +85,7 @@ class LocalEvaluator:
             loop.call_soon_threadsafe(live.say, "evaluation", {**payload, "text": step.text})
 
         try:
-            return await asyncio.to_thread(self._blocking, self._sources[ticket], tell, cancel)
+            return await loop.run_in_executor(self._thread, self._blocking, self._sources[ticket], tell, cancel)
         except asyncio.CancelledError:
             cancel.set()
             raise
@@ -103,7 +109,7 @@ class LocalEvaluator:
                 self.paths,
                 device=self.device.name,
                 quick=self.quick,
-                watcher=Watcher(tell, cancel.is_set),
+                watcher=Watcher(tell, cancel.is_set, lambda: self.device.device_class == "cuda"),
             )
         except Cancelled:
             return JudgeResult(Verdict.INTERNAL_ERROR.value, "the judging was withdrawn")
