@@ -26,6 +26,7 @@ from benchmarks.harness import (
     default_suites,
     devices_here,
     find_task,
+    keep_ready,
 )
 
 from .budget import Caps
@@ -103,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--plateau", type=int, default=None, help="stop after this many generations without improvement")
     add("--curriculum", type=int, default=None, help="one configuration first, until so many generations gain nothing")
     add("--target", type=float, default=None, help="stop at this score")
+    add("--audit-fraction", type=_amount, default=0.05, help="of what verifiers reject, judged all the same")
     add("--roofline-fraction", type=float, default=None, help="stop at this fraction of the roofline")
     add("--options", type=json.loads, default={}, help="settings of the proposer, a JSON object")
     add("--log", type=Path, default=None, help="folder of the log; by default a new one below the data folder")
@@ -123,6 +125,8 @@ def _run(options: argparse.Namespace) -> int:
             raise ConfigError(f"the run in {folder} is for the task {config.task}")
         device = _device(options.device, config)
         plug_ins = _settings(data, device)
+        if device.device_class == "cuda":
+            keep_ready()
         evaluator = LocalEvaluator(folder / "judged", task, device, Paths(data), quick=options.quick)
         asyncio.run(_drive(_Told(log), config, plug_ins, evaluator))
         return _report(RunState.fold(log.read(), log.get_source), folder, as_json=options.json)
@@ -139,7 +143,7 @@ def _begin(log: JsonlLog, options: argparse.Namespace) -> None:
     caps = Caps.from_json(chosen) if chosen else RunConfig(task="").caps
     place = _device(options.device, RunConfig(task="", language=options.language))
     taken = ("task", "language", "proposer", "seed", "generation_size", "concurrency", "islands")
-    stops = ("plateau", "curriculum", "target", "roofline_fraction", "options")
+    stops = ("audit_fraction", "plateau", "curriculum", "target", "roofline_fraction", "options")
     config = RunConfig(
         **{name: getattr(options, name) for name in (*taken, *stops)},
         caps=caps,
