@@ -16,9 +16,11 @@ from . import book as books
 from .archive import speedups
 from .book import Book, Tagged
 from .budget import Cost
+from .config import RunConfig
 from .curriculum import narrowed
 from .events import Draft, LogEvent
 from .model import (
+    SLOW,
     CandidateView,
     Evaluator,
     JudgeResult,
@@ -49,6 +51,31 @@ class _Gate:
         self.passed[place].set()
 
 
+@dataclass(frozen=True)
+class _Umpire:
+    """Gives verdicts as a verifier does, without looking at sources."""
+
+    id: str
+    version: str
+
+
+_FINALS = _Umpire("finals", "1")
+
+
+def finalists(config: RunConfig) -> int | None:
+    """How many of a generation are judged after screening, by the run's option of that name; None: all."""
+    count = config.options.get("finalists")
+    return count if isinstance(count, int) and count > 0 else None
+
+
+def estimate_of(candidate: CandidateView) -> float | None:
+    """What screening promises of a candidate that it lets pass; None where it says nothing."""
+    opinion = candidate.opinions.get("screen")
+    if opinion is None or opinion.decision != "accept" or not opinion.resources:
+        return None
+    return float(opinion.resources["estimate"])
+
+
 def _gate(count: int) -> _Gate:
     return _Gate([asyncio.Event() for _ in range(count)])
 
@@ -71,7 +98,7 @@ class Round:
         generation = self.book.state.generation
         assert generation is not None  # noqa: S101 - whoever makes a round has opened one
         self.names = generation.candidates
-        self._named, self._built, self._over = (_gate(len(self.names)) for _ in range(3))
+        self._named, self._built, self._over, self._screened = (_gate(len(self.names)) for _ in range(4))
         self._room = asyncio.Semaphore(self.book.state.config.concurrency)
         self._bench = asyncio.Semaphore(self.book.state.config.judgings_at_once)
 
@@ -95,7 +122,7 @@ class Round:
                 if self._may_start(place):
                     await self._advance(place)
         finally:
-            for gate in (self._named, self._built, self._over):
+            for gate in (self._named, self._built, self._over, self._screened):
                 gate.leave(place)
 
     def _may_start(self, place: int) -> bool:
@@ -114,9 +141,12 @@ class Round:
         self._named.leave(place)
         if self._candidate(place).state in ("proposed", "verified"):
             await self._verify(place)
+        self._screened.leave(place)
         if self._candidate(place).state in ("proposed", "verified"):
             await self._built.turn(place)
             await self._reuse(place)
+        if self._candidate(place).state in ("proposed", "verified"):
+            await self._reach_finals(place)
         if self._candidate(place).state in ("proposed", "verified", "judging"):
             await self._await_judging(place)
 
@@ -210,7 +240,7 @@ class Round:
         best_source = self.novelty.load(best.source_sha256 or "")
         return await verifier.race(source, candidate.language, task, best_source, best.score or 0.0)
 
-    def _verdict(self, candidate: CandidateView, verifier: Verifier, opinion: VerifierOpinion) -> list[Draft]:
+    def _verdict(self, candidate: CandidateView, verifier: Verifier | _Umpire, opinion: VerifierOpinion) -> list[Draft]:
         """What is dropped gives its judging back."""
         rejects = opinion.decision == "reject"
         audit = rejects and self._audited(candidate)
@@ -243,6 +273,24 @@ class Round:
         result = self.book.state.archive.candidates[other.id].result
         if result is not None and not result.ours:
             self._finish(candidate, result, Cost(), reused_from=other.id)
+
+    async def _reach_finals(self, place: int) -> None:
+        """Drops the candidate if the run judges only the best of a generation by screening and it is not one of them.
+
+        That takes a place for every slot, since all of them wait for the last one to be screened.
+        """
+        count, config = finalists(self.book.state.config), self.book.state.config
+        if count is None or config.concurrency < len(self.names):
+            return
+        for slot in self._screened.passed:
+            await slot.wait()
+        timed = [(estimate_of(self._candidate(other)), -other) for other in range(len(self.names))]
+        ranked = sorted(((value, other) for value, other in timed if value is not None), reverse=True)
+        late = {-other: value for value, other in ranked[count:]}
+        if place in late:
+            said = Reason(f"{count} of its generation promise more on the configurations that were timed")
+            opinion = VerifierOpinion("reject", (said,), fault=SLOW, resources={"estimate": late[place]})
+            self.book.commit(*self._verdict(self._candidate(place), _FINALS, opinion))
 
     async def _await_judging(self, place: int) -> None:
         if self._bench.locked():

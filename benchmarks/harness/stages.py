@@ -40,7 +40,7 @@ from .tracks import CpuTrack, GpuTrack, Track, open_track
 T = TypeVar("T")
 _LOG_BYTES = 16 * 1024
 _QUICK_STEPS = 9
-_LOOK_SETTLE_S, _LOOK_BURST_CALLS = 0.1, 8
+_LOOK_SETTLE_S, _LOOK_BURST_CALLS, _LOOK_SPARE_BYTES = 0.1, 8, 1 << 30
 _LATE_FLAG_US = 5.0
 _OTHERS_WAIT = "others were waiting for the device"
 
@@ -157,7 +157,8 @@ def look_rules(rules: Rules) -> Rules:
     """As `quick_rules`; on a GPU one launch, since looks follow each other so soon that the device is steady."""
     few = quick_rules(rules)
     gpu_time = replace(few.gpu_time, launches=1, settle_s=min(_LOOK_SETTLE_S, few.gpu_time.settle_s))
-    gpu = replace(few.gpu, bursts=1, burst_calls=min(_LOOK_BURST_CALLS, few.gpu.burst_calls))
+    spare_bytes = min(_LOOK_SPARE_BYTES, few.gpu.spare_bytes)
+    gpu = replace(few.gpu, bursts=1, burst_calls=min(_LOOK_BURST_CALLS, few.gpu.burst_calls), spare_bytes=spare_bytes)
     return replace(few, gpu_time=gpu_time, gpu=gpu)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from agents.evolve.budget import Caps
-from agents.evolve.config import RunConfig
+from agents.evolve.config import ConfigError, RunConfig
 from agents.evolve.logs import MemoryLog
 from agents.evolve.model import SLOW, JudgeResult, VerifierOpinion
 from agents.evolve.proposers.template_evo import TemplateEvo
 from agents.evolve.state import RunState
 from agents.evolve.verifiers import find_verifiers
-from agents.evolve.verifiers.screen import ScreenVerifier, opinion_of, two_configs
+from agents.evolve.verifiers.screen import GPU_BYTES_MAX, ScreenVerifier, opinion_of, two_configs
 from benchmarks.harness import Paths, Source, TaskSpec, default_suites, find_task
 from tests.evolve import world
 from tests.evolve.llm_requests import candidate, request_of
@@ -87,10 +87,10 @@ def test_the_best_is_timed_once() -> None:
     assert sorted(measured) == ["best", "new 0", "new 1", "new 2"]
 
 
-def screened(seed: int, *verifiers: Any, judgings: int = 400) -> tuple[RunState, world.Judge]:
+def screened(seed: int, *verifiers: Any, judgings: int = 400, **changes: Any) -> tuple[RunState, world.Judge]:
     log, judge = MemoryLog(), world.Judge()
-    caps = Caps(judgings=judgings)
-    config = RunConfig(task=world.TASK.name, seed=seed, caps=caps, plateau=12, audit_fraction=0.1)
+    settings = {"caps": Caps(judgings=judgings), "plateau": 12, "audit_fraction": 0.1, **changes}
+    config = RunConfig(task=world.TASK.name, seed=seed, **settings)
     world.run(log, config, judge=judge, verifiers=verifiers)
     return RunState.fold(log.read(), log.get_source), judge
 
@@ -109,6 +109,52 @@ def test_a_run_judges_what_may_be_the_best_and_a_part_of_the_rest() -> None:
     assert len(judge.judged) < len(racing.asked)
     assert state.budget.spent.judgings == len(judge.judged)
     assert state.budget.leases == {}
+
+
+@pytest.mark.parametrize("size", [4, 6])
+def test_only_the_best_of_a_generation_reach_the_judge(size: int) -> None:
+    """By their estimates, whichever of them was screened first."""
+    changes = {"audit_fraction": 0.0, "options": {"finalists": 1}, "generation_size": size, "concurrency": size}
+    state, judge = screened(3, world.Racing(), plateau=6, **changes)
+    assert state.status == "finished"
+    of_finals = [item for item in state.archive.candidates.values() if "finals" in item.opinions]
+    assert of_finals
+    for number in range(1, max(item.generation for item in of_finals) + 1):
+        generation = [item for item in state.archive.candidates.values() if item.generation == number]
+        timed = [item for item in generation if item.opinions.get("screen") and item.opinions["screen"].resources]
+        accepted = [item for item in timed if item.opinions["screen"].decision == "accept"]
+        kept = [item for item in accepted if item.state != "dropped"]
+        assert len(kept) == min(1, len(accepted))
+        estimates = {item.id: (item.opinions["screen"].resources or {})["estimate"] for item in accepted}
+        assert all(estimates[item.id] == max(estimates.values()) for item in kept)
+    assert all(item.estimate is not None and not item.failed for item in of_finals)
+    assert state.budget.spent.judgings == len(judge.judged)
+    assert state.budget.leases == {}
+
+
+def test_all_are_judged_where_not_every_slot_has_a_place() -> None:
+    state, _ = screened(3, world.Racing(), plateau=4, options={"finalists": 1}, concurrency=2)
+    assert not [item for item in state.archive.candidates.values() if "finals" in item.opinions]
+
+
+@pytest.mark.parametrize("margin", [0.1, "wide"])
+def test_a_margin_that_makes_no_sense_is_refused(margin: object, tmp_path: Path) -> None:
+    config = RunConfig(task=TASK.name, verifiers=("screen",), options={"screen_margin": margin})
+    with pytest.raises(ConfigError, match="screen_margin"):
+        find_verifiers(config, {"data": tmp_path, "device": "cpu"})
+
+
+def test_a_margin_of_one_drops_whatever_is_slower_for_certain() -> None:
+    mine, best = timed(1.9, 1.9), timed(2.0, 2.0)
+    assert opinion_of(mine, best, 3.0).decision == "accept"
+    assert opinion_of(mine, best, 3.0, margin=1.0).decision == "reject"
+
+
+def test_on_a_gpu_both_configurations_leave_room_for_a_judging() -> None:
+    large = find_task(default_suites(), "llama_rmsnorm/backward")
+    few = two_configs(large, "cuda").configs_for("cuda")
+    assert max(item.bytes_moved for item in few) <= GPU_BYTES_MAX
+    assert max(item.bytes_moved for item in large.configs_for("cuda")) > GPU_BYTES_MAX
 
 
 def test_a_search_learns_from_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,11 @@
 """V2, screening: a few timed steps on one small and one large configuration, against those of the best kernel so far.
 
-Both are timed against torch eager in the same steps, so their ratio does not depend on how fast the machine was. On a
-processor the referee and eager stay from one candidate to the next, which saves most of the time of a look. A
-candidate is dropped as slower only if the whole interval of the ratio is clearly below 1; in doubt it is judged in
-full. A share of the dropped candidates is judged anyway, as with every verifier. While a run searches on one
-configuration first (`curriculum.py`), that one is timed. Not covered: scores. Nothing that is measured here reaches a
-leaderboard.
+Both are timed against torch eager in the same steps, so their ratio does not depend on how fast the machine was. The
+referee and eager stay from one candidate to the next, which saves most of the time of a look. A candidate is dropped
+as slower only if the whole interval of the ratio is clearly below 1; in doubt it is judged in full. A run's option
+`screen_margin` says how clearly (1 / margin). A share of the dropped candidates is judged anyway, as with every
+verifier. While a run searches on one configuration first (`curriculum.py`), that one is timed. Not covered: scores.
+Nothing that is measured here reaches a leaderboard.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.harness import (
+    CPU,
     Cancelled,
     Config,
     HarnessError,
@@ -33,11 +34,12 @@ from benchmarks.harness import (
     judge,
 )
 
-from ..config import RunConfig
+from ..config import ConfigError, RunConfig
 from ..local import result_of
 from ..model import SLOW, JudgeResult, Reason, VerifierOpinion
 
 MARGIN = 1.05  # two configurations are not all: what may lose less than this on them is judged
+GPU_BYTES_MAX = 512 << 20  # that a configuration moves
 Measure = Callable[[Source, TaskSpec, threading.Event], JudgeResult]
 
 
@@ -50,17 +52,20 @@ class ScreenVerifier:
     id = "screen"
     version = "2"
 
-    def __init__(self, measure: Measure, close: Callable[[], None] = lambda: None) -> None:
-        self._measure, self._end = measure, close
+    def __init__(self, measure: Measure, close: Callable[[], None] = lambda: None, *, margin: float = MARGIN) -> None:
+        self._measure, self._end, self._margin = measure, close, margin
         self._thread = ThreadPoolExecutor(1, "screen")
         self._best: tuple[tuple[str, ...], JudgeResult] | None = None  # of which source on which configurations
         self._turn = asyncio.Lock()
 
     @classmethod
-    def from_config(cls, _config: RunConfig, settings: Mapping[str, Any]) -> Self:
-        """`settings` holds `data`, the folder of builds, and `device`."""
+    def from_config(cls, config: RunConfig, settings: Mapping[str, Any]) -> Self:
+        """`settings` holds `data`, the folder of builds, and `device`. Raises ConfigError."""
+        margin = config.options.get("screen_margin", MARGIN)
+        if not isinstance(margin, int | float) or not 0.5 <= margin <= 2:
+            raise ConfigError("screen_margin must be between 0.5 and 2")
         bench = _Bench(Paths(Path(settings["data"])), str(settings["device"]))
-        return cls(bench.measure, bench.close)
+        return cls(bench.measure, bench.close, margin=float(margin))
 
     def close(self) -> None:
         """Ends what stayed. Waits for a measurement that was given up."""
@@ -74,13 +79,15 @@ class ScreenVerifier:
         self, source: str, language: str, task: TaskSpec, best_source: str, best_score: float
     ) -> VerifierOpinion:
         """Being cancelled ends the measurement."""
-        started, few = time.perf_counter(), two_configs(task, language)
+        few = two_configs(task, language)
         async with self._turn:  # one at a time: they wait for the same device anyway
+            started = time.perf_counter()
             asked = (best_source, *(item.key for item in few.configs_for(device_class(language))))
             if self._best is None or self._best[0] != asked:
                 self._best = (asked, await self._timed(Source(best_source, language), few))
             mine = await self._timed(Source(source, language), few)
-        return replace(opinion_of(mine, self._best[1], best_score), seconds=time.perf_counter() - started)
+        opinion = opinion_of(mine, self._best[1], best_score, margin=self._margin)
+        return replace(opinion, seconds=time.perf_counter() - started)
 
     async def _timed(self, source: Source, task: TaskSpec) -> JudgeResult:
         given_up = threading.Event()
@@ -111,17 +118,21 @@ class _Bench:
 
 
 def two_configs(task: TaskSpec, language: str) -> TaskSpec:
-    """The same task with the smallest and the largest of the configurations that everybody knows."""
+    """The same task with the smallest and the largest of the configurations that everybody knows.
+
+    Of a GPU those are left out that leave no room for a judging beside what stays between two looks.
+    """
     kind = device_class(language)
     shown = sorted((item for item in task.configs_for(kind) if not item.hidden), key=_size)
-    return replace(task, configs={kind: tuple({item.key: item for item in (shown[0], shown[-1])}.values())})
+    fitting = [item for item in shown if kind == CPU or item.bytes_moved <= GPU_BYTES_MAX] or shown[:1]
+    return replace(task, configs={kind: tuple({item.key: item for item in (fitting[0], fitting[-1])}.values())})
 
 
 def _size(config: Config) -> tuple[int, int]:
     return config.bytes_moved, config.flops
 
 
-def opinion_of(mine: JudgeResult, best: JudgeResult, best_score: float) -> VerifierOpinion:
+def opinion_of(mine: JudgeResult, best: JudgeResult, best_score: float, *, margin: float = MARGIN) -> VerifierOpinion:
     if mine.ours:
         return VerifierOpinion("abstain", (Reason(f"it could not be timed: {mine.reason}"),))
     if not mine.correct:
@@ -132,7 +143,7 @@ def opinion_of(mine: JudgeResult, best: JudgeResult, best_score: float) -> Verif
     ratio, lo, hi = found
     said = Reason(f"{ratio:.2f} times as fast as the best kernel on {_where(mine)} ({lo:.2f} to {hi:.2f})")
     resources = {"ratio": round(ratio, 4), "estimate": round(ratio * best_score, 4)}
-    if hi < 1 / MARGIN:
+    if hi < 1 / margin:
         return VerifierOpinion("reject", (said,), fault=SLOW, resources=resources)
     return VerifierOpinion("accept", (said,), resources=resources)
 

@@ -104,9 +104,8 @@ class StandingGpuSession(GpuSession):
         crew, laps, number = self.crew, Laps(), 0
         if self.visits > 0:
             self._refill()
-            spare = self._spares.popleft()
-            number = spare.number
-            crew.relieve(spare)
+            crew.relieve(self._spares[0])
+            number = self._spares.popleft().number
             self._casts = list(zip(crew.baselines, crew.candidates, strict=True))
         self.visits += 1
         laps.end("awake")
