@@ -16,7 +16,7 @@ from benchmarks.harness import default_suites, find_task
 from benchmarks.harness.child.gpu.appointment import Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
-from benchmarks.harness.gpu.replay import Burn, Replay
+from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.memory import overlay
@@ -174,9 +174,20 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     )  # type: ignore[arg-type]
     made.calls = [tuple(RecordedCall(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
     made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 10.0, 2.5))
-    made._baseline_nodes = {0: [1, 1]}
+    made.captured = Captured(True, {0: [1, 1]})
     made.drawn = drawn  # type: ignore[attr-defined]
     return made
+
+
+def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
+    captured = Captured()
+    baseline = FakeActor({"nodes": [3]})
+    for _ in range(2):
+        replay = replay_of(executor=FakeActor(ANSWER), candidate=FakeActor())
+        replay.captured, replay.crew.baselines = captured, [baseline]  # type: ignore[list-item]
+        replay._capture_and_try(lambda _: 0, [[0]])
+    assert [next(iter(message)) for message in baseline.asked] == ["replay", "capture"]
+    assert captured.nodes == {0: [3]}
 
 
 def test_what_an_empty_appointment_takes_is_not_the_calls() -> None:
