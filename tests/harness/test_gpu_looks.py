@@ -21,6 +21,7 @@ from benchmarks.harness import (
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.gpu import standing
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.room import demand_room
 from benchmarks.harness.gpu.standing import StandingGpuSession
 
 pytestmark = pytest.mark.sandbox
@@ -126,3 +127,16 @@ def test_nobody_is_left_when_it_is_closed(looks: Looks) -> None:
     assert len(spares) == 1
     assert all(actor.child.exit_code() is not None for actor in everybody)
     assert not crew.folder.exists()
+
+
+def test_a_session_that_waits_ends_when_somebody_needs_the_memory(looks: Looks) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    session = kept(looks)
+    referee = session.crew.referee
+    demand_room(STAND_IN)
+    assert not session.stands
+    assert referee.exit_code() is not None
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    assert kept(looks).stands
+    assert kept(looks).visits == 1
+    assert looks.broken == []

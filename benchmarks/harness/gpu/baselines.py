@@ -13,6 +13,7 @@ from ..measuring.memory import describe, overlay
 from ..source import Paths
 from .crew import gpu_filter, on_gpu
 from .discovery import Gpu
+from .room import demand_room
 
 
 @dataclass(kw_only=True)
@@ -36,6 +37,7 @@ class GpuPreparation(Preparation):
             return super().compiled(paths)
 
     def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Actor:
+        demand_room(self.gpu)  # torch.compile tries kernels at full size
         room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
         child = Actor("gpu.baseline")
         with ExitStack() as failed:

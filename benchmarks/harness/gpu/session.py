@@ -32,6 +32,7 @@ from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared, close, functions_of
+from .room import demand_room
 
 PYTHON_SUFFIXES = (".py", ".model")  # functions of a package such as Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
@@ -73,8 +74,8 @@ class GpuSession(Session[Actor]):
         wanted, contestants = 3 * self._layout.output_bytes + 2 * most + spare, 2 * setting.rules.time.launches
         needs = (self._layout.input_bytes, most, setting.gpu.memory_bytes)
         self._arena_bytes = arena_bytes(wanted, *needs, contestants)
-        is_tight = self._arena_bytes < wanted
-        self._needs = told(judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if is_tight else ""
+        self.is_tight = self._arena_bytes < wanted  # it needs most of the GPU
+        self._needs = told(judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if self.is_tight else ""
         self.machine: dict[str, Any] = {}
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
@@ -92,6 +93,8 @@ class GpuSession(Session[Actor]):
 
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
+        if self.is_tight:
+            demand_room(setting.gpu)
         self.crew = crew = STANDBY.take(setting.order())
         self._stack.callback(crew.kill)
         os.link(crew.log, setting.scratch / crew.log.name)  # outlives the crew

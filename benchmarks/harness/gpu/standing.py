@@ -8,6 +8,7 @@ raised. Not covered: torch.compile, more than one launch, and Python that launch
 """
 
 import os
+import threading
 from collections import deque
 from typing import Any, Self
 
@@ -18,11 +19,12 @@ from ..report import Verdict
 from ..sandbox.outbox import discard
 from .crew import Crew, Spare
 from .replay import Captured
+from .room import PLACES, Place
 from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting, memory_is_theirs
 
 SPARES = 3  # importing torch takes longer than a look
 VISITS_MAX = 100  # then referee and baseline are started anew: their processor time is limited
-_MEMORY_SHARE = 0.35  # of the GPU at most, since full judgings come between
+_MEMORY_SHARE = 0.35 / PLACES  # of the GPU at most: full judgings that need little come between
 _PER_SUBMISSION = ("job", "code", "kernels")
 
 
@@ -33,6 +35,8 @@ class StandingGpuSession(GpuSession):
         super().__init__(setting)
         self.visits = 0
         self.stands = False
+        self._ending = threading.Lock()
+        self._place = Place(setting.gpu, self.end)
         self._started = 0
         self._spares: deque[Spare] = deque()
         self._captured = Captured()
@@ -70,9 +74,11 @@ class StandingGpuSession(GpuSession):
         self._leave(raised[1])
 
     def end(self) -> None:
-        """Ends everybody. Raises Stuck, ChildSurvived."""
-        self.stands = False
-        self._stack.close()
+        """Ends everybody; others may call it between two looks. Raises Stuck, ChildSurvived."""
+        with self._ending:
+            self.stands = False
+            self._stack.close()
+            self._place.give_back()
 
     def _is_whole(self) -> bool:
         trusted = (self.crew.referee.exit_code(), *(actor.child.exit_code() for actor in self.crew.baselines))
@@ -80,6 +86,8 @@ class StandingGpuSession(GpuSession):
 
     def _stand(self) -> None:
         """Starts referee and eager, who load everything that does not depend on a submission."""
+        if not self._place.take():
+            raise NotStanding("other sessions stay on this GPU")
         self.crew = crew = Crew(self.setting.order())
         self._stack.callback(crew.kill)
         self._stack.callback(self._end_spares)

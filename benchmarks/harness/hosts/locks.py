@@ -25,10 +25,10 @@ _SHARED = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may put links in
 @contextmanager
 def machine_lock(name: str, text: str, stage: str, watcher: Watcher) -> Iterator[None]:
     """An exclusive lock. Reports `text` once while it waits; raises Cancelled."""
-    with _open_shared(f"kbench-{name}.lock") as lock:
-        with _open_shared(f"kbench-{name}.turn") as turn:
+    with open_shared(f"kbench-{name}.lock") as lock:
+        with open_shared(f"kbench-{name}.turn") as turn:
             waiting = Step(stage, "waiting", text=text)
-            _wait_until(lambda: _try_lock(turn) and _try_lock(lock), waiting, watcher)
+            _wait_until(lambda: try_lock(turn) and try_lock(lock), waiting, watcher)
         yield
 
 
@@ -38,14 +38,14 @@ def build_lock(
 ) -> Iterator[None]:
     """As `machine_lock`, but shared by as many builds of a `kind` as there are `places`."""
     with ExitStack() as stack:
-        open_places = [stack.enter_context(_open_shared(f"kbench-{name}.{kind}{place}")) for place in range(places)]
-        lock = stack.enter_context(_open_shared(f"kbench-{name}.lock"))
+        open_places = [stack.enter_context(open_shared(f"kbench-{name}.{kind}{place}")) for place in range(places)]
+        lock = stack.enter_context(open_shared(f"kbench-{name}.lock"))
         mine: list[int] = []
-        with _open_shared(f"kbench-{name}.turn") as turn:
+        with open_shared(f"kbench-{name}.turn") as turn:
 
             def have() -> bool:
-                mine.extend(islice(filter(_try_lock, open_places), 1 - len(mine)))
-                return bool(mine) and _try_lock(turn, fcntl.LOCK_SH) and _try_lock(lock, fcntl.LOCK_SH)
+                mine.extend(islice(filter(try_lock, open_places), 1 - len(mine)))
+                return bool(mine) and try_lock(turn, fcntl.LOCK_SH) and try_lock(lock, fcntl.LOCK_SH)
 
             _wait_until(have, Step(stage, "waiting", text=text), watcher)
         yield
@@ -63,7 +63,7 @@ def file_lock(path: Path) -> Iterator[None]:
 def watched_file_lock(path: Path, waiting: Step, watcher: Watcher) -> Iterator[None]:
     """As `file_lock`, but tells `waiting` once and may be given up."""
     with path.open("w") as file:
-        _wait_until(lambda: _try_lock(file.fileno()), waiting, watcher)
+        _wait_until(lambda: try_lock(file.fileno()), waiting, watcher)
         yield
 
 
@@ -79,7 +79,7 @@ def _wait_until(have: Callable[[], bool], waiting: Step, watcher: Watcher) -> No
 
 
 @contextmanager
-def _open_shared(name: str) -> Iterator[int]:
+def open_shared(name: str) -> Iterator[int]:
     """A lock file that every user of the machine may lock."""
     fd = _opened(Path(tempfile.gettempdir()) / name)
     try:
@@ -99,7 +99,7 @@ def _opened(path: Path) -> int:
             return os.open(path, _SHARED | os.O_CREAT | os.O_EXCL, 0o666)
 
 
-def _try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:

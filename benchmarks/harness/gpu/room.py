@@ -1,0 +1,79 @@
+"""Memory of a GPU that sessions hold while they wait for their next submission, and how a large judging gets it.
+
+Such a session has one of few places, as a lock that any process of the machine can see. Whoever needs the GPU's memory
+for itself asks for all places, and their owners end their sessions within moments. Both happen under the lock of the
+GPU, so nobody is asked while a submission is looked at. Not covered: how much memory a session takes.
+"""
+
+import fcntl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from ..errors import SupervisorError
+from ..hosts.locks import open_shared, try_lock
+from .discovery import Gpu
+
+PLACES = 2
+_LOOK_EVERY_S, _WAIT_S = 0.2, 30.0
+
+
+class Place:
+    """A place for one session that stays. `leave` is called by a thread of its own when others need the memory.
+
+    `leave` must end the session; the place is free again when `give_back` has been called.
+    """
+
+    def __init__(self, gpu: Gpu, leave: Callable[[], None]) -> None:
+        self._gpu, self._leave = gpu, leave
+        self._stack = ExitStack()
+        self._over = threading.Event()
+
+    def take(self) -> bool:
+        """Whether there was one."""
+        for name in _places(self._gpu):
+            with ExitStack() as stack:
+                if try_lock(stack.enter_context(open_shared(name))):
+                    self._stack = stack.pop_all()
+                    self._over.clear()
+                    threading.Thread(target=self._listen, args=(self._over,), daemon=True, name="gpu-room").start()
+                    return True
+        return False
+
+    def give_back(self) -> None:
+        """Does nothing the second time."""
+        self._over.set()
+        self._stack.close()
+
+    def _listen(self, over: threading.Event) -> None:
+        with open_shared(_call(self._gpu)) as call:
+            while not over.wait(_LOOK_EVERY_S):
+                if try_lock(call, fcntl.LOCK_SH):
+                    fcntl.flock(call, fcntl.LOCK_UN)
+                else:
+                    self._leave()
+
+
+def demand_room(gpu: Gpu) -> None:
+    """Returns when no session stays on `gpu`. Raises SupervisorError if one does not end."""
+    until_s = time.monotonic() + _WAIT_S
+    with ExitStack() as stack:
+        wanted = [stack.enter_context(open_shared(name)) for name in _places(gpu)]
+        wanted = [place for place in wanted if not try_lock(place)]
+        if wanted:
+            # those who look whether somebody calls have it for moments
+            wanted.insert(0, stack.enter_context(open_shared(_call(gpu))))
+        while wanted:
+            wanted = [file for file in wanted if not try_lock(file)]
+            if time.monotonic() > until_s:
+                raise SupervisorError("a session that waits for submissions does not give back the GPU's memory")
+            time.sleep(_LOOK_EVERY_S / 8)
+
+
+def _places(gpu: Gpu) -> list[str]:
+    return [f"kbench-gpu-{gpu.uuid}.place{number}" for number in range(PLACES)]
+
+
+def _call(gpu: Gpu) -> str:
+    return f"kbench-gpu-{gpu.uuid}.call"

@@ -1,0 +1,77 @@
+"""Memory of a GPU that sessions hold while they wait: its places, and how a large judging gets them all."""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.harness.errors import SupervisorError
+from benchmarks.harness.gpu import room
+from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.room import PLACES, Place, demand_room
+
+ANY = Gpu("host:0", "Stand-in", "", "none", 8 << 30, "sm_90", (), accelerator="host")
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    """Known to nobody else."""
+    return replace(ANY, uuid=f"test-{uuid.uuid4()}")
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def stays(gpu: Gpu, stack: ExitStack) -> tuple[Place, threading.Event]:
+    """A place whose session ends when it is asked to, and whether it was."""
+    asked = threading.Event()
+
+    def leave() -> None:
+        asked.set()
+        place.give_back()
+
+    place = Place(gpu, leave)
+    assert place.take()
+    stack.callback(place.give_back)
+    return place, asked
+
+
+def test_there_are_few_places_and_they_can_be_taken_again(gpu: Gpu, stack: ExitStack) -> None:
+    places = [stays(gpu, stack)[0] for _ in range(PLACES)]
+    assert not Place(gpu, lambda: None).take()
+    places[0].give_back()
+    places[0].give_back()
+    assert places[0].take()
+
+
+def test_whoever_needs_all_memory_gets_it_when_every_session_has_ended(gpu: Gpu, stack: ExitStack) -> None:
+    held = [stays(gpu, stack) for _ in range(PLACES)]
+    demand_room(gpu)
+    assert all(asked.is_set() for _, asked in held)
+    assert Place(gpu, lambda: None).take(), "the places are free again afterwards"
+
+
+def test_nobody_is_asked_where_nobody_stays_nor_on_another_gpu(gpu: Gpu, stack: ExitStack) -> None:
+    _, asked = stays(replace(gpu, uuid=f"{gpu.uuid}-other"), stack)
+    began_s = time.monotonic()
+    demand_room(gpu)
+    assert time.monotonic() - began_s < 0.1
+    assert not asked.wait(2 * room._LOOK_EVERY_S)
+
+
+def test_a_session_that_does_not_end_is_our_fault(gpu: Gpu, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_WAIT_S", 0.5)
+    asked = threading.Event()
+    place = Place(gpu, asked.set)
+    assert place.take()
+    stack.callback(place.give_back)
+    with pytest.raises(SupervisorError, match="does not give back"):
+        demand_room(gpu)
+    assert asked.is_set()
