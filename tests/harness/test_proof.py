@@ -59,6 +59,14 @@ def test_a_row_says_absent_where_nothing_was_measured() -> None:
     assert proof_tables.row(item) == "| n=1 | 20.0 | – | 10.0 | 2.00× | 50% | – |"
 
 
+def test_a_table_of_another_suite_has_no_columns_of_the_paper() -> None:
+    [kept] = proof_tables.latest([Path("docs/results/h100/kernels-rk2.jsonl")])[:1]
+    other = {**kept, "suite": "low-precision"}
+    assert [next(proof_tables.summary([item], {})).count("|") - 1 for item in (kept, other)] == [10, 8]
+    assert len(list(proof_tables.summary([other], {}))[2].split("|")) - 2 == 8
+    assert "proof kernels --suite low_precision`" in proof_tables.head(other)
+
+
 def test_published_kernels_are_found_by_their_tasks(tmp_path: Path) -> None:
     for name in ("mnist_pool/forward/kernel.cu", "mnist_pool/sideways/kernel.cu", "mnist_pool/backward/kernel.txt"):
         (tmp_path / name).parent.mkdir(parents=True)
