@@ -32,7 +32,7 @@ _ERROR = re.compile(rf"{re.escape(SOURCE)}:(\d{{1,9}}):\d+: (?:fatal )?error: ([
 _SHARED_NAME = re.compile(r"shared variable (_Z\w+)")
 _CHANCE = "coalesced lanes"  # the emulator made a choice that is a GPU's
 _NOTES = ("uninitialised", "undefined shuffle", "not joined", _CHANCE)  # they count only where results are wrong, too
-_DTYPES = {"float32", "int64"}  # of tensors
+_DTYPES = {"float32", "int64", "bfloat16", "float8_e4m3fn"}  # of tensors
 _RUNS_ON = ("race", "raised", "wrong result", "stale read", *_NOTES)  # a launch goes on after these
 
 

@@ -4,6 +4,7 @@
     eager      torch eager as a submission, ten tasks: the score must be 1 within its interval
     repeat     six tasks from 4 µs to 20 ms judged again and again, and each audited
 
+`--suite low_precision` takes the kernels of another suite than robust_kbench; names then begin with the suite.
 `--only WORD` selects by part of the name, `--times N` repeats. One JSON line per judging goes to `--reports`. Names
 that stand there with a score count as judged, so an interrupted run goes on where it stopped, and `repeat` counts what
 `kernels` has judged. Nothing begins that would not end within `--budget-s`, by what it took before. `--ahead` compiles
@@ -41,6 +42,7 @@ from benchmarks.harness import (
 )
 
 EAGER = Path(__file__).parent / "eager"
+SUITE = "robust_kbench"
 _USUAL_S = 30.0  # a judging, where nothing is known
 
 KERNELS = {"cpu": ("cpu.cpp",), "cuda": ("cuda.cu", "triton.py")}  # by class of device
@@ -76,7 +78,8 @@ def main() -> int:
     options = read_options()
     paths, deadline = Paths(options.data), time.monotonic() + options.budget_s
     words = options.only.split(",")
-    works = [work for work in chosen(options.what, options.device) if any(word in work.name for word in words)]
+    candidates = chosen(options.what, options.device, options.suite)
+    works = [work for work in candidates if any(word in work.name for word in words)]
     before = read_reports(options.reports)
     missing = left(works, options.times, Counter(record["name"] for record in before if record.get("score")))
     builds = start_builds(missing, paths, options)
@@ -138,6 +141,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("what", choices=("kernels", "eager", "repeat"))
     parser.add_argument("--only", default="", help="parts of the names of kernels, with commas")
     parser.add_argument("--audit", action=argparse.BooleanOptionalAction, default=True, help="repeated ones, once")
+    parser.add_argument("--suite", default=SUITE, help="a folder of benchmarks/suites")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--data", type=Path, default=Path("var"))
     parser.add_argument("--reports", type=Path, default=Path("proof.jsonl"))
@@ -146,11 +150,17 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--ahead", action="store_true", help="compile everything first, baselines of a GPU too")
     parser.add_argument("--prepare-jobs", type=int, default=12, help="tasks whose baselines are compiled at a time")
     parser.add_argument("--budget-s", type=float, default=3600.0)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.suite != SUITE and options.what != "kernels":
+        parser.error(f"only kernels of {SUITE} are judged in other ways")
+    if not (default_suites() / options.suite).is_dir():
+        parser.error(f"there is no suite {options.suite}")
+    return options
 
 
-def chosen(what: str, device: str = "cuda:0") -> Iterator[Work]:
-    suite = default_suites() / "robust_kbench"
+def chosen(what: str, device: str = "cuda:0", suite: str = SUITE) -> Iterator[Work]:
+    """`suite` is the name of its folder; tasks of another one than robust_kbench are named with it."""
+    prefix = "" if suite == SUITE else f"{suite.replace('_', '-')}/"
     endings = KERNELS[device.partition(":")[0]]
     if what == "eager":  # these files hold no device code, so they are C++ as well as CUDA
         language = LANGUAGE_OF_SUFFIX[Path(endings[0]).suffix]
@@ -159,8 +169,9 @@ def chosen(what: str, device: str = "cuda:0") -> Iterator[Work]:
     if what == "repeat":
         endings = endings[:1]
     for ending in endings:
-        for path in sorted(suite.glob(f"*/kernels/*_{ending}")):
-            work = Work(f"{path.parents[1].name}/{path.stem.split('_')[0]}", path, LANGUAGE_OF_SUFFIX[path.suffix])
+        for path in sorted((default_suites() / suite).glob(f"*/kernels/*_{ending}")):
+            task = f"{prefix}{path.parents[1].name}/{path.stem.split('_')[0]}"
+            work = Work(task, path, LANGUAGE_OF_SUFFIX[path.suffix])
             if what == "kernels" or work.task in REPEATED:
                 yield work
 

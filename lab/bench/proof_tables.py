@@ -1,7 +1,8 @@
 """Tables for people from raw reports: `python -m lab.bench.proof_tables RAW.jsonl ... > docs/results/KIND-kernels.md`.
 
 Reads the JSON lines of `proof.py`; where a kernel was judged more than once the last accepted report counts. With
-`--before RAW.jsonl` the scores of those reports stand beside. Not covered: judging anything.
+`--before RAW.jsonl` the scores of those reports stand beside. The reports are of one suite; columns of the paper are
+left out where it says nothing of it. Not covered: judging anything.
 """
 
 import argparse
@@ -14,13 +15,16 @@ from typing import Any
 
 HEAD = """# Kernels on {kind}, rule set {ruleset}
 
-Made by `python -m lab.bench.proof_tables` from raw reports of `python -m lab.bench.proof kernels`. Times are medians in
+Made by `python -m lab.bench.proof_tables` from raw reports of `python -m lab.bench.proof {asked}`. Times are medians in
 microseconds of calls with a cold cache; floor is the least time for the data or the arithmetic at the best rates
 measured on this device; a speedup is over the stronger of eager and torch.compile, with its 95 % interval.
 """
 GPU_NOTES = """The paper's figures are its authors', from an H100 and one configuration per task; layernorm's and cross
 entropy's rest on a slow baseline. Reports are of the sources that are shipped (`source_sha256`). The floor of
 arithmetic is the better of float32 products and half of the rate of half-precision ones.
+"""
+OTHER_GPU_NOTES = """Reports are of the sources that are shipped (`source_sha256`). The floor of arithmetic is the
+rate of products in half precision, for operands in float8 twice that.
 """
 CPU_NOTES = """Machine: {cpu}, {cores} cores, {threads} of them for kernels and baselines.
 """
@@ -39,10 +43,11 @@ PAPER = {
     "mnist_pool/backward": (1.12, 1.19),
     "resnet_block/forward": (2.62, 2.62),
 }
-SUMMARY = (
-    "| kernel | score | 95 % interval | over eager | over torch.compile | slowest configuration | timing | before | "
-    "paper, over eager | paper, over torch.compile |\n|---|---|---|---|---|---|---|---|---|---|"
+COLUMNS_OF_ALL = (
+    *("kernel", "score", "95 % interval", "over eager", "over torch.compile", "slowest configuration", "timing"),
+    *("before", "paper, over eager", "paper, over torch.compile"),
 )
+SUITE = "robust-kbench"
 COMPILED = ("cpp", "cuda")
 COLUMNS = "| configuration | eager | torch.compile | kernel | speedup | of the floor | largest error |"
 
@@ -66,8 +71,12 @@ def main() -> int:
 
 
 def head(record: Mapping[str, Any]) -> str:
-    notes = CPU_NOTES.format_map(record["environment"]) if record["device_kind"].startswith("cpu") else GPU_NOTES
-    return HEAD.format(kind=record["device_kind"], ruleset=record["ruleset"]) + "\n" + notes
+    suite = record.get("suite", SUITE)
+    notes = GPU_NOTES if suite == SUITE else OTHER_GPU_NOTES
+    if record["device_kind"].startswith("cpu"):
+        notes = CPU_NOTES.format_map(record["environment"])
+    asked = "kernels" if suite == SUITE else f"kernels --suite {suite.replace('-', '_')}"
+    return HEAD.format(kind=record["device_kind"], ruleset=record["ruleset"], asked=asked) + "\n" + notes
 
 
 def latest(files: Iterable[Path]) -> list[Mapping[str, Any]]:
@@ -84,8 +93,11 @@ def latest(files: Iterable[Path]) -> list[Mapping[str, Any]]:
 def summary(records: Sequence[Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """One line per accepted kernel, and the geometric means of those in C++ or CUDA."""
     accepted = [record for record in records if record.get("score")]
-    yield SUMMARY
-    yield from (summary_row(record, before.get(record["name"])) for record in accepted)
+    columns = len(COLUMNS_OF_ALL) - (0 if all(item.get("suite", SUITE) == SUITE for item in accepted) else 2)
+    yield f"| {' | '.join(COLUMNS_OF_ALL[:columns])} |"
+    yield "|" + "---|" * columns
+    for record in accepted:
+        yield f"| {' | '.join(summary_cells(record, before.get(record['name']))[:columns])} |"
     yield ""
     for direction in ("forward", "backward"):
         chosen = [
@@ -98,15 +110,15 @@ def summary(records: Sequence[Mapping[str, Any]], before: Mapping[str, Mapping[s
             yield ""
 
 
-def summary_row(record: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
+def summary_cells(record: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """In the order of COLUMNS_OF_ALL."""
     score, earlier = record["score"], (before or {}).get("score")
     timing = (score["timing_trust"], f"{ratio(earlier['speedup'])} {earlier['timing_trust']}" if earlier else "–")
     slowest = min(item["speedup"] for item in record["configs"] if item["speedup"] is not None)
     ours = (ratio(score["speedup"]), "{:.2f} to {:.2f}".format(*score["ci95"]), ratio(score["vs_eager"]))
     paper = PAPER.get(record["task"], (None, None)) if record["language"] == "cuda" else (None, None)
     ours = (*ours, ratio(score["vs_compile"]), ratio(slowest), *timing)
-    cells = (record["name"], *ours, *(ratio(item) for item in paper))
-    return f"| {' | '.join(cells)} |"
+    return (record["name"], *ours, *(ratio(item) for item in paper))
 
 
 def ratio(value: float | None) -> str:

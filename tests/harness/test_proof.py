@@ -19,6 +19,13 @@ def test_every_task_has_a_cuda_example_and_five_operations_a_triton_one() -> Non
     assert len({work.task for work in works if work.file.suffix == ".py"}) >= 5
 
 
+def test_kernels_of_another_suite_are_named_with_it() -> None:
+    tasks = {f"low-precision/{task.name}" for task in load_suite(default_suites() / "low_precision")}
+    works = list(proof.chosen("kernels", suite="low_precision"))
+    assert {work.task for work in works if work.file.suffix == ".cu"} == tasks
+    assert {find_task(default_suites(), work.task).suite for work in works} == {"low-precision"}
+
+
 def test_ten_tasks_have_eager_as_a_submission() -> None:
     works = list(proof.chosen("eager"))
     assert len(works) == 10
@@ -26,10 +33,10 @@ def test_ten_tasks_have_eager_as_a_submission() -> None:
 
 
 def test_what_the_scripts_judge_gets_past_the_static_check() -> None:
-    for what in ("kernels", "eager", "repeat"):
-        for work in proof.chosen(what):
-            source: Source = work.source
-            assert check_source(source, find_task(default_suites(), work.task), default_rules()).problem is None, work
+    works = [work for what in ("kernels", "eager", "repeat") for work in proof.chosen(what)]
+    for work in [*works, *proof.chosen("kernels", suite="low_precision")]:
+        source: Source = work.source
+        assert check_source(source, find_task(default_suites(), work.task), default_rules()).problem is None, work
 
 
 def test_a_table_keeps_the_accepted_report_of_a_kernel(tmp_path: Path) -> None:
@@ -50,6 +57,14 @@ def test_a_row_says_absent_where_nothing_was_measured() -> None:
         "max_rel_error": None,
     }
     assert proof_tables.row(item) == "| n=1 | 20.0 | – | 10.0 | 2.00× | 50% | – |"
+
+
+def test_a_table_of_another_suite_has_no_columns_of_the_paper() -> None:
+    [kept] = proof_tables.latest([Path("docs/results/h100/kernels-rk2.jsonl")])[:1]
+    other = {**kept, "suite": "low-precision"}
+    assert [next(proof_tables.summary([item], {})).count("|") - 1 for item in (kept, other)] == [10, 8]
+    assert len(list(proof_tables.summary([other], {}))[2].split("|")) - 2 == 8
+    assert "proof kernels --suite low_precision`" in proof_tables.head(other)
 
 
 def test_published_kernels_are_found_by_their_tasks(tmp_path: Path) -> None:

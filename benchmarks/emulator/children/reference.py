@@ -52,7 +52,7 @@ def _case(module: Any, config: Mapping[str, Any], checker: Checker, inputs: mmap
     tensors = [torch.empty(item["shape"], dtype=getattr(torch, item["dtype"])) for item in items]
     draw_for(module, config, bytes.fromhex(config["seed"]), tensors)
     for tensor, offset in zip(tensors, config["offsets"], strict=True):
-        data = tensor.numpy().tobytes()
+        data = tensor.view(torch.uint8).numpy().tobytes()  # numpy has not all of these dtypes
         inputs[offset : offset + len(data)] = data
     arguments = call_arguments(config, tensors)
     return arguments, checker.truth(arguments)

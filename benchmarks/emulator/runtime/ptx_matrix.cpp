@@ -1,7 +1,8 @@
 // PTX instructions of a warp that move and multiply matrices: mma, ldmatrix, movmatrix and wgmma.
 //
-// wgmma is done at once and by warps: a warp has 16 of the 64 rows. Covered: f16, bf16 and tf32 with float32 sums, operands
-// in shared memory with K contiguous, all four swizzles.
+// wgmma is done at once and by warps: a warp has 16 of the 64 rows. Covered: f16, bf16, tf32 and e4m3 with float32 sums,
+// operands in shared memory with K contiguous, all four swizzles.
+#include <cmath>
 #include <cstring>
 
 #include "ptx.h"
@@ -28,10 +29,19 @@ float word_value(uint32_t bits) {
 }
 float bf16_value(uint16_t bits) { return word_value(uint32_t(bits) << 16); }
 
-enum Kind { kHalf, kBrain, kTf32 };
-unsigned per_word(Kind kind) { return kind == kTf32 ? 1 : 2; }
+// e4m3: a sign, four bits of exponent with a bias of 7, three bits; no infinity, and all ones are NaN.
+float e4m3_value(uint8_t bits) {
+    const unsigned size = bits & 0x7f, exponent = size >> 3, three = size & 7;
+    const float value = size == 0x7f ? NAN : std::ldexp(float(exponent == 0 ? three : three + 8), int(exponent == 0 ? 1 : exponent) - 10);
+    return bits & 0x80 ? -value : value;
+}
+
+enum Kind { kHalf, kBrain, kTf32, kE4m3 };
+unsigned per_word(Kind kind) { return kind == kTf32 ? 1 : kind == kE4m3 ? 4 : 2; }
+Kind kind_of(const PtxInstruction& i) { return i.has("e4m3") ? kE4m3 : i.has("tf32") ? kTf32 : i.has("bf16") ? kBrain : kHalf; }
 float element(uint32_t word, unsigned place, Kind kind) {
     if (kind == kTf32) return word_value(word & 0xffffe000);
+    if (kind == kE4m3) return e4m3_value(uint8_t(word >> (8 * place)));
     const auto bits = uint16_t(word >> (16 * place));
     return kind == kHalf ? half_value(bits) : bf16_value(bits);
 }
@@ -53,10 +63,10 @@ void rows_from_registers(float (&a)[16][kMost], void** lanes, const PtxItem& ite
 void multiply_warp(void** lanes, unsigned) {
     PtxFrame& first = frame(lanes[0]);
     const PtxInstruction& i = *first.now;
-    const Kind kind = i.has("tf32") ? kTf32 : i.has("bf16") ? kBrain : kHalf;
-    const unsigned k = i.has("m16n8k16") ? 16 : i.has("m16n8k8") ? 8 : 4, words = per_word(kind);
+    const Kind kind = kind_of(i);
+    const unsigned k = i.has("m16n8k32") ? 32 : i.has("m16n8k16") ? 16 : i.has("m16n8k8") ? 8 : 4, words = per_word(kind);
     const bool half_sums = i.items[0].names.size() == 2;
-    float a[16][16] = {}, b[16][8] = {}, c[16][8];
+    float a[16][32] = {}, b[32][8] = {}, c[16][8];
     rows_from_registers(a, lanes, i.items[1], k, kind);
     for (unsigned lane = 0; lane < 32; ++lane)
         for (unsigned r = 0; r < i.items[2].names.size(); ++r) {
@@ -183,10 +193,10 @@ unsigned columns_of(const PtxInstruction& i) {
 void multiply_group(void** lanes, unsigned) {
     PtxFrame& first = frame(lanes[0]);
     const PtxInstruction& i = *first.now;
-    const Kind kind = i.has("tf32") ? kTf32 : i.has("bf16") ? kBrain : kHalf;
-    const unsigned n = columns_of(i), k = kind == kTf32 ? 8 : 16;
+    const Kind kind = kind_of(i);
+    const unsigned n = columns_of(i), k = 8 * per_word(kind);
     const bool a_in_registers = i.items[1].names.size() == 4, adds = first.get(i.items[3]) != 0;
-    static float a[16][16], b[256][16], transposed[16][256], d[16][256];
+    static float a[16][32], b[256][32], transposed[32][256], d[16][256];
     if (a_in_registers) {
         rows_from_registers(a, lanes, i.items[1], k, kind);
     } else {
@@ -235,8 +245,9 @@ void elect(PtxFrame& f, const PtxInstruction& i) {
 PtxAction matrix_action(const PtxInstruction& i) {
     const std::string& first = i.words[0];
     if (first == "mma") {
-        const bool shape = i.has("m16n8k16") || i.has("m16n8k8") || (i.has("m16n8k4") && i.has("tf32"));
-        const bool type = i.has("f16") || i.has("bf16") || i.has("tf32");
+        const bool eight = i.has("m16n8k32") && i.has("e4m3") && !i.has("e5m2"), shape = eight || i.has("m16n8k16") || i.has("m16n8k8") || (i.has("m16n8k4") && i.has("tf32"));
+        const bool small = i.has("e4m3") || i.has("e5m2");  // f16 may be that of their sums
+        const bool type = eight || (!small && i.has("f16")) || i.has("bf16") || i.has("tf32");
         const bool sums = i.words.back() == "f32" || i.words.back() == "f16";
         return shape && type && sums && i.items.size() == 4 && i.has("row") && i.has("col") ? mma : nullptr;
     }
@@ -245,7 +256,8 @@ PtxAction matrix_action(const PtxInstruction& i) {
     if (first == "elect") return elect;
     if (first == "wgmma") {
         if (i.words[1] != "mma_async") return nothing;
-        const bool type = i.words.back() == "f16" || i.words.back() == "bf16" || i.words.back() == "tf32";
+        const std::string& last = i.words.back();
+        const bool type = last == "f16" || last == "bf16" || last == "tf32" || (last == "e4m3" && !i.has("e5m2"));
         return type && i.has("f32") && columns_of(i) <= 256 && i.items.size() >= 4 ? wgmma : nullptr;
     }
     return nullptr;

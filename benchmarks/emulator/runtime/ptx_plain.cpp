@@ -91,6 +91,25 @@ void to_tf32(PtxFrame& f, const PtxInstruction& i) {
     f.set(i.items[0], uint64_t((uint32_t(f.get(i.items[1])) + 0x1000) & 0xffffe000), 32);
 }
 
+// To the nearest float8 of four bits of exponent and three more, ties to even; what is too large becomes the largest.
+uint8_t e4m3_bits(float v) {
+    if (std::isnan(v)) return 0x7f;
+    const float size = std::min(std::fabs(v), 448.0f);
+    const int exponent = std::max(size == 0 ? -6 : std::ilogb(size), -6);  // below 2^-6 the steps stay as they are
+    const float steps = std::nearbyint(std::ldexp(size, 3 - exponent));    // 8 to 16 of them, or fewer than 8
+    const auto bits = uint8_t(steps + float((exponent + 6) * 8));
+    return std::signbit(v) ? uint8_t(bits | 0x80) : bits;
+}
+void to_two_e4m3(PtxFrame& f, const PtxInstruction& i) {  // the first operand becomes the upper half
+    const auto part = [&](size_t n) {
+        const auto bits = uint32_t(f.get(i.items[n]));
+        float v;
+        std::memcpy(&v, &bits, 4);
+        return unsigned(e4m3_bits(v));
+    };
+    f.set(i.items[0], part(1) << 8 | part(2), 16);
+}
+
 void compare(PtxFrame& f, const PtxInstruction& i) {
     const uint64_t a = f.get(i.items[1]), b = f.get(i.items[2]);
     const auto decide = [&](auto x, auto y) {
@@ -285,6 +304,7 @@ PtxAction plain_action(const PtxInstruction& i) {
     if (starts(text, "mul.lo") || (starts(text, "mul.") && i.type == 'f')) return multiply;
     if (starts(text, "mad.lo") || (starts(text, "mad.") && i.type == 'f')) return fused;
     if (starts(text, "cvt.rna.tf32.f32")) return to_tf32;
+    if (starts(text, "cvt.rn.satfinite.e4m3x2.f32")) return to_two_e4m3;
     if ((i.words[0] == "ld" || i.words[0] == "st") && i.bits < 8) return nullptr;
     for (const Row& row : kByFirstWord)
         if (i.words[0] == row.name) return row.action;

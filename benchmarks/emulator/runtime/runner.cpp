@@ -61,7 +61,7 @@ struct Place {  // of a result
 at::ScalarType dtype_in(std::istream& in) {
     std::string word;
     in >> word;
-    return word == "int64" ? at::kLong : at::kFloat;
+    return word == "int64" ? at::kLong : word == "bfloat16" ? at::kBFloat16 : word == "float8_e4m3fn" ? at::kFloat8_e4m3fn : at::kFloat;
 }
 std::vector<int64_t> shape_in(std::istream& in) {
     size_t count = 0;
