@@ -37,13 +37,14 @@ def are_shown() -> bool:
 def bundles() -> list[RecordedBundle]:
     """Bundles with entries, most tasks first; among equals the active rules first, then the most replayed entries.
 
-    Empty where recorded results are hidden.
+    Names decide the rest, the last one first: an H200 comes before an H100. Empty where recorded results are hidden.
     """
     replayed = Count("entries", filter=Q(entries__timing_trust="replayed"))
     wanted = RecordedBundle.objects.filter(kernels__gt=0).annotate(replayed=replayed)
     found = list(wanted) if settings.KBENCH_RECORDED else []
     if not found or not are_shown():
         return []
+    found.sort(key=lambda bundle: bundle.name, reverse=True)
     return sorted(
         found,
         key=lambda bundle: (-bundle.tasks, bundle.ruleset != settings.KBENCH_RULESET, -bundle.replayed),  # type: ignore[attr-defined]
