@@ -20,9 +20,10 @@ _LOOK_EVERY_S, _WAIT_S = 0.2, 30.0
 
 
 class Place:
-    """A place for one session that stays. `leave` is called by a thread of its own when others need the memory.
+    """A place for one session that stays. `leave` is called by a thread of its own while others need the memory.
 
-    `leave` must end the session; the place is free again when `give_back` has been called.
+    `leave` ends the session unless it is in use, as it may be: every user of the machine can call. The place is free
+    again when `give_back` has been called.
     """
 
     def __init__(self, gpu: Gpu, leave: Callable[[], None]) -> None:
@@ -35,8 +36,8 @@ class Place:
         for name in _places(self._gpu):
             with ExitStack() as stack:
                 if try_lock(stack.enter_context(open_shared(name))):
+                    self._over = threading.Event()
                     self._stack = stack.pop_all()
-                    self._over.clear()
                     threading.Thread(target=self._listen, args=(self._over,), daemon=True, name="gpu-room").start()
                     return True
         return False
