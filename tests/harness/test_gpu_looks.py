@@ -185,6 +185,16 @@ def test_a_session_that_cannot_start_takes_no_place(looks: Looks, monkeypatch: p
     assert all(taken)
 
 
+def test_a_kernel_cannot_spoil_the_page_on_which_the_next_one_is_called(looks: Looks) -> None:
+    """Sealed, nobody could map it for writing again."""
+    seals = "    for (int fd = 3; fd < 256; ++fd) fcntl(fd, 1033, 0x0010 | 0x0001);\n    x = x.contiguous();"
+    source = "#include <fcntl.h>\n" + TEXT.replace("    x = x.contiguous();", seals, 1)
+    assert looks.judge(Source(source, "cpp")).verdict is Verdict.PASS
+    report = looks.judge(RIGHT)
+    assert report.verdict is Verdict.PASS, report.reason
+    assert report.environment["visit"] == 2
+
+
 def test_the_owner_is_told_of_what_survived_when_others_called(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     assert looks.judge(RIGHT).verdict is Verdict.PASS
     end = Crew._end
