@@ -26,6 +26,7 @@ from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.room import PLACES, Place, demand_room
 from benchmarks.harness.gpu.standing import StandingGpuSession
 from benchmarks.harness.hosts.locks import open_shared, try_lock
+from benchmarks.harness.sandbox.isolation import Child
 from benchmarks.harness.scores import scoring
 
 pytestmark = pytest.mark.sandbox
@@ -193,6 +194,30 @@ def test_a_kernel_cannot_spoil_the_page_on_which_the_next_one_is_called(looks: L
     report = looks.judge(RIGHT)
     assert report.verdict is Verdict.PASS, report.reason
     assert report.environment["visit"] == 2
+
+
+def test_what_kernels_print_does_not_pile_up(looks: Looks) -> None:
+    for _ in range(2):
+        assert looks.judge(RIGHT).verdict is Verdict.PASS
+    logs = {path.name for path in kept(looks).crew.folder.glob("*.log")}
+    assert logs == {"referee.log", "baseline0.log", "candidate2.log"}, "the last one is that of who waits"
+
+
+def test_a_process_that_has_met_no_kernel_is_nobodys_fault(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    session = kept(looks)
+    candidate, kill = session._spares[0].candidate.child, Child.kill
+
+    def survives(child: Child) -> None:
+        kill(child)
+        if child is candidate:
+            raise ChildSurvived("it is held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Child, "kill", survives)
+        with pytest.raises(ChildSurvived):
+            looks.close()
+    assert session.crew.referee.exit_code() is not None
 
 
 def test_the_owner_is_told_of_what_survived_when_others_called(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ raised. Not covered: torch.compile, more than one launch, and Python that launch
 import os
 import threading
 from collections import deque
+from contextlib import ExitStack
 from typing import Any, Self
 
 from ..errors import Cancelled, ChildSurvived, NotStanding, SupervisorError
@@ -184,8 +185,9 @@ class StandingGpuSession(GpuSession):
             self._started += 1
 
     def _end_spares(self) -> None:
-        while self._spares:
-            self._spares.popleft().end()
+        with ExitStack() as each:
+            while self._spares:
+                each.callback(self._spares.popleft().end)
 
     def _leave(self, error: object) -> None:
         """Ends the submission's processes, and all others unless it is known that what happened left them whole."""
