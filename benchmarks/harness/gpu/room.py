@@ -32,13 +32,15 @@ class Place:
         self._over = threading.Event()
 
     def take(self) -> bool:
-        """Whether there was one."""
+        """Whether there was one. Raises SupervisorError where nobody could call."""
         for name in _places(self._gpu):
-            with ExitStack() as stack:
+            with ExitStack() as stack, ExitStack() as heard:
                 if try_lock(stack.enter_context(open_shared(name))):
+                    call = heard.enter_context(open_shared(_call(self._gpu)))
                     self._over = threading.Event()
+                    told = (heard.pop_all(), call, self._over)
+                    threading.Thread(target=self._listen, args=told, daemon=True, name="gpu-room").start()
                     self._stack = stack.pop_all()
-                    threading.Thread(target=self._listen, args=(self._over,), daemon=True, name="gpu-room").start()
                     return True
         return False
 
@@ -47,8 +49,8 @@ class Place:
         self._over.set()
         self._stack.close()
 
-    def _listen(self, over: threading.Event) -> None:
-        with open_shared(_call(self._gpu)) as call:
+    def _listen(self, heard: ExitStack, call: int, over: threading.Event) -> None:
+        with heard:
             while not over.wait(_LOOK_EVERY_S):
                 if try_lock(call, fcntl.LOCK_SH):
                     fcntl.flock(call, fcntl.LOCK_UN)
