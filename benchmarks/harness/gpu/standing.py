@@ -18,6 +18,7 @@ from ..measuring.faults import Fault, Stuck
 from ..measuring.laps import Laps
 from ..report import Verdict
 from ..sandbox.outbox import discard
+from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
 from .replay import Captured
 from .room import PLACES, Place
@@ -25,7 +26,7 @@ from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting, memory_is_theirs
 
 SPARES = 3  # importing torch takes longer than a look
 VISITS_MAX = 100  # then referee and baseline are started anew: their processor time is limited
-_MEMORY_SHARE = 0.35 / PLACES  # of the GPU at most: full judgings that need little come between
+_MEMORY_SHARE = WAITING_SHARE / PLACES  # of the GPU at most: full judgings that need little come between
 _PER_SUBMISSION = ("job", "code", "kernels")
 
 
