@@ -404,3 +404,11 @@ def test_groups_of_one_call_come_to_the_same_answers(make: Make, monkeypatch: py
     assert seen.seen.count("tolist") >= CALLS
     burst.change_input(5)
     assert not burst.same()["ok"]
+
+
+def test_a_group_of_one_call_is_no_batch(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be as large as a GPU allows, and a batch copies inputs and references."""
+    burst = make()
+    monkeypatch.setattr(batch, "_GROUP_BYTES", 1)
+    monkeypatch.setattr(batch, "differ", None)
+    assert burst.together() == {"ok": True, "reason": ""}

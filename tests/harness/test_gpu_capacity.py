@@ -3,7 +3,15 @@
 import pytest
 
 from benchmarks.harness.errors import TaskError
-from benchmarks.harness.gpu.capacity import CONTESTANTS, arena_bytes, judging_bytes, referee_bytes
+from benchmarks.harness.gpu.capacity import (
+    CONTESTANTS,
+    WAITING_SHARE,
+    arena_bytes,
+    judging_bytes,
+    referee_bytes,
+    taken_bytes,
+    takes_most,
+)
 
 GB = 10**9
 H200, H100 = 150 * GB, 85 * GB
@@ -34,3 +42,21 @@ def test_a_small_task_gets_what_it_wants_and_a_large_one_what_is_left() -> None:
 def test_a_task_that_no_judging_has_room_for_is_refused_with_both_sizes() -> None:
     with pytest.raises(TaskError, match=r"a judging of it takes at least 8\d\.\d GB, and this GPU has 85\.0 GB"):
         arena_bytes(36 * GB, 6 * GB, 6 * GB, H100)
+
+
+def test_whoever_fits_beside_sessions_that_wait_calls_for_no_room_and_all_others_do() -> None:
+    """Contexts of the processes that wait, and what contestants take beside their arenas, need a tenth at least."""
+    small = large = 0
+    for part in range(1, 20):
+        sizes = part * GB // 2, part * GB // 8, H100
+        wanted = 5 * sizes[1] + 4 * GB
+        arena = arena_bytes(wanted, *sizes)
+        taken = taken_bytes(arena, *sizes)
+        if takes_most(taken, H100):
+            large += 1
+        else:
+            small += 1
+            assert arena == wanted
+            assert taken + WAITING_SHARE * H100 < 0.9 * H100
+    assert small > 1
+    assert large > 1

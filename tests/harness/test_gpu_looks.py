@@ -1,5 +1,6 @@
 """Looks on a GPU, with a stand-in: referee and eager stay, every kernel has processes of its own."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,15 @@ from benchmarks.harness import (
     find_task,
     tracks,
 )
-from benchmarks.harness.errors import RefereeError
-from benchmarks.harness.gpu import standing
+from benchmarks.harness.errors import ChildSurvived, RefereeError
+from benchmarks.harness.gpu import room, standing
+from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.gpu.room import demand_room
+from benchmarks.harness.gpu.room import PLACES, Place, demand_room
 from benchmarks.harness.gpu.standing import StandingGpuSession
+from benchmarks.harness.hosts.locks import open_shared, try_lock
+from benchmarks.harness.sandbox.isolation import Child
+from benchmarks.harness.scores import scoring
 
 pytestmark = pytest.mark.sandbox
 STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
@@ -140,3 +145,92 @@ def test_a_session_that_waits_ends_when_somebody_needs_the_memory(looks: Looks) 
     assert kept(looks).stands
     assert kept(looks).visits == 1
     assert looks.broken == []
+
+
+def test_nobody_ends_a_session_while_a_kernel_is_looked_at(looks: Looks) -> None:
+    """Every user of the machine may hold the lock that calls for memory, for as long as he likes."""
+    with open_shared(room._call(STAND_IN)) as call:
+        assert try_lock(call)
+        for _ in range(2):
+            report = looks.judge(RIGHT)
+            assert report.verdict is Verdict.PASS, report.reason
+            assert looks.broken == []
+        until_s = time.monotonic() + 10
+        while kept(looks).stands and time.monotonic() < until_s:
+            time.sleep(0.05)
+        assert not kept(looks).stands, "nobody looks now"
+
+
+def test_measuring_the_machine_again_leaves_the_session_alone(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As happens where a kernel seems to be faster than the machine can be."""
+    found, is_first = scoring.under_the_floor, iter([True])
+    monkeypatch.setattr(scoring, "under_the_floor", lambda *told: next(is_first, False) or found(*told))
+    report = looks.judge(RIGHT)
+    assert report.verdict is Verdict.PASS, report.reason
+    assert kept(looks).stands
+    assert looks.broken == []
+
+
+def test_a_session_that_cannot_start_takes_no_place(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise RefereeError("there is no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(standing, "Crew", full)
+        assert looks.judge(RIGHT).verdict is Verdict.PASS
+    assert looks.broken == ["there is no room"]
+    places = [Place(STAND_IN, lambda: None) for _ in range(PLACES)]
+    taken = [place.take() for place in places]
+    for place in places:
+        place.give_back()
+    assert all(taken)
+
+
+def test_a_kernel_cannot_spoil_the_page_on_which_the_next_one_is_called(looks: Looks) -> None:
+    """Sealed, nobody could map it for writing again."""
+    seals = "    for (int fd = 3; fd < 256; ++fd) fcntl(fd, 1033, 0x0010 | 0x0001);\n    x = x.contiguous();"
+    source = "#include <fcntl.h>\n" + TEXT.replace("    x = x.contiguous();", seals, 1)
+    assert looks.judge(Source(source, "cpp")).verdict is Verdict.PASS
+    report = looks.judge(RIGHT)
+    assert report.verdict is Verdict.PASS, report.reason
+    assert report.environment["visit"] == 2
+
+
+def test_what_kernels_print_does_not_pile_up(looks: Looks) -> None:
+    for _ in range(2):
+        assert looks.judge(RIGHT).verdict is Verdict.PASS
+    logs = {path.name for path in kept(looks).crew.folder.glob("*.log")}
+    assert logs == {"referee.log", "baseline0.log", "candidate2.log"}, "the last one is that of who waits"
+
+
+def test_a_process_that_has_met_no_kernel_is_nobodys_fault(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    session = kept(looks)
+    candidate, kill = session._spares[0].candidate.child, Child.kill
+
+    def survives(child: Child) -> None:
+        kill(child)
+        if child is candidate:
+            raise ChildSurvived("it is held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Child, "kill", survives)
+        with pytest.raises(ChildSurvived):
+            looks.close()
+    assert session.crew.referee.exit_code() is not None
+
+
+def test_the_owner_is_told_of_what_survived_when_others_called(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    end = Crew._end
+
+    def survives(crew: Crew) -> None:
+        end(crew)
+        raise ChildSurvived("it is held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Crew, "_end", survives)
+        demand_room(STAND_IN)
+    with pytest.raises(ChildSurvived, match="it is held"):
+        looks.judge(RIGHT)
+    assert looks.judge(RIGHT).verdict is Verdict.PASS

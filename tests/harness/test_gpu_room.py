@@ -1,11 +1,13 @@
 """Memory of a GPU that sessions hold while they wait: its places, and how a large judging gets them all."""
 
+import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu import room
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.room import PLACES, Place, demand_room
+from benchmarks.harness.hosts.locks import open_shared, try_lock
 
 ANY = Gpu("host:0", "Stand-in", "", "none", 8 << 30, "sm_90", (), accelerator="host")
 
@@ -75,3 +78,30 @@ def test_a_session_that_does_not_end_is_our_fault(gpu: Gpu, stack: ExitStack, mo
     with pytest.raises(SupervisorError, match="does not give back"):
         demand_room(gpu)
     assert asked.is_set()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("/etc/passwd")], ids=["folder", "link"])
+def test_where_nobody_could_call_nobody_takes_a_place(gpu: Gpu, stack: ExitStack, make: Callable[[Path], None]) -> None:
+    """Another user may have put anything there."""
+    path = Path(tempfile.gettempdir()) / room._call(gpu)
+    make(path)
+    stack.callback(path.rmdir if path.is_dir() else path.unlink)
+    with pytest.raises(SupervisorError, match="cannot be used"):
+        Place(gpu, lambda: None).take()
+    for name in room._places(gpu):
+        assert try_lock(stack.enter_context(open_shared(name))), "nobody has it"
+
+
+def test_whoever_may_not_leave_now_is_asked_again(gpu: Gpu, stack: ExitStack) -> None:
+    asked: list[int] = []
+
+    def leave() -> None:
+        asked.append(1)
+        if len(asked) > 2:
+            place.give_back()
+
+    place = Place(gpu, leave)
+    assert place.take()
+    stack.callback(place.give_back)
+    demand_room(gpu)
+    assert len(asked) == 3

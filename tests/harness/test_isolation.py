@@ -352,6 +352,19 @@ def test_hostile_output_is_made_visible(run: Run) -> None:
     assert text == "a�[31mb�c\n"
 
 
+def test_who_is_gone_is_not_waited_for_under_a_number_that_others_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import time; print('on', flush=True); time.sleep(60)"
+    child = spawn([sys.executable, "-I", "-c", code], ROOM, tmp_path / "log")
+    while "on" not in child.log_tail(100):
+        time.sleep(0.02)
+    child.kill()
+    monkeypatch.setattr(isolation, "state_of", lambda _: "S")
+    monkeypatch.setattr(isolation, "_KILL_WAIT_S", 0.1)
+    child.kill()
+
+
 @pytest.fixture
 def spinner(tmp_path: Path):  # type: ignore[no-untyped-def]
     spin = "[0 for _ in iter(int, 1)]"

@@ -37,7 +37,8 @@ class GpuPreparation(Preparation):
             return super().compiled(paths)
 
     def start(self, cache: Path, log: Path, *, wanted: list[int], instead: str = "") -> Actor:
-        demand_room(self.gpu)  # torch.compile tries kernels at full size
+        if wanted:  # torch.compile tries kernels at full size; an errand needs little, and a session may be open
+            demand_room(self.gpu)
         room = baseline_room(self.task.folder / "reference.py", cache, self.rules)
         child = Actor("gpu.baseline")
         with ExitStack() as failed:

@@ -10,6 +10,7 @@ _LEAST_RESULTS = 2  # in an arena: those of a call, and as much again for what i
 _REFEREE_CALLS = 8  # values, snapshots, and the reference in float64, in sizes of a call
 _REFEREE_SHARE = 3  # of the memory, at most, for them
 _CONTEXTS_BYTES, _CONTEXTS_SHARE = 8 << 30, 16  # of all processes
+WAITING_SHARE = 0.35  # of the memory, at most, for all sessions that wait for submissions, without their contexts
 
 
 def referee_bytes(input_bytes: int, result_bytes: int, memory_bytes: int) -> int:
@@ -36,6 +37,19 @@ def arena_bytes(
     if least > memory_bytes:
         raise TaskError(f"too large for this GPU: {told(least, memory_bytes)}")
     return min(wanted_bytes, _LEAST_RESULTS * result_bytes + (memory_bytes - least) // (2 * contestants))
+
+
+def taken_bytes(
+    arena_bytes: int, input_bytes: int, result_bytes: int, memory_bytes: int, contestants: int = CONTESTANTS
+) -> int:
+    """What a judging takes with arenas of this size."""
+    least = judging_bytes(input_bytes, result_bytes, memory_bytes, contestants)
+    return least + contestants * (arena_bytes - _LEAST_RESULTS * result_bytes)
+
+
+def takes_most(taken_bytes: int, memory_bytes: int) -> bool:
+    """Whether it may not fit beside sessions that wait; so it is wherever arenas are smaller than wanted."""
+    return 2 * taken_bytes > memory_bytes
 
 
 def told(needed_bytes: int, memory_bytes: int) -> str:

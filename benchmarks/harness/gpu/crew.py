@@ -10,7 +10,7 @@ before a crew has met a submission is no submission's fault. Not covered: what t
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -124,7 +124,11 @@ class Crew:
 
     def dismiss(self) -> None:
         """Ends the submission's processes, so that others can relieve them. Raises Stuck if one does not end."""
-        end_theirs((*self.candidates, *self.executors))
+        actors = (*self.candidates, *self.executors)
+        end_theirs(actors)
+        for actor in actors:
+            with suppress(OSError):  # a session may meet a hundred submissions
+                actor.child.log.unlink()
         for executor in self.executors:
             executor.close()
         self.executors.clear()
@@ -336,12 +340,16 @@ class Spare:
                 actor.link.send(wake=True)
 
     def end(self) -> None:
-        """Raises Stuck if one of them does not end. The control page stays."""
-        end_theirs(self._actors)
-        if self.candidate.started:
-            self.candidate.link.close()
-        if self.executor is not None:
-            self.executor.close()
+        """No submission's fault if one of them does not end: raises ChildSurvived. The control page stays."""
+        try:
+            end_theirs(self._actors)
+        except Stuck as error:
+            raise ChildSurvived("a process that waits for a submission survived SIGKILL") from error
+        finally:
+            if self.candidate.started:
+                self.candidate.link.close()
+            if self.executor is not None:
+                self.executor.close()
 
     @property
     def _actors(self) -> tuple[Actor, ...]:

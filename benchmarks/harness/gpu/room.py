@@ -20,9 +20,10 @@ _LOOK_EVERY_S, _WAIT_S = 0.2, 30.0
 
 
 class Place:
-    """A place for one session that stays. `leave` is called by a thread of its own when others need the memory.
+    """A place for one session that stays. `leave` is called by a thread of its own while others need the memory.
 
-    `leave` must end the session; the place is free again when `give_back` has been called.
+    `leave` ends the session unless it is in use, as it may be: every user of the machine can call. The place is free
+    again when `give_back` has been called.
     """
 
     def __init__(self, gpu: Gpu, leave: Callable[[], None]) -> None:
@@ -31,13 +32,15 @@ class Place:
         self._over = threading.Event()
 
     def take(self) -> bool:
-        """Whether there was one."""
+        """Whether there was one. Raises SupervisorError where nobody could call."""
         for name in _places(self._gpu):
-            with ExitStack() as stack:
+            with ExitStack() as stack, ExitStack() as heard:
                 if try_lock(stack.enter_context(open_shared(name))):
+                    call = heard.enter_context(open_shared(_call(self._gpu)))
+                    self._over = threading.Event()
+                    told = (heard.pop_all(), call, self._over)
+                    threading.Thread(target=self._listen, args=told, daemon=True, name="gpu-room").start()
                     self._stack = stack.pop_all()
-                    self._over.clear()
-                    threading.Thread(target=self._listen, args=(self._over,), daemon=True, name="gpu-room").start()
                     return True
         return False
 
@@ -46,8 +49,8 @@ class Place:
         self._over.set()
         self._stack.close()
 
-    def _listen(self, over: threading.Event) -> None:
-        with open_shared(_call(self._gpu)) as call:
+    def _listen(self, heard: ExitStack, call: int, over: threading.Event) -> None:
+        with heard:
             while not over.wait(_LOOK_EVERY_S):
                 if try_lock(call, fcntl.LOCK_SH):
                     fcntl.flock(call, fcntl.LOCK_UN)

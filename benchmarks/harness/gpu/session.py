@@ -27,7 +27,7 @@ from ..sandbox.isolation import inside
 from ..sandbox.outbox import NotTaken, TooMuch, log_end
 from ..sandbox.seccomp import candidate_program, supported
 from ..tasks.spec import Config
-from .capacity import arena_bytes, judging_bytes, referee_bytes, told
+from .capacity import arena_bytes, judging_bytes, referee_bytes, taken_bytes, takes_most, told
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
@@ -74,8 +74,9 @@ class GpuSession(Session[Actor]):
         wanted, contestants = 3 * self._layout.output_bytes + 2 * most + spare, 2 * setting.rules.time.launches
         needs = (self._layout.input_bytes, most, setting.gpu.memory_bytes)
         self._arena_bytes = arena_bytes(wanted, *needs, contestants)
-        self.is_tight = self._arena_bytes < wanted  # it needs most of the GPU
-        self._needs = told(judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if self.is_tight else ""
+        is_tight = self._arena_bytes < wanted
+        self._needs = told(judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if is_tight else ""
+        self._takes_most = takes_most(taken_bytes(self._arena_bytes, *needs, contestants), setting.gpu.memory_bytes)
         self.machine: dict[str, Any] = {}
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
@@ -93,7 +94,7 @@ class GpuSession(Session[Actor]):
 
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
-        if self.is_tight:
+        if self._takes_most:
             demand_room(setting.gpu)
         self.crew = crew = STANDBY.take(setting.order())
         self._stack.callback(crew.kill)

@@ -10,13 +10,15 @@ raised. Not covered: torch.compile, more than one launch, and Python that launch
 import os
 import threading
 from collections import deque
+from contextlib import ExitStack
 from typing import Any, Self
 
-from ..errors import Cancelled, NotStanding, SupervisorError
+from ..errors import Cancelled, ChildSurvived, NotStanding, SupervisorError
 from ..measuring.faults import Fault, Stuck
 from ..measuring.laps import Laps
 from ..report import Verdict
 from ..sandbox.outbox import discard
+from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
 from .replay import Captured
 from .room import PLACES, Place
@@ -24,19 +26,23 @@ from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting, memory_is_theirs
 
 SPARES = 3  # importing torch takes longer than a look
 VISITS_MAX = 100  # then referee and baseline are started anew: their processor time is limited
-_MEMORY_SHARE = 0.35 / PLACES  # of the GPU at most: full judgings that need little come between
+_MEMORY_SHARE = WAITING_SHARE / PLACES  # of the GPU at most: full judgings that need little come between
 _PER_SUBMISSION = ("job", "code", "kernels")
 
 
 class StandingGpuSession(GpuSession):
-    """Enter it once per submission, after `expect`; `end` ends what stays. Entering raises NotStanding too."""
+    """Enter it once per submission, after `expect`; `end` ends what stays. Entering raises NotStanding too.
+
+    It is its owner's alone from entering to leaving; in between others may end it.
+    """
 
     def __init__(self, setting: GpuSetting) -> None:
         super().__init__(setting)
         self.visits = 0
         self.stands = False
-        self._ending = threading.Lock()
-        self._place = Place(setting.gpu, self.end)
+        self._survivor: SupervisorError | Fault | None = None
+        self._mine = threading.RLock()
+        self._place = Place(setting.gpu, self._make_room)
         self._started = 0
         self._spares: deque[Spare] = deque()
         self._captured = Captured()
@@ -47,6 +53,12 @@ class StandingGpuSession(GpuSession):
     def takes_bytes(self) -> int:
         """Of the GPU, while it stays."""
         return self._layout.input_bytes + 2 * self._arena_bytes + self._reserve_bytes()
+
+    @property
+    def survivor(self) -> SupervisorError | Fault | None:
+        """Why others, who ended it, could not. Waits for them."""
+        with self._mine:
+            return self._survivor
 
     def expect(self, setting: GpuSetting) -> Self:
         """`setting` differs in its submission and scratch alone."""
@@ -59,6 +71,7 @@ class StandingGpuSession(GpuSession):
         return self._canary
 
     def __enter__(self) -> Self:
+        self._mine.acquire()
         try:
             if self.stands and not self._is_whole():
                 self.end()
@@ -66,19 +79,31 @@ class StandingGpuSession(GpuSession):
                 self._stand()
             self._visit()
         except BaseException as error:
-            self._leave(error)
+            self.__exit__(None, error, None)
             raise
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._leave(raised[1])
+        try:
+            self._leave(raised[1])
+        finally:
+            self._mine.release()
 
     def end(self) -> None:
-        """Ends everybody; others may call it between two looks. Raises Stuck, ChildSurvived."""
-        with self._ending:
+        """Ends everybody. Raises Stuck, ChildSurvived."""
+        with self._mine:
             self.stands = False
             self._stack.close()
-            self._place.give_back()
+
+    def _make_room(self) -> None:
+        """As `end`, for others; not while a submission is looked at, whoever asks and however long."""
+        if self._mine.acquire(blocking=False):
+            try:
+                self.end()
+            except (SupervisorError, Fault) as error:
+                self._survivor = error
+            finally:
+                self._mine.release()
 
     def _is_whole(self) -> bool:
         trusted = (self.crew.referee.exit_code(), *(actor.child.exit_code() for actor in self.crew.baselines))
@@ -86,12 +111,13 @@ class StandingGpuSession(GpuSession):
 
     def _stand(self) -> None:
         """Starts referee and eager, who load everything that does not depend on a submission."""
+        self._stack.callback(self._place.give_back)
         if not self._place.take():
             raise NotStanding("other sessions stay on this GPU")
         self.crew = crew = Crew(self.setting.order())
         self._stack.callback(crew.kill)
         self._stack.callback(self._end_spares)
-        self.stands, self.visits, self._started = True, 0, len(crew.candidates)
+        self.visits, self._started = 0, len(crew.candidates)
         self._captured, self._canary, self._baseline_serves = Captured(), {}, False
         crew.meet()
         self._referee = crew.referee
@@ -106,6 +132,7 @@ class StandingGpuSession(GpuSession):
                 self._shared.hand(baseline, 2 * launch)
             for baseline in crew.baselines:
                 self._await_baseline(baseline, "loaded")
+        self.stands = True
 
     def _visit(self) -> None:
         """The submission's processes load it and record its calls."""
@@ -159,12 +186,13 @@ class StandingGpuSession(GpuSession):
             self._started += 1
 
     def _end_spares(self) -> None:
-        while self._spares:
-            self._spares.popleft().end()
+        with ExitStack() as each:
+            while self._spares:
+                each.callback(self._spares.popleft().end)
 
     def _leave(self, error: object) -> None:
         """Ends the submission's processes, and all others unless it is known that what happened left them whole."""
-        broken = error is not None and not _is_harmless(error)
+        broken = error is not None and not (self.stands and _is_harmless(error))
         try:
             if self.stands and not broken:
                 self.crew.dismiss()
@@ -172,7 +200,7 @@ class StandingGpuSession(GpuSession):
             broken = True
             raise
         finally:
-            if self.stands and (broken or self.visits >= VISITS_MAX):
+            if broken or self.visits >= VISITS_MAX:
                 self.end()
         if self.stands and self._spares:
             self._spares[0].wake()  # nothing is timed now
@@ -193,7 +221,10 @@ class GpuSessionKeeper:
         self._kept: StandingGpuSession | None = None
 
     def session(self, setting: GpuSetting) -> StandingGpuSession:
-        """The session for the submission of `setting`, opened by entering it. Raises NotStanding."""
+        """The session for the submission of `setting`, opened by entering it. Raises NotStanding, ChildSurvived."""
+        if self._kept is not None and (error := self._kept.survivor) is not None:
+            self._kept = None
+            raise ChildSurvived(str(error)) from error
         if setting.binary.suffix in PYTHON_SUFFIXES:
             raise NotStanding("its kernels are compiled by a process of their own")
         if self._kept is None or not self._kept.stands:

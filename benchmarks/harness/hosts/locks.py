@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-from ..errors import Cancelled
+from ..errors import Cancelled, SupervisorError
 from ..source import Step, Watcher
 
 _POLL_S = 0.2
@@ -80,8 +80,12 @@ def _wait_until(have: Callable[[], bool], waiting: Step, watcher: Watcher) -> No
 
 @contextmanager
 def open_shared(name: str) -> Iterator[int]:
-    """A lock file that every user of the machine may lock."""
-    fd = _opened(Path(tempfile.gettempdir()) / name)
+    """A lock file that every user of the machine may lock. Raises SupervisorError where another user left none."""
+    path = Path(tempfile.gettempdir()) / name
+    try:
+        fd = _opened(path)
+    except OSError as error:
+        raise SupervisorError(f"the lock {path} cannot be used: {error.strerror}") from error
     try:
         if os.fstat(fd).st_uid == os.getuid() and stat.S_IMODE(os.fstat(fd).st_mode) != 0o666:
             os.fchmod(fd, 0o666)

@@ -148,6 +148,7 @@ class ControlPage(SharedMemory):
 
     def __init__(self) -> None:
         super().__init__("control", CONTROL_BYTES)
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)  # else who has it could keep others from writing
         page = self.map()
         self.words = (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(page)
         self.numbers: NDArray[np.uint64] = np.frombuffer(page, dtype=np.uint64)  # the same words

@@ -210,6 +210,7 @@ class Child:
         except subprocess.TimeoutExpired as error:
             raise ChildSurvived("a child survived SIGKILL") from error
         _await_gone(self._doomed or [])
+        self._doomed = []  # their numbers may be others' by the next time
 
     def log_tail(self, limit_bytes: int) -> str:
         """The end of what the child printed, control characters replaced."""

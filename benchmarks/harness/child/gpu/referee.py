@@ -280,9 +280,9 @@ class GpuReferee:
         desk.snapshot = [desk.arena.view(item, at).clone() for item, at in zip(results, places, strict=True)]
 
     def _doubtful(self, config: int, numbers: range, copied: list[torch.Tensor]) -> list[tuple[int, int]]:
-        """Row and number of the calls that have to be compared one by one."""
+        """Row and number of the calls that have to be compared one by one: all, if there is but one, however large."""
         data, values = self._configs[config], [self._values[number] for number in numbers]
-        if not batch.is_possible(self._checker, data["results"]):
+        if len(numbers) == 1 or not batch.is_possible(self._checker, data["results"]):
             return list(enumerate(numbers))
         truths = [self._checker.truth(inputs.call_arguments(data, one)) for one in values]
         places = [self._inputs_of(config)[number] for number in numbers]
