@@ -1,5 +1,6 @@
 """Looks on a GPU, with a stand-in: referee and eager stay, every kernel has processes of its own."""
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,14 +24,15 @@ from benchmarks.harness.errors import ChildSurvived, RefereeError
 from benchmarks.harness.gpu import room, standing
 from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.gpu.room import PLACES, Place, demand_room
+from benchmarks.harness.gpu.room import PLACES, MemoryPlace, demand_room
 from benchmarks.harness.gpu.standing import StandingGpuSession
 from benchmarks.harness.hosts.locks import open_shared, try_lock
 from benchmarks.harness.sandbox.isolation import Child
 from benchmarks.harness.scores import scoring
 
 pytestmark = pytest.mark.sandbox
-STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
+# of its own: other tests demand the memory of theirs
+STAND_IN = Gpu("host:0", "Stand-in", f"host-{os.getpid()}", "none", 8 << 30, "sm_90", (), accelerator="host")
 TASK = find_task(default_suites(), "mnist_linear_relu/forward")
 SHOWN = sorted((item for item in TASK.configs_for("cuda") if not item.hidden), key=lambda item: item.bytes_moved)
 SMALL = replace(TASK, configs={"cuda": (SHOWN[0],)})
@@ -179,7 +181,7 @@ def test_a_session_that_cannot_start_takes_no_place(looks: Looks, monkeypatch: p
         patch.setattr(standing, "Crew", full)
         assert looks.judge(RIGHT).verdict is Verdict.PASS
     assert looks.broken == ["there is no room"]
-    places = [Place(STAND_IN, lambda: None) for _ in range(PLACES)]
+    places = [MemoryPlace(STAND_IN, lambda: None) for _ in range(PLACES)]
     taken = [place.take() for place in places]
     for place in places:
         place.give_back()

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu import room
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.gpu.room import PLACES, Place, demand_room
+from benchmarks.harness.gpu.room import PLACES, MemoryPlace, demand_room
 from benchmarks.harness.hosts.locks import open_shared, try_lock
 
 ANY = Gpu("host:0", "Stand-in", "", "none", 8 << 30, "sm_90", (), accelerator="host")
@@ -32,7 +32,7 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def stays(gpu: Gpu, stack: ExitStack) -> tuple[Place, threading.Event]:
+def stays(gpu: Gpu, stack: ExitStack) -> tuple[MemoryPlace, threading.Event]:
     """A place whose session ends when it is asked to, and whether it was."""
     asked = threading.Event()
 
@@ -40,7 +40,7 @@ def stays(gpu: Gpu, stack: ExitStack) -> tuple[Place, threading.Event]:
         asked.set()
         place.give_back()
 
-    place = Place(gpu, leave)
+    place = MemoryPlace(gpu, leave)
     assert place.take()
     stack.callback(place.give_back)
     return place, asked
@@ -48,7 +48,7 @@ def stays(gpu: Gpu, stack: ExitStack) -> tuple[Place, threading.Event]:
 
 def test_there_are_few_places_and_they_can_be_taken_again(gpu: Gpu, stack: ExitStack) -> None:
     places = [stays(gpu, stack)[0] for _ in range(PLACES)]
-    assert not Place(gpu, lambda: None).take()
+    assert not MemoryPlace(gpu, lambda: None).take()
     places[0].give_back()
     places[0].give_back()
     assert places[0].take()
@@ -58,7 +58,7 @@ def test_whoever_needs_all_memory_gets_it_when_every_session_has_ended(gpu: Gpu,
     held = [stays(gpu, stack) for _ in range(PLACES)]
     demand_room(gpu)
     assert all(asked.is_set() for _, asked in held)
-    assert Place(gpu, lambda: None).take(), "the places are free again afterwards"
+    assert MemoryPlace(gpu, lambda: None).take(), "the places are free again afterwards"
 
 
 def test_nobody_is_asked_where_nobody_stays_nor_on_another_gpu(gpu: Gpu, stack: ExitStack) -> None:
@@ -72,7 +72,7 @@ def test_nobody_is_asked_where_nobody_stays_nor_on_another_gpu(gpu: Gpu, stack: 
 def test_a_session_that_does_not_end_is_our_fault(gpu: Gpu, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_WAIT_S", 0.5)
     asked = threading.Event()
-    place = Place(gpu, asked.set)
+    place = MemoryPlace(gpu, asked.set)
     assert place.take()
     stack.callback(place.give_back)
     with pytest.raises(SupervisorError, match="does not give back"):
@@ -87,7 +87,7 @@ def test_where_nobody_could_call_nobody_takes_a_place(gpu: Gpu, stack: ExitStack
     make(path)
     stack.callback(path.rmdir if path.is_dir() else path.unlink)
     with pytest.raises(SupervisorError, match="cannot be used"):
-        Place(gpu, lambda: None).take()
+        MemoryPlace(gpu, lambda: None).take()
     for name in room._places(gpu):
         assert try_lock(stack.enter_context(open_shared(name))), "nobody has it"
 
@@ -100,7 +100,7 @@ def test_whoever_may_not_leave_now_is_asked_again(gpu: Gpu, stack: ExitStack) ->
         if len(asked) > 2:
             place.give_back()
 
-    place = Place(gpu, leave)
+    place = MemoryPlace(gpu, leave)
     assert place.take()
     stack.callback(place.give_back)
     demand_room(gpu)

@@ -13,10 +13,12 @@ from benchmarks.harness.child.gpu.apart import enter_domain
 from benchmarks.harness.errors import AuditBroken
 from benchmarks.harness.gpu import audit, watching
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.room import MemoryPlace
 from tests.watched_tree import WatchedTree
 
 pytestmark = pytest.mark.sandbox
-STAND_IN = Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", (), accelerator="host")
+# of its own: other tests demand the memory of theirs
+STAND_IN = Gpu("host:0", "Stand-in", f"host-{os.getpid()}", "none", 8 << 30, "sm_90", (), accelerator="host")
 TABLE = (
     '"Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum","dram__bytes_write.sum"\n'
     '"","us","Mbyte","Kbyte"\n"slow","900","1","1"\n'
@@ -96,6 +98,22 @@ def test_a_tool_that_is_ended_has_seen_nothing(look) -> None:
 def test_a_tool_that_fails_by_itself_is_our_fault(look) -> None:
     with pytest.raises(SupervisorError, match="ncu ended with 3"):
         look("pass", end="exec 9>&-; : > $report; exit 3")
+
+
+def test_sessions_that_wait_leave_the_gpu_before_a_tool_runs(look) -> None:
+    asked = []
+
+    def leave() -> None:
+        asked.append(True)
+        place.give_back()
+
+    place = MemoryPlace(STAND_IN, leave)
+    assert place.take()
+    try:
+        look("pass")
+    finally:
+        place.give_back()
+    assert asked
 
 
 def enter_domain_in_a_child() -> bool:

@@ -19,7 +19,7 @@ PLACES = 2
 _LOOK_EVERY_S, _WAIT_S = 0.2, 30.0
 
 
-class Place:
+class MemoryPlace:
     """A place for one session that stays. `leave` is called by a thread of its own while others need the memory.
 
     `leave` ends the session unless it is in use, as it may be: every user of the machine can call. The place is free

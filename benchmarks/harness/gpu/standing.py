@@ -21,7 +21,7 @@ from ..sandbox.outbox import discard
 from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
 from .replay import Captured
-from .room import PLACES, Place
+from .room import PLACES, MemoryPlace
 from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting, memory_is_theirs
 
 SPARES = 3  # importing torch takes longer than a look
@@ -42,7 +42,7 @@ class StandingGpuSession(GpuSession):
         self.stands = False
         self._survivor: SupervisorError | Fault | None = None
         self._mine = threading.RLock()
-        self._place = Place(setting.gpu, self._make_room)
+        self._place = MemoryPlace(setting.gpu, self._make_room)
         self._started = 0
         self._spares: deque[Spare] = deque()
         self._captured = Captured()

@@ -21,6 +21,7 @@ from ..source import CancelCheck
 from ..tasks.spec import Config, TaskSpec
 from .crew import gpu_filter
 from .discovery import Gpu
+from .room import demand_room
 
 _POLL_S = 0.1
 _REPORT_BYTES = 4 << 20
@@ -56,8 +57,10 @@ class Watching:
         With `marked` a kernel of torch, `spin_kernel`, runs behind each of them. `more` are files that the tool reads
         beside the build, and their places inside.
 
-        Raises SupervisorError if it did not do its work, AuditBroken if the submission's process kept it from that.
+        Sessions that wait on this GPU end before. Raises SupervisorError if it did not do its work, AuditBroken if the
+        submission's process kept it from that.
         """
+        demand_room(self.gpu)
         folder = self.scratch / f"{tool}-{time.monotonic_ns()}"
         folder.mkdir(parents=True)
         plan = {
