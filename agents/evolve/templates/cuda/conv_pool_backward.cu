@@ -7,9 +7,9 @@
 //           each. It also clears the two small results.
 //           `gradients`: some blocks make grad_x, a thread 2 x 2 pixels of X_CHANNELS input channels: the windows
 //           around them give 4 x 4 gradients, 3 zeros in 4, which meet the weights in shared memory. Each of the other
-//           blocks makes a part of grad_weights and grad_biases, of IMAGES images, W_CHANNELS input channels and 32
-//           output channels, one per lane: a warp walks through windows, and each lane picks the 3 x 3 inputs that its
-//           window's place asks for. Blocks add up atomically: the last bits of these two results vary between calls.
+//           blocks makes a part of grad_weights and grad_biases, of one image and 32 output channels, one per lane:
+//           a warp walks through windows, and each lane picks the 3 x 3 inputs that its window's place asks for.
+//           Images are added up atomically: the last bits of these two results vary between calls.
 // Dispatch: FEWER: half as many channels per thread where blocks are few. An image's windows are shared by several
 //           blocks where these are fewer than FILL per processor. OVERLAP starts the second kernel while the first runs;
 //           it waits on the device for its end.
@@ -205,31 +205,28 @@ __device__ void add_warps(float (&sums)[Count], float* between) {
     for (int i = 0; i < Count && threadIdx.x < kLanes; ++i) sums[i] += between[i * kLanes + lane];
 }
 
-// Images from `first_image` on, some input channels, 32 output channels: each lane has one of these. Every `step`-th
-// piece of 64 windows.
+// One image, some input channels, 32 output channels: each lane has one of these. Every `step`-th piece of 64 windows.
 template <int Channels>
-__device__ void make_grad_weights(const Layer& layer, int first_image, int in, int first_out, int piece, int step) {
+__device__ void make_grad_weights(const Layer& layer, int image, int in, int first_out, int piece, int step) {
     __shared__ Windows staged;
     constexpr int Count = Channels * kTaps + 1;  // the last one is of the bias
     static_assert(kWarps == 2 && Count * kLanes <= kThreads * kRowPad);
     const int lane = threadIdx.x % kLanes, out = first_out + lane, plane = layer.plane();
+    const float* x = layer.x + (image * layer.in_channels + in) * plane;
     float sums[Count] = {};
-    for (int image = first_image; image < min(first_image + IMAGES, layer.images); ++image) {
-        const float* x = layer.x + (image * layer.in_channels + in) * plane;
-        for (int first = piece * kThreads; first < layer.pooled(); first += step * kThreads) {
-            __syncthreads();  // the windows staged before are no longer needed
-            stage_windows(staged, layer, image, first_out, first);
-            __syncthreads();
+    for (int first = piece * kThreads; first < layer.pooled(); first += step * kThreads) {
+        __syncthreads();  // the windows staged before are no longer needed
+        stage_windows(staged, layer, image, first_out, first);
+        __syncthreads();
 #pragma unroll kUnrollWindows
-            for (int w = threadIdx.x / kLanes; w < min(kThreads, layer.pooled() - first); w += kWarps) {
-                const float grad = staged.grads[w * kRowPad + lane];
-                const float* from = x + staged.starts[w * kRowPad + lane];
-                for (int i = 0; i < Count - 1; ++i) {
-                    const int c = min(i / kTaps, layer.in_channels - 1 - in), tap = i % kTaps;
-                    sums[i] = fmaf(grad, from[c * plane + tap / 3 * layer.width + tap % 3], sums[i]);
-                }
-                sums[Count - 1] += grad;
+        for (int w = threadIdx.x / kLanes; w < min(kThreads, layer.pooled() - first); w += kWarps) {
+            const float grad = staged.grads[w * kRowPad + lane];
+            const float* from = x + staged.starts[w * kRowPad + lane];
+            for (int i = 0; i < Count - 1; ++i) {
+                const int c = min(i / kTaps, layer.in_channels - 1 - in), tap = i % kTaps;
+                sums[i] = fmaf(grad, from[c * plane + tap / 3 * layer.width + tap % 3], sums[i]);
             }
+            sums[Count - 1] += grad;
         }
     }
     add_warps(sums, staged.grads);
@@ -241,22 +238,22 @@ __device__ void make_grad_weights(const Layer& layer, int first_image, int in, i
     if (in == 0) atomicAdd(layer.grad_biases + out, sums[Count - 1]);
 }
 
-// How the blocks of `gradients` are numbered: first those of grad_x, then groups of images, pieces, input channels,
-// output channels of grad_weights.
+// How the blocks of `gradients` are numbered: first those of grad_x, then images, pieces, input channels, output
+// channels of grad_weights.
 struct Grid {
-    int x_blocks, x_groups, images, pieces, w_groups;
+    int x_blocks, in_groups, pieces;
 };
 
-template <int XChannels, int WChannels>
+template <int Channels>
 __global__ void __launch_bounds__(kThreads) gradients(const Layer layer, const Grid grid) {
     if (OVERLAP) cudaGridDependencySynchronize();
     const int block = blockIdx.x;
     if (block < grid.x_blocks)
-        return make_grad_x<XChannels>(layer, block / grid.x_groups, block % grid.x_groups * XChannels);
+        return make_grad_x<Channels>(layer, block / grid.in_groups, block % grid.in_groups * Channels);
     int rest = block - grid.x_blocks;
-    const int image = rest % grid.images * IMAGES, piece = (rest /= grid.images) % grid.pieces;
-    const int in = (rest /= grid.pieces) % grid.w_groups * WChannels, out = rest / grid.w_groups * kLanes;
-    make_grad_weights<WChannels>(layer, image, in, out, piece, grid.pieces);
+    const int image = rest % layer.images, piece = (rest /= layer.images) % grid.pieces;
+    const int in = (rest /= grid.pieces) % grid.in_groups * Channels, out = rest / grid.in_groups * kLanes;
+    make_grad_weights<Channels>(layer, image, in, out, piece, grid.pieces);
 }
 
 // ---- launches -----------------------------------------------------------------------------------------------------
@@ -269,13 +266,11 @@ void launch_choose(const Layer& layer, int64_t blocks, cudaStream_t stream) {
 }
 
 // Pieces of an image's windows get blocks of their own where there are few blocks else: each adds to all its results.
-template <int XChannels, int WChannels>
+template <int Channels>
 void launch_gradients(const Layer& layer, cudaStream_t stream) {
     const int64_t quads = int64_t(layer.images) * ((layer.height + 1) / 2) * ((layer.width + 1) / 2);
-    const int x_groups = int(parts_of(layer.in_channels, XChannels));
-    const int x_blocks = int(parts_of(quads, kThreads)) * x_groups, images = int(parts_of(layer.images, IMAGES));
-    const int w_groups = int(parts_of(layer.in_channels, WChannels));
-    const int units = images * w_groups * int(parts_of(layer.out_channels, kLanes));
+    const int groups = int(parts_of(layer.in_channels, Channels)), x_blocks = int(parts_of(quads, kThreads)) * groups;
+    const int units = layer.images * groups * int(parts_of(layer.out_channels, kLanes));
     const int pieces = units < FILL * processors() ? int(parts_of(layer.pooled(), kThreads)) : 1;
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -286,8 +281,7 @@ void launch_gradients(const Layer& layer, cudaStream_t stream) {
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, gradients<XChannels, WChannels>, layer,
-                       Grid{x_blocks, x_groups, images, pieces, w_groups});
+    cudaLaunchKernelEx(&config, gradients<Channels>, layer, Grid{x_blocks, groups, pieces});
 }
 
 }  // namespace
@@ -307,8 +301,8 @@ extern "C" int launch(const float* x, const float* weights, const float* biases,
     const bool few = blocks * (out_channels / CHANNELS) < 4 * processors();
     if (FEWER && few) launch_choose<(CHANNELS > 1 ? CHANNELS / 2 : 1)>(layer, blocks, stream);
     else launch_choose<CHANNELS>(layer, blocks, stream);
-    if (in_channels == 1) launch_gradients<1, 1>(layer, stream);
-    else launch_gradients<X_CHANNELS, W_CHANNELS>(layer, stream);
+    if (in_channels == 1) launch_gradients<1>(layer, stream);
+    else launch_gradients<X_CHANNELS>(layer, stream);
     return cudaGetLastError();
 }
 

@@ -1,6 +1,5 @@
 """Genes and limits that many CUDA templates share."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from ..base import Constraint, Gene, Genome, Value
@@ -9,7 +8,6 @@ FOLDER = Path(__file__).parent
 MAX_THREADS, REGISTERS, STATIC_SHARED_BYTES, SHARED_BYTES = 1024, 65536, 48 * 1024, 227 * 1024
 
 LOADS = Gene("LOADS", ("plain", "readonly", "stream"), "how inputs are read", ordinal=False)
-KEEPING_LOADS = replace(LOADS, values=(*LOADS.values, "kept"))  # in L2, where an operation is bound by memory
 STORES = Gene("STORES", ("plain", "stream"), "how results are written", ordinal=False)
 
 

@@ -1,7 +1,7 @@
 """RMS norm and layer norm, forward and backward."""
 
 from ..base import Constraint, Gene, Genome, Space, Template
-from .genes import FOLDER, KEEPING_LOADS, MAX_THREADS, REGISTERS, STORES, number, threads
+from .genes import FOLDER, LOADS, MAX_THREADS, REGISTERS, STORES, number, threads
 
 _WALKING = ("BLOCKS_PER_SM", (1, 2, 4, 8))
 _ROW_FLOATS = 4096  # that are to stay in registers
@@ -32,7 +32,7 @@ RMSNORM_FORWARD = Template(
             Gene("BLOCKS_PER_SM", (0, 1, 2, 4, 8), "that walk over the rows; 0: as many as there are rows"),
             Gene("AHEAD", (0, 1), "rows on their way", structural=True, only=_WALKING),
             Gene("MIN_BLOCKS", (1, 2, 4, 8), "that the registers of a processor must hold"),
-            KEEPING_LOADS,
+            LOADS,
             STORES,
         ),
         (
@@ -87,7 +87,7 @@ LAYERNORM_FORWARD = Template(
             Gene("EARLY", (0, 1), "read before the statistics are known", structural=True),
             Gene("REVERSED", (0, 1), "begin with what was read last", structural=True),
             Gene("OVERLAP", (0, 1), "start the second kernel while the first runs", structural=True),
-            KEEPING_LOADS,
+            LOADS,
             STORES,
         ),
     ),
@@ -133,7 +133,7 @@ RMSNORM_BACKWARD = Template(
             Gene("AHEAD", (0, 1), "rows on their way", structural=True),
             Gene("WEIGHTS", ("anew", "kept"), "in registers or read for each row", ordinal=False, structural=True),
             Gene("FOLD_ROWS", (8, 32), "threads that add up a column"),
-            KEEPING_LOADS,
+            LOADS,
             STORES,
         ),
         (
@@ -184,7 +184,7 @@ LAYERNORM_BACKWARD = Template(
             Gene("AT_ONCE", (1, 2, 4), "rows on their way"),
             Gene("WIDTH", (1, 4), "floats at a time"),
             Gene("REVERSED", (0, 1), "begin with what was read last", structural=True),
-            KEEPING_LOADS,
+            LOADS,
             STORES,
         ),
     ),

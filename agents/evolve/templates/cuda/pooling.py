@@ -1,7 +1,7 @@
 """Max-pool over 2 × 2 windows."""
 
 from ..base import Constraint, Gene, Genome, Space, Template
-from .genes import FOLDER, KEEPING_LOADS, LOADS, REGISTERS, STORES, number, threads
+from .genes import FOLDER, LOADS, REGISTERS, STORES, number, threads
 
 
 def _forward_registers(genome: Genome) -> int:
@@ -66,7 +66,7 @@ POOL_BACKWARD = Template(
             Gene("WINDOWS", (1, 2, 3, 7), "neighbours per step"),
             Gene("STEPS", (1, 2, 4), "per thread, all in flight"),
             Gene("BLOCKS_PER_SM", (0, 1, 2, 4, 8), "that walk over the work; 0: as many as there is work"),
-            KEEPING_LOADS,
+            LOADS,
             STORES,
         ),
         (
