@@ -1,8 +1,9 @@
-"""The loop of a run: translate until a kernel is correct, then generation after generation until something ends it.
+"""Drives a run: it asks for kernels until one is correct, then opens generation after generation until the run ends.
 
-`drive` continues from the last event of the log; killed at any moment and called again, it gives the same result. A
-cost is reserved before it can happen and settled after; stop and pause come through `wishes`. Not covered: what
-proposers, verifiers and evaluators do, and starting a run (`begin.py`).
+`drive` continues from the last event of the log. If it is killed at any moment and called again, the result is the
+same. Each cost is reserved in the budget before it can arise (a lease) and settled at the true amount afterwards.
+`wishes` tells whether the owner wants to stop or pause. Not covered: what proposers, verifiers and evaluators do, and
+starting a run (`begin.py`).
 """
 
 import asyncio
@@ -31,22 +32,22 @@ __all__ = ["DriveWish", "RunOutcome", "create", "drive", "fork"]
 DriveWish = Literal["go", "pause", "stop"]
 Sleep = Callable[[float], Awaitable[None]]
 _POLL_S = 0.2
-_GRACE_S = 0.4  # for plug-ins to let go
-_SLICE_S = 10.0  # of wall time, reserved at a time
+_GRACE_S = 0.4  # time that plug-ins get to end
+_SLICE_S = 10.0  # wall time is reserved in slices of this length
 _WALL = "wall"
 _VAIN_MAX = 5
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How `drive` returned. A paused run goes on when it is driven again."""
+    """What `drive` returns. A paused run continues when `drive` is called again."""
 
     state: Literal["finished", "paused"]
     reason: str
     text: str
 
 
-async def drive(  # noqa: PLR0917 - what a run is made of, in the order of its way
+async def drive(  # noqa: PLR0917 - the parts of a run, in the order of use
     log: EventLog,
     proposer: Proposer,
     verifiers: Sequence[Verifier],
@@ -57,9 +58,9 @@ async def drive(  # noqa: PLR0917 - what a run is made of, in the order of its w
     task: TaskSpec | None = None,
     sleep: Sleep = asyncio.sleep,
 ) -> RunOutcome:
-    """Drives the run in `log` until it is finished or paused. `task` is looked up by its name if it is not given.
+    """Drives the run in `log` until it is finished or paused. If `task` is not given, it is looked up by its name.
 
-    Raises what the log raises. Cancelled, it leaves the run as a crash would.
+    Raises what the log raises. If it is cancelled, the run is left as after a crash.
     """
     book = Book(log)
     if book.state.status == "finished":
@@ -105,14 +106,14 @@ class _Drive:
         return self.book.state
 
     async def go(self) -> RunOutcome:
-        """Runs the work and the watch side by side until one of them ends."""
+        """Runs `_work` and `_watch` at the same time until one of them ends."""
         self._enter()
         if self.state.status == "stopping":
             await self._wind_up(_STOPPED)
             return _outcome(self.state)
         if self.state.vain > _VAIN_MAX:
             self._pause(
-                f"taken up {self.state.vain} times without progress: it may be what ends the process that drives it"
+                f"resumed {self.state.vain} times without progress: the run itself may crash the process that drives it"
             )
             return _outcome(self.state)
         watch = asyncio.create_task(self._watch())
@@ -130,7 +131,10 @@ class _Drive:
         return _outcome(self.state)
 
     def _enter(self) -> None:
-        """Costs that a crash left open and that are unknown count as spent; judgings are found again by their key."""
+        """Writes to the log that the run starts or resumes, unless it is stopping.
+
+        Leases that a crash left open count as spent in full, except for judgings, which are found again by their key.
+        """
         orphans = [
             books.settled(lease, _candidate_of(lease), cost)
             for lease, cost in self.state.budget.leases.items()
@@ -144,7 +148,7 @@ class _Drive:
         self.book.commit(Draft(kind, None, {}), *orphans)
 
     async def _work(self) -> Stop | None:
-        """None if the run pauses."""
+        """Returns why the run ends; None if it pauses."""
         while True:
             if self.state.generation is not None and not await self._generation():
                 return None
@@ -160,7 +164,7 @@ class _Drive:
                 return Stop("budget", "the next candidate does not fit into the budget")
 
     async def _generation(self) -> bool:
-        """Works on the open generation and closes it. False if it paused instead."""
+        """Works on the open generation and closes it. False if the run paused before."""
         number = self.state.generations[-1].number
         self.round = Round(self.book, self.asking, self.verifiers, self.evaluator, self.novelty, self.hold)
         await self.round.run()
@@ -181,7 +185,7 @@ class _Drive:
             left_s -= _POLL_S
 
     async def _watch(self) -> Stop:
-        """Returns when the run has to stop at once."""
+        """Returns as soon as the run must stop, with the reason."""
         while True:
             wish = await self.wishes()
             if self.state.status not in ("running", "stopping"):
@@ -196,7 +200,7 @@ class _Drive:
             await asyncio.sleep(self.wall.next_look_s())
 
     async def _wind_up(self, stop: Stop) -> None:
-        """Withdraws what is being judged, settles every lease and ends the run, within a second."""
+        """Withdraws candidates that are being judged, settles every lease and ends the run, all within a second."""
         if self.round is not None and self.round.submitting:
             await asyncio.wait(self.round.submitting, timeout=_GRACE_S / 2)
             await _end(self.round.submitting)
@@ -218,7 +222,7 @@ class _Drive:
         self.book.commit(*self._settlements(), Draft("run.paused", None, {"text": text}))
 
     def _finish(self, stop: Stop | None) -> None:
-        """Nothing to do for a run that paused, or that is over already."""
+        """Ends the run; does nothing without a `stop`, as after a pause."""
         if stop is None:
             return
         finished = Draft("run.finished", None, {"reason": stop.reason, "text": stop.text})
@@ -228,7 +232,7 @@ class _Drive:
         self.book.close()
 
     def _settlements(self) -> list[Draft]:
-        """Of every open lease, at what is known to be spent, else at its full amount."""
+        """Settles every open lease at what is known to be spent, or else at its full amount."""
         return [
             books.settled(lease, _candidate_of(lease), self._spent(lease, cost))
             for lease, cost in self.state.budget.leases.items()
@@ -245,7 +249,7 @@ class _Drive:
         return cost
 
     def _judged(self, name: str, bound: Cost) -> Cost:
-        """Of a judging that was given up: no longer than since it was submitted."""
+        """The cost of a judging that was given up: at most the time since it was submitted."""
         since_s = self.round.submitted_at_s.get(name) if self.round is not None else None
         if since_s is None:
             return bound
@@ -254,13 +258,13 @@ class _Drive:
 
 @dataclass
 class _Wall:
-    """Wall time as a currency: reserved in slices while the run is driven. Nothing is written if it has no cap."""
+    """The budget of wall time, reserved in slices while the run is driven. Without a cap nothing is written."""
 
     book: Book
     since_s: float | None = None
 
     def tick(self) -> bool:
-        """Settles a slice that is over and reserves the next; False if nothing is left."""
+        """Settles a slice that has passed and reserves the next one. False if no wall time is left."""
         budget = self.book.state.budget
         if budget.caps.wall_s is None:
             return True
@@ -277,7 +281,7 @@ class _Wall:
         return True
 
     def elapsed(self) -> Cost:
-        """Of the open slice, and never more than it."""
+        """The wall time used of the open slice, at most the whole slice."""
         lease = self.book.state.budget.leases.get(_WALL, Cost())
         if self.since_s is None:
             return lease
@@ -292,7 +296,7 @@ _STOPPED = Stop("stopped", "stopped by its owner")
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancels them and waits, but not for ever: a plug-in may not listen."""
+    """Cancels `tasks` and waits for them, but at most `_GRACE_S` seconds: a plug-in may ignore it."""
     if not tasks:
         return
     for task in tasks:

@@ -12,12 +12,12 @@ REMARKS = {
 }
 _FILTERS = {
     "small-output": "All results are within 0.01 of zero, so returning zeros is nearly correct.",
-    "same-over-seeds": "The results hardly change with the inputs that are drawn.",
+    "same-over-seeds": "The results are nearly the same for all randomly drawn inputs.",
     "flat-axis": "The results are nearly constant along one of their axes.",
     "no-effect:inputs": "The inputs do not change the results.",
     "no-effect:weights": "The weights do not change the results.",
     "cheap-answers": "The checker accepts results that involve no computation.",
-    "fixed-inputs": "Some inputs are data of the author, the same in every call, which a kernel could contain.",
+    "fixed-inputs": "Some inputs come with the task and are the same in every call, so a kernel could contain them.",
     "low-precision": "The checker accepts results computed in lower precision than that of the task.",
     "redundant-reference": "A reader of the reference found work in it that does not affect its results.",
     "inefficient-reference": "The reference is needlessly slow: torch.compile is more than ten times as fast.",

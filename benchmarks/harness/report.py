@@ -47,7 +47,7 @@ class VerdictText:
 VERDICT_TEXTS = {
     Verdict.PASS: VerdictText(
         "Correct on every configuration, hidden ones included, and timed.",
-        "Compare each configuration with its baselines: the slowest one shows where to improve next.",
+        "Compare each configuration with its baselines: the one with the lowest speedup shows where to improve next.",
     ),
     Verdict.COMPILE_ERROR: VerdictText(
         "The compiler did not accept the source.",
@@ -74,7 +74,7 @@ VERDICT_TEXTS = {
     ),
     Verdict.RUNTIME_ERROR: VerdictText(
         "The kernel raised an error or its process died.",
-        "The log holds the last output; an out-of-bounds access and a write into an input both end this way.",
+        "Read the end of the log. An out-of-bounds access and a write into an input are frequent causes.",
     ),
     Verdict.OUT_OF_MEMORY: VerdictText(
         "The kernel asked for more memory than the rules allow.", "Free or reuse scratch buffers."
@@ -84,7 +84,7 @@ VERDICT_TEXTS = {
     ),
     Verdict.TAMPERING: VerdictText(
         "There is evidence that the submission tried to influence its own judging.",
-        "The reason names the evidence; a source without it can be submitted at any time.",
+        "The reason names the evidence. Without its cause, you can submit the source again at any time.",
     ),
     Verdict.NOISY: VerdictText(
         "The machine was too noisy for a reliable measurement; this is our fault.",

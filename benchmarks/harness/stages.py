@@ -1,7 +1,8 @@
-"""The judge: static check, compile, baselines, verify, time, report. Blocking; one judging per device at a time.
+"""Judges one submission in stages: static check, compile, prepare baselines, verify, time, report.
 
-This process is the supervisor: it loads neither torch nor the submission, and holds no context on a GPU. Differences
-between devices are in `tracks.py`. Not covered: queues, retries and who may submit.
+`judge` blocks until the report is complete, and a device runs one judging at a time. The calling process is the
+supervisor: it loads neither torch nor the submission, and has no context on a GPU. Differences between devices are in
+`tracks.py`. Not covered: queues, retries and who may submit.
 """
 
 import time
@@ -42,7 +43,7 @@ _LOG_BYTES = 16 * 1024
 _QUICK_STEPS = 9
 _LOOK_SETTLE_S, _LOOK_BURST_CALLS, _LOOK_SPARE_BYTES = 0.1, 8, 1 << 30
 _LATE_FLAG_US = 5.0
-_OTHERS_WAIT = "others were waiting for the device"
+_OTHERS_WAIT = "other submissions were waiting for the device"
 
 
 def judge(
@@ -57,11 +58,11 @@ def judge(
     rehearsal: bool = False,
     watcher: Watcher = NOBODY,
 ) -> Report:
-    """Judges `source` on `task`. `quick` takes few steps and leaves torch.compile out: a look, not a ranking.
+    """Judges `source` on `task`. With `quick` there are few steps and no torch.compile, and the result is not ranked.
 
-    Of a `rehearsal` the times count nowhere, so on a CPU builds may run beside it.
+    The times of a `rehearsal` are used nowhere, so on a CPU other sources may be built at the same time.
 
-    Raises UsageError, IsolationError (`public` and no strong sandbox), SupervisorError (our fault), Cancelled.
+    Raises UsageError, IsolationError (`public` without a strong sandbox), SupervisorError (of the judge), Cancelled.
     """
     track = open_track(device, quick_rules(rules) if quick else rules, paths)
     return _judged(_Work(source, task, track, quick, watcher, rehearsal), demand_isolation(public=public))
@@ -77,9 +78,9 @@ def look(
     keeper: SessionKeeper | GpuSessionKeeper,
     watcher: Watcher = NOBODY,
 ) -> Report:
-    """A quick judging that leaves referee and eager to the next look at the same task with `keeper`.
+    """A quick judging, after which `keeper` keeps referee and eager running for the next look at the same task.
 
-    Raises as `judge` does, and NotStanding where `keeper` cannot serve this submission.
+    Raises what `judge` raises, and NotStanding if `keeper` cannot serve this submission.
     """
     track = open_track(device, look_rules(rules), paths)
     if isinstance(track, CpuTrack) and isinstance(keeper, SessionKeeper):
@@ -110,9 +111,10 @@ def audit(
     device: str,
     watcher: Watcher = NOBODY,
 ) -> Report:
-    """`report`, an accepted one of the same source, after a second look with NVIDIA's tools: `audited` or TAMPERING.
+    """Checks the times in `report` with NVIDIA's tools; returns it with the outcome, `audited` or TAMPERING.
 
-    Raises UsageError for a device without such tools and SupervisorError if they do not work.
+    `report` must be an accepted report on the same source. Raises UsageError for a device without such tools, and
+    SupervisorError if they do not work.
     """
     track = open_track(device, rules, paths)
     build = builds.build(source, rules, paths, target=track.target, cancelled=watcher.cancelled)
@@ -126,7 +128,7 @@ def audit(
             found = track.audit(task, build.binary, results, scratch, watcher.cancelled)
         except AuditBroken as broken:
             return replace(report, gates=(*report.gates, Flag("not-audited", f"It could not be audited: {broken}.")))
-        except ChildSurvived:  # nothing but the submission under a tool was started
+        except ChildSurvived:  # the only process started is the submission under a tool
             stuck = Stuck()
             flags = (*report.flags, Flag(DEVICE_STUCK, stuck.reason))
             return replace(report, verdict=stuck.verdict, reason=stuck.reason, score=None, flags=flags)
@@ -142,7 +144,7 @@ def audit(
 
 
 def quick_rules(rules: Rules) -> Rules:
-    """The same rules with few steps and no demand on the width of the interval."""
+    """The same rules with few steps and no limit to the width of the interval."""
     steps = min(_QUICK_STEPS, rules.time.steps_per_config)
     few = {"launches": 1, "steps_per_config": steps, "min_steps_per_config": steps}
     return replace(
@@ -154,7 +156,7 @@ def quick_rules(rules: Rules) -> Rules:
 
 
 def look_rules(rules: Rules) -> Rules:
-    """As `quick_rules`; on a GPU one launch, since looks follow each other so soon that the device is steady."""
+    """As `quick_rules`, and less warm-up on a GPU: looks follow each other so soon that the device is still warm."""
     few = quick_rules(rules)
     gpu_time = replace(few.gpu_time, launches=1, settle_s=min(_LOOK_SETTLE_S, few.gpu_time.settle_s))
     spare_bytes = min(_LOOK_SPARE_BYTES, few.gpu.spare_bytes)
@@ -164,7 +166,7 @@ def look_rules(rules: Rules) -> Rules:
 
 @dataclass
 class _Work:
-    """One judging in progress; collects the report even if it ends early."""
+    """One judging in progress. It collects what the report needs, so there is a report even if it ends early."""
 
     source: Source
     task: TaskSpec
@@ -191,7 +193,7 @@ class _Work:
         with self.track.rehearsal_lock(self.watcher) if self.rehearsal else self.track.lock(self.watcher):
             self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
             if not self.rehearsal:
-                self._preparation.peaks(self.paths)  # now, while nothing else is alive
+                self._preparation.peaks(self.paths)  # measured now, before any contestant is started
             try:
                 with scratch_folder("judge-", self.paths.scratch) as scratch:
                     return self._run_session(build, prepared, scratch)
@@ -202,8 +204,8 @@ class _Work:
                 self.track.finished()
 
     def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
-        """Raises Fault if the same judging works without the submission: then what broke it off is its own."""
-        assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
+        """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`."""
+        assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
         fills = self._session.last_fills() if self._session else ()
         with scratch_folder("control-", self.paths.scratch) as scratch:
             new = self.track.control(self.task, self.configs, build.binary, prepared, scratch)
@@ -211,7 +213,7 @@ class _Work:
                 return
             with new as session:
                 Judging(session, Watcher(cancelled=self.watcher.cancelled)).control(fills)
-        reason = f"the judging broke off while the submission ran, and works without it: {first_line(str(error))}"
+        reason = f"the judging failed while the submission ran and works without it: {first_line(str(error))}"
         raise Fault(Verdict.RUNTIME_ERROR, reason) from error
 
     @property
@@ -288,7 +290,7 @@ class _Work:
     def _run_session(
         self, build: Build, prepared: PreparedBaseline, scratch: Path
     ) -> tuple[Score, str, tuple[ConfigReport, ...]]:
-        assert build.binary is not None  # noqa: S101 - a build without a binary ended in _build
+        assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
         self._log = _VisibleLog(scratch / "candidate0.log")
         with ExitStack() as stack:
             self._session = new = self.track.session(self.task, self.configs, build.binary, prepared, scratch)
@@ -317,11 +319,13 @@ class _Work:
         self.results, found = self.track.after(judging, self.results)
         self.environment |= found
         if found.get("not_replayed"):
-            self.flags.append(Flag("not-replayed", f"Its calls were timed in its own process: {found['not_replayed']}"))
+            self.flags.append(
+                Flag("not-replayed", f"The calls were timed in the submission's own process: {found['not_replayed']}")
+            )
         return self._scored(judging)
 
     def _with_energy(self, finished: tuple[ConfigReport, ...]) -> tuple[ConfigReport, ...]:
-        """Last, and without a say in anything: a measurement that fails takes nothing from a judging that is done."""
+        """Measures the energy last. It changes neither verdict nor score; if it fails, the report is still valid."""
         if self.quick or self.rehearsal or self._session is None:
             return finished
         started_s = time.monotonic()
@@ -358,8 +362,8 @@ class _Work:
                 times[result.key] = replace(found, kernel_us=found.kernel_us + extra_us + used_up_us)
                 self._remark(judging, number, config, extra_us)
         if used_up_us > 0:
-            told = "the calls use up memory that was made ready before they began"
-            self.flags.append(Flag("memory-used-up", f"{told}; each is charged {used_up_us:.0f} µs for it"))
+            told = "each call uses new memory that was prepared before the call"
+            self.flags.append(Flag("memory-used-up", f"{told}; {used_up_us:.0f} µs are added to each call for this"))
         finished = self._with_times(times, None if self.rehearsal else self._preparation.peaks(self.paths))
         if scoring.under_the_floor(finished, self.rules):
             finished = self._with_times(times, self._preparation.peaks(self.paths, again=True))
@@ -370,9 +374,11 @@ class _Work:
         width, settled = scoring.half_width(score), scoring.settled(score, times, self.rules)
         if settled is None:
             self.results = tuple(finished)
-            raise Fault(Verdict.NOISY, f"the interval of the score is ±{width:.0%} wide: the machine is too noisy now")
+            raise Fault(
+                Verdict.NOISY, f"the interval of the score is ±{width:.0%}: the machine is too noisy at the moment"
+            )
         if settled is not score:
-            text = f"Its times vary by ±{width:.0%}, the baselines' do not: the lower end of the interval is the score."
+            text = f"Only the kernel's times vary, by ±{width:.0%}: the score is the lower end of the interval."
             self.flags.append(Flag("own-scatter", text))
             score = settled
         self.gates = scoring.gates(score, timed, self.rules, exact=self.task.exact)
@@ -400,15 +406,15 @@ class _Work:
         late_us = judging.late_ready_us(number)
         if late_us > _LATE_FLAG_US:
             self.flags.append(
-                Flag("late-ready", f"{config.key}: late wake-ups added {late_us:.0f} µs to the median call")
+                Flag("late-ready", f"{config.key}: late starts of calls added {late_us:.0f} µs to the median call")
             )
         outside_us = judging.work_outside_us(number)
         if outside_us > _LATE_FLAG_US:
-            told = f"{config.key}: work in calls on decoys, or after the end, added {outside_us:.0f} µs to each call"
+            told = f"{config.key}: work in uncounted calls or after their end added {outside_us:.0f} µs to each call"
             self.flags.append(Flag("work-ahead", told))
         if gathered_us > _LATE_FLAG_US:
-            told = f"{config.key}: a few calls took so much longer that the mean call took {gathered_us:.0f} µs more"
-            self.flags.append(Flag("work-gathered", f"{told} than the median one; every call is charged for it"))
+            told = f"{config.key}: a few long calls make the mean call {gathered_us:.0f} µs longer than the median"
+            self.flags.append(Flag("work-gathered", f"{told} call; this difference is added to every call"))
 
     def _listen(self, step: Step) -> None:
         if step.stage == "verify" and step.text == "a hidden configuration":
@@ -416,7 +422,7 @@ class _Work:
         self.watcher.on_step(step)
 
     def _stage(self, name: str, run: Callable[[], T]) -> T:
-        """Runs one stage, tells the listener and keeps its record whatever happens."""
+        """Runs one stage and tells the watcher of start and end. The stage is in the report even if it fails."""
         if self.watcher.cancelled():
             raise Cancelled
         self._log_of_stage, self._exit_code_of_stage = "", None
@@ -431,7 +437,7 @@ class _Work:
 
 
 class _VisibleLog:
-    """What the submission printed before the first hidden configuration; the rest could give its values away."""
+    """What the submission printed before the first hidden configuration. Later output could contain hidden values."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -450,7 +456,7 @@ class _VisibleLog:
 
 
 def _shown_keys(configs: Sequence[Config]) -> list[str]:
-    """Keys as people see them: hidden configurations are numbered."""
+    """The keys that people see: a hidden configuration has a number instead of its key."""
     first_hidden = sum(not item.hidden for item in configs)
     return [
         f"hidden {number - first_hidden + 1}" if config.hidden else config.key for number, config in enumerate(configs)
@@ -459,9 +465,9 @@ def _shown_keys(configs: Sequence[Config]) -> list[str]:
 
 def _first_error(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if "error" in line.lower()]
-    return lines[0][:300] if lines else "the compiler failed without saying why"
+    return lines[0][:300] if lines else "the compiler failed without an error message"
 
 
 def remove_scratch(paths: Paths) -> None:
-    """Removes what killed judgings left behind; call it when no judging of this data folder is alive."""
+    """Removes what killed judgings left behind. Call it only while no judging uses this data folder."""
     discard(paths.scratch)

@@ -12,13 +12,13 @@ from ..models import ConfigResult, Evaluation
 
 CLOSE_REL_ERROR = 0.01  # a deviation below this looks like rounding, not like another formula
 NEAR_ROOF = 0.8
-AFTER_QUICK_CHECK = "Submit it for full judging: only then is it timed against both baselines and ranked."
+AFTER_QUICK_CHECK = "Submit it for full judging, which times it against both baselines and ranks it."
 
 VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
     Verdict.PASS: (),
     Verdict.COMPILE_ERROR: (
         "The starter code of the task compiles unchanged: add your kernel to it step by step.",
-        "Errors in headers are usually caused by the last line of your source that the log names before them.",
+        "An error in a header is usually caused by the line of your source that the log names just before it.",
     ),
     Verdict.REJECTED: ("The rules page lists what a source must not do, and why.",),
     Verdict.INCORRECT_SHAPE: ("Take sizes from the tensors that you are given, never from one configuration.",),
@@ -29,10 +29,12 @@ VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
         "Sums by atomics change with the order of threads; reduce within a block first, or in a fixed order.",
     ),
     Verdict.RUNTIME_ERROR: (
-        "Run the sizes that failed on your machine, compiled with -fsanitize=address, or under compute-sanitizer.",
+        "Run it on the sizes that failed on your machine: with -fsanitize=address, or under compute-sanitizer.",
     ),
     Verdict.OUT_OF_MEMORY: ("The rules page says how much memory a submission gets beside its inputs and results.",),
-    Verdict.TIMEOUT: ("Try the largest configuration alone on your machine: the limit holds for each call.",),
+    Verdict.TIMEOUT: (
+        "Time one call of the largest configuration on your machine: every single call must stay within the limit.",
+    ),
     Verdict.TAMPERING: (
         "If the code does this for another reason, remove that part: inputs, clocks and results belong to the judge.",
     ),
@@ -42,22 +44,22 @@ VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
 
 FLAG_ADVICE: Mapping[str, str] = {
     "library-call": "It is ranked like any other entry; readers of the leaderboard can filter such entries out.",
-    "inline-assembly": "This is allowed, but readers cannot check it as easily as the rest.",
+    "inline-assembly": "Inline assembly is allowed, but readers cannot check it as easily as the rest.",
     "system-call": "The sandbox blocks most system calls, and a blocked call ends the judging; a kernel needs none.",
     "start-up-code": "Do the work in the exported function: code that runs at load time is neither timed nor trusted.",
     "low-precision": "Check the largest errors above: the tolerances assume the precision of the task.",
     "own-stream": "Launch work on the current stream: work on other streams is awaited and included in the time.",
     "not-replayed": "Its time is bounded, not replayed. A call can be recorded if it only launches kernels.",
     "cuda-graph": "Inputs have new addresses in each call, so a recorded graph must be updated with them.",
-    "host-callback": "It takes host time in every call; a second kernel is usually faster.",
+    "host-callback": "A host callback takes time on the host in every call; a second kernel is usually faster.",
     "compiles-code": "The sandbox has no compiler while a kernel runs; the source itself is compiled beforehand.",
-    "no-kernel": "It only calls libraries; a custom kernel could fuse these calls.",
+    "no-kernel": "The source only calls libraries; a kernel of its own could fuse these calls.",
     "no-compile-baseline": "The speedup on this configuration is over eager alone.",
     "own-scatter": "Look for work that some calls do and others do not, and for threads that wait for each other.",
-    "work-ahead": "Let each call prepare what it needs: what is prepared in calls that do not count is charged to it.",
-    "work-gathered": "Let each call do its own work: what a few calls do for all others is charged to all of them.",
+    "work-ahead": "Let each call prepare what it needs: work in calls that do not count is added to the timed ones.",
+    "work-gathered": "Let each call do its own work: what a few calls do for the others is added to the time of all.",
     "memory-used-up": "Use the same workspace in each call, and clear it there.",
-    "late-ready": "Wake-up time is already included; no action needed.",
+    "late-ready": "The time of the kernel already includes the delay; no action is needed.",
     "device-stuck": "The device was taken out of service and tested. Look for a kernel that never finishes waiting.",
     "audit-failed": "The entry stays bounded; an audit can be requested again.",
     "not-audited": "Request an audit: the entry is ranked once one has passed.",
@@ -138,7 +140,7 @@ def _near_the_roof(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
     fractions = [item.roofline_fraction for item in configs if item.roofline_fraction is not None]
     if not fractions or min(fractions) < NEAR_ROOF:
         return ""
-    return "Every configuration is near what memory and arithmetic of the machine allow: little is left to gain."
+    return "On every configuration the kernel is near the roofline of the machine: little is left to gain."
 
 
 def _where_it_ran_out(evaluation: Evaluation, _: Sequence[ConfigResult]) -> str:

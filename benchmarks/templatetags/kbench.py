@@ -68,9 +68,9 @@ VERDICT_BADGES = {
     Verdict.INTERNAL_ERROR: Badge("Internal error", "warn", "gear"),
 }
 TIMING_TRUST = {
-    "supervisor": "with the supervisor's clock",
+    "supervisor": "with the judge's clock",
     "replayed": "by a separate process that replayed the recorded calls",
-    "bounded": "with GPU events, bounded by the referee's clock",
+    "bounded": "with GPU events, bounded by the judge's clock",
     "audited": "with GPU events, confirmed by an audit",
 }
 TRUST_BADGES = {

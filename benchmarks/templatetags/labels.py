@@ -33,6 +33,6 @@ def difficulty_text(facts: Mapping[str, Any]) -> str:
         (facts["results"], "result", "results"),
     ]
     said = ", ".join(f"{number} {one if number == 1 else several}" for number, one, several in counted if number)
-    direction = ", backward" if facts["backward"] else ""
-    arithmetic = f"up to {facts['flops_per_byte']} floating-point operations for each byte"
-    return f"The reference has {said}{direction}; {arithmetic}. That makes {facts['points']} points."
+    direction = "; the task is a backward one" if facts["backward"] else ""
+    arithmetic = f"up to {facts['flops_per_byte']} floating-point operations for each byte of memory traffic"
+    return f"The reference has {said}{direction}; it does {arithmetic}. That makes {facts['points']} points."

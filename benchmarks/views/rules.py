@@ -18,7 +18,7 @@ from benchmarks.templatetags.numbers import percent, seconds, size
 
 @dataclass(frozen=True)
 class RuleCheck:
-    """Something that is looked at, and the verdict where it does not hold; None: it goes under review."""
+    """A condition that the judge checks, and the verdict if it does not hold; None: the entry goes under review."""
 
     stage: str
     text: str
@@ -51,7 +51,9 @@ def checks(shown: Rules) -> list[RuleCheck]:
     return [
         RuleCheck("Static check", f"The source has at most {size(shown.source.max_bytes)}.", Verdict.REJECTED),
         RuleCheck(
-            "Static check", "It is text in a language of the task and exports what the task asks for.", Verdict.REJECTED
+            "Static check",
+            "It is text in a language of the task and exports the functions that the task requires.",
+            Verdict.REJECTED,
         ),
         RuleCheck("Compile", "The compiler accepts it.", Verdict.COMPILE_ERROR),
         RuleCheck("Compile", f"Compilation ends within {seconds(compiling.timeout_s)}.", Verdict.TIMEOUT),
@@ -59,23 +61,33 @@ def checks(shown: Rules) -> list[RuleCheck]:
         RuleCheck("Verify and time", f"A call ends within {seconds(limits.call_s)}.", Verdict.TIMEOUT),
         RuleCheck("Verify and time", "The process raises no error and does not die.", Verdict.RUNTIME_ERROR),
         RuleCheck("Verify and time", f"It uses at most {size(limits.memory_bytes)} of memory.", Verdict.OUT_OF_MEMORY),
-        RuleCheck("Verify and time", "Results have the number and the shapes of the task.", Verdict.INCORRECT_SHAPE),
-        RuleCheck("Verify and time", "Results have the dtypes of the task.", Verdict.INCORRECT_DTYPE),
+        RuleCheck(
+            "Verify and time",
+            "The number and the shapes of the results are those of the task.",
+            Verdict.INCORRECT_SHAPE,
+        ),
+        RuleCheck("Verify and time", "The dtypes of the results are those of the task.", Verdict.INCORRECT_DTYPE),
         RuleCheck(
             "Verify",
             f"Every element agrees with float64 in {calls} calls per configuration, hidden ones included.",
             Verdict.INCORRECT_VALUE,
         ),
         RuleCheck("Time", "The results of every timed call agree with float64.", Verdict.INCORRECT_VALUE),
-        RuleCheck("Verify and time", "A wrong result is repeated on the same input.", Verdict.NONDETERMINISTIC),
+        RuleCheck(
+            "Verify and time",
+            "A repeated call on the same input gives the same outcome, right or wrong.",
+            Verdict.NONDETERMINISTIC,
+        ),
         RuleCheck("Verify and time", "Nothing is written after a call has returned.", Verdict.TAMPERING),
         RuleCheck(
             "Time", f"The interval of the score is within ±{percent(shown.score.max_half_width)}.", Verdict.NOISY
         ),
-        RuleCheck("Before ranking", f"At most {gates.max_speedup:g}× over the stronger baseline.", None),
+        RuleCheck("Before ranking", f"The speedup over the stronger baseline is at most {gates.max_speedup:g}×.", None),
         RuleCheck(
-            "Before ranking", f"At most {percent(gates.max_roofline_fraction)} of what the machine allows.", None
+            "Before ranking",
+            f"The speed is at most {percent(gates.max_roofline_fraction)} of the machine's roofline.",
+            None,
         ),
-        RuleCheck("Before ranking", "No error of exactly zero where rounding is expected.", None),
+        RuleCheck("Before ranking", "The error is not exactly zero where rounding is expected.", None),
         RuleCheck("Before ranking", "The same source passes every time it is judged.", None),
     ]

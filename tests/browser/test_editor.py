@@ -244,6 +244,6 @@ def test_the_same_source_can_be_checked_again_once_it_was_answered(visitor: Any)
     for _ in range(2):
         page.get_by_role("button", name="Quick check").click()
         expect(beside(page)).to_contain_text("Wrong values", timeout=JUDGED_MS)
-        pages.append(beside(page).get_by_role("link", name="Its page").get_attribute("href"))
+        pages.append(beside(page).get_by_role("link", name="Page of this check").get_attribute("href"))
     assert pages[0] != pages[1]
     assert Path(pages[0]).parent == Path(pages[1]).parent

@@ -222,7 +222,7 @@ def test_none_is_measured_while_others_wait() -> None:
     track.timed = lambda: timed.append("timed")
     judging.watcher = Watcher(others_wait=lambda: True)
     assert judging._with_energy((TIMED,)) == (TIMED,)
-    assert judging.environment["energy_unknown"] == "others were waiting for the device"
+    assert judging.environment["energy_unknown"] == "other submissions were waiting for the device"
     assert timed == ["timed"]
 
 

@@ -233,7 +233,7 @@ def test_licence_and_origin_are_shown_and_exported(folder: Path, asked: list[str
     (folder / "LICENSE").unlink()
     run(folder)
     assert Task.objects.get(op=A).licence == ""
-    assert "No licence file was found beside it." in client.get(task.get_absolute_url()).content.decode()
+    assert "No licence file was found for it." in client.get(task.get_absolute_url()).content.decode()
 
 
 def test_labels() -> None:

@@ -91,7 +91,7 @@ def test_a_speedup_on_the_board_has_baseline_interval_and_trust(visitor: Client)
     html = board(visitor)
     assert "1.47× to 1.53×" in html
     assert "vs eager" in html
-    assert "Timed with the supervisor" in html
+    assert "Timed with the judge" in html
 
 
 def test_the_error_of_an_entry_is_a_column_on_the_page_and_in_the_api(visitor: Client) -> None:

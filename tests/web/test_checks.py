@@ -177,7 +177,7 @@ def test_an_explanation_is_read_by_whoever_reads_the_evaluation(
     evaluation = factories.judged_on_gpu(failing, text=CUDA, **options)
     check = EmulatorCheck.objects.get(explains=evaluation)
     shown = as_owner.get(evaluation.get_absolute_url()).content.decode()
-    assert "A check without a GPU is looking for it" in shown
+    assert "A check without a GPU is looking for the place" in shown
     holding = checks.check_claim()
     assert holding is not None
     holding.record(WRONG)

@@ -247,7 +247,7 @@ def test_facts_of_a_processor_have_titles_and_units() -> None:
     assert told == [
         ("Build time", "4.216 s"),
         ("Build reused", "yes"),
-        ("An empty call", "82.2 µs"),
+        ("Time of an empty call", "82.2 µs"),
         ("new fact", "x"),
-        ("Seconds of loading", "files 0.02, first calls 1.5"),
+        ("Loading times in seconds", "files 0.02, first calls 1.5"),
     ]

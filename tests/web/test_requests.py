@@ -58,7 +58,7 @@ def test_a_request_is_posted_examined_and_listed(as_owner: Client, visitor: Clie
     assert f"/tasks/{row.task.path}/submit/" in shown  # type: ignore[union-attr]
     assert "Row softmax" in page(visitor, "/requests/")
     task = page(visitor, f"/tasks/{row.task.path}/")  # type: ignore[union-attr]
-    assert f'Asked for in <a href="/requests/{row.pk}/">' in task
+    assert f'Requested in <a href="/requests/{row.pk}/">' in task
     assert "/suites/requests/imports/" not in task
 
 

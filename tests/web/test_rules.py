@@ -48,7 +48,7 @@ def test_the_rule_set_before(name, before):
 
 def test_the_rules_tell_their_checks(visitor):
     page = visitor.get("/rules/").content.decode()
-    assert "At most 10× over the stronger baseline." in page
+    assert "The speedup over the stronger baseline is at most 10×." in page
     assert 'href="#NONDETERMINISTIC"' in page
     assert visitor.get("/rules/rk-2/").content == visitor.get("/rules/").content
 

@@ -57,7 +57,7 @@ def test_a_speedup_in_the_list_has_baseline_interval_and_trust(visitor: Client) 
     factories.judged(factories.passing(1.5, 0.02))
     html = visitor.get("/tasks/").content.decode()
     assert "1.47× to 1.53× vs the stronger baseline" in html
-    assert "Timed with the supervisor" in html
+    assert "Timed with the judge" in html
 
 
 def test_the_task_page_counts_hidden_configurations_without_their_values(visitor: Client) -> None:

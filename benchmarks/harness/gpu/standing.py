@@ -1,10 +1,12 @@
-"""A GPU session that outlives its submission: referee, eager, its captured calls and the shared memory stay.
+"""A GPU session for many submissions: it keeps the referee, the eager baseline, its captured calls and shared memory.
 
-Most of a quick judging on a GPU is starting processes that import torch. Whoever looks at many submissions of one task
-keeps referee and eager, and each submission gets a candidate and an executor that were started while the ones before
-were timed. They take their context on the GPU when nobody is timed. The referee forgets what it has drawn and compared
-and clears the submission's memory. On a GPU only calls that can be replayed are looked at so; for others NotStanding is
-raised. Not covered: torch.compile, more than one launch, and Python that launches kernels.
+A quick judging on a GPU spends most of its time on starting processes that import torch. Here referee and eager are
+started once for many looks at submissions of one task. Each submission gets a new candidate process (it loads the
+submission) and a new executor process (it replays the recorded calls). Both were started while earlier submissions were
+timed, and take their context on the GPU when nothing is timed. Before the next submission the referee forgets what it
+has drawn and compared, and clears the memory of the submission. On a GPU only calls that can be replayed are looked at
+in this way; for others NotStanding is raised. Not covered: torch.compile, more than one launch, and Python that
+launches kernels.
 """
 
 import os
@@ -24,16 +26,17 @@ from .replay import Captured
 from .room import PLACES, MemoryPlace
 from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting, memory_is_theirs
 
-SPARES = 3  # importing torch takes longer than a look
-VISITS_MAX = 100  # then referee and baseline are started anew: their processor time is limited
-_MEMORY_SHARE = WAITING_SHARE / PLACES  # of the GPU at most: full judgings that need little come between
+SPARES = 3  # candidates started in advance: importing torch takes longer than a look
+VISITS_MAX = 100  # submissions, then referee and baseline are restarted: their processor time is limited
+_MEMORY_SHARE = WAITING_SHARE / PLACES  # of the GPU's memory at most, so that full judgings with small tasks fit beside
 _PER_SUBMISSION = ("job", "code", "kernels")
 
 
 class StandingGpuSession(GpuSession):
-    """Enter it once per submission, after `expect`; `end` ends what stays. Entering raises NotStanding too.
+    """Enter it once per submission, after `expect`; `end` ends the processes that are kept.
 
-    It is its owner's alone from entering to leaving; in between others may end it.
+    Entering may raise NotStanding as well. While it is entered, nobody else can end it. Between two submissions another
+    judging that needs the GPU's memory may end it.
     """
 
     def __init__(self, setting: GpuSetting) -> None:
@@ -51,22 +54,22 @@ class StandingGpuSession(GpuSession):
 
     @property
     def takes_bytes(self) -> int:
-        """Of the GPU, while it stays."""
+        """The GPU memory that it keeps between submissions."""
         return self._layout.input_bytes + 2 * self._arena_bytes + self._reserve_bytes()
 
     @property
     def survivor(self) -> SupervisorError | Fault | None:
-        """Why others, who ended it, could not. Waits for them."""
+        """The error if another judging tried to end it and failed. Waits until such an attempt is over."""
         with self._mine:
             return self._survivor
 
     def expect(self, setting: GpuSetting) -> Self:
-        """`setting` differs in its submission and scratch alone."""
+        """Sets the next submission: `setting` may differ from the last one only in submission and scratch folder."""
         self.setting = setting
         return self
 
     def canary(self) -> dict[str, Any]:
-        """Measured once: it takes as long as all calls of a look."""
+        """The GPU's speed, measured only once: a measurement takes as long as all calls of a look."""
         self._canary = self._canary or super().canary()
         return self._canary
 
@@ -90,13 +93,13 @@ class StandingGpuSession(GpuSession):
             self._mine.release()
 
     def end(self) -> None:
-        """Ends everybody. Raises Stuck, ChildSurvived."""
+        """Ends all its processes. Raises Stuck, ChildSurvived."""
         with self._mine:
             self.stands = False
             self._stack.close()
 
     def _make_room(self) -> None:
-        """As `end`, for others; not while a submission is looked at, whoever asks and however long."""
+        """Calls `end` for another judging that needs the memory. Does nothing while it is entered."""
         if self._mine.acquire(blocking=False):
             try:
                 self.end()
@@ -110,10 +113,10 @@ class StandingGpuSession(GpuSession):
         return all(code is None for code in trusted)
 
     def _stand(self) -> None:
-        """Starts referee and eager, who load everything that does not depend on a submission."""
+        """Starts referee and eager, which load everything that does not depend on a submission."""
         self._stack.callback(self._place.give_back)
         if not self._place.take():
-            raise NotStanding("other sessions stay on this GPU")
+            raise NotStanding("this GPU has no free place for another session that is kept")
         self.crew = crew = Crew(self.setting.order())
         self._stack.callback(crew.kill)
         self._stack.callback(self._end_spares)
@@ -135,7 +138,7 @@ class StandingGpuSession(GpuSession):
         self.stands = True
 
     def _visit(self) -> None:
-        """The submission's processes load it and record its calls."""
+        """Makes the processes of the submission load it and record its calls."""
         crew, laps, number = self.crew, Laps(), 0
         if self.visits > 0:
             self._refill()
@@ -165,7 +168,7 @@ class StandingGpuSession(GpuSession):
         self.machine = {**self._referee.ask("describe"), "load_s": laps.seconds, "visit": self.visits}
 
     def _serve_one(self) -> None:
-        """On a stand-in for a GPU the candidate times its own calls."""
+        """Lets the candidate time its own calls, on a device that is only a stand-in for a GPU."""
         if not self._baseline_serves:
             self._baseline_serves = True
             self._serve(self.crew, self.crew.candidates)
@@ -175,7 +178,7 @@ class StandingGpuSession(GpuSession):
         self.candidate.child.freeze()
 
     def _clear_folders(self) -> None:
-        """Of what was before. The folders themselves stay: the processes that wait see them."""
+        """Deletes the files of the submission before. The folders stay, because the waiting processes see them."""
         for name in _PER_SUBMISSION:
             for item in (self.crew.folder / name).iterdir():
                 discard(item)
@@ -191,7 +194,7 @@ class StandingGpuSession(GpuSession):
                 each.callback(self._spares.popleft().end)
 
     def _leave(self, error: object) -> None:
-        """Ends the submission's processes, and all others unless it is known that what happened left them whole."""
+        """Ends the submission's processes, and all others unless `error` is known to leave them intact."""
         broken = error is not None and not (self.stands and _is_harmless(error))
         try:
             if self.stands and not broken:
@@ -203,7 +206,7 @@ class StandingGpuSession(GpuSession):
             if broken or self.visits >= VISITS_MAX:
                 self.end()
         if self.stands and self._spares:
-            self._spares[0].wake()  # nothing is timed now
+            self._spares[0].wake()  # this takes a context on the GPU; nothing is timed now
 
 
 def _is_harmless(error: object) -> bool:
@@ -215,26 +218,26 @@ def _is_harmless(error: object) -> bool:
 
 
 class GpuSessionKeeper:
-    """Keeps one standing session, for judgings of one task under the same rules, always called by the same thread."""
+    """Keeps one standing session for judgings of one task under the same rules. Call it from one thread only."""
 
     def __init__(self) -> None:
         self._kept: StandingGpuSession | None = None
 
     def session(self, setting: GpuSetting) -> StandingGpuSession:
-        """The session for the submission of `setting`, opened by entering it. Raises NotStanding, ChildSurvived."""
+        """The session for the submission of `setting`; the caller enters it. Raises NotStanding, ChildSurvived."""
         if self._kept is not None and (error := self._kept.survivor) is not None:
             self._kept = None
             raise ChildSurvived(str(error)) from error
         if setting.binary.suffix in PYTHON_SUFFIXES:
-            raise NotStanding("its kernels are compiled by a process of their own")
+            raise NotStanding("the kernels of the submission are compiled in a separate process")
         if self._kept is None or not self._kept.stands:
             self._kept = StandingGpuSession(setting)
         if self._kept.takes_bytes > _MEMORY_SHARE * setting.gpu.memory_bytes:
-            raise NotStanding("the task needs much of the GPU's memory")
+            raise NotStanding("the task needs too much of the GPU's memory to keep a session")
         return self._kept.expect(setting)
 
     def close(self) -> None:
-        """Ends what stays; does nothing the second time."""
+        """Ends the session that is kept, if there is one."""
         kept, self._kept = self._kept, None
         if kept is not None and kept.stands:
             kept.end()

@@ -1,11 +1,12 @@
-"""The calls of one judging: every configuration verified, then all of them timed in random order.
+"""Makes the calls of one judging: verifies every configuration, then times all of them in random order.
 
-A visit to a contestant is a random number of calls on decoys, which warm up its code, and then one call on fresh
-inputs, whose time counts. The shorter the calls of a configuration are, the more decoys a visit has, so that what a
-kernel could prepare unseen in a visit must do for many calls. Verifying and timing make the same visits; every timed
-call is checked, and so are some of the others, so a kernel cannot detect the phase. A step is one visit to every
-contestant on the same inputs, in an order that is reversed in the next step (ABBA). Not covered: statistics (`scores/`)
-and the report (`stages.py`).
+The contestants are PyTorch eager, torch.compile and the submitted kernel (the candidate). A visit to a contestant
+starts with a random number of calls on decoys (other inputs), which warm up its code. One call on fresh inputs follows,
+and only its time counts. The shorter the calls of a configuration are, the more decoys a visit has: whatever a kernel
+prepares in a visit, it must prepare for many calls. Verifying and timing make the same kind of visit. Every timed call
+is checked, and so are some of the others, so a kernel cannot detect the phase. A step is one visit to every contestant
+on the same inputs. The order of the contestants is reversed in the next step (ABBA). Not covered: statistics
+(`scores/`) and the report (`stages.py`).
 """
 
 import math
@@ -32,19 +33,20 @@ from .used_up import Watch, fresh_us_per_byte
 _REPEATS_OF_A_WRONG_CALL = 3
 _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 16
-# calls on decoys take this long in a visit, if that is neither more nor fewer calls than these in the mean
+# the calls on decoys of a visit take about this long in all, but their mean number stays within these limits
 _DECOYS_US, _DECOYS_LEAST, _DECOYS_MOST = 1000.0, 1.25, 6.0
 _RANDOM = secrets.SystemRandom()
-# the distributions that verification must go through; which others come is left to the seed
+# verification uses these distributions in turn; in timed calls the seed decides
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
-# How much more the mean visit takes than the median one, beyond eager's and as a share of the kernel's call: more than
-# the first is charged if it is also so many standard errors; if not, more than the third is judged again. One long call
-# in a whole judging makes a share of one standard error, hence the last.
+# The mean visit of a kernel may take longer than its median visit. The share is this difference, less that of eager,
+# divided by the time of a call. A share above the first limit is charged if it is also more than the second number of
+# standard errors. If it is not, the kernel is judged again if the share is above the third limit and more than the
+# fourth number of standard errors: a single long call in a judging makes a share of about one standard error.
 _GATHERED_SHARE, _SURE_ERRORS, _DOUBTFUL_SHARE, _ONE_CALL_ERRORS = 0.1, 3.0, 0.3, 1.2
 
 
 class Judging:
-    """Runs the calls of one session and keeps the ledgers, one per configuration in the session's order."""
+    """Runs the calls of one session. It has a ledger for each configuration, in the order of the session."""
 
     def __init__(self, session: Session[Any], watcher: Watcher) -> None:
         self._session = session
@@ -58,11 +60,11 @@ class Judging:
 
     @property
     def fault(self) -> tuple[Config, Fault] | None:
-        """The first fault, the visible configurations first."""
+        """The first fault; `ledgers` has the visible configurations first."""
         return next(((item.config, item.fault) for item in self.ledgers if item.fault is not None), None)
 
     def verify(self) -> None:
-        """Calls every configuration several times; goes on after wrong values, stops when the process is gone."""
+        """Calls every configuration several times. A wrong result ends its configuration, a dead process ends all."""
         total = len(self.ledgers)
         for number, ledger in enumerate(self.ledgers):
             name = "a hidden configuration" if ledger.config.hidden else ledger.config.key
@@ -76,9 +78,9 @@ class Judging:
                 break
 
     def time(self) -> None:
-        """Times until every configuration has its steps or the budget is spent. Stops at the first fault.
+        """Times until every configuration has its steps or the time budget is spent. Stops at the first fault.
 
-        While the interval of the score is too wide, more steps follow, up to as many again.
+        While the interval of the score is too wide, more steps follow, up to twice the number.
         """
         self._settle()
         rules, started = self._rules.time, time.monotonic()
@@ -91,7 +93,7 @@ class Judging:
             is_whole_block = number >= rules.steps_per_config and number % (2 * rules.launches) == 0
             if is_whole_block and not self._is_too_wide():
                 return
-            # both directions of the order with one launch, then the next one
+            # two steps, one in each order, with one launch; then the next launch
             self._session.turn(number // 2)
             self.null_calls.append(self._null_call())
             self._watch.round_begins(self._session.launch, hidden=number % _HIDDEN_EVERY_ROUNDS == 0)
@@ -102,9 +104,9 @@ class Judging:
             self._watch.round_ends(self._session.launch)
 
     def _settle(self) -> None:
-        """The same steps, not noted, until every launch has met every configuration and the device is steady.
+        """Makes rounds whose times are not kept: at least one per launch, and for at least `settle_s` seconds.
 
-        The first call of a configuration may choose algorithms and load code.
+        The first call on a configuration may choose algorithms and load code.
         """
         rules = self._rules.time
         until, number = time.monotonic() + rules.settle_s, 0
@@ -129,9 +131,9 @@ class Judging:
         return (high - low) / 2 > self._rules.score.max_half_width * math.sqrt(low * high)
 
     def control(self, fills: Sequence[Fill] = ()) -> None:
-        """Calls of the baselines on every configuration, without the submission, and on all values of `fills`.
+        """Calls the baselines, without the submission, on every configuration and on all values of `fills`.
 
-        Raises SupervisorError: then it was not the submission that broke the judging off.
+        Raises SupervisorError if this fails, too: then the submission did not cause the error.
         """
         for number in range(len(self.ledgers)):
             self._verify_baselines(number, self._session.fill(number))
@@ -141,17 +143,17 @@ class Judging:
                 self._verify_baselines(fill.config, choice)
 
     def paired_times(self, number: int) -> PairedTimes:
-        """Paired times of a configuration; raises Fault if too few steps were worth keeping.
+        """The times of the contestants in each step of a configuration. Raises Fault if too few steps were kept.
 
-        To each call its own lateness is added, the processor time that it used while it was frozen before and after it
-        had been told to stop, and what its decoys did beside computing. The same goes for everybody. What a kernel does
-        in decoys and after its end beyond eager is added to its calls alone.
+        Added to the time of each call, for kernel and baselines: its delay, the processor time that the process used
+        while it was frozen before the call and after the order to stop, and extra work of its decoys (`carried_us`).
+        Added to the kernel's calls only: what it does in decoys and after the end of calls beyond what eager does.
         """
         ledger = self.ledgers[number]
         least = self._rules.time.min_steps_per_config
         if len(ledger.launches) < least:
-            found = f"only {len(ledger.launches)} of at least {least} steps are left ({ledger.config.key})"
-            raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during the others: {found}")
+            found = f"only {len(ledger.launches)} steps could be kept and {least} are needed ({ledger.config.key})"
+            raise Fault(Verdict.NOISY, f"the clocks of the GPU were lowered during many steps: {found}")
         compiled = ("baseline", COMPILE)
         return PairedTimes(
             kernel_us=ledger.charged_us(CANDIDATE, self._rules) + ledger.outside_us(),
@@ -162,19 +164,19 @@ class Judging:
         )
 
     def late_ready_us(self, number: int) -> float:
-        """The increase of the kernel's median time by late starts."""
+        """By how much late starts increase the median time of the kernel."""
         ledger = self.ledgers[number]
         return median_us(ledger.charged_us(CANDIDATE, self._rules)) - median_us(np.array(ledger.times_us[CANDIDATE]))
 
     def work_outside_us(self, number: int) -> float:
-        """What each call of the kernel is charged for work in decoys and after its end, in the launch with more."""
+        """The time added to each call of the kernel for work in decoys and after its end, in the worst launch."""
         return float(self.ledgers[number].outside_us().max())
 
     def gathered_us(self) -> dict[int, float]:
-        """What each call of the kernel is charged by configuration, because a few of its calls worked for all others.
+        """The time added to each call of the kernel, by configuration, because few calls worked for all others.
 
-        Raises Fault where the mean visit takes so much more than the median one that it matters, and chance may explain
-        it: only another judging can tell.
+        Raises Fault if the mean visit takes much more time than the median visit, but chance may explain this: only
+        another judging can decide.
         """
         if not self._session.decoys:
             return {}
@@ -186,16 +188,16 @@ class Judging:
             shares = zip(visible, found.by_config, calls_us, strict=True)
             return {number: max(0.0, share) * call_us for number, share, call_us in shares}
         if found.share > max(_DOUBTFUL_SHARE, _ONE_CALL_ERRORS * found.error) and not is_sure:
-            more = f"{found.share:.0%} ± {found.error:.0%} more than its median call"
-            told = f"the kernel's mean call takes {more}: the machine is too noisy to tell whether that is chance"
+            more = f"{found.share:.0%} ± {found.error:.0%} longer than its median call"
+            told = f"the kernel's mean call is {more}: the machine is too noisy to tell whether that is chance"
             raise Fault(Verdict.NOISY, told)
         return {}
 
     def used_up_us(self) -> float:
-        """What each call of the kernel is charged because its calls use up memory that was made ready before.
+        """The time added to each call of the kernel because its calls use up memory that was prepared before them.
 
-        It is what the operating system takes to clear as much memory as a whole round uses up: which of the calls do
-        so cannot be told, and honest ones do not.
+        It is the time that the operating system needs to clear as much memory as a whole round uses up. It is not
+        known which calls of the round use it up; calls of honest kernels use up none.
         """
         of_a_round = sum(ledger.calls_of_a_visit(CANDIDATE) for ledger in self.ledgers if not ledger.config.hidden)
         configs = [ledger.config for ledger in self.ledgers]
@@ -215,7 +217,7 @@ class Judging:
             ledger.fault = self._repeated(number, choice, ledger.fault)
 
     def _verify_baselines(self, number: int, choice: int) -> None:
-        """Eager must be right, or the task is broken; a torch.compile result that is wrong is no baseline."""
+        """If eager is wrong, the task is broken. If torch.compile is wrong, it is no baseline on this configuration."""
         self._session.show(number)
         self._session.call_baseline(number, choice, EAGER, compared=True)
         comparison = self._session.compare("baseline", number, choice)
@@ -232,9 +234,10 @@ class Judging:
     def _warm_up(
         self, who: Contender, number: int, decoys: list[CallResult] | None = None, *, checked: bool
     ) -> Fault | None:
-        """Calls on decoys, of sets chosen anew: they tell nothing of the call that counts. They are added to `decoys`.
+        """Makes the calls on decoys of a visit and appends them to `decoys`.
 
-        Written anew before each call, so that to a contestant the call that counts is one like these.
+        Each takes a random input set, so decoys reveal nothing about the call that counts. Inputs are written anew
+        before each call, so to a contestant the call that counts looks like a call on a decoy.
         """
         if not self._session.decoys:
             return None
@@ -270,7 +273,7 @@ class Judging:
         return None
 
     def _repeated(self, number: int, choice: int, fault: Fault) -> Fault:
-        """The same input again: a right result beside the wrong one is another verdict."""
+        """Repeats a wrong call on the same input. If a result is right, the verdict is NONDETERMINISTIC."""
         for _ in range(_REPEATS_OF_A_WRONG_CALL):
             again = self._fresh_call(number, choice)
             if again is None:
@@ -282,7 +285,7 @@ class Judging:
         return fault
 
     def _round(self, number: int) -> Iterator[int]:
-        """Every timed configuration once, now and then a hidden one between them, in random order."""
+        """Every timed configuration once, in random order; every tenth round has the hidden configurations as well."""
         chosen = [
             place
             for place, ledger in enumerate(self.ledgers)
@@ -329,9 +332,9 @@ class Judging:
         return order[::-1] if backwards else order
 
     def _null_call(self) -> CallResult:
-        """A call that computes nothing: doorbell, Python, and what else a call costs beside the kernel.
+        """A call that computes nothing: it takes what a call costs beside the kernel, such as waking and Python.
 
-        Made between the steps, since a process that has done nothing yet is called faster than one at work.
+        Made between the steps, since a process that has done nothing yet answers faster than a busy one.
         """
         choice = self._session.fill(0)
         self._session.show(0)
@@ -352,6 +355,6 @@ class Judging:
 
 
 def number_of_decoys(quickest_us: float, lot: random.Random) -> int:
-    """How many a visit has if the shortest call so far took `quickest_us`."""
+    """A random number of decoys for one visit, if the shortest call so far took `quickest_us`."""
     mean = min(max(_DECOYS_US / quickest_us, _DECOYS_LEAST), _DECOYS_MOST)
     return 1 + int(2 * (mean - 1) * lot.random() + lot.random())

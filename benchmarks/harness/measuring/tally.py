@@ -1,9 +1,10 @@
-"""What was measured of one configuration, and what its calls are charged beside their own time.
+"""The measurements of one configuration, and the time that is added to its calls for work outside of them.
 
-Only the median call counts, so a kernel could do its work where no median looks: before GO, while it should be stopped,
-in calls on decoys, or in a few calls for all others. Late starts and work while frozen are charged to the call itself,
-and the rest to every call of the kernel. What decoys and the way to the stop take is compared with eager's, and both
-share one allowance. Not covered: which calls are made (`calls.py`), statistics of the score (`scores/`).
+The score uses the median time of a call. A kernel could therefore do part of its work where the median does not show
+it: before the start of a call (GO), while the process should be stopped, in calls on decoys, or in a few calls for all
+others. A late start and work while frozen are charged: their time is added to the call itself. All other such work is
+charged to every call of the kernel. The time that decoys and stopping take is compared with eager's, and both share one
+allowance. Not covered: which calls are made (`calls.py`), statistics of the score (`scores/`).
 """
 
 import math
@@ -26,19 +27,20 @@ CANDIDATE: Contender = ("candidate", 0)
 _EAGER: Contender = ("baseline", EAGER)
 
 _DECOY_FACTOR, _DECOY_SPARE_US = 3.0, 1000.0  # a decoy is the first call after a break: its caches are cold
-# so much more than eager a kernel may do outside of each call that counts: a part of the call, or this if it is more
+# allowance of the kernel above eager for work outside of each timed call: the larger of this share of the call and this
 _OUTSIDE_SPARE, _OUTSIDE_SPARE_US = 0.05, 3.0
-# the same for the first decoy of a visit alone, whose caches are cold by chance
+# the same for the first decoy of a visit alone: how cold its caches are is chance
 _FIRST_SPARE, _FIRST_SPARE_US = 0.1, 50.0
-# and for each of the others, whose caches are a little colder than those of the call that counts
+# the same for each of the other decoys, whose caches are a little colder than those of the timed call
 _LATER_SPARE, _LATER_SPARE_US = 0.05, 8.0
-_QUICK = 10  # in per cent: the calls that no other work has slowed, even on a very busy machine
-_MEDIAN_ERROR, _ERRORS_IN_DOUBT = 0.93, 2.0  # the standard error of a median of n values is 0.93 quartile ranges / √n
+_QUICK = 10  # percentile: even on a very busy machine, no other program has slowed these calls
+# the standard error of a median of n values is 0.93 × interquartile range / √n
+_MEDIAN_ERROR, _ERRORS_IN_DOUBT = 0.93, 2.0
 
 
 @dataclass(frozen=True)
 class Excess:
-    """By how much something takes longer than something else, and the standard error of that, in microseconds."""
+    """By how much one time exceeds another, and the standard error of this difference, in microseconds."""
 
     us: float
     error_us: float
@@ -48,54 +50,54 @@ class Excess:
 class VisitTimes:
     """Processor time in the visits of one launch to one contestant, in microseconds.
 
-    While the supervisor waits for a processor a contestant spins, so the wait is taken off each call, down to the
-    median call. Were such calls left out, a kernel could work in them for all others, since it sees them coming.
+    A contestant spins while the supervisor waits for a processor. This wait is subtracted from each call, but never
+    below the median call. Such calls are not left out: a kernel sees them coming and could work in them for all others.
     """
 
-    calls_us: NDArray[np.float64]  # of each visit the call that counts
+    calls_us: NDArray[np.float64]  # the timed call of each visit
     first_us: NDArray[np.float64]  # by how much longer its first decoy takes than the median call
-    ahead_us: NDArray[np.float64]  # the same of all decoys together
-    later_us: NDArray[np.float64]  # the same of each decoy after the first, in the mean of a visit that has any
-    over_us: NDArray[np.float64]  # `CallResult.over_us` of the calls that count; empty with several cores
-    decoys: float  # of the median visit, whoever is visited
+    ahead_us: NDArray[np.float64]  # by how much longer all its decoys together take than as many median calls
+    later_us: NDArray[np.float64]  # the same per decoy after the first: mean of each visit that has any
+    over_us: NDArray[np.float64]  # `CallResult.over_us` of the timed calls; empty with several cores
+    decoys: float  # median number in a visit, over all contestants
 
     @property
     def usual_us(self) -> float:
         return median_us(self.calls_us)
 
     def first(self) -> Excess:
-        """What the median visit does in its first decoy beside what a call takes."""
+        """By how much longer the first decoy takes than a call, in the median visit."""
         scatter_us = math.hypot(iqr_us(self.first_us), iqr_us(self.calls_us))
         return Excess(median_us(self.first_us), _MEDIAN_ERROR * scatter_us / math.sqrt(len(self.calls_us)))
 
     def ahead(self) -> Excess:
-        """What the median visit does in decoys beside what a call takes, for each call that may profit from it.
+        """By how much longer the decoys of the median visit take than as many calls, divided by their number.
 
-        Whatever a kernel prepares for calls, it must prepare for as many of them as there are decoys: each of them but
-        the first may be the one that counts.
+        A kernel cannot know which call of a visit is the timed one: any call after the first may be. So what it
+        prepares for the timed call, it must prepare for as many calls as there are decoys.
         """
         scatter_us = math.hypot(iqr_us(self.ahead_us), self.decoys * iqr_us(self.calls_us))
         error_us = _MEDIAN_ERROR * scatter_us / math.sqrt(len(self.calls_us))
         return Excess(median_us(self.ahead_us) / self.decoys, error_us / self.decoys)
 
     def later(self) -> Excess:
-        """What the median visit does in each decoy after the first beside what a call takes."""
+        """By how much longer each decoy after the first takes than a call, in the median visit."""
         if not len(self.later_us):
             return Excess(0.0, 0.0)
         scatter_us = math.hypot(iqr_us(self.later_us), iqr_us(self.calls_us))
         return Excess(median_us(self.later_us), _MEDIAN_ERROR * scatter_us / math.sqrt(len(self.later_us)))
 
     def over(self) -> Excess:
-        """What the median call does after its end: processor time beyond that of its core until the order to stop.
+        """What the median call does after its end: processor time beyond what its core gave it until the order to stop.
 
-        With several cores nothing is said: how long some of them idle is a matter of the kernel.
+        Zero with several cores: it depends on the kernel how long some of them idle, so nothing can be concluded.
         """
         if not len(self.over_us):
             return Excess(0.0, 0.0)
         return Excess(median_us(self.over_us), _MEDIAN_ERROR * iqr_us(self.over_us) / math.sqrt(len(self.over_us)))
 
     def above_the_median(self) -> Excess:
-        """How much more the mean visit takes than the median one, per call."""
+        """By how much the mean visit exceeds the median one, per call."""
         visits_us = self.calls_us + self.ahead_us / self.decoys
         error_us = math.sqrt(float(np.var(visits_us)) / max(1, len(visits_us) - 1))
         return Excess(float(visits_us.mean()) - median_us(visits_us), error_us)
@@ -114,9 +116,9 @@ class ConfigTally:
     times_us: dict[Contender, list[float]] = field(default_factory=dict)
     resumes_us: dict[Contender, list[float]] = field(default_factory=dict)
     launches: list[int] = field(default_factory=list)
-    seen: dict[Contender, list[CallResult]] = field(default_factory=dict)  # timed calls, for what bounds their claims
-    quickest_us: float = math.inf  # the shortest call so far with results that are right, whoever made it
-    throttled: int = 0  # steps that were dropped because clocks were lowered
+    seen: dict[Contender, list[CallResult]] = field(default_factory=dict)  # timed calls; their times are bounded
+    quickest_us: float = math.inf  # the shortest call so far with right results, by any contestant
+    throttled: int = 0  # steps dropped because the GPU lowered its clocks
 
     def note(self, comparison: CallComparison) -> None:
         self.checked += 1
@@ -124,7 +126,7 @@ class ConfigTally:
         self.max_rel_error = max(self.max_rel_error, comparison.max_rel_error)
 
     def note_right(self, result: CallResult) -> None:
-        """Of a baseline, or with results that have been compared."""
+        """Call it for calls of a baseline, and for calls whose results were compared and are right."""
         self.quickest_us = min(self.quickest_us, result.wall_us or math.inf)
 
     def note_time(self, who: Contender, result: CallResult) -> None:
@@ -134,7 +136,7 @@ class ConfigTally:
             self.resumes_us.setdefault(who, []).append(result.resume_us)
 
     def result(self, shown_key: str) -> ConfigReport:
-        """Errors of hidden configurations are not shown: they would tell their values apart."""
+        """The report leaves out the errors on hidden configurations: they could reveal hidden values."""
         hidden, checked = self.config.hidden, self.checked > 0
         return ConfigReport(
             key=shown_key,
@@ -148,20 +150,20 @@ class ConfigTally:
         )
 
     def calls_of_a_visit(self, who: Contender) -> float:
-        """In the mean; 0 before the first step."""
+        """Mean number of calls in a visit; 0 before the first step."""
         return float(np.mean([1 + len(visit.decoys) for visit in self.seen[who]])) if who in self.seen else 0.0
 
     def of_launches(self) -> list[NDArray[np.intp]]:
-        """The places of the steps of each launch."""
+        """For each launch, the positions of its steps in `launches`."""
         launches = np.array(self.launches)
         return [np.flatnonzero(launches == launch) for launch in np.unique(launches)]
 
     def charged_us(self, who: Contender, rules: Rules) -> NDArray[np.float64]:
-        """The times of `who` with the delay of each call and the work beside it.
+        """The times of `who`; the delay of each call and the work beside it are added.
 
-        A call is late by how much later than eager in the median of the same launch it was ready, beyond the slack.
-        Where other work delays half of eager's calls that median says nothing, so it counts only as far as the rules
-        allow it to lie above eager's 10th percentile.
+        The delay is the time from waking until the call was ready, less eager's median in the same launch and a slack.
+        If other programs delay half of eager's calls, this median says nothing. So it counts for at most eager's 10th
+        percentile plus what the rules allow (`resume_scatter_us`).
         """
         resumes_us, eager_us = np.array(self.resumes_us[who]), np.array(self.resumes_us[_EAGER])
         allowed_us = np.zeros(len(self.launches))
@@ -174,21 +176,22 @@ class ConfigTally:
         return charged_us
 
     def outside_us(self) -> NDArray[np.float64]:
-        """What the kernel is charged per call for work outside of the calls that count: in decoys and after *done*.
+        """The time added to each call of the kernel for work outside of timed calls: in decoys and after *done*.
 
-        Decoys take longer than calls, as caches are cold after a break, and stopping takes time. The kernel may take as
-        much longer as eager in the same launch, and a little more in all, and as much more as chance may explain: a
-        kernel could scatter at will, so by chance no more than eager. Whoever gains in the median call has done the
-        work in most of the visits. Work in decoys is shared by as many calls as there are decoys. It is charged in full
-        to each call where the first decoy alone takes so much longer, or each of the others does, which a call that
-        counts would take as long as. Which of them says most about a kernel depends on how cold its caches are, so the
-        largest counts.
+        Decoys take longer than calls because caches are cold after a break, and stopping takes time. The kernel may
+        exceed a call by as much as eager does in the same launch, plus a small allowance, plus what chance may explain.
+        Since a kernel can make its times scatter at will, its scatter counts for no more than eager's. Medians are
+        enough here: work that shortens the median call must be done in most visits.
+
+        There are three estimates, and the largest is charged, because it depends on how cold the caches are which one
+        shows the work. (1) The excess of all decoys, divided by their number, together with work after *done*. (2) The
+        excess of the first decoy. (3) The excess of each other decoy, which should take as long as a timed call.
         """
         charged_us = np.zeros(len(self.launches))
         for steps in self.of_launches():
             kernel, eager = (self._times_of(who, steps) for who in (CANDIDATE, _EAGER))
             over, first = (_beyond(getattr(kernel, name)(), getattr(eager, name)()) for name in ("over", "first"))
-            # a large call of eager may leave its decoys shorter than calls, which excuses nobody and accuses nobody
+            # decoys of eager may be shorter than its calls: such a negative excess must not be held against the kernel
             ahead = _beyond(kernel.ahead(), _at_least(eager.ahead(), eager.first().us / eager.decoys))
             later = _beyond(kernel.later(), _at_least(eager.later(), 0.0))
             more_us = (
@@ -207,7 +210,7 @@ class ConfigTally:
         return visit_times([self.seen[who][place] for place in steps], max(1.0, decoys))
 
     def above_the_median(self, who: Contender) -> Excess:
-        """How much more processor time the mean visit takes than the median one, per call, over all launches."""
+        """By how much the mean visit exceeds the median one in processor time per call, averaged over all launches."""
         found = [self._times_of(who, steps).above_the_median() for steps in self.of_launches()]
         return Excess(
             float(np.mean([item.us for item in found])), math.hypot(*(item.error_us for item in found)) / len(found)
@@ -216,10 +219,10 @@ class ConfigTally:
 
 @dataclass(frozen=True)
 class Gathered:
-    """How much more the mean visit takes than the median one, beyond eager's and relative to the kernel's call.
+    """By how much the mean visit exceeds the median one, less the same of eager, relative to the kernel's median call.
 
-    Medians do not see work that is done in a few calls for all others; means do. `share` is the mean over all
-    configurations, `error` its standard error, since chance moves means.
+    A median does not show work that is done in a few calls for all others, but a mean does. `share` is the mean over
+    all configurations. `error` is its standard error, because a mean also varies by chance.
     """
 
     by_config: tuple[float, ...]
@@ -233,14 +236,14 @@ def gathered(tallies: Sequence[ConfigTally]) -> Gathered:
     for tally in tallies:
         kernel, eager = tally.above_the_median(CANDIDATE), tally.above_the_median(_EAGER)
         usual_us = max(1.0, median_us(np.array([call.used_us for call in tally.seen[CANDIDATE]])))
-        # taking waits off leaves a mean below the median, and eager's is of longer calls: it excuses, and never accuses
+        # subtracting waits can leave eager's mean below its median; this is not held against the kernel
         shares.append((kernel.us - max(0.0, eager.us)) / usual_us)
         errors.append(math.hypot(kernel.error_us, eager.error_us) / usual_us)
     return Gathered(tuple(shares), float(np.mean(shares)), math.hypot(*errors) / len(errors))
 
 
 def hidden_words(config: Config, fault: Fault) -> str:
-    """The reason of a fault, without the details that would give a hidden configuration away."""
+    """The reason of a fault, without details that would reveal a hidden configuration."""
     if not config.hidden:
         return fault.reason
     return {
@@ -255,21 +258,21 @@ def hidden_words(config: Config, fault: Fault) -> str:
 
 
 def with_decoys(call: CallResult, decoys: Sequence[CallResult]) -> CallResult:
-    """`call` with the calls on decoys of the same visit."""
+    """`call` together with the calls on decoys of its visit."""
     return replace(call, carried_us=carried_us(decoys, call), decoys=tuple(decoys))
 
 
 def carried_us(decoys: Sequence[CallResult], call: CallResult) -> float:
-    """What `decoys` did beside computing, which could slow whoever comes next or be of use to `call`.
+    """Extra work of `decoys`, in microseconds: it could slow the next contestant or be of use to `call`.
 
-    That is work while they were frozen or should have been, and processor time far beyond that of `call`.
+    It is work while the process was frozen or should have stopped, and processor time far beyond that of `call`.
     """
     usual_us = _DECOY_FACTOR * call.used_us + _DECOY_SPARE_US
     return sum(decoy.woke_us + max(decoy.after_us, decoy.used_us - usual_us) for decoy in decoys)
 
 
 def _beyond(kernel: Excess, eager: Excess) -> Excess:
-    """By how much more, and what chance may explain: eager's own error, and the kernel's as far as it is no larger."""
+    """The difference, with an error in which the kernel's own error counts for no more than eager's."""
     return Excess(kernel.us - eager.us, math.hypot(min(kernel.error_us, eager.error_us), eager.error_us))
 
 
@@ -282,11 +285,11 @@ def _certain_us(excess: Excess) -> float:
 
 
 def visit_times(visits: Sequence[CallResult], decoys: float) -> VisitTimes:
-    """Of at least one visit, if the median visit has so many `decoys`."""
+    """The times of at least one visit; `decoys` is their median number in a visit."""
     calls_us = _own_us(visits)
     usual_us = median_us(calls_us)
     first_us, others_us = np.zeros(len(visits)), np.zeros(len(visits))
-    # the first decoy of a visit is slow for everybody, the others are calls like those that count
+    # the first decoy of a visit is slow for every contestant; the others are like timed calls
     for sum_us, part in (
         (first_us, [visit.decoys[:1] for visit in visits]),
         (others_us, [visit.decoys[1:] for visit in visits]),
@@ -302,10 +305,10 @@ def visit_times(visits: Sequence[CallResult], decoys: float) -> VisitTimes:
 
 
 def _own_us(calls: Sequence[CallResult]) -> NDArray[np.float64]:
-    """Processor time of each call without what the supervisor waited meanwhile, down to the usual call.
+    """Processor time of each call, less the time that the supervisor waited meanwhile, but not below the usual call.
 
-    On a very busy machine a contestant waits as well and does not spin, so that too much is taken off most calls. Then
-    the usual call is one of the quickest.
+    The usual call is the median one. On a very busy machine a contestant waits, too, and does not spin, so too much is
+    subtracted from most calls. Then one of the quickest calls is the usual one.
     """
     used_us = np.array([call.used_us + call.woke_us for call in calls])
     without_us = used_us - np.array([call.waited_us for call in calls])
