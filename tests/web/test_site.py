@@ -107,7 +107,7 @@ def test_the_rules_page_tells_the_numbers_of_the_rule_set(visitor: Client) -> No
     html = visitor.get("/rules/").content.decode()
     rules = default_rules()
     assert f"{rules.verify.calls_per_config} calls per configuration" in html
-    assert f"{rules.time.steps_per_config} steps per configuration" in html
+    assert f"Each configuration is timed in {rules.time.steps_per_config} steps." in html
     assert all(flag in html for flag in rules.compile.flags)
 
 
