@@ -145,7 +145,7 @@ class Stack:
     def find(self, *words):
         """The processes of this stack whose command line has all the words."""
         tree = psutil.Process(self.process.pid).children(recursive=True)
-        return [item for item in tree if all(word in " ".join(item.cmdline()) for word in words)]
+        return [item for item in tree if all(word in command_line(item) for word in words)]
 
     def kill(self, *words):
         found = self.find(*words)
@@ -163,6 +163,14 @@ class Stack:
     def fetch(self, path):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
             return answer.status, answer.read().decode()
+
+
+def command_line(process):
+    """Empty for a process that has ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # a zombie, too
+        return ""
 
 
 @functools.cache

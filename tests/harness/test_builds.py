@@ -77,11 +77,11 @@ class Disturbed:
     binary = "made"
 
     def __init__(self, times: int) -> None:
-        self.left = times
-        self.runs = 0
+        self.left, self.runs = times, 0
+        self.name = uuid.uuid4().hex  # an id may be that of an earlier object, whose builds are kept
 
     def fingerprint(self, _rules: object) -> tuple[str, ...]:
-        return (str(id(self)),)
+        return (self.name,)
 
     def compile(self, _source: Source, _shop: Workshop) -> Compilation:
         self.left, self.runs = self.left - 1, self.runs + 1
