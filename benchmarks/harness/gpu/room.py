@@ -1,8 +1,8 @@
 """Memory of a GPU that sessions hold while they wait for their next submission, and how a large judging gets it.
 
 Such a session has one of few places, as a lock that any process of the machine can see. Whoever needs the GPU's memory
-for itself asks for all places, and their owners end their sessions within moments. Both happen under the lock of the
-GPU, so nobody is asked while a submission is looked at. Not covered: how much memory a session takes.
+for itself calls for all places, and their owners end their sessions within moments. An owner does not answer while a
+submission is looked at, because any user of the machine can call. Not covered: how much memory a session takes.
 """
 
 import fcntl
@@ -20,9 +20,9 @@ _LOOK_EVERY_S, _WAIT_S = 0.2, 30.0
 
 
 class MemoryPlace:
-    """A place for one session that stays. `leave` is called by a thread of its own while others need the memory.
+    """A place for one session that stays.
 
-    `leave` ends the session unless it is in use, as it may be: every user of the machine can call. The place is free
+    While others need the memory, a thread calls `leave`, which ends the session unless it is in use. The place is free
     again when `give_back` has been called.
     """
 
