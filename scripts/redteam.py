@@ -3,7 +3,8 @@
     python -m scripts.redteam [WORD ...] [--json] [--fresh] [--steps 20] [--quick]
 
 Words select cases by part of their name or class. An attack may be refused as its case.toml says, or pass with at most
-1.05 times the score of its honest control; where it seems to gain more, both are judged again before that is believed.
+1.05 times the score of its honest control; where it seems to gain more, both are judged again, on a processor in one
+sitting and in turns, before that is believed.
 A case that may not pass is judged by few calls, and by all of them only if those do not give the verdict that is
 demanded. After each group of hostile cases the honest control of their task must pass by few calls, and files that lie
 around the judge's folders must be as they were after every single case. A naive harness says what it makes of the same
@@ -34,8 +35,10 @@ from pathlib import Path
 
 from benchmarks.catalogue.attacks import GAIN_MAX, Attack, RedteamRun, by_exploit
 from benchmarks.harness import (
+    CPU,
     Device,
     HarnessError,
+    JudgedTogether,
     Paths,
     Report,
     Rules,
@@ -49,6 +52,7 @@ from benchmarks.harness import (
     find_task,
     isolation_in_force,
     judge,
+    judge_together,
     keep_ready,
 )
 from benchmarks.naive import opinion
@@ -59,6 +63,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "redteam"
 _VERDICT_STEPS = 4
 _ATTEMPTS = 3
+_LAUNCHES_COMPARED = 4  # where memory lies moves times by some percent, and differs from process to process
 _COLUMNS = "{:<2} {:<54} {:<26} {:<17} {:>8} {:>8} {:<34} {}"
 
 
@@ -94,6 +99,12 @@ class Bench:
                 break
         return report
 
+    def compared(self, case: Case, control: Case) -> JudgedTogether:
+        """Both in one sitting. Raises HarnessError."""
+        task, rules = find_task(default_suites(), case.task), case.changed(self.rules)
+        rules = replace(rules, time=replace(rules.time, launches=_LAUNCHES_COMPARED))
+        return judge_together(case.source(), control.source(), task, rules, self.paths)
+
 
 class Controls:
     """Honest kernels and their scores; after every group of hostile cases each must still pass."""
@@ -112,14 +123,15 @@ class Controls:
         return self._speedups.get(control.name) or self.judged(control)
 
     def judged(self, control: Case) -> float:
-        self._speedups[control.name] = self._passed(control, self._bench.judged(control))
+        self._speedups[control.name] = self.passed(control, self._bench.judged(control))
         return self._speedups[control.name]
 
     def passes(self, control: Case) -> None:
         """Raises HarnessError if it does not pass by few calls."""
-        self._passed(control, self._bench.quickly(control))
+        self.passed(control, self._bench.quickly(control))
 
-    def _passed(self, control: Case, report: Report) -> float:
+    def passed(self, control: Case, report: Report) -> float:
+        """The score in a report on it. Raises HarnessError if there is none."""
         self.judgings += 1
         if report.score is None:
             raise HarnessError(f"the honest control {control.name} got {report.verdict}: {report.reason}")
@@ -201,13 +213,13 @@ def run(
 def attacked(case: Case, bench: Bench, controls: Controls) -> Attack:
     """One case through the judge and the naive harness."""
     started, control = time.monotonic(), controls.of(case)
-    report, control_speedup, objection = None, None, ""
+    report, control_speedup, objection, interval = None, None, "", (None, None)
     bench.canaries.touched()
     try:
         control_speedup = controls.speedup(control) if control else None
         report = bench.judged(case)
         if control and _gain(report, control_speedup):
-            control_speedup, report = controls.judged(control), bench.judged(case)
+            control_speedup, report, interval = _again(case, control, bench, controls)
         objection = case.objection(report) or _gain(report, control_speedup)
     except Exception as problem:  # noqa: BLE001 - process edge: what one case breaks must not hide the others
         objection = f"{type(problem).__name__}: {problem}"
@@ -232,7 +244,19 @@ def attacked(case: Case, bench: Bench, controls: Controls) -> Attack:
         naive_speedup=naive_speedup,
         seconds=round(time.monotonic() - started, 1),
         objection=objection,
+        gain_low=interval[0],
+        gain_high=interval[1],
     )
+
+
+def _again(
+    case: Case, control: Case, bench: Bench, controls: Controls
+) -> tuple[float, Report, tuple[float | None, float | None]]:
+    """The control's score, the report on the case and the interval of its gain. Raises HarnessError."""
+    if bench.device.device_class != CPU or bench.quick:
+        return controls.judged(control), bench.judged(case), (None, None)
+    found = bench.compared(case, control)
+    return controls.passed(control, found.second), found.first, found.ci95 or (None, None)
 
 
 def noticed(report: Report | None) -> str:

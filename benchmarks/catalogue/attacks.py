@@ -32,6 +32,8 @@ class Attack:
     naive_speedup: float | None
     seconds: float
     objection: str  # what is not as the rules demand; empty if nothing is
+    gain_low: float | None = None  # the 95 % interval of the gain, where both were judged in one sitting
+    gain_high: float | None = None
 
     @property
     def name(self) -> str:

@@ -76,6 +76,7 @@ from .tasks.spec import (
 )
 from .tasks.spec_json import spec_from_json, spec_to_json
 from .tasks.starter import definition_of, starter_code
+from .together import JudgedTogether, judge_together
 from .tracks import CPU, Device, devices_here, host_build_lock, keep_ready, room_with_gpu, versions_on
 
 __all__ = [
@@ -108,6 +109,7 @@ __all__ = [
     "HarnessError",
     "Isolation",
     "IsolationError",
+    "JudgedTogether",
     "Link",
     "Looks",
     "NotProfiled",
@@ -171,6 +173,7 @@ __all__ = [
     "is_python",
     "isolation_in_force",
     "judge",
+    "judge_together",
     "keep_ready",
     "language_of_file",
     "language_of_text",

@@ -21,7 +21,7 @@ from .gpu.standing import GpuSessionKeeper
 from .hosts.machine import Peaks, pinned_to
 from .hosts.processors import processor
 from .languages import LANGUAGES
-from .measuring.baselines import Preparation, PreparedBaseline
+from .measuring.baselines import MachineLock, Preparation, PreparedBaseline
 from .measuring.calls import Judging
 from .measuring.faults import DEVICE_STUCK, Fault, Stuck, first_line
 from .measuring.session import Session
@@ -65,7 +65,7 @@ def judge(
     Raises UsageError, IsolationError (`public` without a strong sandbox), SupervisorError (of the judge), Cancelled.
     """
     track = open_track(device, quick_rules(rules) if quick else rules, paths)
-    return _judged(_Work(source, task, track, quick, watcher, rehearsal), demand_isolation(public=public))
+    return StagedJudging(source, task, track, quick, watcher, rehearsal).judged(demand_isolation(public=public))
 
 
 def look(
@@ -87,18 +87,7 @@ def look(
         track.keeper = keeper
     if isinstance(track, GpuTrack) and isinstance(keeper, GpuSessionKeeper):
         track.keeper = keeper
-    return _judged(_Work(source, task, track, True, watcher), demand_isolation(public=False))
-
-
-def _judged(work: "_Work", isolation: Isolation) -> Report:
-    work.environment |= {"isolation": isolation.text, "cpu": processor().model}
-    try:
-        score, reason, results = work.run()
-        return work.report(Verdict.PASS, reason, isolation.name, score=score, configs=results)
-    except Fault as fault:
-        if isinstance(fault, Stuck):
-            work.flags.append(Flag(DEVICE_STUCK, fault.reason))
-        return work.report(fault.verdict, fault.reason, isolation.name, configs=work.results)
+    return StagedJudging(source, task, track, True, watcher).judged(demand_isolation(public=False))
 
 
 def audit(
@@ -165,7 +154,7 @@ def look_rules(rules: Rules) -> Rules:
 
 
 @dataclass
-class _Work:
+class StagedJudging:
     """One judging in progress. It collects what the report needs, so there is a report even if it ends early."""
 
     source: Source
@@ -174,23 +163,35 @@ class _Work:
     quick: bool
     watcher: Watcher
     rehearsal: bool = False
+    locked: bool = False  # whoever made this holds the lock of the machine
     stages: list[StageReport] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
     gates: tuple[Flag, ...] = ()
     results: tuple[ConfigReport, ...] = ()
     environment: dict[str, Any] = field(default_factory=dict)
+    times: dict[str, PairedTimes] = field(default_factory=dict)  # of the score, by configuration
     _log_of_stage: str = ""
     _exit_code_of_stage: int | None = None
     _session: Session[Any] | None = None
 
+    def judged(self, isolation: Isolation) -> Report:
+        self.environment |= {"isolation": isolation.text, "cpu": processor().model}
+        try:
+            score, reason, results = self.run()
+            return self.report(Verdict.PASS, reason, isolation.name, score=score, configs=results)
+        except Fault as fault:
+            if isinstance(fault, Stuck):
+                self.flags.append(Flag(DEVICE_STUCK, fault.reason))
+            return self.report(fault.verdict, fault.reason, isolation.name, configs=self.results)
+
     def run(self) -> tuple[Score, str, tuple[ConfigReport, ...]]:
         self._stage("static", self._check)
-        with nullcontext() if self._is_built() else self.track.build_lock(self.watcher):
+        with nullcontext() if self.locked or self._is_built() else self.track.build_lock(self.watcher):
             build = self._stage("compile", self._build)
             self.track.prepare_tools()
-        with self._preparation.turn(self.paths, self.track.prepare_lock):
+        with self._preparation.turn(self.paths, self._lock(self.track.prepare_lock)):
             prepared = self._stage("prepare", lambda: self._preparation.compiled(self.paths))
-        with self.track.rehearsal_lock(self.watcher) if self.rehearsal else self.track.lock(self.watcher):
+        with self._lock(self.track.rehearsal_lock if self.rehearsal else self.track.lock)(self.watcher):
             self.environment |= {**self.track.record(), **builds.compiler_environment(self.source.language)}
             if not self.rehearsal:
                 self._preparation.peaks(self.paths)  # measured now, before any contestant is started
@@ -202,6 +203,9 @@ class _Work:
                 raise
             finally:
                 self.track.finished()
+
+    def _lock(self, wanted: MachineLock) -> MachineLock:
+        return (lambda _: nullcontext()) if self.locked else wanted
 
     def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
         """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`."""
@@ -353,7 +357,7 @@ class _Work:
             raise Fault(fault.verdict, f"{hidden_words(config, fault)} ({where})")
 
     def _scored(self, judging: Judging) -> tuple[Score, str, tuple[ConfigReport, ...]]:
-        times: dict[str, PairedTimes] = {}
+        times = self.times
         gathered_us, used_up_us = ({}, 0.0) if self.quick else (judging.gathered_us(), judging.used_up_us())
         for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
             if not config.hidden:

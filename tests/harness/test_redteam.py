@@ -15,6 +15,7 @@ from benchmarks.catalogue import attacks as records
 from benchmarks.harness import (
     Device,
     Isolation,
+    JudgedTogether,
     Report,
     Rules,
     Score,
@@ -65,7 +66,12 @@ def outcome(
         def judge(source: Source, task: TaskSpec, rules: Rules, paths: object, **_: object) -> Report:
             return judged(names[source.text])
 
+        def together(first: Source, second: Source, *_: object) -> JudgedTogether:
+            one, other = judged(names[first.text]), judged(names[second.text])
+            return JudgedTogether(one, other, None, (0.98, 1.03))
+
         monkeypatch.setattr(redteam, "judge", judge)
+        monkeypatch.setattr(redteam, "judge_together", together)
         monkeypatch.setattr(redteam, "_naive", lambda case, bench: ("agrees", 90.0))
         bench = redteam.Bench(CPU, default_rules(), redteam.Paths(tmp_path), Canaries(tmp_path))
         return list(redteam.run(cases, bench, redteam.Controls(bench, cases), {}, tmp_path / "attacks.jsonl"))
@@ -83,12 +89,33 @@ def test_an_attack_without_gain_is_as_it_must_be(outcome: Callable[[Judged], lis
 def test_a_gain_that_stays_is_an_objection(outcome: Callable[[Judged], list[records.Attack]]) -> None:
     found = outcome(lambda name: report(Verdict.PASS, 1.2 if name == ATTACK else 1.0))
     assert "scores 1.20 where its honest control scores 1.00" in found[0].objection
+    assert (found[0].gain_low, found[0].gain_high) == (0.98, 1.03)
+
+
+def test_on_a_gpu_both_are_judged_again(cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+    monkeypatch.setattr(
+        redteam.Bench, "judged", lambda self, case: judged.append(case.name) or report(Verdict.PASS, 1.0)
+    )
+    bench = redteam.Bench(
+        replace(CPU, device_class="cuda"), default_rules(), redteam.Paths(tmp_path), Canaries(tmp_path)
+    )
+    redteam._again(*cases, bench, redteam.Controls(bench, cases))
+    assert judged == [cases[1].name, cases[0].name]
 
 
 def test_a_gain_that_was_noise_is_none(outcome: Callable[[Judged], list[records.Attack]]) -> None:
     scores = iter([1.2, 1.0])
     found = outcome(lambda name: report(Verdict.PASS, next(scores) if name == ATTACK else 1.0))
     assert found[0].objection == ""
+
+
+def test_a_control_that_fails_beside_its_attack_is_an_objection(
+    outcome: Callable[[Judged], list[records.Attack]],
+) -> None:
+    controls = iter([report(Verdict.PASS, 1.0), report(Verdict.NOISY), *[report(Verdict.PASS, 1.0)] * 2])
+    found = outcome(lambda name: report(Verdict.PASS, 1.2) if name == ATTACK else next(controls))
+    assert "honest_vectorised got NOISY" in found[0].objection
 
 
 def test_a_verdict_that_was_not_expected_is_an_objection(outcome: Callable[[Judged], list[records.Attack]]) -> None:
