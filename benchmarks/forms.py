@@ -114,7 +114,7 @@ class SubmissionForm(forms.Form):
         if self.errors:
             return data
         text = data["file"] if data.get("file") is not None else data["text"]
-        self.source = Source(text, self._language(data["language"]))
+        self.source = Source(text, self._language(text, data["language"]))
         self._check(self.source)
         return data
 
@@ -146,10 +146,10 @@ class SubmissionForm(forms.Form):
         """The uploaded text moves into the editor, so that an error does not lose it: browsers drop the file."""
         self.data = {**{name: self.data[name] for name in self.data}, "text": text}
 
-    def _language(self, chosen: str) -> str:
-        """A file says by its suffix what it is written in."""
+    def _language(self, text: str, chosen: str) -> str:
+        """A file says by its suffix, and in Python by what it defines, what it is written in."""
         upload = self.files.get("file")
-        return language_of_upload(upload.name, chosen) if upload and upload.name else chosen
+        return language_of_upload(upload.name, text, chosen, self.task) if upload and upload.name else chosen
 
     def _check(self, source: Source) -> None:
         try:

@@ -14,10 +14,12 @@ from typing import Annotated, Any, Literal
 from django.http import HttpRequest
 from ninja import Field, Router, Schema, Status
 
+from benchmarks.harness import CPU
 from benchmarks.models import DeviceKind, KernelRequest
 from benchmarks.requests import asking, lists
 from benchmarks.requests.files import FILES_MAX, NAME_MAX_CHARS
 from benchmarks.requests.lists import RequestAnswer
+from benchmarks.selectors import find_device_kind
 from benchmarks.services import Refused
 from benchmarks.templatetags.kbench import holder
 
@@ -108,8 +110,10 @@ def request_list(request: HttpRequest, sort: Literal["votes", "newest", "open"] 
 def request_create(request: HttpRequest, body: RequestIn) -> Any:
     """The definition is examined later: read the request again. Until a task was made of it, it is yours alone."""
     owner = owner_of(request)
-    kinds = {kind.slug: kind for kind in DeviceKind.objects.usable().filter(slug__in=body.devices)}
-    if unknown := sorted(set(body.devices) - set(kinds)):
+    processors = find_device_kind(CPU) if CPU in body.devices else None
+    wanted = {processors.slug if processors and name == CPU else name for name in body.devices}
+    kinds = {kind.slug: kind for kind in DeviceKind.objects.usable().filter(slug__in=wanted)}
+    if unknown := sorted(wanted - set(kinds)):
         raise Problem(HTTPStatus.CONFLICT, "request-refused", f"There is no device kind “{unknown[0]}”.")
     draft = asking.RequestDraft(
         title=body.title,

@@ -35,6 +35,7 @@ from .hosts.processors import processor
 from .languages import (
     LANGUAGE_OF_SUFFIX,
     LANGUAGES,
+    defines,
     device_class,
     device_classes,
     is_python,
@@ -153,6 +154,7 @@ __all__ = [
     "compile_source",
     "default_rules",
     "default_suites",
+    "defines",
     "definition_of",
     "demand_isolation",
     "device_class",

@@ -73,6 +73,9 @@ LANGUAGE_OF_SUFFIX: Mapping[str, str] = MappingProxyType(
     }
 )
 _IMPORT = re.compile(r"^(?:import|from)[ \t]+(\w{1,40})", re.MULTILINE)
+_FUNCTION = re.compile(r"^def[ \t]+(\w{1,40})", re.MULTILINE)
+_MODULE = re.compile(r"^class[ \t]+ModelNew\b", re.MULTILINE)
+_ENTRIES = ("run", "custom_kernel")  # of tasks that take Python without a module
 
 
 def language_of_file(name: str) -> str | None:
@@ -81,10 +84,20 @@ def language_of_file(name: str) -> str | None:
 
 
 def language_of_text(text: str) -> str | None:
-    """The language whose package a Python file imports; None where it imports none of them."""
+    """What a Python file is by what it defines or imports; None where neither says it."""
+    is_kernel = any(defines(text, name) for name in ("forward", "backward"))
+    if not is_kernel and any(defines(text, entry) for entry in (None, *_ENTRIES)):
+        return "python"
     imported = {found[1] for found in _IMPORT.finditer(text)}
     wanted = ((item.name, item.package.module.partition(".")[0]) for item in _KNOWN if item.package)
     return next((name for name, module in wanted if module in imported), None)
+
+
+def defines(text: str, entry: str | None) -> bool:
+    """Whether a Python file has the function `entry` at its top level, or for None the class `ModelNew`."""
+    if entry is None:
+        return _MODULE.search(text) is not None
+    return any(found[1] == entry for found in _FUNCTION.finditer(text))
 
 
 def is_python(language: str) -> bool:

@@ -4,7 +4,6 @@ The key of a cached task is a hash of everything that the examination read, so a
 NOT examine anything itself (`harness.examine`) and reads no folder of a suite (`importers`).
 """
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from ..harness import (
     TaskError,
     TaskSpec,
     UsageError,
+    defines,
     digest,
     examine,
     is_python,
@@ -34,7 +34,6 @@ from .records import read_record, write_record, write_text
 _REFERENCE_BYTES_MAX = 16 << 20
 _FORM = "2"  # of an examination; another word examines everything anew
 TIMEOUT_S = 300.0  # of each of the two steps of an examination
-_MODULE = re.compile(r"^class[ \t]+ModelNew\b", re.MULTILINE)
 
 
 def task_at(path: Path, paths: Paths, *, device: str = CPU, timeout_s: float = TIMEOUT_S) -> Examined:
@@ -89,8 +88,7 @@ def language_for(file: str, text: str, task: TaskSpec) -> str:
     language = language_of_file(file) or "cpp"
     if is_python(language):
         language = language_of_text(text) or language
-    wanted = re.compile(rf"^def[ \t]+{task.entry}\b", re.MULTILINE) if task.entry else _MODULE
-    is_module = file.lower().endswith(".py") and task.takes_python and wanted.search(text) is not None
+    is_module = file.lower().endswith(".py") and task.takes_python and defines(text, task.entry)
     return "python" if is_module else language
 
 

@@ -22,7 +22,7 @@ from benchmarks.forms import SubmissionForm
 from benchmarks.judgings.waiting import nobody_there, outlook
 from benchmarks.models import DeviceKind, EmulatorCheck, Evaluation, TaskVersion
 from benchmarks.states import Switch, Visibility
-from benchmarks.submissions.languages import languages_of, starter_of, titles_for
+from benchmarks.submissions.languages import languages_of, module_start, starter_of, titles_for
 from benchmarks.switches import paused
 
 from .beside import beside_part, compile_errors
@@ -63,6 +63,7 @@ def submit(request: HttpRequest, suite: str, op: str, direction: str) -> HttpRes
     context |= {
         "suffixes": ",".join(harness.LANGUAGE_OF_SUFFIX),
         "language_of_suffix": json.dumps(dict(harness.LANGUAGE_OF_SUFFIX)),
+        "module_start": module_start(task),
         "syntaxes": json.dumps({item.name: item.syntax for item in harness.LANGUAGES.values()}),
     }
     if origin is not None and not form.is_bound:

@@ -54,6 +54,16 @@
     else editor.setSyntax(syntaxes[language.value]);
   });
 
+  // By the suffix, which the Python languages share: then the chosen one stays, except for a module, which has its own.
+  function languageOf(name, text) {
+    const suffix = `.${name.split(".").pop().toLowerCase()}`;
+    const { module } = file.dataset;
+    if (suffix !== ".py") return languages[suffix] || language.value;
+    const isModule = module && new RegExp(`^${module}\\b`, "m").test(text) && !/^def (?:forward|backward)\b/m.test(text);
+    if (isModule) return "python";
+    return syntaxes[language.value] === "python" ? language.value : languages[suffix];
+  }
+
   // The text goes into the editor, so that it can be seen before it is sent; what is not text stays with the input
   // and the server says what is wrong with it.
   async function take(chosen) {
@@ -69,7 +79,7 @@
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(content);
       if (text.includes("\0") || !text.trim()) return;
-      language.value = languages[`.${chosen.name.split(".").pop().toLowerCase()}`] || language.value;
+      language.value = languageOf(chosen.name, text);
       editor.setSyntax(syntaxes[language.value]);
       editor.replace(text.replace(/\r\n?/g, "\n"));
       file.value = "";

@@ -155,6 +155,31 @@ def test_a_file_appears_in_the_editor_before_it_is_sent(visitor: Any, kernel: An
     expect(editor_of(page)).to_contain_text("// shown first")
 
 
+def test_a_python_file_gets_the_language_that_was_chosen_or_that_of_a_module(visitor: Any, tmp_path: Path) -> None:
+    page = visitor.tab(f"{SUBMIT}?language=tilelang")
+    language, chosen = page.get_by_label("Language"), page.get_by_label("Or upload a file")
+    kernel, module = tmp_path / "kernel.py", tmp_path / "module.py"
+    kernel.write_text("def forward(x):\n    return x\n")
+    module.write_text("import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n")
+    chosen.set_input_files(kernel)
+    expect(sent_by(page)).to_have_value(kernel.read_text())
+    expect(language).to_have_value("tilelang")
+    chosen.set_input_files(module)  # which this task does not take
+    expect(sent_by(page)).to_have_value(module.read_text())
+    expect(language).to_have_value("tilelang")
+    page.evaluate(
+        """() => {
+            document.getElementById("id_file").dataset.module = "class ModelNew";
+            document.getElementById("id_language").add(new Option("PyTorch module", "python"));
+        }"""
+    )  # as the page of a task is that is a module
+    chosen.set_input_files(kernel)
+    expect(sent_by(page)).to_have_value(kernel.read_text())
+    expect(language).to_have_value("tilelang")
+    chosen.set_input_files(module)
+    expect(language).to_have_value("python")
+
+
 def test_where_the_editor_does_not_load_the_text_field_is_one(visitor: Any, kernel: Any) -> None:
     page = visitor.tab("/")
     page.route(BUNDLE, lambda route: route.abort())

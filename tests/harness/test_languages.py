@@ -53,9 +53,16 @@ def test_every_language_has_a_compiler_and_remarks(language: str) -> None:
         ("import triton\n", None),
         ("# import tilelang\n    import tilelang\n", None),
         ("import tilelangs\n", None),
+        ("import triton\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x): ...\n", "python"),
+        ("import tilelang\n\n\nclass ModelNew(torch.nn.Module): ...\n", "python"),
+        ("import triton\n\n\ndef custom_kernel(data): ...\n", "python"),
+        ("import torch\n\n\ndef run(x): ...\n", "python"),
+        ("class ModelNewer: ...\n", None),
+        ("def run(x): ...\n\n\ndef forward(x): ...\n", None),
+        ("class ModelNew: ...\n\n\ndef backward(x): ...\n", None),
     ],
 )
-def test_a_python_file_says_its_language_by_what_it_imports(text: str, language: str | None) -> None:
+def test_a_python_file_says_its_language_by_what_it_imports_and_defines(text: str, language: str | None) -> None:
     assert language_of_text(text) == language
 
 

@@ -15,6 +15,7 @@ from benchmarks.harness.report import Verdict
 from benchmarks.harness.tasks.spec import TaskSpec, resized
 from benchmarks.harness.tasks.spec_json import read_folder, spec_from_json, spec_to_json, write_folder
 from benchmarks.harness.tasks.starter import starter_code
+from benchmarks.submissions.languages import language_of_upload, module_start
 
 TASK = find_task(default_suites(), "mnist_linear_relu/forward")
 CONFIG = TASK.configs_for("cpu")[0]
@@ -119,6 +120,30 @@ def test_a_task_that_is_no_module_has_no_such_starting_point() -> None:
 )
 def test_a_source_in_python_defines_the_class_at_its_top_level(task: TaskSpec, text: str, words: str) -> None:
     assert words in (check_source(Source(text, "python"), task, default_rules()).problem or "")
+
+
+def test_a_module_in_the_wrong_language_is_told_the_right_one() -> None:
+    text = "import triton\n\n\nclass ModelNew(torch.nn.Module): ...\n"
+    told = check_source(Source(text, "triton"), module(), default_rules()).problem or ""
+    assert told == "this defines ModelNew; the language of such a file is PyTorch module"
+    assert "no function 'forward'" in (check_source(Source(text, "triton"), TASK, default_rules()).problem or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "language"),
+    [
+        ("kernel.py", "cpp", "python"),
+        ("kernel.PY", "triton", "python"),
+        ("kernel.txt", "cpp", "cpp"),
+        ("kernel.cu", "cpp", "cuda"),
+    ],
+)
+def test_an_uploaded_module_is_one_whatever_was_chosen(name: str, chosen: str, language: str) -> None:
+    text = "import triton\n\n\nclass ModelNew(torch.nn.Module): ...\n"
+    assert language_of_upload(name, text, chosen, module()) == language
+    assert language_of_upload("kernel.py", text, "cpp", TASK) == "triton"
+    assert (module_start(module()), module_start(TASK)) == ("class ModelNew", "")
+    assert language_of_upload("kernel.py", "def forward(x): ...\n", "tilelang", module()) == "tilelang"
 
 
 # --- what a hidden configuration says of itself ---

@@ -299,6 +299,12 @@ def test_the_api_posts_reads_lists_and_votes(visitor: Client, owner: Any, strang
     assert not visitor.post(vote, {"vote": False}, "application/json", headers=bearer(stranger)).json()["voted"]
 
 
+def test_cpu_means_the_processors_of_this_site(visitor: Client, owner: Any) -> None:
+    wanted = {**BODY, "devices": ["cpu", "cpu-avx2"]}
+    sent = visitor.post("/api/v1/requests", wanted, "application/json", headers=bearer(owner))
+    assert (sent.status_code, sent.json().get("devices")) == (201, ["cpu-avx2"])
+
+
 @pytest.mark.parametrize(
     ("change", "status", "code"),
     [

@@ -18,13 +18,14 @@ from .shell import Function, load_file, tried
 
 CLASS = "ModelNew"
 ENTRY, EXTENSIONS = "module.py", "extensions.json"
+_FOR_GPUS = ("triton", "cutlass", "tilelang", "helion", "cupy")
 
 
 def load_functions(path: str, message: Mapping[str, Any], link: Link, device: str = "cpu") -> list[Function] | None:
     """What to call for each configuration of `message`; None if it cannot be had, which has been told then."""
     module = tried(loaded_build, path)  # loading runs the submission's own start-up code
     if isinstance(module, Exception):
-        link.send(load_error=f"{type(module).__name__}: {module}"[:4000])
+        link.send(load_error=why_not_loaded(module, device)[:4000])
         return None
     name = _wanted(path, message)
     found: Function | None = getattr(module, name, None)
@@ -38,6 +39,15 @@ def load_functions(path: str, message: Mapping[str, Any], link: Link, device: st
         return None
     link.send(loaded=True)
     return functions
+
+
+def why_not_loaded(error: Exception, device: str) -> str:
+    """The error, and for a package that compiles kernels for GPUs why it is not here."""
+    said = f"{type(error).__name__}: {error}"
+    package = str(getattr(error, "name", "")).partition(".")[0]
+    if device != "cpu" or package not in _FOR_GPUS or not isinstance(error, ModuleNotFoundError):
+        return said
+    return f"{said}. Its kernels run on a GPU; this was judged on a processor"
 
 
 def functions_of(path: str, message: Mapping[str, Any], device: str = "cpu") -> list[Function]:

@@ -7,7 +7,7 @@ it. Not covered: whether the code compiles, and any defence; the remarks (`remar
 import re
 from dataclasses import dataclass
 
-from ..languages import LANGUAGES, is_python
+from ..languages import LANGUAGES, defines, is_python
 from ..report import Flag
 from ..rules import Rules
 from ..source import Source
@@ -89,6 +89,8 @@ def _wrong_functions(text: str, code: str, task: TaskSpec, title: str) -> str | 
         return None
     if _C.search(text) and not _PYTHON.search(code):
         return f"this looks like C++ or CUDA; the language here is {title}, in Python"
+    if task.takes_python and defines(code, task.entry):
+        return f"this defines {task.entry or 'ModelNew'}; the language of such a file is {LANGUAGES['python'].title}"
     return f"there is no function {task.direction!r} at the top level of the module, see the starter code"
 
 
