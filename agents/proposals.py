@@ -32,7 +32,7 @@ class Choice:
 VERIFIERS = {
     "static": "Static: reads the source; costs nothing",
     "compile": "Compile: builds it as the judge would; the judge reuses the build",
-    "emulate": "Emulate: runs a CUDA kernel without a GPU, in about ten seconds of a processor",
+    "emulate": "Emulate: runs a CUDA kernel without a GPU, in about ten seconds on a processor",
     "screen": "Screen: times two configurations against the best kernel; drops what is clearly slower",
     "critic": "Critic: asks a language model if the others abstain",
 }

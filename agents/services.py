@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 
-RUNS_PER_DAY_MAX = 200  # of one account: a run that is stopped at once costs nothing, and stands in every list
+RUNS_PER_DAY_MAX = 200  # of one account: a run that is stopped at once costs nothing, but is in every list
 
 
 class RunBusy(Refused):
@@ -91,7 +91,7 @@ class RunRequest:
 
 
 def run_start(order: RunRequest) -> Run:
-    """The waiting run, with its first event. Raises Refused."""
+    """Creates a waiting run with its first event. Raises Refused."""
     with transaction.atomic():
         _refuse_if_not_now(order)
         run = _create(order)
@@ -103,7 +103,7 @@ def run_start(order: RunRequest) -> Run:
 
 
 def _informed(order: RunRequest, log: DbLog) -> RunConfig:
-    """With what the library holds for it, so that the first event says what the run was told."""
+    """The configuration with what the library knows for the run, which thus is in the run's first event."""
     if not order.remember:
         return order.config
     memory = remembered(order.config, order.version, order.device_kind, log).to_json()
@@ -125,7 +125,7 @@ def _create(order: RunRequest, forked_from: Run | None = None) -> Run:
 
 
 def _prices(config: RunConfig) -> Mapping[str, Any]:
-    """Those of the models, where any will be asked."""
+    """The prices of the models, if the proposer asks any."""
     return load_prices(settings.KBENCH_MODEL_PRICES).to_json() if BY_NAME[config.proposer].paid else {}
 
 
@@ -139,7 +139,7 @@ def _method(proposer: str) -> Method:
 
 @contextmanager
 def log_of(run: Run) -> Iterator[DbLog]:
-    """The log of a run that no worker holds, all or nothing. Raises RunBusy where one does."""
+    """The log of a run that no worker holds, in one transaction. Raises RunBusy if one does or the run has ended."""
     claim = uuid.uuid4()
     with transaction.atomic():
         free = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunStatus.FINISHED)
@@ -151,7 +151,7 @@ def log_of(run: Run) -> Iterator[DbLog]:
 
 
 def run_claim(worker: str) -> RunHolding | None:
-    """The run that has waited longest, for `worker` to drive. None: there is none."""
+    """Claims the run that has waited longest, for `worker` to drive. None if no run waits."""
     for pk in _to_drive().order_by("pk").values_list("pk", flat=True):
         claim, now = uuid.uuid4(), timezone.now()
         free = Run.objects.filter(pk=pk, state__in=OPEN, claim=None)
@@ -167,7 +167,7 @@ def _to_drive() -> QuerySet[Run]:
 
 
 def run_heartbeat(holding: RunHolding) -> Wish | None:
-    """What people want of the run now. None: it was given to another worker."""
+    """Records a heartbeat and returns what people want of the run; None if another worker has it now."""
     held = Run.objects.filter(pk=holding.run.pk, claim=holding.claim)
     if not held.update(heartbeat=timezone.now()):
         return None
@@ -186,7 +186,7 @@ def run_release(holding: RunHolding, why: str = "") -> None:
 
 
 def run_wish(run: Run, wish: Wish, who: str) -> None:
-    """Pause, go on or stop. Raises Refused where the run is beyond that."""
+    """Asks a run to pause, go on or stop. Raises Refused if it has ended or is being stopped."""
     if run.is_finished:
         raise Refused("The run has ended. Fork it to continue.")
     if run.state == RunStatus.STOPPING:
@@ -201,13 +201,13 @@ def run_wish(run: Run, wish: Wish, who: str) -> None:
 
 
 def runs_stop(owner: User, who: str) -> None:
-    """Stop all runs of an account that goes or is suspended."""
+    """Stops all runs of an account that is deleted or suspended."""
     for run in Run.objects.filter(owner=owner).exclude(state__in=(RunStatus.FINISHED, RunStatus.STOPPING)):
         run_wish(run, Wish.STOP, who)
 
 
 def _settle_unclaimed(run: Run, wish: Wish, who: str) -> None:
-    """A run without a worker need not wait for one to be paused or stopped; what it has open needs one all the same."""
+    """Pauses or stops a run without a worker at once. If it has open reservations, a worker must settle them first."""
     idle = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunStatus.RUNNING).first()
     if idle is None:
         return
@@ -230,7 +230,7 @@ def _move(run: Run, target: RunStatus) -> bool:
 
 
 def tend() -> int:
-    """Take runs from workers that are lost, and wake workers for those that wait. How many were lost."""
+    """Releases the runs of lost workers, and wakes workers for waiting runs. Returns how many runs were released."""
     limit = timezone.now() - timedelta(seconds=settings.KBENCH_HEARTBEAT_TIMEOUT_S)
     count = _free(Run.objects.filter(heartbeat__lt=limit))
     queue.resend(_to_drive().count())
@@ -250,7 +250,8 @@ def _free(runs: QuerySet[Run]) -> int:
 def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     """A new run that begins with all that `parent` has found and may spend `more`. Raises Refused.
 
-    Its owner may read what it proposes, which may repeat what it began with: so they must be allowed to read all of it.
+    Its owner may read what it proposes, and that may repeat sources of `parent`. So the owner must be allowed to read
+    all candidates of `parent`.
     """
     if tells_hidden(owner or AnonymousUser(), parent):
         raise Refused("The run has candidates that are private or withheld. Only those who may read them can fork it.")
@@ -273,7 +274,7 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
 
 
 def _of_fork(config: RunConfig, parent: Run, owner: User | None) -> RunConfig:
-    """Without the name of the agent, where the fork is for the agent of somebody else."""
+    """Leaves out the name of the external agent if somebody else forks the run."""
     if config.proposer != EXTERNAL or (owner is not None and owner.pk == parent.owner_id):
         return config
     return replace(config, options={name: value for name, value in config.options.items() if name != "agent"})
@@ -317,13 +318,13 @@ def _whose(owner: User | None) -> str:
 
 
 def _refuse_if_endless(config: RunConfig) -> None:
-    """The dollars and tokens of an agent outside are what it says, so they bound nothing here."""
+    """An external agent reports its dollars and tokens itself, so limits on these would end nothing."""
     if config.proposer == EXTERNAL and config.caps.judgings is None and config.caps.wall_s is None:
         raise NoLimit("Give an external run a limit of judgings or minutes.")
 
 
 def _refuse_if_costly(order: RunRequest) -> None:
-    """A paid run needs a limit in dollars, and the limits of one owner's day add up."""
+    """A paid run needs a limit in dollars. The limits of all runs that an owner starts within a day are added up."""
     if not BY_NAME[order.config.proposer].paid:
         return
     wanted = order.config.caps.usd

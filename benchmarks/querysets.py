@@ -35,15 +35,19 @@ UNRECORDED = "cpu-unrecorded"  # the kind of old judgings whose processor nobody
 EXAMPLES_WAIT_S = 120
 SERVED_WITHIN = timedelta(minutes=10)  # how long it is known whose evaluation a device had last
 NOT_SERVED = datetime(1970, 1, 1, tzinfo=UTC)
-# No condition of the rows: with one on `claimed`, SQLite reads all that a device ever had instead of the last minutes.
+# The condition is part of the aggregate. As a filter of the query it would make SQLite read all evaluations that a
+# device ever had, instead of those of the last minutes.
 LAST_SERVED = Max("finished", filter=Q(claimed__isnull=False))
 HEAVY = ("task_version__definition", "task_version__reference_source")  # what no line of a list shows
 
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the queue of a device kind: class, turn of its owner, when that one's last evaluation there has ended,
-    when it was queued (None: not yet), its key."""
+    """A place in the queue of a device kind; the queue is sorted by these fields, in this order.
+
+    `turn` counts the owner's evaluations that run or go before it. `served` is when the owner's last evaluation on the
+    device ended. `queued` and `pk` are None for an evaluation that does not exist yet.
+    """
 
     priority: int
     turn: int
@@ -69,7 +73,7 @@ class DeviceKindQuerySet(models.QuerySet[Any]):
         return self.exclude(slug=UNRECORDED)
 
     def of_processors(self, alive_since: datetime) -> Self:
-        """The kinds of processors, those first that a worker judges for now, then by name."""
+        """The kinds of processors, sorted by name: first those for which a worker judges now, then the others."""
         judges = Q(
             workers__role=WorkerRole.JUDGE, workers__state=WorkerState.ONLINE, workers__heartbeat__gte=alive_since
         )
@@ -108,7 +112,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def readable_by(self, user: User) -> Self:
         """What `user` may open when they have the link, and what was made for a team of theirs.
 
-        What is hidden, owner and staff alone.
+        Hidden submissions can be read only by their owner and by staff.
         """
         shown = ~Q(submission__visibility=Visibility.PRIVATE)
         if user.is_authenticated:
@@ -139,11 +143,14 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return self.filter(state__in=RUNNING)
 
     def done_since(self, since: datetime, device_kinds: Any) -> Self:
-        """Those that ended with a verdict; naming `device_kinds` leads to where they begin in an index."""
+        """Those that ended with a verdict. With `device_kinds` the database can use an index to find the first one."""
         return self.filter(state=State.DONE, device_kind__in=device_kinds, finished__gte=since).order_by()
 
     def claimable(self, device_kind: Any, now: datetime) -> Self:
-        """What may be taken up: shipped examples give way to all who wanted something not long ago, or are about to."""
+        """What a worker may take up. Shipped examples are left out while other work is expected, queued or running.
+
+        They are left out for another `EXAMPLES_WAIT_S` after the last of it.
+        """
         mine = self.filter(device_kind=device_kind)
         since = now - timedelta(seconds=EXAMPLES_WAIT_S)
         wanted = Q(queued__gte=since) | Q(finished__gte=since) | Q(state__in=(State.QUEUED, *RUNNING))
@@ -154,8 +161,8 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def in_queue_order(self) -> Self:
         """By class; within a class owners take turns: the one with fewer evaluations running or ahead comes first.
 
-        Of those with equally many the one comes first whose last evaluation on the device ended longest ago. Otherwise
-        whoever has queued twenty would be first again each time that the only judge is free.
+        Among owners with equally many, the one comes first whose last evaluation on the device ended longest ago.
+        Without this rule, an owner with twenty queued evaluations could be first whenever the only judge is free.
         """
         running = (
             self.model.objects.filter(state__in=RUNNING)
@@ -177,7 +184,8 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def _served_lately_by_owner(self) -> Case:
         """When the last evaluation of a row's owner on the row's device ended. Asks the database.
 
-        A subquery would read what has ended lately anew for each row; a condition on the owners reads all submissions.
+        A subquery would read the recently ended evaluations again for each row, and a condition on the owners would
+        read all submissions.
         """
         of_devices = self.model.objects.filter(device_kind__in=self.order_by().values("device_kind")).served_lately()
         of_owners = of_devices.order_by().values_list("device_kind", "submission__owner")
@@ -189,7 +197,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return Case(*known, default=Value(NOT_SERVED), output_field=models.DateTimeField())
 
     def served_lately(self) -> Self:
-        """Those that ended a moment ago; `LAST_SERVED` of them is of those that a worker had."""
+        """Those that ended within `SERVED_WITHIN`. `LAST_SERVED` counts only those that a worker had claimed."""
         return self.filter(state__in=FINISHED, finished__gte=timezone.now() - SERVED_WITHIN)
 
     def place_of_next(self, device_kind: Any, owner: int | None, priority: int) -> "Place":
@@ -205,7 +213,7 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return Place(evaluation.priority, turn, self._served(evaluation.device_kind, owner), queued, pk)
 
     def _turns(self, device_kind: Any, owner: int | None, mine: Q) -> int:
-        """What an owner has at work, and of their queued ones on a device kind those that are `mine`."""
+        """The number of an owner's running evaluations, plus their queued ones on a device kind that match `mine`."""
         unfinished = self.filter(state__in=(State.QUEUED, *RUNNING), submission__owner=owner).order_by()
         counted = Q(state__in=RUNNING) | Q(state=State.QUEUED, device_kind=device_kind) & mine
         return int(unfinished.aggregate(n=Count("pk", filter=counted))["n"])
@@ -286,12 +294,12 @@ class ActionQuerySet(AppendOnlyQuerySet):
         return self.exclude(kind=ActionKind.FLAG)
 
     def open_reports(self) -> Self:
-        """Reports of submissions after which nothing was decided about them."""
+        """Reports of submissions about which nothing has been decided since."""
         later = self.model.objects.decisions().filter(submission=OuterRef("submission"), pk__gt=OuterRef("pk"))
         return self.filter(~Exists(later), kind=ActionKind.FLAG, submission__isnull=False)
 
     def open_comment_reports(self) -> Self:
-        """Reports of comments after which nothing was decided about them."""
+        """Reports of comments about which nothing has been decided since."""
         later = self.model.objects.decisions().filter(comment=OuterRef("comment"), pk__gt=OuterRef("pk"))
         return self.filter(~Exists(later), kind=ActionKind.FLAG, comment__isnull=False, comment__deleted=None)
 

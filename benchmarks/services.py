@@ -53,7 +53,7 @@ class Refused(Exception):
 
 
 class Identical(Exception):
-    """Exactly this was judged, or is about to be, and the submitter may read it."""
+    """The same source was judged or is queued already, in an evaluation that the submitter may read."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         super().__init__(IDENTICAL)
@@ -78,13 +78,13 @@ def submission_create(  # noqa: PLR0913 - keywords only, one per column of the r
     quick: bool = False,
     team: Team | None = None,
 ) -> Evaluation:
-    """The queued evaluation of a new submission; of the earlier one where owner and `client_token` are the same.
+    """Creates a submission and returns its queued evaluation.
 
-    `quick` asks for a quick check alone. A `team` is one that its owner belongs to. Without a `payer` nobody's quota is
-    touched.
+    If the owner has used `client_token` before, nothing is created, and the evaluation of that submission is returned.
+    `quick` asks for a quick check alone. The owner must belong to `team`. Without a `payer` no quota is charged.
 
-    Raises Refused while submissions are paused and for a task version that
-    is no longer judged, OverQuota, and, unless told to `judge_again`, Identical.
+    Raises Refused while submissions are paused and for a task version that is no longer judged, OverQuota, and, unless
+    `judge_again` is set, Identical.
     """
     _refuse_if_closed(version)
     kind, key = device_kind or _processor_kind(), source_key(Source(text, language))
@@ -132,8 +132,8 @@ def evaluation_create(
 ) -> Evaluation:
     """Queue one judging of `submission`; judging again never edits an earlier evaluation.
 
-    `version` is the one of the task to judge under, by default the one it was submitted for. `compiled`: the judge
-    finds it among its builds, or compiles it itself.
+    `version` of the task is by default the one that it was submitted for. With `compiled` no compile worker is needed:
+    the judge has the build already, or compiles the source itself.
     """
     with transaction.atomic():
         evaluation = Evaluation.objects.create(
@@ -155,7 +155,7 @@ def evaluation_create(
 def check_create(
     *, version: TaskVersion, text: str, owner: User | None, payer: Payer | None, client_token: str = ""
 ) -> EmulatorCheck:
-    """A queued check of a CUDA source without a GPU; the earlier one of the same owner and `client_token`.
+    """A queued check of a CUDA source without a GPU, or the earlier one with the same owner and `client_token`.
 
     Raises Refused where nothing is accepted now, and OverQuota.
     """
@@ -177,9 +177,9 @@ def check_create(
 
 
 def profile_request(evaluation: Evaluation, payer: Payer | None) -> ProfileRequest:
-    """A queued profile of an evaluated submission on its device kind; the earlier one, unless that has failed.
+    """A queued profile of an evaluated submission on its device kind, or the earlier one if that has not failed.
 
-    Raises Refused where there is nothing to profile or nothing is accepted now, and OverQuota.
+    Raises Refused if the evaluation cannot be profiled or submissions are closed, and OverQuota.
     """
     earlier = ProfileRequest.objects.filter(evaluation=evaluation).first()
     if earlier is not None and earlier.state != CheckState.FAILED:

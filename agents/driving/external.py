@@ -46,8 +46,8 @@ IN_FLIGHT_MAX = 8
 REFUSED_PER_DAY_MAX = 300  # candidates of one account: their texts are kept, though no quota counts what is not judged
 _DAY_S = 86_400
 PROMPT_CHARS_MAX = 20_000
-LOOK_EVERY_S = 10.0  # at run time, where that has a cap
-STEP_MAX_S = 60.0  # of run time that one look can count: a site that was down costs nobody anything
+LOOK_EVERY_S = 10.0  # how often run time is counted, in runs that have a cap on it
+STEP_MAX_S = 60.0  # of run time that one look can count, so that time in which the site was down does not count
 _WALL = "wall"
 
 
@@ -61,7 +61,7 @@ class SendRefused(Exception):
 
 @dataclass(frozen=True)
 class Sent:
-    """A candidate as the agent sends it. The same `key` again is the same candidate; `cost` is what it says it paid."""
+    """A candidate as the agent sends it. The same `key` means the same candidate; `cost` is what the agent reports."""
 
     proposal: Proposal
     prompt: str = ""
@@ -95,7 +95,7 @@ def _demand_unfinished(run: Run) -> None:
 
 
 def _demand_open(run: Run) -> None:
-    """By the rows, which say what the log says."""
+    """Checks the rows of the database, which agree with the log."""
     _demand_unfinished(run)
     if run.state == RunStatus.PAUSED:
         raise SendRefused("run-paused", "The run is paused. Its owner or staff can resume it.")
@@ -111,7 +111,7 @@ def _demand_open(run: Run) -> None:
 
 
 def _problem_of(run: Run, proposal: Proposal) -> str | None:
-    """What the static check says against it. Raises SendRefused for what is no text of a kernel at all, and Busy."""
+    """The problem that the static check finds. Raises SendRefused for a text that cannot be a kernel, and Busy."""
     rules = default_rules(settings.KBENCH_RULESET)
     bad = unusable(proposal, run.language, rules.source.max_bytes)
     if bad is not None:
@@ -121,7 +121,7 @@ def _problem_of(run: Run, proposal: Proposal) -> str | None:
 
 
 def close(run: Run, text: str) -> None:
-    """No more candidates; the run ends when those in judging are judged. Raises SendRefused."""
+    """Takes no more candidates; the run ends when all open judgings have ended. Raises SendRefused."""
     _demand_unfinished(run)
     said = {"reason": "closed", "text": readable(text) or "The agent has closed the run."}
     _written(run, lambda writing: writing.book.commit(Draft("run.stopping", None, said)))
@@ -129,7 +129,7 @@ def close(run: Run, text: str) -> None:
 
 
 def steer(run: Run, wish: Wish, who: str) -> None:
-    """Pause, go on or stop, at once where the run is external. Raises Refused."""
+    """Pauses, resumes or stops a run; an external run at once. Raises Refused."""
     services.run_wish(run, wish, who)
     if run.proposer == EXTERNAL:
         run.refresh_from_db()
@@ -142,7 +142,7 @@ def tend() -> None:
         try:
             with suppress(services.Refused):  # somebody else is writing its log
                 look(run)
-        except Exception:  # the edge of one run: whatever is wrong with it, the others must not wait for it
+        except Exception:  # whatever is wrong with one run, the others must be looked at
             logger.exception("external run %s could not be updated", run)
 
 
@@ -160,7 +160,7 @@ def look(run: Run) -> None:
 
 
 def _written(run: Run, write: "Callable[[_Writing], T]") -> T | None:
-    """What `write` returns; None where the log cannot be folded: then the run has been ended."""
+    """Calls `write` and returns its result. If the log cannot be folded, ends the run and returns None."""
     try:
         with services.log_of(run) as log:
             return write(_Writing(run, Book(log)))
@@ -171,7 +171,7 @@ def _written(run: Run, write: "Callable[[_Writing], T]") -> T | None:
 
 
 def _end_broken(run: Run, what: str) -> None:
-    """Without a fold of the log: what is being judged is given up, and what was reserved counts as spent."""
+    """Ends a run whose log cannot be folded: cancels what is being judged, and counts what was reserved as spent."""
     text = f"Our side failed: the log of this run cannot be continued. {what}"
     with services.log_of(run) as log:
         run.refresh_from_db()
@@ -250,7 +250,7 @@ class _Writing:
             raise SendRefused("invalid-request", f"island: the run has {count} islands, numbered from 0.")
 
     def _demand_foldable(self, key: str, drafts: list[Draft]) -> None:
-        """Neither the candidate nor its verdict may make a log that cannot be folded any more."""
+        """Refuses a candidate if the log could not be folded any more after it or after its verdict."""
         passed = {"result": result_to_json(JudgeResult("PASS", "", score=1.0)), "reused_from": None}
         try:
             self.book.rehearse(*drafts, Draft("evaluation.finished", key, passed))

@@ -53,7 +53,7 @@ class _Gate:
 
 @dataclass(frozen=True)
 class _Umpire:
-    """Gives verdicts as a verifier does, without looking at sources."""
+    """A name for verdicts that are recorded like a verifier's but need no look at a source."""
 
     id: str
     version: str
@@ -63,13 +63,13 @@ _FINALS = _Umpire("finals", "1")
 
 
 def finalists(config: RunConfig) -> int | None:
-    """How many of a generation are judged after screening, by the run's option of that name; None: all."""
+    """How many candidates of a generation are judged after screening: the run's option `finalists`. None means all."""
     count = config.options.get("finalists")
     return count if isinstance(count, int) and count > 0 else None
 
 
 def estimate_of(candidate: CandidateView) -> float | None:
-    """What screening promises of a candidate that it lets pass; None where it says nothing."""
+    """The score that screening has estimated for a candidate that it let pass; None without an estimate."""
     opinion = candidate.opinions.get("screen")
     if opinion is None or opinion.decision != "accept" or not opinion.resources:
         return None
@@ -103,7 +103,7 @@ class Round:
         self._bench = asyncio.Semaphore(self.book.state.config.judgings_at_once)
 
     async def run(self) -> None:
-        """Returns when nothing is in flight; raises what a log raises. Cancelled, it leaves no task."""
+        """Returns when no slot is at work. Raises errors of the log. If cancelled, it leaves no task running."""
         tasks = [asyncio.create_task(self._slot(place)) for place in range(len(self.names))]
         try:
             await asyncio.gather(*tasks)
@@ -126,7 +126,7 @@ class Round:
                 gate.leave(place)
 
     def _may_start(self, place: int) -> bool:
-        """While a pause is wanted, only what the judge has already."""
+        """While a pause is wanted, only candidates that the judge already has may go on."""
         candidate = self._candidate(place)
         if candidate.state not in ("proposing", "proposed", "verified"):
             return True
@@ -154,7 +154,7 @@ class Round:
         return self.book.state.archive.candidates[self.names[place]]
 
     def _earlier(self, place: int) -> Iterator[CandidateView]:
-        """The archive of the opening and the lower slots."""
+        """The candidates from before this generation, and those of the slots before this one."""
         names = (*self.book.state.base.view.candidates, *self.names[:place])
         return (self.book.state.archive.candidates[name] for name in names)
 
@@ -165,7 +165,7 @@ class Round:
             self.asked_to_pause = refusal.text
 
     def _covered(self, candidate: CandidateView) -> bool:
-        """Reserves again what a pause or a crash has settled. What does not fit any more is refused."""
+        """Reserves again what was settled at a pause or a crash. Refuses a candidate that no longer fits the budget."""
         opening, budget = self.asking.opening, self.book.state.budget
         wanted = {books.judge_lease(candidate.id): opening.judging}
         if candidate.state == "proposing":
@@ -209,7 +209,7 @@ class Round:
         self.book.commit(*self._verdict(candidate, verifier, opinion), *settling)
 
     def _paid(self, candidate: CandidateView, verifier: PaidVerifier, source: str) -> bool:
-        """Whether it is worth asking, and its price is reserved."""
+        """Whether to ask a paid verifier: an earlier one has abstained, and the price could be reserved."""
         if not any(item.decision == "abstain" for item in candidate.opinions.values()):
             return False
         cost = verifier.bound(source, candidate.language, self.asking.opening.task)
@@ -241,7 +241,7 @@ class Round:
         return await verifier.race(source, candidate.language, task, best_source, best.score or 0.0)
 
     def _verdict(self, candidate: CandidateView, verifier: Verifier | _Umpire, opinion: VerifierOpinion) -> list[Draft]:
-        """What is dropped gives its judging back."""
+        """The events of a verdict. A candidate that is dropped releases the judging that was reserved for it."""
         rejects = opinion.decision == "reject"
         audit = rejects and self._audited(candidate)
         payload = {
@@ -262,7 +262,7 @@ class Round:
         return Rng(config.seed, "audit", candidate.generation, candidate.slot).random() < config.audit_fraction
 
     async def _reuse(self, place: int) -> None:
-        """Takes the result of an earlier candidate that compiled to the same binary, when it is there."""
+        """Takes the result of an earlier candidate that compiled to the same binary, once that result is known."""
         candidate = self._candidate(place)
         other = twin(candidate, self._earlier(place))
         if other is None:
@@ -277,7 +277,7 @@ class Round:
     async def _reach_finals(self, place: int) -> None:
         """Drops the candidate if the run judges only the best of a generation by screening and it is not one of them.
 
-        That takes a place for every slot, since all of them wait for the last one to be screened.
+        Each slot waits here until the last one is screened. So it is done only if all slots may work at once.
         """
         count, config = finalists(self.book.state.config), self.book.state.config
         if count is None or config.concurrency < len(self.names):
@@ -314,7 +314,7 @@ class Round:
         self._finish(candidate, result, Cost(judgings=1, judging_s=result.seconds))
 
     async def _submit(self, candidate: CandidateView) -> None:
-        """Not to be cancelled half-way, or nobody would know the ticket."""
+        """Is shielded from cancelling, since the ticket of a submission would be lost."""
         task = asyncio.create_task(self._submitted(candidate))
         self.submitting.add(task)
         task.add_done_callback(self.submitting.discard)
@@ -338,7 +338,7 @@ class Round:
         self.book.commit(finished, books.settled(lease, candidate.id, cost), *news, *self._arm(candidate, result))
 
     def _arm(self, candidate: CandidateView, result: JudgeResult) -> list[Draft]:
-        """What the arm that made it has gained over its best parent, as a ratio."""
+        """For the arm that made the candidate: its score divided by that of its best parent."""
         if candidate.arm is None:
             return []
         known = self.book.state.archive.candidates
@@ -355,7 +355,7 @@ def result_to_json(result: JudgeResult) -> dict[str, Any]:
 
 
 def announcements(book: Book, finished: Draft) -> list[Draft]:
-    """Who gets a place in the archive by this result, and who loses the last one."""
+    """Events for the places in the archive that the candidate gets, and for candidates that lose their last place."""
     after = book.state.archive.copy()
     after.apply(LogEvent(book.state.seq + 1, 0.0, finished.type, finished.candidate, finished.payload))
     name = str(finished.candidate)

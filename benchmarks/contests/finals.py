@@ -122,8 +122,8 @@ def _readable(rows: Any) -> Any:
 def leaders(contest: Contest) -> list[tuple[int, Evaluation]]:
     """The key of each participant with their best accepted judging, for each board.
 
-    To find them the database reads every judging that counts, so which they are is kept until anything ends on a device
-    of the contest, somebody joins, or staff decide anything; what none of these shows, for `KEPT_S` at most.
+    To find them the database reads every judging that counts. So they are cached until a judging ends on a device of
+    the contest, somebody joins or staff decide something. Other changes are seen after `KEPT_S` at most.
     """
     key = f"contest-leaders:{contest.pk}:{_fingerprint(contest)}"
     found: dict[int, int] | None = caches["pages"].get(key)
@@ -143,7 +143,7 @@ def _sound(rows: Any) -> Any:
 
 
 def _fingerprint(contest: Contest) -> str:
-    """Differs after whatever may change who leads; each part is the end of an index."""
+    """A hash that changes whenever the leaders may have changed; each part is read at the end of an index."""
     ended = Evaluation.objects.filter(state=State.DONE, device_kind=OuterRef("pk")).order_by("-finished")
     newest = contest.device_kinds.annotate(newest=Subquery(ended.values("finished")[:1])).order_by("pk")
     joined = contest.participants.aggregate(rows=Count("pk"), newest=Max("pk"))
@@ -217,7 +217,7 @@ def _make_final_version(task: ContestTask, hidden: Any) -> None:
 
 
 def _queue(contest: Contest, wanted: Q) -> None:
-    """Task after task; of each the entries of all participants in turn, so that nobody's come all at the end."""
+    """Task after task; participants take turns in each, so that no participant's entries all come at the end."""
     entries = ContestEntry.objects.filter(wanted, task__contest=contest, submission__isnull=False)
     rows = entries.select_related("task__final_version", "device_kind", "submission").order_by("task__position", "pk")
     turns: dict[tuple[int, int], int] = {}
@@ -244,7 +244,7 @@ def are_over(contest: Contest) -> bool:
 
 
 def tend(contest: Contest) -> None:
-    """Begin the sittings anew whose worker was lost."""
+    """Restarts the sittings whose worker was lost."""
     for sitting in contest.sittings.filter(ended=None, worker__isnull=False).select_related("worker"):
         worker = sitting.worker
         assert worker is not None  # noqa: S101 - filtered
@@ -288,7 +288,7 @@ def freeze(contest: Contest) -> None:
             entry.score, entry.score_lo, entry.score_hi = final.score, final.score_lo, final.score_hi
         entry.save(update_fields=["verdict", "score", "score_lo", "score_hi"])
     contest.sittings.update(ended=timezone.now())
-    text = f"The contest “{contest.title}” has ended, and its results are there."
+    text = f"The contest “{contest.title}” has ended. Its page shows the results."
     members = TeamMembership.objects.filter(state=MembershipState.MEMBER, team__contests__contest=contest)
     alone = ContestParticipant.objects.filter(contest=contest, account__isnull=False)
     for account in User.objects.filter(Q(pk__in=alone.values("account")) | Q(pk__in=members.values("account"))):

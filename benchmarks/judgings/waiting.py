@@ -57,7 +57,8 @@ def waiting(evaluation: Evaluation) -> Waiting | None:
     if evaluation.state != State.QUEUED:
         return None
     queue = _queue(evaluation.device_kind, Evaluation.objects.place_of(evaluation))
-    reason = _reason(evaluation, queue.ahead, len(queue.running))
+    stopped = _stopped(evaluation)
+    reason = stopped or _reason(evaluation, queue.ahead, len(queue.running))
     own = QueueLoad(evaluation.task_version_id, 1, unbuilt=evaluation.built is None)
     told = partial(Waiting, queue.ahead, len(queue.running), reason)
     try:
@@ -66,7 +67,14 @@ def waiting(evaluation: Evaluation) -> Waiting | None:
         return told(f"{reason} No estimate: {_within(error)}", no_estimate=str(error))
     except NoEstimate as error:
         return told(reason, no_estimate=str(error))
+    if stopped:  # judges are online, but nothing compiles for them
+        return told(reason, no_estimate=stopped)
     return told(f"{reason} It should begin in {estimate}.", estimate)
+
+
+def standstill(evaluation: Evaluation) -> str:
+    """Why the first evaluation of a queue is not taken up now; empty if a worker is about to start it."""
+    return _stopped(evaluation) or _gives_way(evaluation)
 
 
 def waiting_reason(evaluation: Evaluation) -> str:
@@ -74,7 +82,7 @@ def waiting_reason(evaluation: Evaluation) -> str:
     if evaluation.state != State.QUEUED:
         return ""
     queue = _queue(evaluation.device_kind, Evaluation.objects.place_of(evaluation))
-    return _reason(evaluation, queue.ahead, len(queue.running))
+    return _stopped(evaluation) or _reason(evaluation, queue.ahead, len(queue.running))
 
 
 def waiting_text(evaluation: Evaluation) -> str:
@@ -121,18 +129,31 @@ def _estimate(queue: _Queue, own: QueueLoad, priority: int) -> WaitEstimate:
     return estimated(pace(queue.kind, now), Demand(judges, queue.running, queue.loads, own), now)
 
 
+def _stopped(evaluation: Evaluation) -> str:
+    """Why it is not judged, whatever its place in the queue; empty if it is a matter of its place."""
+    return paused(Switch.JUDGING) or nobody_there(evaluation.device_kind, built=evaluation.built is not None)
+
+
 def _reason(evaluation: Evaluation, ahead: int, running: int) -> str:
-    stopped = paused(Switch.JUDGING) or nobody_there(evaluation.device_kind, built=evaluation.built is not None)
-    if stopped:
-        return stopped
-    if evaluation.priority == Priority.EXAMPLE and (ahead or running):
-        return f"Shipped examples wait until no other submission has arrived for {EXAMPLES_WAIT_S // 60} minutes."
+    if gives_way := _gives_way(evaluation):
+        return gives_way
     if ahead:
         return f"{ahead} ahead of you."
     if running:
         place = "on this machine" if evaluation.device_kind.device_class == CPU else "on the GPU"
         return f"You are next: another evaluation is being judged {place}."
     return "You are next: a worker is about to start."
+
+
+def _gives_way(evaluation: Evaluation) -> str:
+    if evaluation.priority != Priority.EXAMPLE:
+        return ""
+    if Evaluation.objects.queued().claimable(evaluation.device_kind, timezone.now()).filter(pk=evaluation.pk).exists():
+        return ""
+    return (
+        "Shipped examples wait while other submissions are expected, in the queue or being judged, "
+        f"and for {EXAMPLES_WAIT_S // 60} minutes after the last of them."
+    )
 
 
 def nobody_there(kind: DeviceKind, *, built: bool = False) -> str:

@@ -26,7 +26,7 @@ class NotificationForm(forms.Form):
         required=False,
         max_length=webhooks.URL_MAX_CHARS,
         widget=forms.URLInput({"placeholder": "https://"}),
-        help_text="It gets a POST with JSON. Only HTTPS and public addresses.",
+        help_text="Each notification is sent to it as a POST with JSON. It must be public and use HTTPS.",
     )
 
     def __init__(self, *args: Any, choice: NotificationChoice, mail: str, **kwargs: Any) -> None:

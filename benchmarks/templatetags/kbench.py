@@ -3,6 +3,7 @@
 Does NOT format numbers (`numbers`), code (`code`) or intervals (`whiskers`).
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from django import template
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from benchmarks import selectors
@@ -159,6 +160,12 @@ def on_remark(code: str) -> str:
 def config_key(key: str) -> str:
     """With places at which a line may break."""
     return key.replace(",", ", ")
+
+
+@register.filter
+def breakable(name: str) -> SafeString:
+    """The name of a task with places at which a line may break."""
+    return format_html_join(SafeString("<wbr>"), "{}", ((part,) for part in re.split(r"(?<=[_/])", name)))
 
 
 @register.filter

@@ -27,6 +27,8 @@ def us(value: float | str | None) -> str:
     for unit, size in (("s", 1e6), ("ms", 1e3)):
         if number >= size:
             return f"{_digits(number / size)} {unit}"
+    if 0 < number < 0.1:
+        return f"{_digits(number * 1e3)} ns"
     return f"{_digits(number)} µs"
 
 
@@ -81,7 +83,7 @@ def seconds(value: float | str | None) -> str:
         return ABSENT
     if number > 90:
         return f"{floatformat(number / 60)} min"
-    return f"{floatformat(number)} s" if number >= 0.1 else f"{1000 * number:.0f} ms"
+    return f"{floatformat(number)} s" if number >= 0.1 or number == 0 else f"{1000 * number:.0f} ms"
 
 
 @register.filter

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from benchmarks import news, selectors
+from benchmarks.judgings.waiting import standstill
 from benchmarks.recorded import selectors as recorded
 from benchmarks.templatetags.whiskers import Axis
 
@@ -39,8 +40,10 @@ def _recorded() -> dict[str, Any]:
 
 def _queue() -> dict[str, Any]:
     everybody = AnonymousUser()
+    running, queued = selectors.at_work(everybody, 5), selectors.next_in_queue(everybody, 5)
     return {
         "lines": selectors.queue_lines(),
-        "running": selectors.at_work(everybody, 5),
-        "waiting": selectors.next_in_queue(everybody, 5),
+        "running": running,
+        "waiting": queued,
+        "standstill": standstill(queued[0]) if queued and not running else "",
     }

@@ -7,8 +7,9 @@ import pytest
 from django.utils import timezone
 
 from benchmarks import switches
-from benchmarks.judgings.waiting import outlook, waiting, waiting_reason, waiting_text
+from benchmarks.judgings.waiting import outlook, standstill, waiting, waiting_reason, waiting_text
 from benchmarks.models import Evaluation, StageResult
+from benchmarks.querysets import EXAMPLES_WAIT_S
 from benchmarks.states import Priority, State, Switch, WorkerRole, WorkerState
 from tests.counting import sqlite_steps
 
@@ -171,6 +172,24 @@ def test_without_enough_judgings_it_says_why_there_is_no_estimate(submit, worker
 def test_shipped_examples_get_no_estimate(submit, workers):
     judged_before(submit)
     assert "while other submissions are in the queue" in waiting(submit(priority=Priority.EXAMPLE)).no_estimate
+
+
+def test_an_example_that_gives_way_says_so_though_it_is_next(submit, workers):
+    judged_before(submit)
+    example = submit(priority=Priority.EXAMPLE)
+    assert waiting_text(example) == standstill(example)
+    assert "for 2 minutes after the last of them" in standstill(example)
+    long_ago = timezone.now() - timedelta(seconds=EXAMPLES_WAIT_S + 1)
+    Evaluation.objects.exclude(pk=example.pk).update(queued=long_ago, finished=long_ago)
+    assert standstill(example) == ""
+    assert "You are next" in waiting_text(example)
+
+
+def test_without_a_compile_worker_there_is_no_estimate(submit, worker):
+    judged_before(submit)
+    found = waiting(submit())
+    assert found.estimate is None
+    assert found.text == found.no_estimate == "No worker that compiles for cpu-avx2 has ever been online."
 
 
 def test_who_submits_now_is_told_place_and_time(submit, workers, cpu, version):

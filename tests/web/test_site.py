@@ -71,6 +71,11 @@ def test_the_queue_counts_and_lists_what_is_public(visitor: Client, owner: Any) 
     assert private.get_absolute_url() not in html
 
 
+def test_a_queue_that_stands_still_says_why(visitor: Client) -> None:
+    factories.queued()
+    assert "No cpu-avx2 worker has ever been online." in visitor.get("/live/").content.decode()
+
+
 def test_a_claimed_evaluation_moves_from_waiting_to_judged(visitor: Client) -> None:
     factories.queued()
     factories.claimed_for_judging()

@@ -53,7 +53,7 @@ def test_the_api_tells_self_tests_versions_and_incidents(visitor: Client) -> Non
 def test_the_page_shows_the_same(visitor: Client) -> None:
     crowd()
     html = visitor.get("/status/").content.decode()
-    assert "0 people, 3 agents, 0 rejudge, 0 examples" in " ".join(html.split())
+    assert "0 from people, 3 from agents, 0 to be judged again, 0 shipped examples" in " ".join(html.split())
     assert "at most 12 waiting, 3 at last" in html
     assert "580" in html
     assert "differs" in html

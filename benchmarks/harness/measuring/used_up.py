@@ -1,4 +1,4 @@
-"""Memory that the calls of a kernel use up: it was made ready before, and no call has touched it yet.
+"""Memory that the calls of a kernel use up: it was prepared before, and no earlier call has touched it.
 
 Calls of an honest kernel touch the same memory again and again, or fresh memory that the operating system clears
 within the call. A kernel that cleared workspaces for many calls while it was loaded, or in calls whose time does not
@@ -35,7 +35,7 @@ class Touched:
 
 
 def forget(pid: int) -> None:
-    """Takes the marks off; does nothing where the operating system has none or the process is gone."""
+    """Takes the marks off; does nothing if the operating system has no marks or the process is gone."""
     try:
         Path(f"/proc/{pid}/clear_refs").write_bytes(b"1")
     except OSError:
@@ -43,7 +43,7 @@ def forget(pid: int) -> None:
 
 
 def look(pid: int, without: os.stat_result) -> Touched | None:
-    """What the marks say, leaving out what is shared of the file `without`. None if nobody tells or it is gone."""
+    """Counts marked memory, without shared pages of the file `without`. None if not told, or if the process is gone."""
     try:
         text = Path(f"/proc/{pid}/smaps").read_bytes()
     except OSError:
@@ -68,7 +68,7 @@ def look(pid: int, without: os.stat_result) -> Touched | None:
 
 
 def fresh_us_per_byte() -> float:
-    """What the operating system takes to clear and map memory that is touched for the first time, on this machine."""
+    """The time per byte in which this machine's operating system clears and maps memory at its first touch."""
     taken_ns = []
     for _ in range(_TRIALS):
         with mmap.mmap(-1, _TRIAL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
@@ -95,9 +95,9 @@ class Watch:
         self._launches: dict[int, _Launch] = {}
 
     def round_begins(self, launch: int, *, hidden: bool) -> None:
-        """A round with calls of `hidden` configurations is the first of five.
+        """A round with calls of `hidden` configurations becomes the first of five, which is not measured.
 
-        There nothing is counted, so no fresh memory that such calls take can hide what others use up.
+        So the fresh memory that such calls take cannot hide what other calls use up.
         """
         now = self._launches.setdefault(launch, _Launch())
         if hidden:
@@ -117,10 +117,10 @@ class Watch:
                 now.used_bytes.append((grown_bytes - (last.own_bytes - now.first.own_bytes)) // _ROUNDS)
 
     def used_bytes(self, calls: float, memory_bytes: int) -> float:
-        """What a round of `calls` calls uses up beyond what is usual, in the launch where that is more.
+        """What a round of `calls` calls uses up beyond what is usual, in the launch with the larger value.
 
-        Arguments and results of all configurations take `memory_bytes`: the allocator may give the calls of a kernel
-        so much memory anew where others have had it, as after a call of a hidden configuration.
+        `memory_bytes` is the size of the arguments and results of all configurations. So much is usual, since the
+        allocator may give a call memory that calls of other configurations have had before.
         """
         used = [float(np.percentile(item.used_bytes, _QUANTILE)) for item in self._launches.values() if item.used_bytes]
         return max(0.0, max(used, default=0.0) - calls * _SPARE_BYTES - memory_bytes / _ROUNDS)

@@ -109,7 +109,7 @@ GPU_RULES = (
         "few-blocks",
         "Too few blocks",
         (("waves", "<", 0.5), ("blocks", ">=", 1)),
-        "{blocks:.0f} blocks fill {waves:.2f} of the GPU",
+        "{blocks:.0f} blocks fill {waves_pct:.2g} % of the GPU",
         "Split the work into more blocks, along the reduction too if the result is small.",
     ),
     Rule(
@@ -168,6 +168,8 @@ def gpu_bottleneck(kernels: Sequence[KernelProfile], roofline: Roofline) -> Bott
     facts = {key: value for key, value in main.metrics.items() if value is not None}
     facts |= {"kernels": len(kernels), "call_us": call_us, "mean_kernel_us": call_us / len(kernels)}
     facts |= _compared(facts) | _of_roofline(roofline)
+    if "waves" in facts:
+        facts["waves_pct"] = 100 * facts["waves"]
     found = _first(GPU_RULES, facts)
     return found if found is None else _with_kernel(found, main, len(kernels), call_us)
 
