@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from .compilers import builds
 from .compilers.builds import Build
 from .compilers.static_checks import check_source
-from .errors import AuditBroken, Cancelled, ChildSurvived, SupervisorError, UsageError
+from .errors import AuditBroken, Cancelled, ChildSurvived, NotAwake, SupervisorError, UsageError
 from .gpu.standing import GpuSessionKeeper
 from .hosts.machine import Peaks, pinned_to
 from .hosts.processors import processor
@@ -198,6 +198,8 @@ class StagedJudging:
             try:
                 with scratch_folder("judge-", self.paths.scratch) as scratch:
                     return self._run_session(build, prepared, scratch)
+            except NotAwake:
+                raise  # no process has seen the submission yet
             except SupervisorError as error:
                 self._blame(build, prepared, error)
                 raise

@@ -26,7 +26,8 @@ from benchmarks.harness import (
     prepare_side_by_side,
     tracks,
 )
-from benchmarks.harness.errors import ChildSurvived, SupervisorError
+from benchmarks.harness.errors import ChildSurvived, NotAwake, SupervisorError
+from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.contestants import CallResult
@@ -284,3 +285,21 @@ def test_a_device_that_judges_nothing_is_our_fault(
     monkeypatch.setattr(GpuSession, "call_baseline", call)
     with pytest.raises(SupervisorError, match="the device does not answer"):
         judged(RIGHT, task, rules, paths)
+
+
+def test_who_was_shown_to_nobody_does_not_pay(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A referee that ended while it woke up was booked as a RUNTIME_ERROR, since the control run worked."""
+    real_meet, met = Crew.meet, []
+
+    def meet(crew: Crew) -> None:
+        met.append(crew)
+        if len(met) == 1:
+            crew.referee.doom()
+        real_meet(crew)
+
+    monkeypatch.setattr(Crew, "meet", meet)
+    with pytest.raises(NotAwake, match="the process referee did not start"):
+        judged(RIGHT, task, rules, paths)
+    assert len(met) == 1

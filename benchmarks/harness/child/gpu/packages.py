@@ -19,7 +19,7 @@ PACKAGES = {
     "cutlass": ("cutlass.cute", "cuda.bindings.driver"),
     "tilelang": ("tilelang",),
     "helion": ("helion", "helion.language"),
-    "numba": ("numba.cuda",),
+    "numba": ("numba.cuda",),  # a kernel of our own is run as well
 }
 _NEEDS = {"helion": ("triton",)}
 
@@ -38,6 +38,10 @@ def wake(path: str) -> Sequence[str]:
         from .triton_wake import wake as wake_triton
 
         wake_triton()
+    if "numba" in names:
+        from .numba_wake import wake as wake_numba
+
+        wake_numba()
     return tuple(names)
 
 
