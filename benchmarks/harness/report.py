@@ -74,7 +74,7 @@ VERDICT_TEXTS = {
     ),
     Verdict.RUNTIME_ERROR: VerdictText(
         "The kernel raised an error or its process died.",
-        "Read the end of the log. An out-of-bounds access and a write into an input are frequent causes.",
+        "Read the reason and the end of the log. If the process died, an out-of-bounds access is a frequent cause.",
     ),
     Verdict.OUT_OF_MEMORY: VerdictText(
         "The kernel asked for more memory than the rules allow.", "Free or reuse scratch buffers."
