@@ -3,8 +3,8 @@
     python -m scripts.redteam [WORD ...] [--json] [--fresh] [--steps 20] [--quick]
 
 Words select cases by part of their name or class. An attack may be refused as its case.toml says, or pass with at most
-1.05 times the score of its honest control; where it seems to gain more, both are judged again, on a processor in one
-sitting and in turns, before that is believed.
+1.05 times the score of its honest control; where it seems to gain more, both are judged again before that is believed.
+On a processor that is done together, in turns, five times, and the mean counts: a single ratio scatters by 5 percent.
 A case that may not pass is judged by few calls, and by all of them only if those do not give the verdict that is
 demanded. After each group of hostile cases the honest control of their task must pass by few calls, and files that lie
 around the judge's folders must be as they were after every single case. A naive harness says what it makes of the same
@@ -22,6 +22,7 @@ import fcntl
 import functools
 import hashlib
 import json
+import math
 import os
 import sys
 import time
@@ -32,6 +33,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.catalogue.attacks import GAIN_MAX, Attack, RedteamRun, by_exploit
 from benchmarks.harness import (
@@ -50,6 +53,7 @@ from benchmarks.harness import (
     default_suites,
     devices_here,
     find_task,
+    geometric_mean,
     isolation_in_force,
     judge,
     judge_together,
@@ -63,7 +67,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "redteam"
 _VERDICT_STEPS = 4
 _ATTEMPTS = 3
-_LAUNCHES_COMPARED = 4  # where memory lies moves times by some percent, and differs from process to process
+_SITTINGS, _STUDENT_T = 5, 2.776  # and its quantile for the 95 % interval of a mean of as many
 _COLUMNS = "{:<2} {:<54} {:<26} {:<17} {:>8} {:>8} {:<34} {}"
 
 
@@ -102,8 +106,11 @@ class Bench:
     def compared(self, case: Case, control: Case) -> JudgedTogether:
         """Both in one sitting. Raises HarnessError."""
         task, rules = find_task(default_suites(), case.task), case.changed(self.rules)
-        rules = replace(rules, time=replace(rules.time, launches=_LAUNCHES_COMPARED))
-        return judge_together(case.source(), control.source(), task, rules, self.paths)
+        for _ in range(_ATTEMPTS):
+            found = judge_together(case.source(), control.source(), task, rules, self.paths)
+            if Verdict.NOISY not in (found.first.verdict, found.second.verdict):
+                break
+        return found
 
 
 class Controls:
@@ -213,7 +220,8 @@ def run(
 def attacked(case: Case, bench: Bench, controls: Controls) -> Attack:
     """One case through the judge and the naive harness."""
     started, control = time.monotonic(), controls.of(case)
-    report, control_speedup, objection, interval = None, None, "", (None, None)
+    report, control_speedup, objection = None, None, ""
+    interval: tuple[float | None, float | None] = (None, None)
     bench.canaries.touched()
     try:
         control_speedup = controls.speedup(control) if control else None
@@ -255,8 +263,18 @@ def _again(
     """The control's score, the report on the case and the interval of its gain. Raises HarnessError."""
     if bench.device.device_class != CPU or bench.quick:
         return controls.judged(control), bench.judged(case), (None, None)
-    found = bench.compared(case, control)
-    return controls.passed(control, found.second), found.first, found.ci95 or (None, None)
+    scores, theirs = [], []
+    for _ in range(_SITTINGS):
+        found = bench.compared(case, control)
+        theirs.append(controls.passed(control, found.second))
+        if found.first.score is None:
+            return theirs[-1], found.first, (None, None)
+        scores.append(found.first.score)
+    logs = np.log([score.speedup for score in scores]) - np.log(theirs)
+    reach = _STUDENT_T * logs.std(ddof=1) / math.sqrt(_SITTINGS)
+    mean = geometric_mean([score.speedup for score in scores])
+    report = replace(found.first, score=replace(scores[-1], speedup=mean, ci95=(mean, mean)))
+    return geometric_mean(theirs), report, (math.exp(logs.mean() - reach), math.exp(logs.mean() + reach))
 
 
 def noticed(report: Report | None) -> str:

@@ -68,7 +68,7 @@ def outcome(
 
         def together(first: Source, second: Source, *_: object) -> JudgedTogether:
             one, other = judged(names[first.text]), judged(names[second.text])
-            return JudgedTogether(one, other, None, (0.98, 1.03))
+            return JudgedTogether(one, other, None, None)
 
         monkeypatch.setattr(redteam, "judge", judge)
         monkeypatch.setattr(redteam, "judge_together", together)
@@ -89,7 +89,7 @@ def test_an_attack_without_gain_is_as_it_must_be(outcome: Callable[[Judged], lis
 def test_a_gain_that_stays_is_an_objection(outcome: Callable[[Judged], list[records.Attack]]) -> None:
     found = outcome(lambda name: report(Verdict.PASS, 1.2 if name == ATTACK else 1.0))
     assert "scores 1.20 where its honest control scores 1.00" in found[0].objection
-    assert (found[0].gain_low, found[0].gain_high) == (0.98, 1.03)
+    assert (found[0].gain_low, found[0].gain_high) == (pytest.approx(1.2), pytest.approx(1.2))
 
 
 def test_on_a_gpu_both_are_judged_again(cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,15 +105,30 @@ def test_on_a_gpu_both_are_judged_again(cases: list[Case], tmp_path: Path, monke
 
 
 def test_a_gain_that_was_noise_is_none(outcome: Callable[[Judged], list[records.Attack]]) -> None:
-    scores = iter([1.2, 1.0])
+    scores = iter([1.2, 1.1, 1.0, 1.02, 1.0, 0.98])
     found = outcome(lambda name: report(Verdict.PASS, next(scores) if name == ATTACK else 1.0))
     assert found[0].objection == ""
+    assert found[0].gain == pytest.approx(1.019, abs=0.001)
+    assert found[0].gain_low == pytest.approx(0.962, abs=0.002)
+    assert found[0].gain_high == pytest.approx(1.079, abs=0.002)
+
+
+def test_one_that_is_caught_when_judged_again_is_no_gain(outcome: Callable[[Judged], list[records.Attack]]) -> None:
+    reports = iter([report(Verdict.PASS, 1.2), report(Verdict.PASS, 1.2), report(Verdict.TAMPERING)])
+    found = outcome(lambda name: next(reports) if name == ATTACK else report(Verdict.PASS, 1.0))
+    assert (found[0].verdict, found[0].speedup, found[0].gain_low) == ("TAMPERING", None, None)
+
+
+def test_a_noisy_sitting_is_repeated(outcome: Callable[[Judged], list[records.Attack]]) -> None:
+    reports = iter([report(Verdict.PASS, 1.2), report(Verdict.NOISY), *[report(Verdict.PASS, 1.0)] * 5])
+    found = outcome(lambda name: next(reports) if name == ATTACK else report(Verdict.PASS, 1.0))
+    assert (found[0].objection, found[0].gain) == ("", pytest.approx(1.0))
 
 
 def test_a_control_that_fails_beside_its_attack_is_an_objection(
     outcome: Callable[[Judged], list[records.Attack]],
 ) -> None:
-    controls = iter([report(Verdict.PASS, 1.0), report(Verdict.NOISY), *[report(Verdict.PASS, 1.0)] * 2])
+    controls = iter([report(Verdict.PASS, 1.0), *[report(Verdict.NOISY)] * 3, *[report(Verdict.PASS, 1.0)] * 2])
     found = outcome(lambda name: report(Verdict.PASS, 1.2) if name == ATTACK else next(controls))
     assert "honest_vectorised got NOISY" in found[0].objection
 
