@@ -138,6 +138,7 @@ def _live_part(request: HttpRequest, evaluation: Evaluation) -> dict[str, Any]:
         "audit": report.get("audit"),
         "auditable": services.is_auditable(evaluation) and _may_ask_for_audit(request, evaluation),
         "can_be_judged": evaluation.is_quick and evaluation.verdict == "PASS" and is_by(request, evaluation),
+        "profilable": services.is_profilable(evaluation),
         "history": selectors.evaluation_history(evaluation),
         "standing": selectors.standing_of(evaluation),
         "cancellable": not evaluation.is_finished and may_cancel(request, evaluation),

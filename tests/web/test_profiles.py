@@ -202,6 +202,12 @@ def test_the_api_asks_for_profiles_and_gives_them(visitor: Client) -> None:
     assert found["profile"]["configs"][0]["kernels"][0]["metrics"]["registers"] == 96
 
 
+def test_a_source_that_did_not_compile_is_offered_no_profile(visitor: Client) -> None:
+    failed = factories.judged(factories.failing())
+    text = visitor.get(failed.get_absolute_url()).content.decode()
+    assert reverse("evaluation-profile", args=[failed.code]) not in text
+
+
 def test_the_api_refuses_what_cannot_be_profiled(visitor: Client) -> None:
     owner, stranger = factories.user("olga"), factories.user("stefan")
     failed = factories.judged(factories.failing(), owner=owner)
