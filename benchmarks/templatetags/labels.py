@@ -6,6 +6,7 @@ from typing import Any
 from django import template
 
 from benchmarks.boards import labels
+from benchmarks.catalogue.difficulty import HARD_FROM, MEDIUM_FROM
 
 register = template.Library()
 
@@ -35,4 +36,5 @@ def difficulty_text(facts: Mapping[str, Any]) -> str:
     said = ", ".join(f"{number} {one if number == 1 else several}" for number, one, several in counted if number)
     direction = "; the task is a backward one" if facts["backward"] else ""
     arithmetic = f"up to {facts['flops_per_byte']} floating-point operations for each byte of memory traffic"
-    return f"The reference has {said}{direction}; it does {arithmetic}. That makes {facts['points']} points."
+    scale = f"medium from {MEDIUM_FROM}, hard from {HARD_FROM}"
+    return f"The reference has {said}{direction}; it does {arithmetic}. That makes {facts['points']} points ({scale})."
