@@ -21,7 +21,7 @@ from benchmarks.harness.measuring.energy import UNCLEAR, UNREADABLE, call_energy
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.report import ConfigReport
 from benchmarks.harness.source import NOBODY, Watcher
-from benchmarks.harness.stages import _Work
+from benchmarks.harness.stages import StagedJudging
 
 TIMED = ConfigReport(key="n=1", group="single", correct=True, kernel_us=50.0)
 HIDDEN = ConfigReport(key="hidden 1", group="hidden", correct=True)
@@ -171,8 +171,8 @@ def test_the_referee_tells_the_steps_of_the_counter() -> None:
 # --- in a judging --------------------------------------------------------------------------------------------------
 
 
-def work(energy: Any, **options: Any) -> _Work:
-    made = _Work(None, None, SimpleNamespace(energy=energy, timed=lambda: None), False, NOBODY, **options)  # type: ignore[arg-type]
+def work(energy: Any, **options: Any) -> StagedJudging:
+    made = StagedJudging(None, None, SimpleNamespace(energy=energy, timed=lambda: None), False, NOBODY, **options)  # type: ignore[arg-type]
     made._session = SimpleNamespace()  # type: ignore[assignment]
     return made
 
