@@ -1,14 +1,30 @@
 """What is asked of a package before a submission is loaded."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from benchmarks.harness.child.gpu import packages
+from benchmarks.harness import Verdict, default_rules
+from benchmarks.harness.child.gpu import packages, warm
+from benchmarks.harness.gpu.session import GpuSession
+from benchmarks.harness.measuring.faults import Fault
+from tests.harness.test_gpu_replay import FakeActor
 
 TEXTS = {"numba": "from numba import cuda\n", "triton": "import triton\n", "helion": "import helion\n"}
+
+
+@pytest.fixture(autouse=True)
+def imported_alone() -> Iterator[None]:
+    """Other tests ask whether a package is here, which is so while it is imported."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in TEXTS:
+            del sys.modules[name]
 
 
 @pytest.fixture
@@ -41,3 +57,45 @@ def test_a_kernel_of_our_own_runs_for_packages_that_start_something_at_the_first
     file.write_text(TEXTS.get(package, f"import {package}\n"))
     packages.wake(str(file))
     assert ran == kernels
+
+
+def test_a_package_that_cannot_be_imported_is_told_before_a_submission_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Helion 1.5.1 beside torch 2.11, say: what is installed need not work."""
+    file, said = tmp_path / "kernel.py", []
+    file.write_text("import helion\nraise SystemExit('it was loaded')\n")
+    broken = tmp_path / "site" / "helion"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("from torch import IntelGPUError\n")
+    monkeypatch.syspath_prepend(broken.parent)
+    monkeypatch.delitem(sys.modules, "helion", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
+    monkeypatch.setenv("KBENCH_KERNELS", str(tmp_path / "kernels"))
+    message = {"binary": str(file), "configs": [], "answer": -1}
+    link = SimpleNamespace(send=lambda **told: said.append(told), receive=lambda: message)
+    monkeypatch.setattr(warm, "connect", lambda _: link)
+    monkeypatch.setattr(warm, "exact_arithmetic", lambda: None)
+    monkeypatch.setattr(warm, "sleep_until_called", lambda *_: None)
+    monkeypatch.setattr(warm, "start_device", lambda _: None)
+    warm.main(["3", "host"])
+    assert [list(told) for told in said] == [["awake"], ["unusable"]]
+    assert "IntelGPUError" in said[1]["unusable"]
+
+
+def awaited(*answers: Any) -> Fault:
+    session: Any = SimpleNamespace(setting=SimpleNamespace(rules=default_rules()))
+    warming: Any = FakeActor(*answers)
+    with pytest.raises(Fault) as found:
+        GpuSession._await_warm(session, warming)
+    return found.value
+
+
+def test_a_package_that_fails_is_our_fault_until_a_submission_is_loaded() -> None:
+    ours = awaited({"unusable": "ImportError: no\nmore"})
+    assert (ours.verdict, ours.reason) == (
+        Verdict.INTERNAL_ERROR,
+        "a package that it uses fails on this worker: ImportError: no",
+    )
+    theirs = awaited({"woken": True}, {"unusable": "ImportError: no"}, {"load_error": "ValueError: no"})
+    assert theirs.verdict is Verdict.RUNTIME_ERROR

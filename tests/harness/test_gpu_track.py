@@ -235,6 +235,24 @@ def test_an_archive_that_breaks_its_reader_is_tampering(
     assert "left something other than compiled kernels" in report.reason
 
 
+BLAMES_THE_WORKER = """
+import os
+import sys
+
+def forward(x, weights, biases):
+    os.write(int(sys.argv[1]), b'{"unusable": "ImportError: no such package"}')
+    os._exit(0)
+"""
+
+
+def test_a_submission_cannot_say_that_a_package_fails(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracks, "missing_here", lambda _: "")
+    report = judge(Source(BLAMES_THE_WORKER, "tilelang"), task, rules, paths, device="host:0", quick=True)
+    assert report.verdict is Verdict.RUNTIME_ERROR, report.reason
+
+
 def test_an_accepted_submission_that_cannot_be_ended_under_a_tool_is_none(
     task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import RefereeError, SupervisorError
 from ..measuring.contestants import Actor, CallResult
-from ..measuring.faults import Fault, load_fault, slow_load
+from ..measuring.faults import Fault, first_line, load_fault, slow_load
 from ..measuring.laps import Laps
 from ..measuring.memory import describe, overlay
 from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of, files_of
@@ -289,9 +289,13 @@ class GpuSession(Session[Actor]):
             raise Fault(Verdict.TAMPERING, f"it left something other than compiled kernels: {error}") from None
 
     def _await_warm(self, warm: Actor) -> None:
-        timeout_s = self.setting.rules.compile.timeout_s
+        timeout_s, has_woken = self.setting.rules.compile.timeout_s, False
         try:
             for message in warm.messages(timeout_s):
+                if "unusable" in message and not has_woken:  # later the submission could say so itself
+                    told = first_line(str(message["unusable"]))
+                    raise Fault(Verdict.INTERNAL_ERROR, f"a package that it uses fails on this worker: {told}")
+                has_woken = has_woken or bool(message.get("woken"))
                 if message.get("warmed"):
                     return
                 if "call_error" in message:

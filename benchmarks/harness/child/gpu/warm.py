@@ -31,7 +31,12 @@ def main(arguments: Sequence[str]) -> None:
     message = link.receive()
     kernels = Path(os.environ["KBENCH_KERNELS"])
     kernels.mkdir(exist_ok=True)
-    wake(message["binary"])
+    try:
+        wake(message["binary"])
+    except Exception as error:  # noqa: BLE001 - process edge: no code of the submission is loaded yet
+        link.send(unusable=f"{type(error).__name__}: {error}"[:4000])
+        return
+    link.send(woken=True)
     functions = load_functions(message["binary"], message, link, device.device.type)
     if functions is None:
         return
