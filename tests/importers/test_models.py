@@ -107,7 +107,8 @@ def test_values_that_are_spread_reach_both_sides_of_the_usual_clamps(drawn) -> N
     for clamp in (nn.functional.hardsigmoid, nn.functional.hardtanh, nn.functional.relu6):
         assert all((clamp(spread) == end).any() for end in clamp(torch.tensor([-1e3, 1e3])))
     assert (float(spread.min()), float(spread.max())) == pytest.approx((-8.0, 8.0))
-    assert torch.equal(spread.flatten().argsort(), values.flatten().argsort())
+    in_order = spread.flatten()[values.flatten().argsort()]  # neighbours may become equal by rounding
+    assert (in_order.diff() >= 0).all()
 
 
 def test_values_are_spread_where_that_is_possible() -> None:
