@@ -41,7 +41,6 @@ from benchmarks.harness import (
     CPU,
     Device,
     HarnessError,
-    JudgedTogether,
     Paths,
     Report,
     Rules,
@@ -103,14 +102,14 @@ class Bench:
                 break
         return report
 
-    def compared(self, case: Case, control: Case) -> JudgedTogether:
+    def together(self, case: Case, control: Case) -> tuple[Report, Report]:
         """Both in one sitting. Raises HarnessError."""
         task, rules = find_task(default_suites(), case.task), case.changed(self.rules)
         for _ in range(_ATTEMPTS):
-            found = judge_together(case.source(), control.source(), task, rules, self.paths)
-            if Verdict.NOISY not in (found.first.verdict, found.second.verdict):
+            reports = judge_together(case.source(), control.source(), task, rules, self.paths)
+            if all(report.verdict is not Verdict.NOISY for report in reports):
                 break
-        return found
+        return reports
 
 
 class Controls:
@@ -265,15 +264,15 @@ def _again(
         return controls.judged(control), bench.judged(case), (None, None)
     scores, theirs = [], []
     for _ in range(_SITTINGS):
-        found = bench.compared(case, control)
-        theirs.append(controls.passed(control, found.second))
-        if found.first.score is None:
-            return theirs[-1], found.first, (None, None)
-        scores.append(found.first.score)
+        report, beside = bench.together(case, control)
+        theirs.append(controls.passed(control, beside))
+        if report.score is None:
+            return theirs[-1], report, (None, None)
+        scores.append(report.score)
     logs = np.log([score.speedup for score in scores]) - np.log(theirs)
     reach = _STUDENT_T * logs.std(ddof=1) / math.sqrt(_SITTINGS)
     mean = geometric_mean([score.speedup for score in scores])
-    report = replace(found.first, score=replace(scores[-1], speedup=mean, ci95=(mean, mean)))
+    report = replace(report, score=replace(scores[-1], speedup=mean, ci95=(mean, mean)))
     return geometric_mean(theirs), report, (math.exp(logs.mean() - reach), math.exp(logs.mean() + reach))
 
 

@@ -77,7 +77,7 @@ from .tasks.spec import (
 )
 from .tasks.spec_json import spec_from_json, spec_to_json
 from .tasks.starter import definition_of, starter_code
-from .together import JudgedTogether, judge_together
+from .together import judge_together
 from .tracks import CPU, Device, devices_here, host_build_lock, keep_ready, room_with_gpu, versions_on
 
 __all__ = [
@@ -110,7 +110,6 @@ __all__ = [
     "HarnessError",
     "Isolation",
     "IsolationError",
-    "JudgedTogether",
     "Link",
     "Looks",
     "NotProfiled",

@@ -169,7 +169,6 @@ class StagedJudging:
     gates: tuple[Flag, ...] = ()
     results: tuple[ConfigReport, ...] = ()
     environment: dict[str, Any] = field(default_factory=dict)
-    times: dict[str, PairedTimes] = field(default_factory=dict)  # of the score, by configuration
     _log_of_stage: str = ""
     _exit_code_of_stage: int | None = None
     _session: Session[Any] | None = None
@@ -359,7 +358,7 @@ class StagedJudging:
             raise Fault(fault.verdict, f"{hidden_words(config, fault)} ({where})")
 
     def _scored(self, judging: Judging) -> tuple[Score, str, tuple[ConfigReport, ...]]:
-        times = self.times
+        times: dict[str, PairedTimes] = {}
         gathered_us, used_up_us = ({}, 0.0) if self.quick else (judging.gathered_us(), judging.used_up_us())
         for number, (config, result) in enumerate(zip(self.configs, self.results, strict=True)):
             if not config.hidden:

@@ -15,7 +15,6 @@ from benchmarks.catalogue import attacks as records
 from benchmarks.harness import (
     Device,
     Isolation,
-    JudgedTogether,
     Report,
     Rules,
     Score,
@@ -66,9 +65,8 @@ def outcome(
         def judge(source: Source, task: TaskSpec, rules: Rules, paths: object, **_: object) -> Report:
             return judged(names[source.text])
 
-        def together(first: Source, second: Source, *_: object) -> JudgedTogether:
-            one, other = judged(names[first.text]), judged(names[second.text])
-            return JudgedTogether(one, other, None, None)
+        def together(first: Source, second: Source, *_: object) -> tuple[Report, Report]:
+            return judged(names[first.text]), judged(names[second.text])
 
         monkeypatch.setattr(redteam, "judge", judge)
         monkeypatch.setattr(redteam, "judge_together", together)

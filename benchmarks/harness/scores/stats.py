@@ -31,9 +31,6 @@ class PairedTimes:
     def by_launch(self) -> "list[PairedTimes]":
         return [self._only(self.launch == number) for number in np.unique(self.launch)]
 
-    def first(self, steps: int) -> "PairedTimes":
-        return self._only(np.arange(self.steps) < steps)
-
     def _only(self, mine: NDArray[np.bool_]) -> "PairedTimes":
         compiled = None if self.compile_us is None else self.compile_us[mine]
         return PairedTimes(self.kernel_us[mine], self.eager_us[mine], compiled, self.launch[mine], self.weight)
