@@ -259,7 +259,10 @@ def attacked(case: Case, bench: Bench, controls: Controls) -> Attack:
 def _again(
     case: Case, control: Case, bench: Bench, controls: Controls
 ) -> tuple[float, Report, tuple[float | None, float | None]]:
-    """The control's score, the report on the case and the interval of its gain. Raises HarnessError."""
+    """The control's score, the report on the case and the interval of its gain.
+
+    Raises HarnessError, also if the case is refused now: an attack that is caught only sometimes gains sometimes.
+    """
     if bench.device.device_class != CPU or bench.quick:
         return controls.judged(control), bench.judged(case), (None, None)
     scores, theirs = [], []
@@ -267,7 +270,7 @@ def _again(
         report, beside = bench.together(case, control)
         theirs.append(controls.passed(control, beside))
         if report.score is None:
-            return theirs[-1], report, (None, None)
+            raise HarnessError(f"it gained in one judging and got {report.verdict} in another: {report.reason}")
         scores.append(report.score)
     logs = np.log([score.speedup for score in scores]) - np.log(theirs)
     reach = _STUDENT_T * logs.std(ddof=1) / math.sqrt(_SITTINGS)

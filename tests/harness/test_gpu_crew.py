@@ -255,7 +255,7 @@ def test_kernels_that_a_warming_process_left_are_what_candidates_see(stage: Stag
     (crew.folder / "kernels" / "planted").mkdir()
     (crew.folder / "kernels" / "planted" / "kernel.cubin").write_text("written without the strong sandbox")
     os.write(crew.warmer()[1], packed("linear.cubin"))
-    crew.keep_kernels()
+    crew.keep_kernels({})
     assert [path.name for path in (crew.folder / "kernels").iterdir()] == ["linear.cubin"]
 
 
@@ -264,7 +264,7 @@ def test_nothing_else_that_it_left_is_kept(stage: Stage, order: CrewSpec, left: 
     crew = Crew(order)
     os.write(crew.warmer()[1], left)
     with pytest.raises(NotTaken):
-        crew.keep_kernels()
+        crew.keep_kernels({})
     assert not list((crew.folder / "job").iterdir())
 
 

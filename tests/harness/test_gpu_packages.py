@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness import Verdict, default_rules
+from benchmarks.harness import ProtocolError, Verdict, default_rules
 from benchmarks.harness.child.gpu import packages, warm
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.faults import Fault
@@ -97,5 +97,7 @@ def test_a_package_that_fails_is_our_fault_until_a_submission_is_loaded() -> Non
         Verdict.INTERNAL_ERROR,
         "a package that it uses fails on this worker: ImportError: no",
     )
-    theirs = awaited({"woken": True}, {"unusable": "ImportError: no"}, {"load_error": "ValueError: no"})
+    died = awaited(ProtocolError("it is gone"))
+    assert died.verdict is Verdict.INTERNAL_ERROR
+    theirs = awaited({"woken": {}}, {"unusable": "ImportError: no"}, {"load_error": "ValueError: no"})
     assert theirs.verdict is Verdict.RUNTIME_ERROR

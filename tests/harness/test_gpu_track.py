@@ -3,6 +3,7 @@
 Kernels are C++ here, since nothing can run CUDA; what only a GPU shows is in `tests/gpu/`.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -233,6 +234,30 @@ def test_an_archive_that_breaks_its_reader_is_tampering(
     report = judge(Source(HOSTILE_ARCHIVE, "tilelang"), task, rules, paths, device="host:0", quick=True)
     assert report.verdict is Verdict.TAMPERING, report.reason
     assert "left something other than compiled kernels" in report.reason
+
+
+REPLACES = """
+import os
+
+def forward(x, weights, biases):
+    folder = os.environ["KBENCH_KERNELS"]
+    {change}
+    return (x @ weights.T + biases).relu()
+"""
+
+
+@pytest.mark.parametrize("change", ["open(folder + '/stub.so', 'a').write('!')", "os.remove(folder + '/stub.so')"])
+def test_a_submission_cannot_replace_what_is_loaded_before_its_filter(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Triton's own stub lies in the same cache and was loaded by the judged process while it might start programs."""
+    stub = {"stub.so": hashlib.sha256(b"as it was compiled").hexdigest()}
+    told = GpuSession._await_warm
+    monkeypatch.setattr(tracks, "missing_here", lambda _: "")
+    monkeypatch.setattr(GpuSession, "_await_warm", lambda *of: told(*of) | stub)
+    source = REPLACES.format(change=f"open(folder + '/stub.so', 'w').write('as it was compiled'); {change}")
+    report = judge(Source(source, "tilelang"), task, rules, paths, device="host:0", quick=True)
+    assert (report.verdict, "stub.so" in report.reason) == (Verdict.TAMPERING, True), report.reason
 
 
 BLAMES_THE_WORKER = """

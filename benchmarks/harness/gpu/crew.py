@@ -7,6 +7,7 @@ context on the GPU only when nothing is timed any more. Every crew serves one se
 before a crew has met a submission is no submission's fault. Not covered: what the processes do (`gpu/session.py`).
 """
 
+import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ from ..measuring.session import REFEREE_TIMEOUT_S, RefereeProcess
 from ..protocol import Link, ProtocolError, clean_text
 from ..rules import Rules
 from ..sandbox.isolation import Room, child_code, inside, isolation_in_force
-from ..sandbox.outbox import AnswerFile, Bounds, discard, log_end, unpack_into
+from ..sandbox.outbox import AnswerFile, Bounds, NotTaken, discard, log_end, unpack_into
 from ..sandbox.seccomp import gpu_program, supported
 from .discovery import Gpu
 
@@ -168,12 +169,20 @@ class Crew:
         """Its memory on the GPU is free for others afterwards. Raises Stuck if it cannot be ended."""
         end_theirs(self._warmers)
 
-    def keep_kernels(self) -> None:
-        """What the warming process, which has ended, left of its cache is what candidates see. Raises NotTaken."""
+    def keep_kernels(self, ours: Mapping[str, str]) -> None:
+        """What the warming process, which has ended, left of its cache is what candidates see.
+
+        `ours` are the digests of the files that were there before the submission was loaded. A candidate loads some of
+        them before its filter is in force. Raises NotTaken, also if one of them has changed.
+        """
         place = self.folder / "kernels"
         for item in place.iterdir():  # without the strong sandbox the process has written there itself
             discard(item)
         unpack_into(self._answer.read(), place, KERNELS)
+        for name, sha256 in ours.items():
+            file = place / name
+            if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+                raise NotTaken(f"the file {name!r} was compiled before the submission was loaded, and has changed")
 
     def kill(self) -> None:
         """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""

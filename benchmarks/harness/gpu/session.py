@@ -276,35 +276,39 @@ class GpuSession(Session[Actor]):
         try:
             binary = f"{crew.inside('job')}/{self.setting.binary.name}"
             warm.open({**self._common(), "binary": binary, "answer": answer_fd})
-            self._await_warm(warm)
+            ours = self._await_warm(warm)
         except Fault as fault:
             raise Fault(fault.verdict, f"{fault.reason}{_last_words(warm)}") from fault
         finally:
             crew.end_warmer()
         try:
-            crew.keep_kernels()
+            crew.keep_kernels(ours)
         except TooMuch:
             raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow") from None
         except NotTaken as error:
             raise Fault(Verdict.TAMPERING, f"it left something other than compiled kernels: {error}") from None
 
-    def _await_warm(self, warm: Actor) -> None:
-        timeout_s, has_woken = self.setting.rules.compile.timeout_s, False
+    def _await_warm(self, warm: Actor) -> dict[str, str]:
+        """The digests of the files that packages had compiled before the submission was loaded."""
+        timeout_s, ours = self.setting.rules.compile.timeout_s, None
         try:
             for message in warm.messages(timeout_s):
-                if "unusable" in message and not has_woken:  # later the submission could say so itself
-                    told = first_line(str(message["unusable"]))
-                    raise Fault(Verdict.INTERNAL_ERROR, f"a package that it uses fails on this worker: {told}")
-                has_woken = has_woken or bool(message.get("woken"))
+                if ours is None:  # nothing of the submission is loaded, and only our code can have sent this
+                    if "woken" not in message:
+                        raise package_failed(first_line(str(message.get("unusable"))))
+                    ours = dict(message["woken"])
                 if message.get("warmed"):
-                    return
+                    return ours
                 if "call_error" in message:
                     raise call_failed(str(message["call_error"]))
                 if "load_error" in message or "missing" in message:
                     raise load_fault(message, None)
+            raise TimeoutError  # as `messages` does by itself
         except TimeoutError:
             raise slow_load(timeout_s) from None
         except ProtocolError:
+            if ours is None:
+                raise package_failed("its process ended while it was imported") from None
             raise load_fault({}, warm.child.wait(1.0)) from None
 
     def fill(self, config: int, distribution: str | None = None) -> int:
@@ -387,6 +391,10 @@ def _last_words(actor: Actor) -> str:
     """The last line that a process printed, added to a reason that only says that it ended."""
     lines = actor.child.log_tail(4000).strip().splitlines()
     return f"; it printed: {lines[-1][:300]}" if lines else ""
+
+
+def package_failed(why: str) -> Fault:
+    return Fault(Verdict.INTERNAL_ERROR, f"a package that it uses fails on this worker: {why}")
 
 
 def call_failed(text: str) -> Fault:

@@ -5,6 +5,7 @@ seeds that are used nowhere else. The cache lies in its own memory and leaves as
 covered: whether the results are right.
 """
 
+import hashlib
 import os
 import tarfile
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
     except Exception as error:  # noqa: BLE001 - process edge: no code of the submission is loaded yet
         link.send(unusable=f"{type(error).__name__}: {error}"[:4000])
         return
-    link.send(woken=True)
+    link.send(woken=digests(kernels))
     functions = load_functions(message["binary"], message, link, device.device.type)
     if functions is None:
         return
@@ -48,6 +49,12 @@ def main(arguments: Sequence[str]) -> None:
         return
     hand_over(kernels, message["answer"])
     link.send(warmed=True)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Of all files in it: judged processes load some of them before their filter is in force, so none may change."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def hand_over(cache: Path, answer: int) -> None:
