@@ -382,6 +382,25 @@ def test_a_compiling_process_that_does_not_wake_up_is_our_fault(stage: Stage, or
     stage.unable.add("warm")
     with pytest.raises(NotAwake):
         crew.warmer()
+    assert stage.of("start").count("warm") == 2
+
+
+def test_a_compiling_process_that_ended_while_it_waited_is_replaced(stage: Stage, order: CrewSpec) -> None:
+    """Else whoever needs it next would put the device out of service."""
+    crew = Crew(replace(order, gpu=REAL))
+    stage.unable_once.add("warm")
+    crew.warmer()
+    assert [stage.of(event).count("warm") for event in ("start", "kill", "close")] == [2, 1, 1]
+
+
+def test_a_compiling_process_that_survives_before_it_met_a_submission_is_our_fault(
+    stage: Stage, order: CrewSpec
+) -> None:
+    crew = Standby().take(order)
+    stage.unable.add("warm")
+    stage.immortal.add("warm")
+    with pytest.raises(ChildSurvived):
+        crew.warmer()
 
 
 @pytest.mark.parametrize("survivor", ["candidate0", "executor0", "warm", "referee"])

@@ -59,6 +59,39 @@ def test_a_kernel_of_our_own_runs_for_packages_that_start_something_at_the_first
     assert ran == kernels
 
 
+@pytest.mark.parametrize(
+    "text", ["# numba\nx = 'import triton'\n", "from .numba import cuda\n", "import torch.numba\n", "import numba(\n"]
+)
+def test_a_word_that_imports_nothing_wakes_nothing(ran: list[str], tmp_path: Path, text: str) -> None:
+    file = tmp_path / "kernel.py"
+    file.write_text(text)
+    assert packages.wake(str(file)) == ()
+    assert ran == []
+
+
+def test_an_import_inside_of_a_function_counts(ran: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "kernel.py"
+    file.write_text("def forward(x):\n    import triton.language as tl\n")
+    assert packages.wake(str(file)) == ("triton",)
+    assert ran == ["triton"]
+
+
+def test_a_module_may_import_a_package_that_does_not_work(
+    ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`try: import numba.cuda` in a PyTorch module whose kernels are written in Triton."""
+    folder = tmp_path / "module"
+    folder.mkdir()
+    (folder / "module.py").write_text(TEXTS["numba"] + TEXTS["triton"])
+    (tmp_path / "site" / "numba" / "cuda.py").write_text("from numpy import row_stacks\n")
+    assert packages.wake(str(folder)) == ("triton",)
+    alone = tmp_path / "kernel.py"
+    alone.write_text(TEXTS["numba"])
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    with pytest.raises(ImportError, match="row_stacks"):
+        packages.wake(str(alone))
+
+
 def test_a_package_that_cannot_be_imported_is_told_before_a_submission_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,9 @@
 """The records of languages, and that each table beside the code which uses it knows them all."""
 
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from benchmarks.harness import (
@@ -73,11 +77,26 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     assert [missing_here(name) for name in ("cpp", "cuda", "triton", "python", "fortran")] == [""] * 5
 
 
+def test_a_package_that_no_sandbox_would_see_is_as_good_as_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PYTHONPATH, say: processes of a judging are started with -I."""
+    monkeypatch.delitem(sys.modules, "cutlass", raising=False)
+    (tmp_path / "cutlass").mkdir()
+    (tmp_path / "cutlass" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    told = missing_here("cute_dsl")
+    assert told.startswith(f"the package nvidia-cutlass-dsl is installed in {tmp_path}, which a sandboxed process")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert missing_here("cute_dsl") == ""
+
+
 def test_tilelang_needs_the_cuda_toolkit_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> None:
         raise SupervisorError("there is no CUDA compiler on this machine")
 
-    monkeypatch.setattr(device_source, "find_spec", lambda _: "found")
+    found = SimpleNamespace(submodule_search_locations=[f"{sys.prefix}/lib/package"])
+    monkeypatch.setattr(device_source, "find_spec", lambda _: found)
     assert missing_here("cute_dsl") == ""
     monkeypatch.setattr(device_source, "cuda_folder", none)
     assert "TileLang needs what is missing on this worker: there is no CUDA compiler" in missing_here("tilelang")

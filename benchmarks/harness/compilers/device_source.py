@@ -7,6 +7,7 @@ Not covered: imports and names, which only running the file can tell.
 import ast
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 from ..errors import SupervisorError
 from ..languages import LANGUAGES
@@ -45,8 +46,15 @@ def missing_here(language: str) -> str:
     known = LANGUAGES.get(language)
     if known is None or known.package is None:
         return ""
-    if not _is_installed(known.package.module):
+    found = _places(known.package.module)
+    if not found:
         return f"the package {known.package.name} is not installed on this worker, so it judges no {known.title}"
+    if not any(place.is_relative_to(prefix) for place in found for prefix in (sys.prefix, sys.base_prefix)):
+        # processes of a judging are started with -I, and their sandbox shows nothing else
+        return (
+            f"the package {known.package.name} is installed in {found[0].parent}, which a sandboxed process does not "
+            f"see; it must be installed for the Python in {sys.prefix}"
+        )
     if language == _CALLS_NVCC:
         try:
             cuda_folder()
@@ -55,9 +63,12 @@ def missing_here(language: str) -> str:
     return ""
 
 
-def _is_installed(module: str) -> bool:
-    """Without importing more than the package that a submodule lies in."""
+def _places(module: str) -> list[Path]:
+    """The files or folders of a module, without importing more than the package that it lies in."""
     try:
-        return find_spec(module) is not None
+        spec = find_spec(module)
     except ImportError:
-        return False
+        return []
+    if spec is None:
+        return []
+    return [Path(place) for place in (spec.submodule_search_locations or [spec.origin or ""])]

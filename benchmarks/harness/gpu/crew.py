@@ -159,10 +159,17 @@ class Crew:
         """The process that compiles a Python submission's kernels, and the descriptor where it leaves them.
 
         On a GPU it is awake before a submission is known, as the others are; a stand-in starts it when it is needed.
-        Raises NotAwake.
+        One that ended while it waited, for want of memory, say, is replaced once. Raises NotAwake.
         """
         warmer = self._started_warmer()
-        self._demand_awake({"warm": warmer.link})
+        try:
+            self._demand_awake({"warm": warmer.link})
+        except NotAwake:
+            warmer.kill()  # no submission has met it: if it survives, that is our fault
+            warmer.close()
+            self._warmer = None
+            warmer = self._started_warmer()
+            self._demand_awake({"warm": warmer.link})
         return warmer, self._answer.fd
 
     def end_warmer(self) -> None:

@@ -4,7 +4,7 @@ What they ask of the machine once, programs that they start included, they ask h
 submission's kernels, and whether a package is installed where it is needed (`compilers/packages.py`).
 """
 
-import re
+import ast
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..modules import ENTRY
 
-# by the word that a text uses for it: what is imported, in this order
+# by the name that a text imports: what is imported, in this order
 PACKAGES = {
     "triton": (),  # a kernel of our own is run
     "cutlass": ("cutlass.cute", "cuda.bindings.driver"),
@@ -25,24 +25,49 @@ _NEEDS = {"helion": ("triton",)}
 
 
 def wake(path: str) -> Sequence[str]:
-    """Imports what the Python text of a build names, as far as it is installed; the names of what was."""
-    text = _text(path)
-    named = [name for name in PACKAGES if re.search(rf"\b{name}\b", text)]
+    """Imports what the Python text of a build imports, as far as it is installed; the names of what was.
+
+    Raises what a package raises. One that a module in a folder imports is left to the module: it need not be what its
+    kernels are written in.
+    """
+    is_module = Path(path).is_dir()
+    imported = _imported(_text(path))
+    named = [name for name in PACKAGES if name in imported]
     names = dict.fromkeys(one for name in named for one in (*_NEEDS.get(name, ()), name) if find_spec(one))
     if names:
         sys.dont_write_bytecode = True
-    for name in names:
+    return tuple(name for name in names if _woken(name, is_optional=is_module))
+
+
+def _woken(name: str, *, is_optional: bool) -> bool:
+    try:
         for module in PACKAGES[name]:
             import_module(module)
-    if "triton" in names:
-        from .triton_wake import wake as wake_triton
+        if name == "triton":
+            from .triton_wake import wake as wake_triton
 
-        wake_triton()
-    if "numba" in names:
-        from .numba_wake import wake as wake_numba
+            wake_triton()
+        if name == "numba":
+            from .numba_wake import wake as wake_numba
 
-        wake_numba()
-    return tuple(names)
+            wake_numba()
+    except Exception:
+        # whatever a package that does not work on this machine raises; nothing of the submission is loaded yet
+        if is_optional:
+            return False
+        raise
+    return True
+
+
+def _imported(text: str) -> set[str]:
+    """The packages that a text imports anywhere. Empty if it is no Python, which loading it will say."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    found = {item.name for node in nodes if isinstance(node, ast.Import) for item in node.names}
+    found |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    return {name.partition(".")[0] for name in found}
 
 
 def _text(path: str) -> str:
