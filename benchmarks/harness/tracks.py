@@ -248,9 +248,11 @@ class GpuTrack(Track):
     def timed(self) -> None:
         """While energy is measured, the processes of the next judging wake up.
 
-        Not beside a process of the submission, which calls that are not replayed have until the end.
+        Not beside a process of the submission, which calls that are not replayed have until the end, and not where the
+        task takes most of the memory: they would get no context, and new ones would have to be started.
         """
-        if self._opened().replay is not None:
+        session = self._opened()
+        if session.replay is not None and not session.takes_most:
             self.finished()
 
     def finished(self) -> None:

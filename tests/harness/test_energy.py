@@ -5,6 +5,7 @@ import os
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from statistics import stdev
 from types import SimpleNamespace
 from typing import Any
 
@@ -132,11 +133,24 @@ def test_the_energy_of_a_replayed_call_is_power_by_time() -> None:
 
 
 def test_a_counter_that_moves_rarely_takes_more_bursts() -> None:
-    """Three steps in each are two spans: 6 and 6 mJ, then 6.2 and 6.2."""
+    """Three steps in each are two spans: 6 and 6 mJ, then 6.2 and 6.2, of which three count."""
     (timed,), _ = gpu.gpu_energy(session_with(burn_at(300, 3), burn_at(310, 3)), [TIMED])
-    assert timed.energy_mj == pytest.approx(6.1)
-    half = 3.182 * 0.2 / math.sqrt(3) / 2  # of four values, half of them 0.1 above their mean and half below
-    assert timed.energy_ci95_mj == pytest.approx((6.1 - half, 6.1 + half))
+    assert timed.energy_mj == pytest.approx(18.2 / 3)
+    half = 4.303 * stdev([6.0, 6.0, 6.2]) / math.sqrt(3)
+    assert timed.energy_ci95_mj == pytest.approx((18.2 / 3 - half, 18.2 / 3 + half))
+
+
+def test_the_next_burst_is_as_long_as_this_counter_needs() -> None:
+    asked: list[float] = []
+    steps = [(0.02 * place, 5 * place) for place in range(20)]
+    replay = SimpleNamespace(
+        most_in_a_burst=lambda _: 8, burn=lambda *options: asked.append(options[2]) or Burn(steps, 20e-6)
+    )
+    session: Any = SimpleNamespace(replay=replay, turn=lambda _: None, draw=lambda *_: None)
+    gpu.gpu_energy(session, [TIMED, TIMED])
+    assert asked == [gpu.BURST_S, gpu.BURST_MIN_S]
+    assert gpu.burst_s([(0.0, 0), (0.05, 1), (0.1, 2)]) == pytest.approx(0.05 + 1.1 * 4 * 0.05)
+    assert gpu.burst_s([(0.0, 0), (1.0, 1)]) == gpu.burst_s([(0.0, 0)]) == gpu.BURST_S
 
 
 def test_powers_are_of_spans_one_after_the_other() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -205,6 +207,22 @@ def test_nobody_wakes_up_beside_a_process_of_the_submission(
         assert woken == []
     opened.track.finished()
     assert woken == [True]
+
+
+@pytest.mark.parametrize("takes_most", [True, False])
+def test_nobody_wakes_up_beside_a_task_that_takes_most_of_the_memory(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, takes_most: bool
+) -> None:
+    """They would get no context and be replaced, which the next judging waits for: 10 s after resnet_block."""
+    woken: list[str] = []
+    monkeypatch.setattr(Standby, "wake", lambda _: woken.append("woken"))
+    monkeypatch.setattr(Standby, "refill", lambda *_: None)
+    session: Any = SimpleNamespace(replay=SimpleNamespace(), takes_most=takes_most, setting=SimpleNamespace(order=dict))
+    opened.track._session = session
+    opened.track.timed()
+    assert woken == ([] if takes_most else ["woken"])
+    opened.track.finished()
+    assert woken[-1:] == ["woken"]
 
 
 def test_a_waiting_crew_becomes_a_session(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,18 @@ score and no verdict uses it. Its results are not compared.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from ..measuring.energy import ROUNDS, CallEnergy, call_energy, with_energy
+from ..measuring.energy import CallEnergy, call_energy, with_energy
 from ..report import ConfigReport
 from .replay import Replay
 from .session import GpuSession
 
-BURST_S, LEAD_S = 0.35, 0.05  # the power of the beginning does not count
+BURST_S, LEAD_S = 0.5, 0.05  # the power of the beginning does not count
+BURST_MIN_S = 0.15
 BURSTS_MAX = 3  # where the counter moves so rarely that one burst shows too few of its steps
+SPANS = 3
 NOT_REPLAYED = "only calls that are replayed are measured"
 NO_COUNTER = "this GPU has no energy counter"
 
@@ -25,22 +28,39 @@ def gpu_energy(session: GpuSession, results: Sequence[ConfigReport]) -> tuple[tu
     if replay is None:
         return tuple(results), NOT_REPLAYED
     session.turn(0)
-    told = with_energy(results, lambda number: _measured(session, replay, number))
+    told = with_energy(results, _EnergyMeter(session, replay).measured)
     return told, "" if any(item.energy_mj is not None for item in told) else NO_COUNTER
 
 
-def _measured(session: GpuSession, replay: Replay, number: int) -> CallEnergy | None:
-    count = replay.most_in_a_burst(number)
-    session.draw(number, count)
-    rounds_mj: list[float] = []
-    for _ in range(BURSTS_MAX):
-        burn = replay.burn(number, count, BURST_S, LEAD_S)
-        if burn is None:
-            return None
-        rounds_mj += [power_mw * burn.call_s for power_mw in powers_mw(burn.steps, ROUNDS)]
-        if len(rounds_mj) >= ROUNDS:
-            return call_energy(rounds_mj[:ROUNDS])
-    return None
+@dataclass
+class _EnergyMeter:
+    """Makes bursts of one configuration after the other, as long as the counter of this GPU needs."""
+
+    session: GpuSession
+    replay: Replay
+    burst_s: float = BURST_S
+
+    def measured(self, number: int) -> CallEnergy | None:
+        count = self.replay.most_in_a_burst(number)
+        self.session.draw(number, count)
+        rounds_mj: list[float] = []
+        for _ in range(BURSTS_MAX):
+            burn = self.replay.burn(number, count, self.burst_s, LEAD_S)
+            if burn is None:
+                return None
+            rounds_mj += [power_mw * burn.call_s for power_mw in powers_mw(burn.steps, SPANS)]
+            self.burst_s = burst_s(burn.steps)
+            if len(rounds_mj) >= SPANS:
+                return call_energy(rounds_mj[:SPANS], SPANS)
+        return None
+
+
+def burst_s(steps: Sequence[Sequence[float]]) -> float:
+    """How long a burst must be to show the counter moving once more than there are spans, as often as it has moved."""
+    if len(steps) < 2:
+        return BURST_S
+    step_s = (steps[-1][0] - steps[0][0]) / (len(steps) - 1)
+    return min(BURST_S, max(BURST_MIN_S, LEAD_S + 1.1 * (SPANS + 1) * step_s))
 
 
 def powers_mw(steps: Sequence[Sequence[float]], spans_max: int) -> list[float]:

@@ -76,7 +76,7 @@ class GpuSession(Session[Actor]):
         self._arena_bytes = arena_bytes(wanted, *needs, contestants)
         is_tight = self._arena_bytes < wanted
         self._needs = told(judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if is_tight else ""
-        self._takes_most = takes_most(taken_bytes(self._arena_bytes, *needs, contestants), setting.gpu.memory_bytes)
+        self.takes_most = takes_most(taken_bytes(self._arena_bytes, *needs, contestants), setting.gpu.memory_bytes)
         self.machine: dict[str, Any] = {}
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
@@ -94,7 +94,7 @@ class GpuSession(Session[Actor]):
 
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
-        if self._takes_most:
+        if self.takes_most:
             demand_room(setting.gpu)
         self.crew = crew = STANDBY.take(setting.order())
         self._stack.callback(crew.kill)

@@ -17,7 +17,7 @@ from ..report import ConfigReport
 from .session import NOTHING, Session
 
 ROUNDS = 4
-_STUDENT_95 = 3.182  # of ROUNDS values
+_STUDENT_95 = {3: 4.303, 4: 3.182}  # by the number of values
 _ROUND_S = 0.15
 UNREADABLE = "this machine's energy counters (RAPL) cannot be read"
 UNCLEAR = "the calls use too little energy to be distinguished from that of the judge"
@@ -31,12 +31,12 @@ class CallEnergy:
     ci95_mj: tuple[float, float]
 
 
-def call_energy(rounds_mj: Sequence[float]) -> CallEnergy | None:
-    """The mean of several rounds. None if one is missing or the interval reaches down to zero."""
-    if len(rounds_mj) != ROUNDS or not all(map(math.isfinite, rounds_mj)):
+def call_energy(rounds_mj: Sequence[float], rounds: int = ROUNDS) -> CallEnergy | None:
+    """The mean of 3 or 4 rounds. None if one is missing or the interval reaches down to zero."""
+    if len(rounds_mj) != rounds or not all(map(math.isfinite, rounds_mj)):
         return None
     mean = fmean(rounds_mj)
-    half = _STUDENT_95 * stdev(rounds_mj) / math.sqrt(ROUNDS)
+    half = _STUDENT_95[rounds] * stdev(rounds_mj) / math.sqrt(rounds)
     return CallEnergy(mean, (mean - half, mean + half)) if mean - half > 0 else None
 
 
