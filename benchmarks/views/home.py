@@ -41,9 +41,13 @@ def _recorded() -> dict[str, Any]:
 def _queue() -> dict[str, Any]:
     everybody = AnonymousUser()
     running, queued = selectors.at_work(everybody, 5), selectors.next_in_queue(everybody, 5)
+    lines = selectors.queue_lines()
+    at_work = {line.device.pk for line in lines if line.running}
+    first = {evaluation.device_kind_id: evaluation for evaluation in reversed(queued)}
+    reasons = [standstill(evaluation) for kind, evaluation in first.items() if kind not in at_work]
     return {
-        "lines": selectors.queue_lines(),
+        "lines": lines,
         "running": running,
         "waiting": queued,
-        "standstill": standstill(queued[0]) if queued and not running else "",
+        "standstills": list(dict.fromkeys(filter(None, reasons))),
     }

@@ -76,6 +76,17 @@ def test_a_queue_that_stands_still_says_why(visitor: Client) -> None:
     assert "No cpu-avx2 worker has ever been online." in visitor.get("/live/").content.decode()
 
 
+def test_each_queue_that_stands_still_says_why_while_another_device_judges(visitor: Client) -> None:
+    factories.queued()
+    factories.claimed_for_judging()
+    for number in range(2):
+        options = {"device_kind": factories.gpu_kind(), "language": "cuda"}
+        factories.queued(text=f"{factories.SOURCE}// {number}\n", **options)
+    html = visitor.get("/live/").content.decode()
+    assert html.count("No nvidia-h200 worker has ever been online.") == 1
+    assert "No cpu-avx2 worker" not in html
+
+
 def test_a_claimed_evaluation_moves_from_waiting_to_judged(visitor: Client) -> None:
     factories.queued()
     factories.claimed_for_judging()
