@@ -96,7 +96,6 @@ __device__ void clear(float* values, int count) {
 
 template <int Channels, int Width>
 __global__ void __launch_bounds__(kThreads, 12) choose(Layer layer) {
-    cudaTriggerProgrammaticLaunchCompletion();
     __shared__ alignas(32) float staged[kStagedChannels * kTaps * Channels];
     clear(layer.grad_weights, layer.out_channels * layer.in_channels * kTaps);
     clear(layer.grad_biases, layer.out_channels);
