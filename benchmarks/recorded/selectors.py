@@ -35,11 +35,11 @@ def are_shown() -> bool:
 
 
 def bundles() -> list[RecordedBundle]:
-    """Bundles with entries, most tasks first; among equals the active rules first, then the most replayed entries.
+    """Bundles with entries, most tasks first; among equals the active rules first, then the most ranked ones replayed.
 
     Names decide the rest, the last one first: an H200 comes before an H100. Empty where recorded results are hidden.
     """
-    replayed = Count("entries", filter=Q(entries__timing_trust="replayed"))
+    replayed = Count("entries", filter=Q(entries__timing_trust="replayed", entries__rank__isnull=False))
     wanted = RecordedBundle.objects.filter(kernels__gt=0).annotate(replayed=replayed)
     found = list(wanted) if settings.KBENCH_RECORDED else []
     if not found or not are_shown():
