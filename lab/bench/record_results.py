@@ -1,7 +1,7 @@
 """Writes the bundles of recorded results that come with kbench: `python -m lab.bench.record_results`.
 
-Reads the judged reports in docs/results as every commit of this repository had them, and looks the judged sources up in
-the history by their hash; a report whose source is not found is kept without it. Of one source only the last accepted
+Reads the judged reports in docs/results as every commit of this repository had them, and looks the judged sources up by
+their hash, in the history and among the winners of searches; a report whose source is not found is kept without it. Of one source only the last accepted
 report counts. Bundles whose reports are not there yet are left out. The day of a judging is the day on which its report
 was committed, since reports carry no date.
 Does NOT judge. Not covered: results without a verdict (`cpu-avx2`, `sweeps`).
@@ -31,8 +31,9 @@ from benchmarks.recorded.reports import About, entry_of, machine_of
 from .proof_tables import PAPER
 
 RESULTS, RULES = Path("docs/results"), Path("benchmarks/rules")
-SEARCHED = "h200/search-judged.jsonl"
-H200 = ("h200/repeat.jsonl", "h200/kernels.jsonl", SEARCHED)
+SEARCHED = ("h200/search-judged.jsonl", "h100/searches-judged.jsonl")  # what they judged beside winners is left out
+SEARCHES = "h100/searches.jsonl"
+H200 = ("h200/repeat.jsonl", "h200/kernels.jsonl", SEARCHED[0])
 TEMPLATES = BundleMethod(slug="template-evo", title="Search over a template", kind="agent")
 CPU_ABOUT = "The shipped C++ kernels as they were before they were rewritten to run without AVX-512."
 KIND = "The rule set called every processor `cpu`; this one has AVX-512."
@@ -79,8 +80,9 @@ WANTED = (
         "nvidia-h100",
         "NVIDIA H100",
         "rk-2",
-        ("h100/kernels-rk2.jsonl",),
-        "The shipped CUDA and Triton kernels on one H100, their recorded calls replayed by a separate process.",
+        ("h100/kernels-rk2.jsonl", SEARCHED[1]),
+        "The shipped CUDA and Triton kernels and winners of template searches on one H100, their recorded calls replayed by "
+        "a separate process.",
         ("nvidia-h100",),
         with_paper=True,
     ),
@@ -113,7 +115,7 @@ WANTED = (
 
 
 def main() -> int:
-    sources = sources_by_hash()
+    sources = {**sources_by_hash(), **winners_by_hash()}
     SHIPPED.mkdir(exist_ok=True)
     for wanted in WANTED:
         if not all((RESULTS / file).is_file() for file in wanted.files):
@@ -134,7 +136,7 @@ def bundle(wanted: BundlePlan, sources: dict[str, str]) -> tuple[BundleHeader, l
         for moment, report in reports(file):
             if fits(report, wanted):
                 latest[report["task"], report["source_sha256"]] = (moment, report)
-                searched |= {report["source_sha256"]} if file == SEARCHED else set()
+                searched |= {report["source_sha256"]} if file in SEARCHED else set()
     entries = [
         entry(moment, report, sources, TEMPLATES if report["source_sha256"] in searched else None)
         for moment, report in latest.values()
@@ -165,8 +167,9 @@ def paper() -> BundleReported:
 
 
 def fits(report: dict[str, Any], wanted: BundlePlan) -> bool:
-    """Accepted, of the device and rule set, and against both baselines."""
+    """Accepted, of the device and rule set, and against both baselines. Of a search only what it found."""
     accepted = report.get("verdict") == "PASS" and report.get("device_kind") in wanted.kinds
+    accepted = accepted and report.get("kind", "winner") == "winner"
     return accepted and report.get("ruleset") == wanted.ruleset and bool(report["score"]["vs_compile"])
 
 
@@ -198,6 +201,13 @@ def reports(file: str) -> Iterator[tuple[datetime, dict[str, Any]]]:
             if text not in seen:
                 seen.add(text)
                 yield datetime.fromisoformat(moment), json.loads(text)
+
+
+def winners_by_hash() -> dict[str, str]:
+    """What searches on an H100 found, by the hash of its text."""
+    runs = [json.loads(line) for line in (RESULTS / SEARCHES).read_text().splitlines()]
+    texts = [run["source"] for run in runs if run.get("source")]
+    return {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
 
 
 def sources_by_hash() -> dict[str, str]:
