@@ -238,7 +238,7 @@ def test_what_ships_can_be_loaded_and_is_ranked_apart(settings: Any) -> None:
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 4_000_000
     for own in (Standing, Evaluation, Submission):
         assert not own.objects.exists()
-    assert [item.name for item in selectors.bundles()][:2] == ["nvidia-h200-rk-2", "nvidia-h100-rk-2"]  # all replayed
+    assert [item.name for item in selectors.bundles()][:2] == ["nvidia-h100-rk-2", "nvidia-h200-rk-2"]  # all replayed
     comparison = selectors.comparison(selectors.bundle_named("nvidia-h200-rk-1"))
     assert [row.title for row in comparison.rows][:2] == ["Reference kernels, CUDA C++", "Reference kernels, Triton"]
     assert comparison.total == 19
