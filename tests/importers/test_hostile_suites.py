@@ -143,6 +143,26 @@ def test_expressions_are_computed_so_many_times(suite: tuple[str, Path, Path], m
     assert "at most 64" in found.problem
 
 
+EXPRESSIONS = {
+    "tuples": ("(1,) * 99999999", "only numbers are allowed"),
+    "compared tuples": ("(1,) * 99999999 == (1,) * 99999999", "only numbers are allowed"),
+    "more digits than Python writes": (f"({'*'.join(['9' * 20] * 9)}) ** 8", "is larger than"),
+}
+
+
+@pytest.mark.parametrize("suite", ["sol-execbench"], indirect=True)
+@pytest.mark.parametrize("kind", EXPRESSIONS)
+@pytest.mark.parametrize("where", ["axes", "constraints"])
+def test_no_expression_fills_the_memory_or_ends_an_import(suite: tuple[str, Path, Path], kind: str, where: str) -> None:
+    name, folder, path = suite
+    text, reason = EXPRESSIONS[kind]
+    data = json.loads(path.read_text())
+    axes = {**data["axes"], "large": {"type": "expr", "expression": text}}
+    path.write_text(json.dumps({**data, **({"axes": axes} if where == "axes" else {"constraints": [text]})}))
+    [found] = READERS[name](folder, name)
+    assert reason in found.problem
+
+
 @pytest.mark.parametrize("suite", ["sol-execbench"], indirect=True)
 def test_a_reason_is_short_whatever_it_quotes(suite: tuple[str, Path, Path]) -> None:
     name, folder, path = suite
