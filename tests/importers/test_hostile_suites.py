@@ -92,6 +92,25 @@ def test_yaml_that_unfolds_without_end_is_refused(suite: tuple[str, Path, Path],
     assert "task.yml:2: it repeats parts by name (*a0)" in found.problem
 
 
+NUMBERS = {
+    "in hexadecimal": "0x" + "f" * 5000,
+    "to the base 60": "1" + ":59" * 3000,
+    "to the base 60, with a fraction": "1" + ":0" * 300 + ".5",
+    "by its tag": '!!int "' + "9" * 5000 + '"',
+}
+
+
+@pytest.mark.parametrize("suite", ["gpu-mode"], indirect=True)
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_yaml_with_a_number_without_end_is_refused(suite: tuple[str, Path, Path], kind: str) -> None:
+    name, folder, path = suite
+    data = yaml.safe_load(path.read_text())
+    for field in ("lang", "description", "tests"):
+        path.write_text(f"{field}: {NUMBERS[kind]}\n" + yaml.safe_dump({k: v for k, v in data.items() if k != field}))
+        [found] = READERS[name](folder, name)
+        assert found.problem == "task.yml:1: it has a number of more than 300 characters"
+
+
 @pytest.mark.parametrize("suite", ["robust-kbench"], indirect=True)
 def test_products_of_long_lists_are_refused(suite: tuple[str, Path, Path]) -> None:
     name, folder, path = suite
