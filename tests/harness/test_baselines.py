@@ -1,4 +1,4 @@
-"""How long a baseline may take to compile: by the clock, and where others have the processors, by what it gets of them.
+"""How long a baseline or a build may take: by the clock, and where others have the processors, by what it gets of them.
 
 Not covered: what torch.compile makes (`test_judge.py`).
 """
@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from benchmarks.harness.measuring import baselines
 from benchmarks.harness.measuring.baselines import CpuPreparation
+from benchmarks.harness.sandbox import deadlines
 from benchmarks.harness.sandbox.crowd import TreeWork, end_tree, work_of
 from benchmarks.harness.source import NOBODY
 
@@ -36,7 +36,7 @@ class Compiling:
 def answered_s(monkeypatch: pytest.MonkeyPatch, answers_s: float, work: Callable[[float], TreeWork]) -> float | None:
     """When the answer was taken; None if nobody waited for it."""
     child = Compiling(answers_s, work)
-    monkeypatch.setattr(baselines.time, "monotonic", lambda: child.now_s)
+    monkeypatch.setattr(deadlines.time, "monotonic", lambda: child.now_s)
     try:
         CpuPreparation._receive(cast(Any, SimpleNamespace(watcher=NOBODY)), cast(Any, child), LIMIT_S)
     except TimeoutError:

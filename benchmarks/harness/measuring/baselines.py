@@ -21,6 +21,7 @@ from ..hosts.locks import file_lock, watched_file_lock
 from ..hosts.machine import Cores, Peaks
 from ..protocol import ProtocolError
 from ..rules import Rules
+from ..sandbox.deadlines import FairDeadline
 from ..sandbox.isolation import STEADY_HEAP, Room, child_code, inside
 from ..sandbox.outbox import Bounds, NotTaken, discard, scratch_folder, take_folder
 from ..sandbox.seccomp import builder_program, supported
@@ -35,7 +36,6 @@ _FORM = "3"  # of what is kept; another one is prepared anew
 _CACHE = Bounds(files=20_000, total_bytes=2 << 30, depth=12)  # of what torch.compile keeps of one task
 _OWN_TIME_S = 120.0  # for starting torch and its compiler, beside the configurations
 _LOOK_S = 0.5
-_PATIENCE = 4.0  # times a limit, for a child that waits for processors: a build beside it may use all of them
 
 
 @dataclass(frozen=True)
@@ -211,15 +211,13 @@ class Preparation(ABC):
         What is not compiled in time has no baseline on this machine from then on. So a child that others keep from
         working, such as a build that starts many processes, has more time.
         """
-        started_s, before = time.monotonic(), child.child.work()
+        deadline = FairDeadline(child.child.work, timeout_s)
         while True:
-            left_s = started_s + timeout_s - time.monotonic()
+            left_s = deadline.left_s
             try:
-                return child.receive(max(0.01, min(_LOOK_S, left_s)) if left_s > 0 else _LOOK_S)
+                return child.receive(min(_LOOK_S, max(0.01, left_s)) if left_s > 0 else _LOOK_S)
             except TimeoutError:
-                spent_s, work = time.monotonic() - started_s, child.child.work()
-                is_held_up = work.is_ready and work.used_s - before.used_s < timeout_s
-                if left_s <= _LOOK_S and not (is_held_up and spent_s < _PATIENCE * timeout_s):
+                if deadline.is_over():
                     raise
             if self.watcher.cancelled():
                 raise Cancelled
