@@ -3,7 +3,6 @@
 `stages.py` runs the same stages over either. Not covered: what a call is (`measuring/session.py`, `gpu/session.py`).
 """
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
 from .gpu.standing import GpuSessionKeeper
 from .gpu.watching import Watching
-from .hosts.locks import build_lock, machine_lock
+from .hosts.locks import HOST_IS_BUSY, build_lock, host_build_lock, machine_lock
 from .hosts.machine import divide_cores, machine_record
 from .hosts.processors import processor
 from .languages import device_classes
@@ -51,7 +50,6 @@ _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end, where a verdict may depend on them: not of what is replayed
 AHEAD_PLACES = 2  # jobs that build ahead at the same time
 _GPU_IS_BUSY = "another submission is being judged on this GPU"
-_HOST_IS_BUSY = "another submission is being timed or built on this machine"
 TrackFindings = tuple[tuple[ConfigReport, ...], dict[str, Any]]
 
 
@@ -485,14 +483,9 @@ def keep_ready() -> None:
 
 def host_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
     """One timing on the processors of this machine at a time, and no build beside it."""
-    return machine_lock("cpu", _HOST_IS_BUSY, stage, watcher)
+    return machine_lock("cpu", HOST_IS_BUSY, stage, watcher)
 
 
 def host_ahead_lock() -> AbstractContextManager[None]:
     """As `host_build_lock`, for what a new machine builds ahead: submissions do not wait for a place beside it."""
-    return build_lock("cpu", _HOST_IS_BUSY, "compile", NOBODY, places=AHEAD_PLACES, kind="ahead")
-
-
-def host_build_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
-    """As many builds at a time as there are processors, and no timing beside them."""
-    return build_lock("cpu", _HOST_IS_BUSY, stage, watcher, places=len(os.sched_getaffinity(0)))
+    return build_lock("cpu", HOST_IS_BUSY, "compile", NOBODY, places=AHEAD_PLACES, kind="ahead")
