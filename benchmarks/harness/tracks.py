@@ -6,7 +6,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -240,8 +240,8 @@ class GpuTrack(Track):
         self._session: GpuSession | None = None
 
     def build_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
-        """No lock: compiling does not disturb a GPU."""
-        return nullcontext()
+        """Compiling does not disturb a GPU, but it disturbs what is timed on the processors of the same machine."""
+        return host_build_lock("compile", watcher)
 
     def timed(self) -> None:
         """While energy is measured, the processes of the next judging wake up.
@@ -264,8 +264,12 @@ class GpuTrack(Track):
     def lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         return self._lock("load", watcher)
 
-    def _lock(self, stage: str, watcher: Watcher) -> AbstractContextManager[None]:
-        return machine_lock(f"gpu-{self.gpu.uuid}", _GPU_IS_BUSY, stage, watcher)
+    @contextmanager
+    def _lock(self, stage: str, watcher: Watcher) -> Iterator[None]:
+        """Host code of a submission may keep all processors busy, so nothing is timed on them meanwhile."""
+        name = f"gpu-{self.gpu.uuid}"
+        with machine_lock(name, _GPU_IS_BUSY, stage, watcher), host_build_lock(stage, watcher, kind="gpu"):
+            yield
 
     def preparation(
         self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False, in_turns: bool = False
