@@ -29,7 +29,7 @@ from .errors import (
 )
 from .foreign.examine import GPU_TASK, ONE_SHAPE, TOO_LARGE_FOR_A_GPU, Examined, ForeignConfig, ForeignTask, examine
 from .hosts.ending import ended_in_order
-from .hosts.locks import file_lock
+from .hosts.locks import file_lock, host_build_lock
 from .hosts.processors import KINDS as PROCESSOR_KINDS
 from .hosts.processors import processor
 from .languages import (
@@ -78,7 +78,7 @@ from .tasks.spec import (
 from .tasks.spec_json import spec_from_json, spec_to_json
 from .tasks.starter import definition_of, starter_code
 from .together import judge_together
-from .tracks import CPU, Device, devices_here, host_build_lock, keep_ready, room_with_gpu, versions_on
+from .tracks import CPU, Device, devices_here, keep_ready, room_with_gpu, versions_on
 
 __all__ = [
     "CPU",

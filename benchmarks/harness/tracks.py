@@ -3,11 +3,10 @@
 `stages.py` runs the same stages over either. Not covered: what a call is (`measuring/session.py`, `gpu/session.py`).
 """
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from .gpu.pool import pool_library
 from .gpu.session import GpuSession, GpuSetting
 from .gpu.standing import GpuSessionKeeper
 from .gpu.watching import Watching
-from .hosts.locks import build_lock, machine_lock
+from .hosts.locks import HOST_IS_BUSY, build_lock, host_build_lock, machine_lock
 from .hosts.machine import divide_cores, machine_record
 from .hosts.processors import processor
 from .languages import device_classes
@@ -51,7 +50,6 @@ _RATES = ("copy_gb_per_s", "gemm_tflops")
 _CANARIES = 2  # at either end, where a verdict may depend on them: not of what is replayed
 AHEAD_PLACES = 2  # jobs that build ahead at the same time
 _GPU_IS_BUSY = "another submission is being judged on this GPU"
-_HOST_IS_BUSY = "another submission is being timed or built on this machine"
 TrackFindings = tuple[tuple[ConfigReport, ...], dict[str, Any]]
 
 
@@ -242,8 +240,8 @@ class GpuTrack(Track):
         self._session: GpuSession | None = None
 
     def build_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
-        """No lock: compiling does not disturb a GPU."""
-        return nullcontext()
+        """Compiling does not disturb a GPU, but it disturbs what is timed on the processors of the same machine."""
+        return host_build_lock("compile", watcher)
 
     def timed(self) -> None:
         """While energy is measured, the processes of the next judging wake up.
@@ -268,8 +266,12 @@ class GpuTrack(Track):
     def lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         return self._lock("load", watcher)
 
-    def _lock(self, stage: str, watcher: Watcher) -> AbstractContextManager[None]:
-        return machine_lock(f"gpu-{self.gpu.uuid}", _GPU_IS_BUSY, stage, watcher)
+    @contextmanager
+    def _lock(self, stage: str, watcher: Watcher) -> Iterator[None]:
+        """Host code of a submission may keep all processors busy, so nothing is timed on them meanwhile."""
+        name = f"gpu-{self.gpu.uuid}"
+        with machine_lock(name, _GPU_IS_BUSY, stage, watcher), host_build_lock(stage, watcher, kind="gpu"):
+            yield
 
     def preparation(
         self, task: TaskSpec, watcher: Watcher, *, stage: str, quick: bool = False, in_turns: bool = False
@@ -487,14 +489,9 @@ def keep_ready() -> None:
 
 def host_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
     """One timing on the processors of this machine at a time, and no build beside it."""
-    return machine_lock("cpu", _HOST_IS_BUSY, stage, watcher)
+    return machine_lock("cpu", HOST_IS_BUSY, stage, watcher)
 
 
 def host_ahead_lock() -> AbstractContextManager[None]:
     """As `host_build_lock`, for what a new machine builds ahead: submissions do not wait for a place beside it."""
-    return build_lock("cpu", _HOST_IS_BUSY, "compile", NOBODY, places=AHEAD_PLACES, kind="ahead")
-
-
-def host_build_lock(stage: str, watcher: Watcher) -> AbstractContextManager[None]:
-    """As many builds at a time as there are processors, and no timing beside them."""
-    return build_lock("cpu", _HOST_IS_BUSY, stage, watcher, places=len(os.sched_getaffinity(0)))
+    return build_lock("cpu", HOST_IS_BUSY, "compile", NOBODY, places=AHEAD_PLACES, kind="ahead")

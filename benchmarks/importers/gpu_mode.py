@@ -21,6 +21,8 @@ AUTHOR_CHECKER = "author-checker"
 _SUBMISSION, _REFERENCE = "submission.py", "reference.py"
 _LEFT_OUT = ("eval.py", _SUBMISSION)
 _FILES_MAX, _CASES_MAX = 12, 20
+_NUMBER_CHARS_MAX = 300  # Python refuses to write out a number of more than 4,300 digits
+_NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _ASKED = 'CHECKER = "author-property"\n'  # at the end of a task's file: the judge asks the author's check
 
 
@@ -79,14 +81,21 @@ def _task(place: Path, folder: Path, op: str, suite: str) -> ForeignTask:
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML in which everything is written out: a few lines that repeat each other by name would unfold without end."""
+    """YAML in which everything is written out: a few lines that repeat each other by name would unfold without end.
+
+    Numbers have few characters: YAML's hexadecimal ones and those to the base 60 have any size.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             told = f"it repeats parts by name (*{str(event.anchor)[:40]}), which is not supported"
             raise yaml.composer.ComposerError(None, None, told, event.start_mark)
-        return super().compose_node(parent, index)
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBER_TAGS and len(node.value) > _NUMBER_CHARS_MAX:
+            told = f"it has a number of more than {_NUMBER_CHARS_MAX} characters"
+            raise yaml.composer.ComposerError(None, None, told, node.start_mark)
+        return node
 
 
 def _yaml(text: str) -> Mapping[str, Any]:
@@ -94,8 +103,8 @@ def _yaml(text: str) -> Mapping[str, Any]:
         data = yaml.load(text, _PlainLoader)  # noqa: S506 - it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        is_alias = isinstance(error, yaml.composer.ComposerError)
-        told = error.problem if is_alias else f"it is no YAML: {error.problem}"
+        is_ours = isinstance(error, yaml.composer.ComposerError)
+        told = error.problem if is_ours else f"it is no YAML: {error.problem}"
         raise Unreadable(f"{TASK}:{line}: {told}") from error
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:  # by tags
         raise Unreadable(f"{TASK} is no YAML that can be read here") from error

@@ -17,6 +17,7 @@ from ..harness import DTYPES, LANGUAGES, Source, TaskSpec, UsageError, definitio
 from .records import slug
 
 _FILES_MAX, _BYTES_MAX = 64, 1 << 20
+_SIZE_CHARS_MAX = 2_000  # of one size: axes that name others twice each would be written out without end
 _PATH = re.compile(r"[A-Za-z0-9_][\w.+-]{0,99}(?:/[A-Za-z0-9_][\w.+-]{0,99}){0,7}", re.ASCII)
 _SYMBOL = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*"([^"\n]{1,200})"')
@@ -39,6 +40,7 @@ _LANGUAGES = {
     "cublas": "cuda",
 }
 _C_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/", ast.Div: "/", ast.Mod: "%"}
+_TOO_LONG = "the size of an output is too long an expression: its axes name each other too often"
 Json = dict[str, Any]
 
 
@@ -283,6 +285,13 @@ def _c_dtype(name: str) -> str:
 
 def _size(axis: str, definition: Json, *, is_c: bool) -> str:
     """The size of an axis as an expression over the inputs. Raises UsageError."""
+    try:
+        return _written_out(axis, definition, is_c=is_c)
+    except RecursionError as error:
+        raise UsageError(_TOO_LONG) from error
+
+
+def _written_out(axis: str, definition: Json, *, is_c: bool) -> str:
     if axis in definition["axes"]:
         return str(definition["axes"][axis])
     if axis in definition.get("expressions", ()):
@@ -298,9 +307,11 @@ def _arithmetic(node: ast.expr, definition: Json, *, is_c: bool) -> str:
     if isinstance(node, ast.BinOp) and type(node.op) in _C_OPERATORS:
         left, right = (_arithmetic(item, definition, is_c=is_c) for item in (node.left, node.right))
         operator = _C_OPERATORS[type(node.op)]
+        if len(left) + len(right) > _SIZE_CHARS_MAX:
+            raise UsageError(_TOO_LONG)
         return f"({left} {'//' if operator == '/' and not is_c else operator} {right})"
     if isinstance(node, ast.Name):
-        return _size(node.id, definition, is_c=is_c)
+        return _written_out(node.id, definition, is_c=is_c)
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return str(node.value)
     raise UsageError(f"the size {ast.unparse(node)[:80]} of an output cannot be written in C++")

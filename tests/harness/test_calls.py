@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count, cycle, islice
 from types import SimpleNamespace
@@ -56,11 +56,12 @@ class Scripted(Session[Any]):
     def _open(self) -> None:
         return
 
-    def fill(self, config: int, distribution: str | None = None) -> int:
+    def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
+        self._new_decoys[config], self._decoys[config] = [(0, place % SETS) for place in range(decoys)], 1
         return 0
 
-    def show(self, config: int, *, decoys: bool = False) -> None:
-        self._shown = "decoys" if decoys else "values"
+    def show(self, config: int, *, decoys: int | None = None) -> None:
+        self._shown = "values" if decoys is None else "decoys"
 
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
         self.calls.append((who, choice, self._shown))
@@ -90,6 +91,49 @@ def test_decoys_come_a_random_number_of_times_with_sets_of_their_own(call_us: fl
     assert {choice for _, choice, what in session.calls if what == "decoys"} == set(range(SETS))
 
 
+@pytest.mark.parametrize(("input_mib", "most"), [(1, 11), (16, 8), (256, 2)])
+def test_few_decoys_are_drawn_where_arguments_are_large(input_mib: int, most: int) -> None:
+    drawn = {calls.number_of_decoys(40.0, input_mib << 20, random.Random(seed)) for seed in range(1000)}
+    assert drawn == set(range(1, most + 1))
+
+
+@pytest.mark.parametrize("sets", [1, 2, 8])
+@pytest.mark.parametrize("call_us", [5000.0, 40.0])
+def test_the_kernel_meets_no_values_twice(sets: int, call_us: float) -> None:
+    """Else it knows a decoy by a few words, has its result already, and prepares other calls meanwhile."""
+
+    class Drawn(Scripted):
+        def __init__(self) -> None:
+            super().__init__(lambda *call: replace(usual(*call), wall_us=call_us))
+            self._sets = [sets]
+            self._referee = cast(Any, SimpleNamespace(ask=self._asked))
+            self._values: list[str] = []
+            self._lists: list[list[str]] = []
+            self.met: dict[tuple[str, int], list[str]] = {}
+
+        def _asked(self, _: str, config: int, seeds: list[str], decoys: Sequence[list[str]] = (), **more: Any) -> None:
+            self._lists = [self._values or [seed[::-1] for seed in seeds], *decoys]
+            self._values = seeds
+
+        def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
+            return Session.fill(self, config, distribution, decoys=decoys)
+
+        def show(self, config: int, *, decoys: int | None = None) -> None:
+            super().show(config, decoys=decoys)
+            self.there = self._values if decoys is None else self._lists[decoys]
+
+        def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
+            self.met.setdefault((who, self.launch), []).append(self.there[choice])
+            return super()._call(who, config, choice, function=function, compared=compared)
+
+    session = Drawn()
+    judged(session)
+    for launch in range(2):
+        met = session.met["candidate", launch]
+        assert len(set(met)) == len(met) > 7
+    assert {who for who, _ in session.met} == {"candidate", "baseline"}
+
+
 def test_only_right_results_make_a_configuration_a_quick_one() -> None:
     """Who answers a decoy at once, with results that nobody compares, gets no longer visits for it."""
     session = Scripted(lambda *call: replace(usual(*call), wall_us=5000.0), right=False)
@@ -104,7 +148,7 @@ def test_only_right_results_make_a_configuration_a_quick_one() -> None:
 def test_inputs_are_written_anew_before_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the break before the call that counts would tell it from the decoys."""
     session, shows = Scripted(lambda *call: replace(usual(*call), wall_us=40.0)), list[int]()
-    monkeypatch.setattr(session, "show", lambda config, decoys=False: shows.append(len(session.calls)))
+    monkeypatch.setattr(session, "show", lambda config, decoys=None: shows.append(len(session.calls)))
     Judging(session, NOBODY).time()
     assert shows == sorted({*range(len(session.calls))})
 
@@ -312,10 +356,13 @@ def test_a_control_run_meets_the_values_that_the_submission_met() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.seeds: list[tuple[str, ...]] = []
-            self._referee = cast(Any, SimpleNamespace(ask=lambda _, seeds, **more: self.seeds.append(tuple(seeds))))
+            self._referee = cast(Any, SimpleNamespace(ask=self._drawn_so))
 
-        def fill(self, config: int, distribution: str | None = None) -> int:
-            return Session.fill(self, config, distribution)
+        def _drawn_so(self, _: str, seeds: list[str], decoys: Sequence[list[str]] = (), **more: Any) -> None:
+            self.seeds += map(tuple, (*decoys, seeds))
+
+        def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
+            return Session.fill(self, config, distribution, decoys=decoys)
 
         def compare(self, who: str, config: int, choice: int) -> CallComparison:
             if self.seeds[-1] in unlucky and choice == SETS - 1:
@@ -324,7 +371,9 @@ def test_a_control_run_meets_the_values_that_the_submission_met() -> None:
 
     session, unlucky = Drawn(), set[tuple[str, ...]]()
     judged(session)
-    assert [fill.seeds for fill in session.last_fills()] == session.seeds[-2:]
+    fills = session.last_fills()
+    assert len(fills) >= 2
+    assert [fill.seeds for fill in fills] == session.seeds[-len(fills) :]
     Judging(Drawn(), NOBODY).control(session.last_fills())
     unlucky.add(session.seeds[-2])
     Judging(Drawn(), NOBODY).control()

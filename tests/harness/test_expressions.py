@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.harness.errors import TaskError
-from benchmarks.harness.tasks.expressions import evaluate
+from benchmarks.harness.tasks.expressions import arithmetic, evaluate
 
 VALUES = {"batch": 3, "height": 13, "wide": False, "init": "xavier"}
 
@@ -59,3 +59,37 @@ def test_an_unknown_name_is_named():
 def test_a_syntax_error_shows_the_expression():
     with pytest.raises(TaskError, match=r"2 \*"):
         evaluate("2 *", VALUES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(1,) * 9",
+        "(1,) * batch == (1,) * height",
+        "(batch, height)",
+        "min((1, 2))",
+        "'x' * 9",
+        "2 ** batch",
+        "2 ** 9",
+        "3 ** 3 ** 3",
+        "(" + "*".join(["batch"] * 30) + ")",
+        "(" + "*".join(["9" * 20] * 8) + ") ** 8",
+        "1e300",
+        "1e999 - 1e999",
+        "batch / 0",
+        "(" * 150 + "1" + ")" * 50,
+        "1" * 201,
+        "\ud800",
+        "\0",
+        ["batch"],
+    ],
+)
+def test_an_expression_of_anybody_is_about_numbers_of_a_size_that_can_be_written(text):
+    with pytest.raises(TaskError) as found:
+        arithmetic(text, {**VALUES, "batch": (1 << 40) - 1})
+    assert len(str(found.value)) < 600
+
+
+def test_numbers_of_anybody_have_their_value():
+    assert arithmetic("max(batch, height) ** 2 // 4 if batch > 1 else 7", VALUES) == 42
+    assert arithmetic("batch != height", VALUES) is True

@@ -72,6 +72,26 @@ def test_believes_a_cache_and_sees_what_is_plainly_wrong(
     assert found.speedup is None or at_least is None or found.speedup > at_least
 
 
+FILTERED = """
+from pathlib import Path
+status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
+if status["Seccomp"] != "2":
+    raise SystemExit("no filter of system calls is in force")
+"""
+
+
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("sandbox")
+def test_a_filter_is_in_force_before_a_reference_runs(rules: Rules, paths: Paths, tmp_path: Path) -> None:
+    """It may be the file of another suite."""
+    case = read_case(FOLDER / "honest_library")
+    task = find_task(default_suites(), case.task)
+    (tmp_path / "reference.py").write_text(FILTERED + task.reference_source)
+    binary = compile_source(case.source(), task, rules, paths).binary
+    assert binary is not None
+    assert opinion(replace(task, folder=tmp_path), binary, rules, paths).said == "agrees"
+
+
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize(("name", "said"), [("honest_library", "agrees"), ("zeros", "differs")])

@@ -69,7 +69,7 @@ def tallied(
     for visit in range(STEPS):
         tally.launches.append(visit // 2 % 2)
         for who, of_whom in ((("baseline", EAGER), of_eager), (CANDIDATE, of_kernel)):
-            count = calls.number_of_decoys(min(of_kernel.call_us, of_eager.call_us), lot)
+            count = calls.number_of_decoys(min(of_kernel.call_us, of_eager.call_us), 0, lot)
             decoys_us = [of_whom.cold_us, *[of_whom.later_us] * (count - 1)]
             more_us = prepares(draw, visit, before, decoys_us) if who == CANDIDATE else 0.0
             before = count if who == CANDIDATE else before

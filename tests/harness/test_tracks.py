@@ -1,6 +1,8 @@
 """What differs between judging on a processor and on a GPU: which device, which locks, and what bounds the times."""
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ import pytest
 from benchmarks.harness import Paths, Rules, UsageError, Verdict, default_suites, find_task, tracks
 from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.hosts.locks import open_shared, try_lock
 from benchmarks.harness.measuring.calls import CANDIDATE, ConfigTally
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
@@ -85,19 +88,36 @@ def test_a_gpu_is_timed_by_the_numbers_for_gpus(track: GpuTrack, rules: Rules) -
 
 
 def test_one_gpu_is_judged_on_at_a_time_and_the_other_beside_it(
-    track: GpuTrack, rules: Rules, monkeypatch: pytest.MonkeyPatch
+    track: GpuTrack, rules: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     names: list[str] = []
 
     def lock(name: str, *_: object) -> Any:
         names.append(name)
-        return tracks.nullcontext()
+        return nullcontext()
 
     monkeypatch.setattr(tracks, "machine_lock", lock)
     for one in (track, track, GpuTrack(GPUS[1], rules, track.paths)):
         with one.lock(Watcher()), one.build_lock(Watcher()):
             pass
     assert names == ["gpu-GPU-a", "gpu-GPU-a", "gpu-GPU-b"]
+
+
+def test_nothing_is_timed_on_the_processors_beside_a_gpu_and_its_builds(
+    track: GpuTrack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a submission for a GPU runs there may keep all processors of the machine busy."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def can_be_timed() -> bool:
+        with open_shared("kbench-cpu.lock") as lock:
+            return try_lock(lock)
+
+    for lock in (track.lock, track.build_lock, track.prepare_lock):
+        assert can_be_timed()
+        with lock(Watcher()):
+            assert not can_be_timed()
 
 
 def test_a_processor_has_no_audit(rules: Rules, tmp_path: Path, task: TaskSpec) -> None:

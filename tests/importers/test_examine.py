@@ -1,11 +1,16 @@
 """From an author's file to a task: what is found, what is refused, what becomes a label. Real sandboxes, no judging."""
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import ONE_SHAPE, TaskError, examine, spec_from_json, spec_to_json, starter_code
+from benchmarks.harness import ONE_SHAPE, Paths, TaskError, examine, spec_from_json, spec_to_json, starter_code
+from benchmarks.harness.foreign import examine as examining
 from benchmarks.harness.foreign.facts import facts_of
+from benchmarks.harness.hosts.locks import open_shared, try_lock
 
 from .conftest import foreign
 
@@ -26,6 +31,25 @@ def test_one_shape_is_told_and_gets_other_values(examined) -> None:
     assert found.labels == (ONE_SHAPE,)
     groups = [(item.group, item.values["variant"]) for item in found.task.configs_for("cpu")]
     assert groups == [("single", "published"), ("multi", "scaled"), ("hidden", "spread"), ("hidden", "stirred")]
+
+
+def test_nothing_is_timed_while_a_file_runs(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may keep all processors busy, and eager's long calls would suffer more than a kernel's short ones."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def can_be_timed() -> bool:
+        with open_shared("kbench-cpu.lock") as lock:
+            return try_lock(lock)
+
+    @contextmanager
+    def child(_: object) -> Iterator[None]:
+        raise TaskError(f"timings can begin: {can_be_timed()}")
+        yield
+
+    monkeypatch.setattr(examining._Work, "_child", child)
+    assert can_be_timed()
+    assert examine(foreign("x = 1"), paths).problem == "timings can begin: False"
+    assert can_be_timed()
 
 
 def test_tolerances_are_those_of_float32(examined) -> None:

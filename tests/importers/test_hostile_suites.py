@@ -92,6 +92,25 @@ def test_yaml_that_unfolds_without_end_is_refused(suite: tuple[str, Path, Path],
     assert "task.yml:2: it repeats parts by name (*a0)" in found.problem
 
 
+NUMBERS = {
+    "in hexadecimal": "0x" + "f" * 5000,
+    "to the base 60": "1" + ":59" * 3000,
+    "to the base 60, with a fraction": "1" + ":0" * 300 + ".5",
+    "by its tag": '!!int "' + "9" * 5000 + '"',
+}
+
+
+@pytest.mark.parametrize("suite", ["gpu-mode"], indirect=True)
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_yaml_with_a_number_without_end_is_refused(suite: tuple[str, Path, Path], kind: str) -> None:
+    name, folder, path = suite
+    data = yaml.safe_load(path.read_text())
+    for field in ("lang", "description", "tests"):
+        path.write_text(f"{field}: {NUMBERS[kind]}\n" + yaml.safe_dump({k: v for k, v in data.items() if k != field}))
+        [found] = READERS[name](folder, name)
+        assert found.problem == "task.yml:1: it has a number of more than 300 characters"
+
+
 @pytest.mark.parametrize("suite", ["robust-kbench"], indirect=True)
 def test_products_of_long_lists_are_refused(suite: tuple[str, Path, Path]) -> None:
     name, folder, path = suite
@@ -141,6 +160,26 @@ def test_expressions_are_computed_so_many_times(suite: tuple[str, Path, Path], m
     path.write_text(json.dumps({**data, "axes": {**data["axes"], **{f"e{n}": {"type": "var"} for n in range(64)}}}))
     [found] = READERS[name](folder, name)
     assert "at most 64" in found.problem
+
+
+EXPRESSIONS = {
+    "tuples": ("(1,) * 99999999", "only numbers are allowed"),
+    "compared tuples": ("(1,) * 99999999 == (1,) * 99999999", "only numbers are allowed"),
+    "more digits than Python writes": (f"({'*'.join(['9' * 20] * 9)}) ** 8", "is larger than"),
+}
+
+
+@pytest.mark.parametrize("suite", ["sol-execbench"], indirect=True)
+@pytest.mark.parametrize("kind", EXPRESSIONS)
+@pytest.mark.parametrize("where", ["axes", "constraints"])
+def test_no_expression_fills_the_memory_or_ends_an_import(suite: tuple[str, Path, Path], kind: str, where: str) -> None:
+    name, folder, path = suite
+    text, reason = EXPRESSIONS[kind]
+    data = json.loads(path.read_text())
+    axes = {**data["axes"], "large": {"type": "expr", "expression": text}}
+    path.write_text(json.dumps({**data, **({"axes": axes} if where == "axes" else {"constraints": [text]})}))
+    [found] = READERS[name](folder, name)
+    assert reason in found.problem
 
 
 @pytest.mark.parametrize("suite", ["sol-execbench"], indirect=True)

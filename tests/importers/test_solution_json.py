@@ -1,5 +1,6 @@
 """Solutions in JSON: what is joined to one source, and what is refused by name. Nothing is compiled."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,6 +153,26 @@ def test_a_language_that_launches_from_python_gets_the_tasks_function(language: 
 def test_what_cannot_be_joined_is_refused_by_name(files: dict, entry: str, spec: dict, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         joined(files, entry, **spec)
+
+
+GROWING = {
+    "doubled by each": "({before} + {before}) // 2",
+    "as deep as Python goes": "{before}" + " + 1 - 1" * 40,
+}
+
+
+@pytest.mark.parametrize("kind", GROWING)
+@pytest.mark.parametrize("language", ["cuda_cpp", "python"])
+def test_a_size_that_names_others_is_written_out_as_far_as_it_is_short(kind: str, language: str) -> None:
+    names = ["rows", *(f"e{number}" for number in range(60))]
+    pairs = itertools.pairwise(names)
+    expressions = {"double": names[-1], **{name: GROWING[kind].format(before=before) for before, name in pairs}}
+    task = task_of({**DEFINITION, "expressions": expressions})
+    file = "main.cpp" if language == "cuda_cpp" else "main.py"
+    files = {file: "void run() {}" if language == "cuda_cpp" else "def run(): ...\n"}
+    text = solution(files, f"{file}::run", languages=[language], destination_passing_style=True)
+    with pytest.raises(UsageError, match="the size of an output is too long an expression"):
+        joined_solution(text, task)
 
 
 STRANGE: tuple = (None, True, 0, -1, 10**400, 1.5, "", "x", "\ud800", "\x00", "a\nb", "../x", "é", [], [[]], [{}])

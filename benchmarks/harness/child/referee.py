@@ -47,33 +47,38 @@ class Referee:
     def forget(self) -> dict[str, Any]:
         """As at the start: of what was drawn, shown and compared before, nothing reaches the next submission."""
         self._checker = checker_of(self._module, self._direction)
-        self._decoys: dict[int, Values] = {}
+        self._decoys: dict[int, list[Values]] = {}
         self._values: dict[int, Values] = {}
         self._drawn: dict[int, str] = {}
         self._references: dict[tuple[int, int], tuple[torch.Tensor, ...]] = {}
         return {"forgotten": True}
 
-    def fill(self, config: int, seeds: list[str], distribution: str | None) -> dict[str, Any]:
+    def fill(
+        self, config: int, seeds: list[str], distribution: str | None, decoys: Sequence[list[str]] = ()
+    ) -> dict[str, Any]:
         """Draws the input sets 0, 1, ... of `config` from `seeds` (hexadecimal). `show` puts them before contestants.
 
-        What was drawn before becomes the decoys; the first time decoys are drawn as well.
+        What was drawn before becomes the first decoys; the first time decoys are drawn as well. More of them are drawn
+        from the seeds in `decoys`.
         """
         before = self._values.pop(config, None)
-        self._decoys[config] = before or self._draw(config, [seed[::-1] for seed in seeds], distribution)
+        first = before or self._draw(config, [seed[::-1] for seed in seeds], distribution)
+        self._decoys = {}  # of another configuration, which are needed no more
+        self._decoys[config] = [first, *(self._draw(config, more, None) for more in decoys)]
         self._values[config] = self._draw(config, seeds, distribution)
         return {"filled": len(seeds)}
 
-    def show(self, config: int, what: str) -> dict[str, Any]:
-        """Writes the `values` or the `decoys` of `config` into the input memory, from the supervisor's core.
+    def show(self, config: int, decoys: int | None = None) -> dict[str, Any]:
+        """Writes the values of `config`, or decoys in their place, into the input memory, from the supervisor's core.
 
         So before every call the inputs have just been written by another core than the contestant's.
         """
         self._references.clear()
         os.sched_setaffinity(0, self._writing_cores)
-        for target, source in (self._decoys if what == "decoys" else self._values)[config]:
+        for target, source in self._values[config] if decoys is None else self._decoys[config][decoys]:
             np.copyto(target, source)
         os.sched_setaffinity(0, self._cores)
-        return {"shown": what}
+        return {"shown": decoys}
 
     def compare(self, who: str, config: int, number: int) -> dict[str, Any]:
         """Compares what `who` left in its output memory with the reference for input set `number`."""

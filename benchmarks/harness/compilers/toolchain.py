@@ -22,6 +22,7 @@ from typing import Protocol
 
 from ..errors import SupervisorError
 from ..rules import Rules
+from ..sandbox.deadlines import FairDeadline
 from ..sandbox.isolation import Room, inside, isolation_in_force, spawn
 from ..sandbox.outbox import AnswerFile, NotTaken, TooMuch
 from ..sandbox.seccomp import builder_program, supported
@@ -109,9 +110,9 @@ class Workshop:
             child = spawn(command, room, Path(file.name), fds=fds, filter_program=filter_program)
             started, texts = time.monotonic(), self._digest()
             timeout_s = self.rules.compile.timeout_s
-            deadline = started + min(timeout_s, 2 * timeout_s - sum(self.spent_s))
+            deadline = FairDeadline(child.work, min(timeout_s, 2 * timeout_s - sum(self.spent_s)))
             try:
-                while child.wait(_POLL_S) is None and time.monotonic() < deadline and not self.cancelled():
+                while child.wait(_POLL_S) is None and not deadline.is_over() and not self.cancelled():
                     pass
                 code = child.exit_code()
             finally:

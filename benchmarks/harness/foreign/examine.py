@@ -20,7 +20,7 @@ from ..gpu.bytecode import bytecode_folder
 from ..gpu.capacity import judging_bytes, told
 from ..gpu.crew import gpu_filter, on_gpu
 from ..gpu.discovery import Gpu, gpus
-from ..hosts.locks import machine_lock
+from ..hosts.locks import host_build_lock, machine_lock
 from ..protocol import Link, ProtocolError, make_links
 from ..sandbox.isolation import Child, Room, child_code, inside, python_argv, spawn
 from ..sandbox.seccomp import builder_program, supported
@@ -142,12 +142,12 @@ class _Work:
         self.bytes_max = EXAMINED_BYTES_MAX if gpu is None else gpu_bytes_max(gpu.memory_bytes)
         self.file, self.folder = scratch / "task.py", scratch / "task"
         self.notes: list[str] = []
-        self.waited_s = 0.0  # for the GPU
+        self.waited_s = 0.0  # for the device
 
     def run(self, *, compare_compiled: bool) -> Examined:
         self.file.write_text(self.foreign.source)
         self.folder.mkdir()
-        with self._child() as child, self._gpu_alone():
+        with self._untimed_processors(), self._child() as child, self._gpu_alone():
             try:
                 found = self._probed(child)
                 task = made_task(self.foreign, found, None if self.gpu is None else self.gpu.memory_bytes)
@@ -206,6 +206,17 @@ class _Work:
         if self.gpu is not None:
             where, most = TOO_LARGE_FOR_A_GPU, f"{most}, as it has {self.gpu.memory_bytes / 1e9:.1f} GB"
         return f"{where}. Its arguments and results take {least}; {most}"
+
+    @contextmanager
+    def _untimed_processors(self) -> Iterator[None]:
+        """The author's file could use all processors, which slows down long calls more than short ones."""
+        if self.gpu is not None:
+            yield
+            return
+        started_s = time.monotonic()
+        with host_build_lock("examine", NOBODY, kind="examination"):
+            self.waited_s = time.monotonic() - started_s
+            yield
 
     @contextmanager
     def _gpu_alone(self) -> Iterator[None]:

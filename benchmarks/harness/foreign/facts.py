@@ -186,4 +186,5 @@ def _plan(text: Any) -> tuple[Any, Any]:
         raise ValueError("the plan of its gradients is too long")
     form, plan = ast.literal_eval(text)
     hash(form)  # plans are kept by their form
+    repr((form, plan))  # Python refuses to write out numbers of more than 4,300 digits
     return form, plan

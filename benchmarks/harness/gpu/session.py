@@ -81,7 +81,7 @@ class GpuSession(Session[Actor]):
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
 
-    def show(self, config: int, *, decoys: bool = False) -> None:
+    def show(self, config: int, *, decoys: int | None = None) -> None:
         """The referee writes the inputs of a call itself, right before it."""
 
     def canary(self) -> dict[str, Any]:
@@ -311,9 +311,9 @@ class GpuSession(Session[Actor]):
                 raise package_failed("its process ended while it was imported") from None
             raise load_fault({}, warm.child.wait(1.0)) from None
 
-    def fill(self, config: int, distribution: str | None = None) -> int:
+    def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
         with memory_is_theirs(self._needs):
-            return super().fill(config, distribution)
+            return super().fill(config, distribution, decoys=decoys)
 
     def compare(self, who: str, config: int, choice: int) -> CallComparison:
         with memory_is_theirs(self._needs):

@@ -11,13 +11,14 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
 from ..errors import Cancelled, SupervisorError
 from ..source import Step, Watcher
 
+HOST_IS_BUSY = "another submission is being timed or built on this machine"
 _POLL_S = 0.2
 _SHARED = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW  # everybody may put links into a temporary folder
 
@@ -49,6 +50,11 @@ def build_lock(
 
             _wait_until(have, Step(stage, "waiting", text=text), watcher)
         yield
+
+
+def host_build_lock(stage: str, watcher: Watcher, *, kind: str = "build") -> AbstractContextManager[None]:
+    """As many of a `kind` at a time as there are processors, and no timing on them meanwhile."""
+    return build_lock("cpu", HOST_IS_BUSY, stage, watcher, places=len(os.sched_getaffinity(0)), kind=kind)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from ..hosts.locks import file_lock, watched_file_lock
 from ..hosts.machine import Cores, Peaks
 from ..protocol import ProtocolError
 from ..rules import Rules
+from ..sandbox.deadlines import FairDeadline
 from ..sandbox.isolation import STEADY_HEAP, Room, child_code, inside
 from ..sandbox.outbox import Bounds, NotTaken, discard, scratch_folder, take_folder
 from ..sandbox.seccomp import builder_program, supported
@@ -205,14 +206,18 @@ class Preparation(ABC):
         return True
 
     def _receive(self, child: Actor, timeout_s: float) -> dict[str, Any]:
-        """The child's next message; looks up meanwhile whether anybody still wants it."""
-        deadline = time.monotonic() + timeout_s
+        """The child's next message; looks up meanwhile whether anybody still wants it.
+
+        What is not compiled in time has no baseline on this machine from then on. So a child that others keep from
+        working, such as a build that starts many processes, has more time.
+        """
+        deadline = FairDeadline(child.child.work, timeout_s)
         while True:
-            left_s = deadline - time.monotonic()
+            left_s = deadline.left_s
             try:
-                return child.receive(max(0.01, min(_LOOK_S, left_s)))
+                return child.receive(min(_LOOK_S, max(0.01, left_s)) if left_s > 0 else _LOOK_S)
             except TimeoutError:
-                if left_s <= _LOOK_S:
+                if deadline.is_over():
                     raise
             if self.watcher.cancelled():
                 raise Cancelled

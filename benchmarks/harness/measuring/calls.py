@@ -35,6 +35,7 @@ _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 16
 # the calls on decoys of a visit take about this long in all, but their mean number stays within these limits
 _DECOYS_US, _DECOYS_LEAST, _DECOYS_MOST = 1000.0, 1.25, 6.0
+_DECOYS_BYTES = 128 << 20  # of arguments that are drawn for a visit; where there are more of them, decoys are few
 _RANDOM = secrets.SystemRandom()
 # verification uses these distributions in turn; in timed calls the seed decides
 _DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
@@ -208,11 +209,12 @@ class Judging:
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
         self._give_up_if_late()
-        choice = self._session.fill(number, distribution)
+        decoys = self._number_of_decoys(number)
+        choice = self._session.fill(number, distribution, decoys=decoys)
         if with_baselines:
             self._verify_baselines(number, choice)
         ledger = self.ledgers[number]
-        ledger.fault = self._warm_up(CANDIDATE, number, checked=True) or self._fresh_call(number, choice)
+        ledger.fault = self._warm_up(CANDIDATE, number, decoys, checked=True) or self._fresh_call(number, choice)
         if ledger.fault is not None and ledger.fault.verdict is Verdict.INCORRECT_VALUE:
             ledger.fault = self._repeated(number, choice, ledger.fault)
 
@@ -231,23 +233,29 @@ class Judging:
             if not comparison.ok:
                 self.compile_problems[number] = f"its results are wrong: {comparison.reason}"
 
+    def _number_of_decoys(self, number: int) -> int:
+        if not self._session.decoys:
+            return 0
+        ledger = self.ledgers[number]
+        return number_of_decoys(ledger.quickest_us, sum(item.nbytes for item in ledger.config.tensors), _RANDOM)
+
     def _warm_up(
-        self, who: Contender, number: int, decoys: list[CallResult] | None = None, *, checked: bool
+        self, who: Contender, number: int, count: int, made: list[CallResult] | None = None, *, checked: bool
     ) -> Fault | None:
-        """Makes the calls on decoys of a visit and appends them to `decoys`.
+        """Makes the `count` calls on decoys of a visit and appends them to `made`.
 
         Each takes a random input set, so decoys reveal nothing about the call that counts. Inputs are written anew
-        before each call, so to a contestant the call that counts looks like a call on a decoy.
+        before each call, so to a contestant the call that counts looks like a call on a decoy. The kernel meets no
+        values twice: it could answer at once and work for other calls in the time of this one.
         """
-        if not self._session.decoys:
-            return None
-        for place in range(number_of_decoys(self.ledgers[number].quickest_us, _RANDOM)):
-            self._session.show(number, decoys=True)
-            choice = self._session.any_set(number)
+        draw = self._session.new_decoy if who == CANDIDATE else self._session.any_decoy
+        for place in range(count):
+            decoys, choice = draw(number)
+            self._session.show(number, decoys=decoys)
             compared = (checked and place == 0) or secrets.randbelow(_CHECK_DECOYS_ONCE_IN) == 0
             decoy = self._call(who, number, choice, compared=compared)
-            if decoys is not None:
-                decoys.append(decoy)
+            if made is not None:
+                made.append(decoy)
             fault = self._check(number, choice, decoy, compare=compared) if who == CANDIDATE else None
             if fault is not None:
                 return fault
@@ -296,12 +304,13 @@ class Judging:
 
     def _time_step(self, number: int, *, backwards: bool, noted: bool = True) -> None:
         self._give_up_if_late()
-        ledger = self.ledgers[number]
-        choice = self._session.fill(number)
+        ledger, planned = self.ledgers[number], self._number_of_decoys(number)
+        choice = self._session.fill(number, decoys=planned)
         results: dict[Contender, CallResult] = {}
         for who in self._order(number, backwards=backwards):
             decoys: list[CallResult] = []
-            ledger.fault = self._warm_up(who, number, decoys, checked=False)
+            count = planned if who == CANDIDATE else self._number_of_decoys(number)
+            ledger.fault = self._warm_up(who, number, count, decoys, checked=False)
             if ledger.fault is not None:
                 return
             self._session.show(number)
@@ -354,7 +363,8 @@ class Judging:
             raise Fault(Verdict.TIMEOUT, f"verifying and timing together took more than {limit:g} s")
 
 
-def number_of_decoys(quickest_us: float, lot: random.Random) -> int:
-    """A random number of decoys for one visit, if the shortest call so far took `quickest_us`."""
-    mean = min(max(_DECOYS_US / quickest_us, _DECOYS_LEAST), _DECOYS_MOST)
+def number_of_decoys(quickest_us: float, input_bytes: int, lot: random.Random) -> int:
+    """A random number of decoys for one visit, if the shortest call so far took `quickest_us` on `input_bytes`."""
+    most = min(_DECOYS_MOST, (_DECOYS_BYTES / max(1, input_bytes) + 1) / 2)
+    mean = max(min(_DECOYS_US / quickest_us, most), _DECOYS_LEAST)
     return 1 + int(2 * (mean - 1) * lot.random() + lot.random())

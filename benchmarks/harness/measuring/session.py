@@ -8,6 +8,7 @@ follows from them (`calls.py`).
 import base64
 import hashlib
 import hmac
+import math
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -90,6 +91,9 @@ class Session(ABC, Generic[ActorT]):
         self._secret = secrets.token_bytes(32)
         self._drawn = 0
         self._fills: dict[int, list[Fill]] = {}
+        self._met: dict[int, tuple[int, int]] = {}  # of the last call that counts: its launch and its set
+        self._decoys: dict[int, int] = {}  # how many decoys there are, each with all sets
+        self._new_decoys: dict[int, list[tuple[int, int]]] = {}  # those of them that the kernel has not met
         self._stack = ExitStack()
         self._casts: list[tuple[ActorT, ActorT]] = []  # baseline and candidate of each launch
         self._referee: RefereeProcess
@@ -110,8 +114,11 @@ class Session(ABC, Generic[ActorT]):
         """Starts every child and leaves the contestants frozen before their first call."""
 
     @abstractmethod
-    def show(self, config: int, *, decoys: bool = False) -> None:
-        """Puts the filled values, or decoys in their place, before the contestants, which are all frozen."""
+    def show(self, config: int, *, decoys: int | None = None) -> None:
+        """Puts the filled values, or decoys in their place, before the contestants, which are all frozen.
+
+        Decoys 0 are the values of the fill before; the others were drawn together with the values.
+        """
 
     @abstractmethod
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
@@ -136,24 +143,43 @@ class Session(ABC, Generic[ActorT]):
         """Continues with launch `number`, modulo the number of launches."""
         self.launch = number % len(self._casts)
 
-    def fill(self, config: int, distribution: str | None = None) -> int:
-        """Fresh values for every input set of `config`; the number of the one that will count, known to nobody else."""
-        fill = Fill(config, tuple(self._seed() for _ in range(self._sets[config])), distribution)
-        self._fills[config] = [*self._fills.pop(config, [])[-1:], fill]  # the configuration of the last fill comes last
-        self.fill_again(fill)
-        return secrets.randbelow(len(fill.seeds))
+    def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
+        """Fresh values for every input set of `config`; the number of the one that will count, known to nobody else.
 
-    def fill_again(self, fill: Fill) -> None:
-        """Draws the same values as another session did."""
-        self._referee.ask("fill", config=fill.config, seeds=list(fill.seeds), distribution=fill.distribution)
+        So many calls of the kernel on `decoys` come before the one that counts, each on values that it has not met.
+        """
+        known, count = self._met.pop(config, None), self._sets[config]
+        new = [(0, place) for place in range(count) if (self.launch, place) != known]
+        more = [self._new_fill(config, None) for _ in range(math.ceil(max(0, decoys - len(new)) / count))]
+        new += [(number, place) for number in range(1, 1 + len(more)) for place in range(count)]
+        secrets.SystemRandom().shuffle(new)
+        self._decoys[config], self._new_decoys[config] = 1 + len(more), new
+        fill = self._new_fill(config, distribution)
+        before = self._fills.pop(config, [])[-1:]
+        self._fills[config] = [*before, *more, fill]  # the configuration of the last fill comes last
+        self.fill_again(fill, more)
+        choice = secrets.randbelow(count)
+        if decoys:
+            self._met[config] = (self.launch, choice)
+        return choice
+
+    def fill_again(self, fill: Fill, more: Sequence[Fill] = ()) -> None:
+        """Draws the same values as another session did; `more` become decoys."""
+        how = {"config": fill.config, "seeds": list(fill.seeds), "distribution": fill.distribution}
+        decoys = {"decoys": [list(item.seeds) for item in more]} if more else {}
+        self._referee.ask("fill", **how, **decoys)
 
     def last_fills(self) -> tuple[Fill, ...]:
         """Of the configuration that was filled last: what its decoys are made of, and its values."""
         return tuple(next(reversed(self._fills.values()), ()))
 
-    def any_set(self, config: int) -> int:
-        """The number of some input set of `config`, for a call that does not count."""
-        return secrets.randbelow(self._sets[config])
+    def any_decoy(self, config: int) -> tuple[int, int]:
+        """Which decoys and which set of them a baseline is called on next."""
+        return secrets.randbelow(self._decoys[config]), secrets.randbelow(self._sets[config])
+
+    def new_decoy(self, config: int) -> tuple[int, int]:
+        """The same for the kernel, which has not met these values."""
+        return self._new_decoys[config].pop()
 
     def call_candidate(self, config: int, choice: int, *, compared: bool = True) -> CallResult:
         return self._call("candidate", config, choice, function=0, compared=compared)
@@ -203,6 +229,9 @@ class Session(ABC, Generic[ActorT]):
             raise RefereeError(f"the baseline did not start: {baseline.child.log_tail(4000)}") from error
         return message
 
+    def _new_fill(self, config: int, distribution: str | None) -> Fill:
+        return Fill(config, tuple(self._seed() for _ in range(self._sets[config])), distribution)
+
     def _seed(self) -> str:
         self._drawn += 1
         return hmac.new(self._secret, self._drawn.to_bytes(8, "little"), hashlib.sha256).hexdigest()
@@ -218,8 +247,8 @@ class CpuSession(Session[Contestant]):
         super().__init__(setting)
         self._layout = lay_out(setting.configs, self._sets)
 
-    def show(self, config: int, *, decoys: bool = False) -> None:
-        self._referee.ask("show", config=config, what="decoys" if decoys else "values")
+    def show(self, config: int, *, decoys: int | None = None) -> None:
+        self._referee.ask("show", config=config, decoys=decoys)
 
     def forget_touched(self) -> None:
         for contestant in (self.candidate, self.baseline):  # both, since their next calls set the marks again

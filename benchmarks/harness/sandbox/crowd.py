@@ -106,6 +106,25 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+@dataclass(frozen=True)
+class TreeWork:
+    """Processor time of a process and all below it, ended ones included, and whether one of them could run now."""
+
+    used_s: float
+    is_ready: bool  # on a processor, or waiting for one that others use
+
+
+def work_of(pid: int) -> TreeWork:
+    """Zero for a process that is gone."""
+    ticks, is_ready = 0, False
+    for item in tree_of(pid):
+        with suppress(OSError, IndexError, ValueError):
+            words = Path(f"/proc/{item}/stat").read_bytes().rpartition(b")")[2].split()
+            ticks += sum(map(int, words[11:15]))  # its own, and of children that it has waited for
+            is_ready = is_ready or words[0] == b"R"
+    return TreeWork(ticks / os.sysconf("SC_CLK_TCK"), is_ready)
+
+
 def end_tree(pid: int) -> None:
     """Kills all that is below a process, to which whoever loses its parent comes (`enter.py`), then its group.
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from ..errors import ChildSurvived, IsolationError
 from ..protocol import clean_text
 from . import seccomp
-from .crowd import children_of, end_tree, watch
+from .crowd import TreeWork, children_of, end_tree, watch, work_of
 from .freezer import Freezer, RunSpan, signal_quietly, state_of, threads_of
 from .outbox import log_end
 
@@ -179,6 +179,10 @@ class Child:
     def freeze(self) -> RunSpan:
         """Returns when every thread of the child has stopped. A dead child is frozen too. Raises NotStopped."""
         return RunSpan(0, 0) if self._freezer is None else self._freezer.freeze()
+
+    def work(self) -> TreeWork:
+        """What it and all that it has started do, also before it has answered."""
+        return work_of(self._process.pid)
 
     def pin(self, cores: Sequence[int]) -> None:
         """Moves every thread of the child to `cores`; threads that it starts later follow."""

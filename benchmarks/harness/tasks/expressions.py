@@ -14,6 +14,7 @@ from ..errors import TaskError
 
 _TEXT_MAX = 200
 _EXPONENT_MAX = 8
+_VALUE_MAX = 1 << 62  # Python refuses to write out a number of more than 4,300 digits
 
 Value = int | float | bool | str | None | tuple[Any, ...]
 
@@ -57,16 +58,26 @@ def arithmetic(text: Any, values: Mapping[str, Value]) -> Any:
         raise TaskError(f"an expression is a text of at most {_TEXT_MAX} characters")
     try:
         nodes = list(ast.walk(ast.parse(text, mode="eval")))
-        if any(isinstance(node, ast.Constant) and not isinstance(node.value, int | float) for node in nodes):
+        if not all(map(_is_about_numbers, nodes)):
             raise TaskError(f"only numbers are allowed in the expression {text!r}")
         powers = [node for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)]
         if len(powers) > 1 or not all(_is_small(node.right) for node in powers):
             raise TaskError(f"one power, with an exponent up to {_EXPONENT_MAX}, is allowed in the expression {text!r}")
-        return evaluate(text, values)
+        value = evaluate(text, values)
+        if not abs(value) <= _VALUE_MAX:  # what is no number is no larger either
+            raise TaskError(f"the value of the expression {text!r} is larger than {_VALUE_MAX}")
     except SyntaxError as error:
         raise TaskError(f"cannot read the expression {text!r}: {error.msg}") from error
     except (ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
         raise TaskError(f"the expression {text!r} has no value: {error}") from error
+    return value
+
+
+def _is_about_numbers(node: ast.AST) -> bool:
+    """A tuple times a number has any length, so it could fill the memory and take hours to compare."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float)
+    return not isinstance(node, ast.Tuple)
 
 
 def _is_small(node: ast.expr) -> bool:
