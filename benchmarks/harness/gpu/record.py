@@ -91,7 +91,20 @@ def _call(data: Any, memory: MemorySpans, result_bytes: Sequence[int]) -> Record
         _number(place, memory.outputs.size_bytes, "the place of a result")
         if place % 8 or place + size_bytes > memory.outputs.size_bytes:
             raise NotReplayable("a result lies outside of the shared memory")
-    return RecordedCall(tuple(_node(node, number, memory) for number, node in enumerate(nodes)), tuple(places))
+    read = tuple(_node(node, number, memory) for number, node in enumerate(nodes))
+    _demand_early_behind_kernels(read)
+    return RecordedCall(read, tuple(places))
+
+
+def _demand_early_behind_kernels(nodes: Sequence[Mapping[str, Any]]) -> None:
+    """Behind anything else in its call, a kernel that starts early would overlap what is launched before the call.
+
+    That is the kernel that waits for the appointment, or in a burst the call before.
+    """
+    for number, node in enumerate(nodes):
+        early = [edge[0] for edge in node["after"] if edge[1] == _EARLY]
+        if any(nodes[place]["kind"] != "kernel" for place in early):
+            raise NotReplayable(f"node {number} starts early behind something that is no kernel")
 
 
 def _demand_distinct(calls: Sequence[RecordedCall], result_bytes: Sequence[int]) -> None:
