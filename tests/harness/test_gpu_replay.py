@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import default_suites, find_task
+from benchmarks.harness.child.gpu import appointment
 from benchmarks.harness.child.gpu.appointment import Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
@@ -117,6 +118,14 @@ def test_a_stamp_that_changes_before_the_end_is_tampering() -> None:
     gpu = FakeGpu(forges=True)
     with pytest.raises(Tampered):
         Clock(Driver(gpu), 1 << 20).keep([Work(gpu)])  # type: ignore[list-item]
+
+
+def test_no_two_stamps_of_a_call_have_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With three places for three stamps they often would have, and a stamp that changes is tampering."""
+    clock = Clock(Driver(FakeGpu()), 1 << 20)
+    monkeypatch.setattr(appointment, "_STAMPS", 3)
+    for _ in range(20):
+        clock.keep([])
 
 
 def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:

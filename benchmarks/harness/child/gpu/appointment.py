@@ -45,6 +45,7 @@ class CallTimes:
 class Clock:
     def __init__(self, driver: Driver, flush_bytes: int) -> None:
         self._driver = driver
+        self._random = secrets.SystemRandom()
         self.lanes = Lanes(driver)
         self._flush_bytes = flush_bytes
         self._flush = driver.allocate(flush_bytes)
@@ -65,7 +66,7 @@ class Clock:
         driver, stream = self._driver, self.lanes.first
         driver.call("cuCtxResetPersistingL2Cache")
         ahead_ns = self._host_ahead_ns()
-        arrived, first, second = self._draw(), self._draw(), self._draw()
+        arrived, first, second = self._draw(3)
         launches = sum(len(program.steps) for program in programs)
         begin_ns = _now_ns() - ahead_ns + 1000 * patience * (_LEAD_US + _LEAD_PER_LAUNCH_US * launches)
         driver.call("cuMemsetD8Async", self._flush, ctypes.c_ubyte(1), size_t(self._flush_bytes), stream)
@@ -115,16 +116,18 @@ class Clock:
         """By how much the host's clock is ahead of the GPU's; they drift, so this goes before every call."""
         found = []
         for _ in range(_CALIBRATIONS):
-            place = self._draw()
+            (place,) = self._draw(1)
             self._launch(self._stamp, self._stamps_at + 8 * place)
             stamp = self._await(place)
             found.append(_now_ns() - stamp)
         return sorted(found)[_CALIBRATIONS // 2]
 
-    def _draw(self) -> int:
-        place = secrets.randbelow(_STAMPS)
-        self._stamps[place] = 0
-        return place
+    def _draw(self, count: int) -> list[int]:
+        """Different places: a stamp over which another one is written would look like a forged one."""
+        places = self._random.sample(range(_STAMPS), count)
+        for place in places:
+            self._stamps[place] = 0
+        return places
 
     def _await(self, place: int) -> int:
         """The stamp at `place` as soon as it is there."""
