@@ -57,6 +57,10 @@ class FakeGpu:
         place._obj.value = host.value
         return 0
 
+    def cuStreamWriteValue32_v2(self, _: Any, place: Any, word: Any, __: Any) -> int:
+        ctypes.c_uint64.from_address(place.value).value = word.value
+        return 0
+
     def cuStreamQuery(self, _: Any) -> int:
         return 700 if self.breaks else 600
 
@@ -114,6 +118,37 @@ def test_launches_that_are_queued_after_the_appointment_are_late() -> None:
     assert Clock(Driver(gpu), 1 << 20).keep([Work(gpu)]).is_late  # type: ignore[list-item]
 
 
+def test_the_host_measures_a_call_without_any_kernel() -> None:
+    """It lets the stream go on 25 µs before the appointment and sees what the stream writes behind the last stamp."""
+    gpu = FakeGpu()
+    asked: list[str] = []
+    gpu.cuStreamWaitValue32_v2 = lambda *_: asked.append("wait") or 0  # type: ignore[attr-defined]
+    clock = Clock(Driver(gpu), 1 << 20)
+    times = clock.keep([])
+    assert asked == ["wait"]
+    assert 0 < times.held_us < 5_000
+
+    gpu.cuStreamWriteValue32_v2 = lambda _, place, word, __: FakeGpu.cuStreamWriteValue32_v2(  # type: ignore[method-assign]
+        gpu, _, place, ctypes.c_uint(word.value ^ 1), __
+    )
+    with pytest.raises(Tampered):
+        clock.keep([])
+
+
+def test_a_stream_that_holds_too_little_goes_on_nevertheless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a launch blocks until the stream goes on, as it does where the stream is full."""
+    gpu, waited_for = FakeGpu(), list[int]()
+    gpu.cuStreamWaitValue32_v2 = lambda _, place, *__: waited_for.append(place.value) or 0  # type: ignore[attr-defined]
+    monkeypatch.setattr(appointment, "_RELEASE_LATEST_S", 0.02)
+
+    class Blocked(Work):
+        def launch(self) -> None:
+            while not ctypes.c_uint64.from_address(waited_for[0]).value:
+                time.sleep(0.001)
+
+    assert Clock(Driver(gpu), 1 << 20).keep([Blocked(gpu)]).is_late  # type: ignore[list-item]
+
+
 def test_a_stamp_that_changes_before_the_end_is_tampering() -> None:
     gpu = FakeGpu(forges=True)
     with pytest.raises(Tampered):
@@ -121,9 +156,9 @@ def test_a_stamp_that_changes_before_the_end_is_tampering() -> None:
 
 
 def test_no_two_stamps_of_a_call_have_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With three places for three stamps they often would have, and a stamp that changes is tampering."""
+    """With five places for five words they often would have, and a stamp that changes is tampering."""
     clock = Clock(Driver(FakeGpu()), 1 << 20)
-    monkeypatch.setattr(appointment, "_STAMPS", 3)
+    monkeypatch.setattr(appointment, "_STAMPS", 5)
     for _ in range(20):
         clock.keep([])
 
@@ -134,7 +169,7 @@ def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
         Clock(Driver(gpu), 1 << 20).keep([Work(gpu)])  # type: ignore[list-item]
 
 
-ANSWER = {"first_us": 12.0, "late_us": 20.0, "host_us": 12.5, "is_late": False}
+ANSWER = {"first_us": 12.0, "late_us": 20.0, "host_us": 12.5, "held_us": 40.0, "is_late": False}
 
 
 class FakeActor:
@@ -182,7 +217,7 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
         crew, FakeReferee(), [config], overlay([config], [8]), 1.0, 1, lambda *what: drawn.append(what), lambda: None
     )  # type: ignore[arg-type]
     made.calls = [tuple(RecordedCall(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
-    made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 10.0, 2.5))
+    made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 10.0, 2.5, 30.0))
     made.captured = Captured(True, {0: [1, 1]})
     made.drawn = drawn  # type: ignore[attr-defined]
     return made
@@ -248,6 +283,24 @@ def test_work_behind_the_first_stamp_counts_in_a_burst() -> None:
     """The host saw the first stamp after 10 µs, the second came 300 µs later than after nothing."""
     replay = replay_of(executor=FakeActor({**ANSWER, "late_us": 320.0}))
     assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10.0 + 300.0) / 4)
+
+
+def test_what_only_the_host_has_seen_of_a_call_counts() -> None:
+    """Device code has changed the kernel that stamps: by the host's clock the calls take 470 µs, and not 10."""
+    forged = {**ANSWER, "held_us": 500.0}
+    assert replay_of(executor=FakeActor(forged)).burst_us("candidate0", 0, 4, 0) == pytest.approx((470 * 0.99 - 5) / 4)
+    result = replay_of(executor=FakeActor(forged)).call("candidate0", 0, 3, 0, compared=True)
+    assert result.event_us == pytest.approx(470 * 0.99 - 10)
+
+
+def test_device_code_cannot_make_empty_calls_long() -> None:
+    """What they take is subtracted from calls, so an executor's may take little longer than a baseline's."""
+    slow = {**ANSWER, "first_us": 9.0, "held_us": 99.0}
+    replay = replay_of(executor=FakeActor(*[slow] * 25), candidate=FakeActor())
+    replay.crew.baselines = [FakeActor(*[{**ANSWER, "first_us": 2.0, "held_us": 30.0}] * 25)]  # type: ignore[list-item]
+    replay._measure_all()
+    assert replay._nothing["baseline0"] == (2.0, 20.0, 12.5, 30.0)
+    assert replay._nothing["candidate0"] == (2.5, 20.0, 12.5, 32.0)
 
 
 def test_a_baseline_answers_for_calls_of_nothing() -> None:

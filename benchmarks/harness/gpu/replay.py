@@ -42,6 +42,11 @@ _TRIES = 5
 _NULL_CALLS = 25
 _BASELINE_SETS = 16  # that a baseline captures
 _LEAST_US = 0.05
+# what the host's clock may show beyond the stamps of a call, of a burst, and a share of it: it may see the end late
+_CALL_SPARE_US, _BURST_SPARE_US, _HELD_SPARE = 10.0, 5.0, 0.01
+# an empty call may take so much longer in an executor than in a baseline, in the stamps and in the host's clock
+_NOTHING_SPARE_US = (0.5, 2.0)
+_MEASURED = ("first_us", "late_us", "host_us", "held_us")
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
 
 
@@ -71,6 +76,7 @@ class Stamps:
     first_us: float
     late_us: float
     host_us: float
+    held_us: float
 
     @property
     def credited_us(self) -> float:
@@ -83,6 +89,13 @@ class Stamps:
         Near zero; large if work went on behind the first stamp.
         """
         return max(0.0, self.late_us - self.host_us)
+
+    def unstamped_us(self, spare_us: float) -> float:
+        """How much longer than the stamps say it took by the host's clock, beyond what is usual.
+
+        Near zero; large if device code has changed the kernels that wait and stamp.
+        """
+        return max(0.0, (1 - _HELD_SPARE) * self.held_us - self.credited_us - spare_us)
 
 
 @dataclass(frozen=True)
@@ -115,9 +128,9 @@ class Replay:
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
-    seen: list[tuple[str, Stamps]] = field(default_factory=list)
+    seen: list[Stamps] = field(default_factory=list)
     captured: Captured = field(default_factory=Captured)
-    _nothing: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
     def begin(self, shared: Shared, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], binary: Any) -> None:
@@ -134,9 +147,7 @@ class Replay:
         self._capture_and_try(fill, wanted)
         self.crew.end_candidates()
         self.laps.end("candidates_ended")
-        for launch in self._launches:
-            for who in (f"candidate{launch}", f"baseline{launch}"):
-                self._nothing[who] = self._measure_nothing(who)
+        self._measure_all()
         self.laps.end("nothing_measured")
 
     def call(self, who: str, config: int, choice: int, function: int, *, compared: bool) -> CallResult:
@@ -152,12 +163,12 @@ class Replay:
             return self._actor(who).broken(self.timeout_s)
         taken = self.referee.ask("collect", who=who, config=config, places=places[0] if compared else [])
         stamps = self._stamps(who, answer)
-        self.seen.append((who, stamps))
+        self.seen.append(stamps)
         return CallResult(
             Status.OK,
             wall_us=float(answer["host_us"]),
             resume_us=0.0,
-            event_us=stamps.credited_us,
+            event_us=stamps.credited_us + stamps.unstamped_us(_CALL_SPARE_US),
             throttled=tuple(taken["throttle"]),
         )
 
@@ -174,7 +185,7 @@ class Replay:
         if "gone" in answer:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         stamps = self._stamps(who, answer)
-        return (stamps.credited_us + stamps.behind_us) / count
+        return (stamps.credited_us + stamps.behind_us + stamps.unstamped_us(_BURST_SPARE_US)) / count
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
@@ -212,8 +223,9 @@ class Replay:
 
     def gaps_us(self) -> dict[str, float]:
         """The differences between timestamps and host clock over all single calls: medians and maximum."""
-        late = sorted(stamps.behind_us for _, stamps in self.seen)
-        host = sorted(stamps.host_us - stamps.first_us for _, stamps in self.seen)
+        late = sorted(stamps.behind_us for stamps in self.seen)
+        host = sorted(stamps.host_us - stamps.first_us for stamps in self.seen)
+        held = sorted(stamps.held_us - stamps.first_us for stamps in self.seen)
         if not late:
             return {}
         high = int(0.99 * (len(late) - 1))
@@ -222,6 +234,8 @@ class Replay:
             "behind_p99_us": round(late[high], 2),
             "host_p50_us": round(host[len(host) // 2], 2),
             "host_p99_us": round(host[high], 2),
+            "held_p50_us": round(held[len(held) // 2], 2),
+            "held_p99_us": round(held[high], 2),
         }
 
     @property
@@ -356,13 +370,17 @@ class Replay:
             reason = "replayed on fresh values its results are wrong: something that they need is not in the record"
             raise _not_replayable(config, reason)
 
-    def _measure_nothing(self, who: str) -> tuple[float, float, float]:
+    def _measure_all(self) -> None:
+        for launch in self._launches:
+            usual = self._nothing[f"baseline{launch}"] = self._measure_nothing(f"baseline{launch}")
+            self._nothing[f"candidate{launch}"] = _no_longer(self._measure_nothing(f"candidate{launch}"), usual)
+
+    def _measure_nothing(self, who: str) -> tuple[float, ...]:
         answers = [self._ask(who, 0, [], EAGER) for _ in range(_NULL_CALLS)]
         kept = [answer for answer in answers if not answer.get("is_late")]
         if len(kept) < _NULL_CALLS // 2:
             raise SupervisorError(f"a replay of an empty call fails: {answers[-1]}")
-        first, late, host = (median(answer[name] for answer in kept) for name in ("first_us", "late_us", "host_us"))
-        return first, late, host
+        return tuple(median(answer[name] for answer in kept) for name in _MEASURED)
 
     def _timed(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> dict[str, Any]:
         """An appointment that was kept: one whose launches come too late is made again, on other values.
@@ -401,8 +419,8 @@ class Replay:
             raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
 
     def _stamps(self, who: str, answer: dict[str, Any]) -> Stamps:
-        first, late, host = self._nothing[who]
-        return Stamps(answer["first_us"] - first, answer["late_us"] - late, answer["host_us"] - host)
+        pairs = zip(_MEASURED, self._nothing[who], strict=True)
+        return Stamps(*(answer[name] - nothing_us for name, nothing_us in pairs))
 
     def _actor(self, who: str) -> Actor:
         cast = self.crew.executors if who.startswith("candidate") else self.crew.baselines
@@ -417,6 +435,13 @@ class Replay:
 def functions_of(problems: Sequence[str | None]) -> list[list[int]]:
     """Which baselines each configuration has: torch.compile only where it could be built."""
     return [[EAGER] if problem else [EAGER, COMPILE] for problem in problems]
+
+
+def _no_longer(nothing_us: Sequence[float], usual_us: Sequence[float]) -> tuple[float, ...]:
+    """Of an executor, whose device code has run: what it adds to an empty call is not taken from its calls."""
+    (first, *others, held), (most_first, *_, most_held) = nothing_us, usual_us
+    stamps_spare, held_spare = _NOTHING_SPARE_US
+    return (min(first, most_first + stamps_spare), *others, min(held, most_held + held_spare))
 
 
 def close(fds: Sequence[int]) -> None:

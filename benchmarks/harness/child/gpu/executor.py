@@ -85,6 +85,7 @@ class Executor:
             "first_us": times.first_us,
             "late_us": times.late_us,
             "host_us": times.host_us,
+            "held_us": times.held_us,
             "is_late": times.is_late,
         }
 
