@@ -93,7 +93,7 @@ class FakeGpu:
 class Work:
     """In the place of a program: takes 300 µs of the fake GPU's time."""
 
-    steps = (None,)
+    operations = 1
 
     def __init__(self, gpu: FakeGpu, seconds: float = 300e-6) -> None:
         self.gpu, self.seconds = gpu, seconds
@@ -262,6 +262,39 @@ def test_a_host_that_is_always_late_is_noise() -> None:
     with pytest.raises(Fault) as caught:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.NOISY
+
+
+LATE = {**ANSWER, "is_late": True}
+
+
+def test_launches_that_nobody_can_queue_in_time_are_no_noise() -> None:
+    """Else the submission would be judged again and again. Empty calls are in time."""
+    replay = replay_of(executor=FakeActor(*[LATE] * 5, *[ANSWER] * 3))
+    with pytest.raises(Fault) as caught:
+        replay.call("candidate0", 0, 3, 0, compared=True)
+    assert caught.value.verdict is Verdict.RUNTIME_ERROR
+    with pytest.raises(Fault) as caught:
+        replay_of(executor=FakeActor(*[LATE] * 5, *[ANSWER] * 3)).burst_us("candidate0", 0, 4, 0)
+    assert caught.value.verdict is Verdict.RUNTIME_ERROR
+
+
+def test_before_the_judging_such_calls_are_timed_in_the_other_way() -> None:
+    replay = replay_of(executor=FakeActor(*[LATE] * 5, *[ANSWER] * 3))
+    with pytest.raises(NotReplayable, match="queued"):
+        replay._try("candidate0", 0, 0)
+
+
+def test_a_burst_has_no_more_launches_and_parameters_than_a_stream_holds() -> None:
+    """Of the largest call: those of a record need not be alike. Nodes that cost nothing do not make a burst short."""
+    replay = replay_of()
+    kernel = {"kind": "kernel", "after": [], "parameters": "00" * 4}
+    large = {**kernel, "parameters": "00" * 32_000}
+    nothing = [{"kind": "empty", "after": []}, {"kind": "memset", "width": 0}, {"kind": "copy", "bytes": 0}]
+    for nodes, most in (([kernel], 8), ([kernel] * 100, 4), ([large] * 20, 3), ([kernel, *nothing * 100], 8)):
+        items = [{"after": [], **node} for node in nodes]
+        first, *others = (RecordedCall((items[0],), (512 * number,)) for number in range(8))
+        replay.calls = [(first, *(RecordedCall(tuple(items), call.places) for call in others))]
+        assert replay.most_in_a_burst(0) == most
 
 
 @pytest.mark.parametrize(

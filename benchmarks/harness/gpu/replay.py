@@ -27,6 +27,7 @@ from ..tasks.spec import Config
 from .crew import Crew
 from .device_code import CODE_MAX_CHARACTERS, device_code, handed_over
 from .record import (
+    ALL_PARAMETERS_MAX_BYTES,
     NODES_MAX,
     RECORD_MAX_CHARACTERS,
     MemorySpans,
@@ -40,6 +41,7 @@ from .record import (
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES = 5
 _NULL_CALLS = 25
+_PUNCTUAL_CALLS = 3
 _BASELINE_SETS = 16  # that a baseline captures
 _LEAST_US = 0.05
 # what the host's clock may show beyond the stamps of a call, of a burst, and a share of it: it may see the end late
@@ -48,6 +50,10 @@ _CALL_SPARE_US, _BURST_SPARE_US, _HELD_SPARE = 10.0, 5.0, 0.01
 _NOTHING_SPARE_US = (0.5, 2.0)
 _MEASURED = ("first_us", "late_us", "host_us", "held_us")
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
+
+
+class _Unqueued(Exception):
+    """What a call launches takes longer to queue than there is time, however much that is."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class Replay:
             answer = self._ask(who, 0, [], function)
             return CallResult(Status.OK, wall_us=float(answer["first_us"]), resume_us=0.0, event_us=None)
         places = self._places(who, config, [choice])
-        answer = self._timed(who, config, [choice], function, compared=compared)
+        answer = self._of_judging(who, config, [choice], function, compared=compared)
         if "error" in answer:
             return CallResult(Status.RAISED, error="a CUDA error", text=str(answer["error"]))
         if "gone" in answer:
@@ -179,7 +185,7 @@ class Replay:
         """
         if who.startswith("baseline"):
             count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self.captured.nodes[config][function]))
-        answer = self._timed(who, config, list(range(count)), function, compared=False)
+        answer = self._of_judging(who, config, list(range(count)), function, compared=False)
         if "error" in answer:
             raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
         if "gone" in answer:
@@ -210,7 +216,11 @@ class Replay:
 
     def most_in_a_burst(self, config: int) -> int:
         """As many calls as there are input sets, and as a stream can hold."""
-        return max(1, min(len(self.calls[config]), NODES_MAX // len(self.calls[config][0].nodes)))
+        calls = self.calls[config]
+        held = NODES_MAX // max(1, *(call.launches for call in calls))
+        return max(
+            1, min(len(calls), held, ALL_PARAMETERS_MAX_BYTES // max(1, *(call.parameter_bytes for call in calls)))
+        )
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -361,7 +371,10 @@ class Replay:
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]
-        answer = self._timed(who, number, [choice], EAGER, compared=True)
+        try:
+            answer = self._timed(who, number, [choice], EAGER, compared=True)
+        except _Unqueued as error:
+            raise _not_replayable(config, str(error)) from error
         if "error" in answer or "gone" in answer:
             what = answer.get("error", "no answer")
             raise _not_replayable(config, f"launched by another process it fails ({what})")
@@ -382,10 +395,16 @@ class Replay:
             raise SupervisorError(f"a replay of an empty call fails: {answers[-1]}")
         return tuple(median(answer[name] for answer in kept) for name in _MEASURED)
 
+    def _of_judging(self, who: str, *call: Any, compared: bool) -> dict[str, Any]:
+        try:
+            return self._timed(who, *call, compared=compared)
+        except _Unqueued as error:
+            raise Fault(Verdict.RUNTIME_ERROR, str(error)) from error
+
     def _timed(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> dict[str, Any]:
         """An appointment that was kept: one whose launches come too late is made again, on other values.
 
-        What was launched too late has run all the same, and device code remembers.
+        What was launched too late has run all the same, and device code remembers. Raises _Unqueued, Fault.
         """
         places = self._places(who, config, sets)
         for number in range(_TRIES):
@@ -397,7 +416,13 @@ class Replay:
                 raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
             if not answer.get("is_late"):
                 return answer
+        if who.startswith("candidate") and self._is_punctual(who):
+            raise _Unqueued("its launches cannot be queued before their start time, and those of empty calls can")
         raise Fault(Verdict.NOISY, "the host is too busy: launches are queued after their start time")
+
+    def _is_punctual(self, who: str) -> bool:
+        """Whether empty calls are in time, so that the host is not too busy."""
+        return all(self._ask(who, 0, [], EAGER).get("is_late") is False for _ in range(_PUNCTUAL_CALLS))
 
     def _ask(
         self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, patience: int = 1

@@ -77,7 +77,7 @@ class Clock:
         driver.call("cuCtxResetPersistingL2Cache")
         ahead_ns = self._host_ahead_ns()
         arrived, first, second, begin, end = self._draw(5)
-        launches = sum(len(program.steps) for program in programs)
+        launches = sum(program.operations for program in programs)
         begin_ns = _now_ns() - ahead_ns + 1000 * patience * (_LEAD_US + _LEAD_PER_LAUNCH_US * launches)
         driver.call("cuMemsetD8Async", self._flush, ctypes.c_ubyte(1), size_t(self._flush_bytes), stream)
         with self._held_until(begin):
