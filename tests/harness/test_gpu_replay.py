@@ -108,8 +108,8 @@ class Work:
 def test_the_time_of_a_call_is_from_the_appointment_to_the_stamp() -> None:
     gpu = FakeGpu()
     times = Clock(Driver(gpu), 1 << 20).keep([])
-    assert 0 <= times.first_us <= times.late_us < 5_000
-    assert abs(times.host_us - times.first_us) < 2_000
+    assert 0 <= times.first_us <= times.late_us < 100_000
+    assert abs(times.host_us - times.first_us) < 50_000
 
 
 def test_launches_that_are_queued_after_the_appointment_are_late() -> None:
@@ -126,7 +126,7 @@ def test_the_host_measures_a_call_without_any_kernel() -> None:
     clock = Clock(Driver(gpu), 1 << 20)
     times = clock.keep([])
     assert asked == ["wait"]
-    assert 0 < times.held_us < 5_000
+    assert 0 < times.held_us < 100_000
 
     gpu.cuStreamWriteValue32_v2 = lambda _, place, word, __: FakeGpu.cuStreamWriteValue32_v2(  # type: ignore[method-assign]
         gpu, _, place, ctypes.c_uint(word.value ^ 1), __
@@ -170,6 +170,7 @@ def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
 
 
 ANSWER = {"first_us": 12.0, "late_us": 20.0, "host_us": 12.5, "held_us": 40.0, "is_late": False}
+LATE = {**ANSWER, "is_late": True}
 
 
 class FakeActor:
@@ -211,7 +212,7 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     config = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")[0]
     drawn: list[tuple[int, int]] = []
     crew: Any = SimpleNamespace(
-        executors=[executor], baselines=[FakeActor(ANSWER, ANSWER)], candidates=[candidate], folder=Path()
+        executors=[executor], baselines=[FakeActor(*[ANSWER] * 3)], candidates=[candidate], folder=Path()
     )
     made = Replay(
         crew, FakeReferee(), [config], overlay([config], [8]), 1.0, 1, lambda *what: drawn.append(what), lambda: None
@@ -258,28 +259,26 @@ def test_a_late_call_is_repeated_on_other_values_with_more_time() -> None:
 
 
 def test_a_host_that_is_always_late_is_noise() -> None:
-    replay = replay_of(executor=FakeActor(*[{**ANSWER, "is_late": True}] * 9))
+    replay = replay_of(executor=FakeActor(*[LATE] * 5))
+    replay.crew.baselines = [FakeActor(*[LATE] * 3)]  # type: ignore[list-item]
     with pytest.raises(Fault) as caught:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.NOISY
 
 
-LATE = {**ANSWER, "is_late": True}
-
-
 def test_launches_that_nobody_can_queue_in_time_are_no_noise() -> None:
-    """Else the submission would be judged again and again. Empty calls are in time."""
-    replay = replay_of(executor=FakeActor(*[LATE] * 5, *[ANSWER] * 3))
+    """Else the submission would be judged again and again. Empty calls of a baseline are in time."""
+    replay = replay_of(executor=FakeActor(*[LATE] * 5))
     with pytest.raises(Fault) as caught:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.RUNTIME_ERROR
     with pytest.raises(Fault) as caught:
-        replay_of(executor=FakeActor(*[LATE] * 5, *[ANSWER] * 3)).burst_us("candidate0", 0, 4, 0)
+        replay_of(executor=FakeActor(*[LATE] * 5)).burst_us("candidate0", 0, 4, 0)
     assert caught.value.verdict is Verdict.RUNTIME_ERROR
 
 
 def test_before_the_judging_such_calls_are_timed_in_the_other_way() -> None:
-    replay = replay_of(executor=FakeActor(*[LATE] * 5, *[ANSWER] * 3))
+    replay = replay_of(executor=FakeActor(*[LATE] * 5))
     with pytest.raises(NotReplayable, match="queued"):
         replay._try("candidate0", 0, 0)
 
@@ -334,6 +333,30 @@ def test_device_code_cannot_make_empty_calls_long() -> None:
     replay._measure_all()
     assert replay._nothing["baseline0"] == (2.0, 20.0, 12.5, 30.0)
     assert replay._nothing["candidate0"] == (2.5, 20.0, 12.5, 32.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ({"error": "CUDA_ERROR_LAUNCH_FAILED"}, Verdict.RUNTIME_ERROR),
+        (ProtocolError("gone"), Verdict.RUNTIME_ERROR),
+        ({"tampered": "a stamp"}, Verdict.TAMPERING),
+    ],
+)
+def test_an_empty_call_that_fails_in_an_executor_is_the_submissions_fault(answer: Any, verdict: Verdict) -> None:
+    """Its device code has run there, and can have changed the trusted kernels."""
+    replay = replay_of(executor=FakeActor(answer), candidate=FakeActor())
+    replay.crew.baselines = [FakeActor(*[ANSWER] * 25)]  # type: ignore[list-item]
+    with pytest.raises(Fault) as caught:
+        replay._measure_all()
+    assert caught.value.verdict is verdict
+
+
+def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count() -> None:
+    replay = replay_of(executor=FakeActor(*[LATE] * 25), candidate=FakeActor())
+    replay.crew.baselines = [FakeActor(*[{**ANSWER, "first_us": 3.0}] * 25)]  # type: ignore[list-item]
+    replay._measure_all()
+    assert replay._nothing["candidate0"] == replay._nothing["baseline0"] == (3.0, 20.0, 12.5, 40.0)
 
 
 def test_a_baseline_answers_for_calls_of_nothing() -> None:

@@ -37,18 +37,13 @@ from .record import (
     read_record,
     summary,
 )
+from .stamps import BURST_SPARE_US, CALL_SPARE_US, MEASURED, Stamps, no_longer
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES = 5
 _NULL_CALLS = 25
 _PUNCTUAL_CALLS = 3
 _BASELINE_SETS = 16  # that a baseline captures
-_LEAST_US = 0.05
-# what the host's clock may show beyond the stamps of a call, of a burst, and a share of it: it may see the end late
-_CALL_SPARE_US, _BURST_SPARE_US, _HELD_SPARE = 10.0, 5.0, 0.01
-# an empty call may take so much longer in an executor than in a baseline, in the stamps and in the host's clock
-_NOTHING_SPARE_US = (0.5, 2.0)
-_MEASURED = ("first_us", "late_us", "host_us", "held_us")
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
 
 
@@ -73,35 +68,6 @@ class Shared:
         """Gives it the inputs and an arena."""
         sizes = {"input_bytes": self.input_bytes, "output_bytes": self.arena_bytes[arena]}
         actor.link.send_descriptors([self.inputs_fd, self.arena_fds[arena]], **sizes)
-
-
-@dataclass(frozen=True)
-class Stamps:
-    """What an executor or a baseline measured, in microseconds, less what an appointment with nothing takes."""
-
-    first_us: float
-    late_us: float
-    host_us: float
-    held_us: float
-
-    @property
-    def credited_us(self) -> float:
-        return max(_LEAST_US, self.first_us)
-
-    @property
-    def behind_us(self) -> float:
-        """How much longer than after nothing the late stamp took, from when the host had seen the first one.
-
-        Near zero; large if work went on behind the first stamp.
-        """
-        return max(0.0, self.late_us - self.host_us)
-
-    def unstamped_us(self, spare_us: float) -> float:
-        """How much longer than the stamps say it took by the host's clock, beyond what is usual.
-
-        Near zero; large if device code has changed the kernels that wait and stamp.
-        """
-        return max(0.0, (1 - _HELD_SPARE) * self.held_us - self.credited_us - spare_us)
 
 
 @dataclass(frozen=True)
@@ -174,7 +140,7 @@ class Replay:
             Status.OK,
             wall_us=float(answer["host_us"]),
             resume_us=0.0,
-            event_us=stamps.credited_us + stamps.unstamped_us(_CALL_SPARE_US),
+            event_us=stamps.credited_us + stamps.unstamped_us(CALL_SPARE_US),
             throttled=tuple(taken["throttle"]),
         )
 
@@ -191,7 +157,7 @@ class Replay:
         if "gone" in answer:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         stamps = self._stamps(who, answer)
-        return (stamps.credited_us + stamps.behind_us + stamps.unstamped_us(_BURST_SPARE_US)) / count
+        return (stamps.credited_us + stamps.behind_us + stamps.unstamped_us(BURST_SPARE_US)) / count
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
@@ -385,15 +351,30 @@ class Replay:
 
     def _measure_all(self) -> None:
         for launch in self._launches:
-            usual = self._nothing[f"baseline{launch}"] = self._measure_nothing(f"baseline{launch}")
-            self._nothing[f"candidate{launch}"] = _no_longer(self._measure_nothing(f"candidate{launch}"), usual)
+            usual = self._measure_nothing(f"baseline{launch}")
+            if usual is None:
+                raise SupervisorError("empty calls of a baseline are late")
+            own = self._measure_nothing(f"candidate{launch}")
+            self._nothing[f"baseline{launch}"] = usual
+            self._nothing[f"candidate{launch}"] = usual if own is None else no_longer(own, usual)
 
-    def _measure_nothing(self, who: str) -> tuple[float, ...]:
-        answers = [self._ask(who, 0, [], EAGER) for _ in range(_NULL_CALLS)]
-        kept = [answer for answer in answers if not answer.get("is_late")]
+    def _measure_nothing(self, who: str) -> tuple[float, ...] | None:
+        """Medians of empty calls; None if most of them are late."""
+        kept = [answer for answer in (self._empty(who) for _ in range(_NULL_CALLS)) if not answer["is_late"]]
         if len(kept) < _NULL_CALLS // 2:
-            raise SupervisorError(f"a replay of an empty call fails: {answers[-1]}")
-        return tuple(median(answer[name] for answer in kept) for name in _MEASURED)
+            return None
+        return tuple(median(answer[name] for answer in kept) for name in MEASURED)
+
+    def _empty(self, who: str) -> dict[str, Any]:
+        """An empty call. Device code has run before it in an executor, so there a failure is the submission's fault."""
+        answer = self._ask(who, 0, [], EAGER)
+        if "tampered" in answer:
+            raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
+        if "error" in answer or "gone" in answer:
+            raise Fault(
+                Verdict.RUNTIME_ERROR, f"an empty call after its own fails ({answer.get('error', 'no answer')})"
+            )
+        return answer
 
     def _of_judging(self, who: str, *call: Any, compared: bool) -> dict[str, Any]:
         try:
@@ -416,13 +397,13 @@ class Replay:
                 raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
             if not answer.get("is_late"):
                 return answer
-        if who.startswith("candidate") and self._is_punctual(who):
+        if who.startswith("candidate") and self._is_punctual(who.replace("candidate", "baseline")):
             raise _Unqueued("its launches cannot be queued before their start time, and those of empty calls can")
         raise Fault(Verdict.NOISY, "the host is too busy: launches are queued after their start time")
 
-    def _is_punctual(self, who: str) -> bool:
-        """Whether empty calls are in time, so that the host is not too busy."""
-        return all(self._ask(who, 0, [], EAGER).get("is_late") is False for _ in range(_PUNCTUAL_CALLS))
+    def _is_punctual(self, baseline: str) -> bool:
+        """Whether its empty calls are in time: the host is not too busy. In an executor device code decides that."""
+        return not any(self._empty(baseline)["is_late"] for _ in range(_PUNCTUAL_CALLS))
 
     def _ask(
         self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, patience: int = 1
@@ -444,7 +425,7 @@ class Replay:
             raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
 
     def _stamps(self, who: str, answer: dict[str, Any]) -> Stamps:
-        pairs = zip(_MEASURED, self._nothing[who], strict=True)
+        pairs = zip(MEASURED, self._nothing[who], strict=True)
         return Stamps(*(answer[name] - nothing_us for name, nothing_us in pairs))
 
     def _actor(self, who: str) -> Actor:
@@ -460,13 +441,6 @@ class Replay:
 def functions_of(problems: Sequence[str | None]) -> list[list[int]]:
     """Which baselines each configuration has: torch.compile only where it could be built."""
     return [[EAGER] if problem else [EAGER, COMPILE] for problem in problems]
-
-
-def _no_longer(nothing_us: Sequence[float], usual_us: Sequence[float]) -> tuple[float, ...]:
-    """Of an executor, whose device code has run: what it adds to an empty call is not taken from its calls."""
-    (first, *others, held), (most_first, *_, most_held) = nothing_us, usual_us
-    stamps_spare, held_spare = _NOTHING_SPARE_US
-    return (min(first, most_first + stamps_spare), *others, min(held, most_held + held_spare))
 
 
 def close(fds: Sequence[int]) -> None:
