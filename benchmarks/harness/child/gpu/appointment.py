@@ -31,7 +31,9 @@ _NOT_READY = 600
 _TIMEOUT_S = 60.0
 _MAPPED = 2
 _RELEASE_US = 25  # before the appointment: it took 4 to 20 µs on an H100 until the waiting kernel had begun
-_RELEASE_LATEST_S = 1.0  # where more is launched than the stream holds, it has to go on before all is launched
+_RELEASE_LATEST_S = (
+    1.0  # after it: where more is launched than the stream holds, it has to go on before all is launched
+)
 _EQUAL, _PLAIN = 1, 0  # how a word is compared and written
 _RELAXED = 2
 _BURN_AHEAD_S = 0.01  # of work is launched before the host waits for it
@@ -78,9 +80,10 @@ class Clock:
         ahead_ns = self._host_ahead_ns()
         arrived, first, second, begin, end = self._draw(5)
         launches = sum(program.operations for program in programs)
-        begin_ns = _now_ns() - ahead_ns + 1000 * patience * (_LEAD_US + _LEAD_PER_LAUNCH_US * launches)
+        lead_us = patience * (_LEAD_US + _LEAD_PER_LAUNCH_US * launches)
+        begin_ns = _now_ns() - ahead_ns + 1000 * lead_us
         driver.call("cuMemsetD8Async", self._flush, ctypes.c_ubyte(1), size_t(self._flush_bytes), stream)
-        with self._held_until(begin):
+        with self._held_until(begin, lead_us / 1e6 + _RELEASE_LATEST_S):
             self._launch(self._wait, begin_ns, self._stamps_at + 8 * arrived)
             for program in programs:
                 program.launch()
@@ -142,11 +145,11 @@ class Clock:
         return sorted(found)[_CALIBRATIONS // 2]
 
     @contextmanager
-    def _held_until(self, place: int) -> Iterator[None]:
+    def _held_until(self, place: int, latest_s: float) -> Iterator[None]:
         """What is launched inside is done when 1 has been written to `place`, which happens in any case."""
         where = (self.lanes.first, u64(self._stamps_at + 8 * place), ctypes.c_uint(1), ctypes.c_uint(_EQUAL))
         self._driver.call("cuStreamWaitValue32_v2", *where)
-        latest = threading.Timer(_RELEASE_LATEST_S, self._stamps.__setitem__, (place, 1))
+        latest = threading.Timer(latest_s, self._stamps.__setitem__, (place, 1))
         latest.daemon = True
         latest.start()
         try:
