@@ -16,6 +16,7 @@ from benchmarks.harness import default_suites, find_task
 from benchmarks.harness.child.gpu import appointment
 from benchmarks.harness.child.gpu.appointment import Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
+from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
@@ -124,7 +125,7 @@ def test_the_host_measures_a_call_without_any_kernel() -> None:
     asked: list[str] = []
     gpu.cuStreamWaitValue32_v2 = lambda *_: asked.append("wait") or 0  # type: ignore[attr-defined]
     clock = Clock(Driver(gpu), 1 << 20)
-    times = clock.keep([])
+    times = clock.keep([], held=True)
     assert asked == ["wait"]
     assert 0 < times.held_us < 100_000
 
@@ -132,7 +133,14 @@ def test_the_host_measures_a_call_without_any_kernel() -> None:
         gpu, _, place, ctypes.c_uint(word.value ^ 1), __
     )
     with pytest.raises(Tampered):
-        clock.keep([])
+        clock.keep([], held=True)
+
+
+def test_a_stream_that_is_not_held_is_measured_by_stamps_alone() -> None:
+    gpu = FakeGpu()
+    gpu.cuStreamWaitValue32_v2 = lambda *_: pytest.fail("it was held")  # type: ignore[attr-defined]
+    times = Clock(Driver(gpu), 1 << 20).keep([])
+    assert times.held_us == 0 <= times.first_us
 
 
 def test_a_stream_that_holds_too_little_goes_on_nevertheless(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +154,7 @@ def test_a_stream_that_holds_too_little_goes_on_nevertheless(monkeypatch: pytest
             while not ctypes.c_uint64.from_address(waited_for[0]).value:
                 time.sleep(0.001)
 
-    assert Clock(Driver(gpu), 1 << 20).keep([Blocked(gpu)]).is_late  # type: ignore[list-item]
+    assert Clock(Driver(gpu), 1 << 20).keep([Blocked(gpu)], held=True).is_late  # type: ignore[list-item]
 
 
 def test_a_stamp_that_changes_before_the_end_is_tampering() -> None:
@@ -160,7 +168,7 @@ def test_no_two_stamps_of_a_call_have_the_same_place(monkeypatch: pytest.MonkeyP
     clock = Clock(Driver(FakeGpu()), 1 << 20)
     monkeypatch.setattr(appointment, "_STAMPS", 5)
     for _ in range(20):
-        clock.keep([])
+        clock.keep([], held=True)
 
 
 def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
@@ -357,6 +365,24 @@ def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count()
     replay.crew.baselines = [FakeActor(*[{**ANSWER, "first_us": 3.0}] * 25)]  # type: ignore[list-item]
     replay._measure_all()
     assert replay._nothing["candidate0"] == replay._nothing["baseline0"] == (3.0, 20.0, 12.5, 40.0)
+
+
+@pytest.mark.parametrize(("late", "held"), [(4, True), (6, False)])
+def test_where_a_stream_goes_on_too_late_it_is_not_held(late: int, held: bool) -> None:
+    """Trusted processes decide that: an executor's empty calls are what device code has made of them."""
+    replay = replay_of(executor=FakeActor(*[ANSWER] * 25), candidate=FakeActor())
+    baseline = FakeActor(*[LATE] * late, *[ANSWER] * (25 - late), *[ANSWER] * 25)
+    replay.crew.baselines = [baseline]  # type: ignore[list-item]
+    replay._measure_all()
+    assert replay.held is held
+    assert {request["held"] for request in baseline.asked[-25:]} == {held}
+
+
+def test_where_empty_calls_of_a_baseline_are_late_anyway_the_judge_is_broken() -> None:
+    replay = replay_of(candidate=FakeActor())
+    replay.crew.baselines = [FakeActor(*[LATE] * 50)]  # type: ignore[list-item]
+    with pytest.raises(SupervisorError, match="late"):
+        replay._measure_all()
 
 
 def test_a_baseline_answers_for_calls_of_nothing() -> None:

@@ -16,7 +16,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +31,7 @@ _NOT_READY = 600
 _TIMEOUT_S = 60.0
 _MAPPED = 2
 _RELEASE_US = 25  # before the appointment: it took 4 to 20 µs on an H100 until the waiting kernel had begun
-_RELEASE_LATEST_S = (
-    1.0  # after it: where more is launched than the stream holds, it has to go on before all is launched
-)
+_RELEASE_LATEST_S = 1.0  # after it: where more is launched than the stream holds, it must go on before all is launched
 _EQUAL, _PLAIN = 1, 0  # how a word is compared and written
 _RELAXED = 2
 _BURN_AHEAD_S = 0.01  # of work is launched before the host waits for it
@@ -50,7 +48,7 @@ class CallTimes:
     first_us: float  # the stamp behind the launches
     late_us: float  # the stamp that was launched when the first one had been seen
     host_us: float  # when the host saw the first stamp, by its own clock
-    held_us: float  # by the host's clock alone, from the word that it wrote to the word that it saw
+    held_us: float  # by the host's clock alone, from the word that it wrote to the word that it saw; else 0
     is_late: bool  # the launches were not all queued in time, so the times are worth nothing
 
 
@@ -70,10 +68,11 @@ class Clock:
         self._stamps = (ctypes.c_uint64 * _STAMPS).from_address(int(host.value or 0))
         self._stamps_at = place.value
 
-    def keep(self, programs: Sequence[Program], patience: int = 1) -> CallTimes:
+    def keep(self, programs: Sequence[Program], patience: int = 1, *, held: bool = False) -> CallTimes:
         """Launches `programs` at an appointment, one behind the other, with a cold cache.
 
-        `patience` moves the appointment further away. Raises DriverError, Tampered.
+        `patience` moves the appointment further away, and the moment before it when a `held` stream goes on; that time
+        counts as the call's. Raises DriverError, Tampered.
         """
         driver, stream = self._driver, self.lanes.first
         driver.call("cuCtxResetPersistingL2Cache")
@@ -81,23 +80,23 @@ class Clock:
         arrived, first, second, begin, end = self._draw(5)
         launches = sum(program.operations for program in programs)
         lead_us = patience * (_LEAD_US + _LEAD_PER_LAUNCH_US * launches)
-        begin_ns = _now_ns() - ahead_ns + 1000 * lead_us
         driver.call("cuMemsetD8Async", self._flush, ctypes.c_ubyte(1), size_t(self._flush_bytes), stream)
-        with self._held_until(begin, lead_us / 1e6 + _RELEASE_LATEST_S):
+        with self._held_until(begin, lead_us / 1e6 + _RELEASE_LATEST_S) if held else nullcontext():
+            begin_ns = _now_ns() - ahead_ns + 1000 * lead_us  # holding the stream takes a while, which is over now
             self._launch(self._wait, begin_ns, self._stamps_at + 8 * arrived)
             for program in programs:
                 program.launch()
             self._launch(self._stamp, self._stamps_at + 8 * first)
-            word = self._let_write(end)
+            word = self._let_write(end) if held else 0
             queued_ns = _now_ns() - ahead_ns
-            while _now_ns() - ahead_ns < begin_ns - 1000 * _RELEASE_US:
+            while held and _now_ns() - ahead_ns < begin_ns - 1000 * _RELEASE_US * patience:
                 pass
             released_ns = _now_ns()
             self._stamps[begin] = 1
             seen_first = self._await(first)
             seen_ns = _now_ns() - ahead_ns
-            seen_end = self._await(end)
-            held_ns = _now_ns() - released_ns
+            seen_end = self._await(end) if held else word
+            held_ns = _now_ns() - released_ns if held else 0
             self._launch(self._stamp, self._stamps_at + 8 * second)
             seen_second = self._await(second)
         driver.call("cuStreamSynchronize", stream)
