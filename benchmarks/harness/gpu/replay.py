@@ -200,18 +200,19 @@ class Replay:
 
     def gaps_us(self) -> dict[str, float]:
         """The differences between timestamps and host clock over all single calls: medians and maximum."""
-        late = sorted(stamps.behind_us for stamps in self.seen)
-        host = sorted(stamps.host_us - stamps.first_us for stamps in self.seen)
-        held = sorted(stamps.held_us - stamps.first_us for stamps in self.seen)
-        if not late:
+        if not self.seen:
             return {}
-        high = int(0.99 * (len(late) - 1))
+        gaps = {
+            "behind": [stamps.behind_us for stamps in self.seen],
+            "host": [stamps.host_us - stamps.first_us for stamps in self.seen],
+        }
+        if self.held:
+            gaps["held"] = [stamps.held_us - stamps.first_us for stamps in self.seen]
+        quantiles = {"p50": 0.5, "p99": 0.99}
         return {
-            "behind_p50_us": round(late[len(late) // 2], 2),
-            "behind_p99_us": round(late[high], 2),
-            "host_p50_us": round(host[len(host) // 2], 2),
-            "host_p99_us": round(host[high], 2),
-            **({"held_p50_us": round(held[len(held) // 2], 2), "held_p99_us": round(held[high], 2)} if self.held else {}),
+            f"{gap}_{name}_us": round(sorted(values)[int(quantile * (len(values) - 1))], 2)
+            for gap, values in gaps.items()
+            for name, quantile in quantiles.items()
         }
 
     @property
