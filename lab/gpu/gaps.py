@@ -133,8 +133,8 @@ class Trivial:
     """A program of so many kernels of one thread, which write one word each."""
 
     def __init__(self, clock: Clock, count: int) -> None:
-        self._clock, self.steps = clock, [None] * count
-        self._places = [clock._stamps_at + 8 * clock._draw() for _ in range(count)]
+        self._clock, self.operations = clock, count
+        self._places = [clock._stamps_at + 8 * place for place in clock._draw(count)]
 
     def launch(self) -> None:
         for place in self._places:

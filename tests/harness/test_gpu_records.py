@@ -143,9 +143,34 @@ def test_a_call_has_nodes_and_all_its_results(nodes: Any, places: Any) -> None:
         read(nodes, places)
 
 
+def test_a_call_has_no_more_than_a_stream_holds_and_can_be_queued_in_time() -> None:
+    """Waiting for many other nodes takes as long as launching them, and parameters take room in the queue."""
+    roots = [{**KERNEL, "after": []} for _ in range(40)]
+    waiting = {**KERNEL, "after": [[number, 0, 0] for number in range(40)]}
+    assert read([*roots, *[waiting] * 40])
+    with pytest.raises(NotReplayable, match="edges"):
+        read([*roots, *[waiting] * 41])
+    with pytest.raises(NotReplayable, match="edges"):
+        read([KERNEL, {**KERNEL, "after": [[0, 0, 0]] * 1601}])
+    (call,) = read([KERNEL, {**KERNEL, "after": [[0, 0, 0]] * 1600}])
+    assert call.nodes[1]["after"] == [[0, 0, 0]]
+    large = {**KERNEL, "parameters": "00" * 32_000}
+    assert read([large] * 65)
+    with pytest.raises(NotReplayable, match="parameters"):
+        read([large] * 66)
+
+
 def test_results_of_two_calls_in_one_place_are_refused() -> None:
     with pytest.raises(NotReplayable, match="same memory"):
         read([KERNEL], (0,), sets=2)
+
+
+@pytest.mark.parametrize("first", [{"kind": "empty", "after": []}, {**MEMSET, "width": 0}, {**COPY, "bytes": 0}])
+def test_a_kernel_starts_early_behind_a_kernel_of_its_call_only(first: dict[str, Any]) -> None:
+    """Nothing is launched for the first node, so it would start early behind what comes before the call."""
+    with pytest.raises(NotReplayable, match="no kernel"):
+        read([first, {**KERNEL, "after": [[0, 1, 1]]}])
+    assert read([KERNEL, {**KERNEL, "after": [[0, 1, 1]]}])
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "[" * 100_000, "null", '[{"nodes": 1}]'])

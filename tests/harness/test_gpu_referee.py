@@ -53,3 +53,18 @@ def test_inputs_of_a_configuration_are_found_once(monkeypatch: pytest.MonkeyPatc
     desk: Any = SimpleNamespace(_configs=configs, _inputs=None, _input_sets={})
     counts = [len(GpuReferee._inputs_of(desk, config)) for config in (0, 1, 0, 1)]
     assert (counts, found) == ([2, 1, 2, 1], [0, 1, 2])
+
+
+def test_the_cache_is_emptied_before_a_replayed_call_and_after_its_inputs_are_written() -> None:
+    """The executor does it again, but device code can change the kernel that does it there."""
+    done: list[str] = []
+    desk = SimpleNamespace(arena=SimpleNamespace(bytes_of=lambda *_: torch.zeros(4, dtype=torch.uint8)))
+    own: Any = SimpleNamespace(
+        _write_inputs=lambda _: done.append("inputs"),
+        _desks={"candidate0": desk},
+        _configs=[{"results": [{}]}],
+        _flush_cache=lambda: done.append("flush"),
+        _device=SimpleNamespace(synchronize=lambda: None),
+    )
+    GpuReferee.stage(own, "candidate0", 0, [[0]])
+    assert done == ["inputs", "flush"]

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import default_suites, find_task
+from benchmarks.harness.child.gpu import appointment
 from benchmarks.harness.child.gpu.appointment import Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
+from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
@@ -56,6 +58,10 @@ class FakeGpu:
         place._obj.value = host.value
         return 0
 
+    def cuStreamWriteValue32_v2(self, _: Any, place: Any, word: Any, __: Any) -> int:
+        ctypes.c_uint64.from_address(place.value).value = word.value
+        return 0
+
     def cuStreamQuery(self, _: Any) -> int:
         return 700 if self.breaks else 600
 
@@ -88,7 +94,7 @@ class FakeGpu:
 class Work:
     """In the place of a program: takes 300 µs of the fake GPU's time."""
 
-    steps = (None,)
+    operations = 1
 
     def __init__(self, gpu: FakeGpu, seconds: float = 300e-6) -> None:
         self.gpu, self.seconds = gpu, seconds
@@ -103,8 +109,8 @@ class Work:
 def test_the_time_of_a_call_is_from_the_appointment_to_the_stamp() -> None:
     gpu = FakeGpu()
     times = Clock(Driver(gpu), 1 << 20).keep([])
-    assert 0 <= times.first_us <= times.late_us < 5_000
-    assert abs(times.host_us - times.first_us) < 2_000
+    assert 0 <= times.first_us <= times.late_us < 100_000
+    assert abs(times.host_us - times.first_us) < 50_000
 
 
 def test_launches_that_are_queued_after_the_appointment_are_late() -> None:
@@ -113,10 +119,56 @@ def test_launches_that_are_queued_after_the_appointment_are_late() -> None:
     assert Clock(Driver(gpu), 1 << 20).keep([Work(gpu)]).is_late  # type: ignore[list-item]
 
 
+def test_the_host_measures_a_call_without_any_kernel() -> None:
+    """It lets the stream go on 25 µs before the appointment and sees what the stream writes behind the last stamp."""
+    gpu = FakeGpu()
+    asked: list[str] = []
+    gpu.cuStreamWaitValue32_v2 = lambda *_: asked.append("wait") or 0  # type: ignore[attr-defined]
+    clock = Clock(Driver(gpu), 1 << 20)
+    times = clock.keep([], held=True)
+    assert asked == ["wait"]
+    assert 0 < times.held_us < 100_000
+
+    gpu.cuStreamWriteValue32_v2 = lambda _, place, word, __: FakeGpu.cuStreamWriteValue32_v2(  # type: ignore[method-assign]
+        gpu, _, place, ctypes.c_uint(word.value ^ 1), __
+    )
+    with pytest.raises(Tampered):
+        clock.keep([], held=True)
+
+
+def test_a_stream_that_is_not_held_is_measured_by_stamps_alone() -> None:
+    gpu = FakeGpu()
+    gpu.cuStreamWaitValue32_v2 = lambda *_: pytest.fail("it was held")  # type: ignore[attr-defined]
+    times = Clock(Driver(gpu), 1 << 20).keep([])
+    assert times.held_us == 0 <= times.first_us
+
+
+def test_a_stream_that_holds_too_little_goes_on_nevertheless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a launch blocks until the stream goes on, as it does where the stream is full."""
+    gpu, waited_for = FakeGpu(), list[int]()
+    gpu.cuStreamWaitValue32_v2 = lambda _, place, *__: waited_for.append(place.value) or 0  # type: ignore[attr-defined]
+    monkeypatch.setattr(appointment, "_RELEASE_LATEST_S", 0.02)
+
+    class Blocked(Work):
+        def launch(self) -> None:
+            while not ctypes.c_uint64.from_address(waited_for[0]).value:
+                time.sleep(0.001)
+
+    assert Clock(Driver(gpu), 1 << 20).keep([Blocked(gpu)], held=True).is_late  # type: ignore[list-item]
+
+
 def test_a_stamp_that_changes_before_the_end_is_tampering() -> None:
     gpu = FakeGpu(forges=True)
     with pytest.raises(Tampered):
         Clock(Driver(gpu), 1 << 20).keep([Work(gpu)])  # type: ignore[list-item]
+
+
+def test_no_two_stamps_of_a_call_have_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With five places for five words they often would have, and a stamp that changes is tampering."""
+    clock = Clock(Driver(FakeGpu()), 1 << 20)
+    monkeypatch.setattr(appointment, "_STAMPS", 5)
+    for _ in range(20):
+        clock.keep([], held=True)
 
 
 def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
@@ -125,7 +177,8 @@ def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
         Clock(Driver(gpu), 1 << 20).keep([Work(gpu)])  # type: ignore[list-item]
 
 
-ANSWER = {"first_us": 12.0, "late_us": 20.0, "host_us": 12.5, "is_late": False}
+ANSWER = {"first_us": 12.0, "late_us": 20.0, "host_us": 12.5, "held_us": 40.0, "is_late": False}
+LATE = {**ANSWER, "is_late": True}
 
 
 class FakeActor:
@@ -167,13 +220,13 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     config = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")[0]
     drawn: list[tuple[int, int]] = []
     crew: Any = SimpleNamespace(
-        executors=[executor], baselines=[FakeActor(ANSWER, ANSWER)], candidates=[candidate], folder=Path()
+        executors=[executor], baselines=[FakeActor(*[ANSWER] * 3)], candidates=[candidate], folder=Path()
     )
     made = Replay(
         crew, FakeReferee(), [config], overlay([config], [8]), 1.0, 1, lambda *what: drawn.append(what), lambda: None
     )  # type: ignore[arg-type]
     made.calls = [tuple(RecordedCall(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
-    made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 10.0, 2.5))
+    made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 10.0, 2.5, 30.0))
     made.captured = Captured(True, {0: [1, 1]})
     made.drawn = drawn  # type: ignore[attr-defined]
     return made
@@ -214,10 +267,41 @@ def test_a_late_call_is_repeated_on_other_values_with_more_time() -> None:
 
 
 def test_a_host_that_is_always_late_is_noise() -> None:
-    replay = replay_of(executor=FakeActor(*[{**ANSWER, "is_late": True}] * 9))
+    replay = replay_of(executor=FakeActor(*[LATE] * 5))
+    replay.crew.baselines = [FakeActor(*[LATE] * 3)]  # type: ignore[list-item]
     with pytest.raises(Fault) as caught:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.NOISY
+
+
+def test_launches_that_nobody_can_queue_in_time_are_no_noise() -> None:
+    """Else the submission would be judged again and again. Empty calls of a baseline are in time."""
+    replay = replay_of(executor=FakeActor(*[LATE] * 5))
+    with pytest.raises(Fault) as caught:
+        replay.call("candidate0", 0, 3, 0, compared=True)
+    assert caught.value.verdict is Verdict.RUNTIME_ERROR
+    with pytest.raises(Fault) as caught:
+        replay_of(executor=FakeActor(*[LATE] * 5)).burst_us("candidate0", 0, 4, 0)
+    assert caught.value.verdict is Verdict.RUNTIME_ERROR
+
+
+def test_before_the_judging_such_calls_are_timed_in_the_other_way() -> None:
+    replay = replay_of(executor=FakeActor(*[LATE] * 5))
+    with pytest.raises(NotReplayable, match="queued"):
+        replay._try("candidate0", 0, 0)
+
+
+def test_a_burst_has_no_more_launches_and_parameters_than_a_stream_holds() -> None:
+    """Of the largest call: those of a record need not be alike. Nodes that cost nothing do not make a burst short."""
+    replay = replay_of()
+    kernel = {"kind": "kernel", "after": [], "parameters": "00" * 4}
+    large = {**kernel, "parameters": "00" * 32_000}
+    nothing = [{"kind": "empty", "after": []}, {"kind": "memset", "width": 0}, {"kind": "copy", "bytes": 0}]
+    for nodes, most in (([kernel], 8), ([kernel] * 100, 4), ([large] * 20, 3), ([kernel, *nothing * 100], 8)):
+        items = [{"after": [], **node} for node in nodes]
+        first, *others = (RecordedCall((items[0],), (512 * number,)) for number in range(8))
+        replay.calls = [(first, *(RecordedCall(tuple(items), call.places) for call in others))]
+        assert replay.most_in_a_burst(0) == most
 
 
 @pytest.mark.parametrize(
@@ -239,6 +323,66 @@ def test_work_behind_the_first_stamp_counts_in_a_burst() -> None:
     """The host saw the first stamp after 10 µs, the second came 300 µs later than after nothing."""
     replay = replay_of(executor=FakeActor({**ANSWER, "late_us": 320.0}))
     assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10.0 + 300.0) / 4)
+
+
+def test_what_only_the_host_has_seen_of_a_call_counts() -> None:
+    """Device code has changed the kernel that stamps: by the host's clock the calls take 470 µs, and not 10."""
+    forged = {**ANSWER, "held_us": 500.0}
+    assert replay_of(executor=FakeActor(forged)).burst_us("candidate0", 0, 4, 0) == pytest.approx((470 * 0.99 - 5) / 4)
+    result = replay_of(executor=FakeActor(forged)).call("candidate0", 0, 3, 0, compared=True)
+    assert result.event_us == pytest.approx(470 * 0.99 - 10)
+
+
+def test_device_code_cannot_make_empty_calls_long() -> None:
+    """What they take is subtracted from calls, so an executor's may take little longer than a baseline's."""
+    slow = {**ANSWER, "first_us": 9.0, "held_us": 99.0}
+    replay = replay_of(executor=FakeActor(*[slow] * 25), candidate=FakeActor())
+    replay.crew.baselines = [FakeActor(*[{**ANSWER, "first_us": 2.0, "held_us": 30.0}] * 25)]  # type: ignore[list-item]
+    replay._measure_all()
+    assert replay._nothing["baseline0"] == (2.0, 20.0, 12.5, 30.0)
+    assert replay._nothing["candidate0"] == (2.5, 20.0, 12.5, 32.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ({"error": "CUDA_ERROR_LAUNCH_FAILED"}, Verdict.RUNTIME_ERROR),
+        (ProtocolError("gone"), Verdict.RUNTIME_ERROR),
+        ({"tampered": "a stamp"}, Verdict.TAMPERING),
+    ],
+)
+def test_an_empty_call_that_fails_in_an_executor_is_the_submissions_fault(answer: Any, verdict: Verdict) -> None:
+    """Its device code has run there, and can have changed the trusted kernels."""
+    replay = replay_of(executor=FakeActor(answer), candidate=FakeActor())
+    replay.crew.baselines = [FakeActor(*[ANSWER] * 25)]  # type: ignore[list-item]
+    with pytest.raises(Fault) as caught:
+        replay._measure_all()
+    assert caught.value.verdict is verdict
+
+
+def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count() -> None:
+    replay = replay_of(executor=FakeActor(*[LATE] * 25), candidate=FakeActor())
+    replay.crew.baselines = [FakeActor(*[{**ANSWER, "first_us": 3.0}] * 25)]  # type: ignore[list-item]
+    replay._measure_all()
+    assert replay._nothing["candidate0"] == replay._nothing["baseline0"] == (3.0, 20.0, 12.5, 40.0)
+
+
+@pytest.mark.parametrize(("late", "held"), [(4, True), (6, False)])
+def test_where_a_stream_goes_on_too_late_it_is_not_held(late: int, held: bool) -> None:
+    """Trusted processes decide that: an executor's empty calls are what device code has made of them."""
+    replay = replay_of(executor=FakeActor(*[ANSWER] * 25), candidate=FakeActor())
+    baseline = FakeActor(*[LATE] * late, *[ANSWER] * (25 - late), *[ANSWER] * 25)
+    replay.crew.baselines = [baseline]  # type: ignore[list-item]
+    replay._measure_all()
+    assert replay.held is held
+    assert {request["held"] for request in baseline.asked[-25:]} == {held}
+
+
+def test_where_empty_calls_of_a_baseline_are_late_anyway_the_judge_is_broken() -> None:
+    replay = replay_of(candidate=FakeActor())
+    replay.crew.baselines = [FakeActor(*[LATE] * 50)]  # type: ignore[list-item]
+    with pytest.raises(SupervisorError, match="late"):
+        replay._measure_all()
 
 
 def test_a_baseline_answers_for_calls_of_nothing() -> None:

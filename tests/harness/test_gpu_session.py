@@ -260,6 +260,32 @@ def test_memory_that_our_processes_lack_is_held_by_the_submission(words: str) ->
     assert raised.value.verdict is Verdict.OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize("request_name", ["fill", "stage", "compare_all"])
+def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_name: str) -> None:
+    """An executor holds memory as well: its kernels may need a large stack for each thread of the GPU."""
+
+    def ask(request: str, **_: Any) -> dict[str, Any]:
+        if request == request_name:
+            raise RefereeError("CUDA out of memory")
+        return {"ok": True}
+
+    def burst_us(*_: Any) -> float:
+        ask("stage")
+        return 1.0
+
+    replay = SimpleNamespace(burst_us=burst_us, places_of=lambda *_: [[0]])
+    own: Any = SimpleNamespace(
+        _replaying=replay, _needs="", _referee=SimpleNamespace(ask=ask), _seed=lambda: "00", launch=0
+    )
+
+    def drawn_and_called() -> None:
+        GpuSession.draw(own, 0, 2)
+        GpuSession.burst(own, 0, None, 2)
+
+    with pytest.raises(Fault, match="too little GPU memory"):
+        drawn_and_called()
+
+
 def test_a_task_that_fills_the_gpu_is_told_beside_the_kernel() -> None:
     needs = "a judging of it takes 9 of 10 GB"
     with pytest.raises(Fault, match=f"for its judging; {needs}"), memory_is_theirs(needs):

@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 RECORD_MAX_CHARACTERS = 16 << 20  # of one configuration
-NODES_MAX = 400  # of one call: what the queue of a stream holds
+NODES_MAX, EDGES_MAX = 400, 1600  # of one call: what the queue of a stream holds, and what is queued in time
+ALL_PARAMETERS_MAX_BYTES = 2 << 20  # of one call or burst: with six times as much the queue was full
 _PARAMETERS_MAX_BYTES = 32_764
 _NAME = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
@@ -56,6 +57,19 @@ class RecordedCall:
     nodes: tuple[dict[str, Any], ...]
     places: tuple[int, ...]  # of the results, in bytes from the beginning of the results' memory
 
+    @property
+    def edges(self) -> int:
+        return sum(len(node["after"]) for node in self.nodes)
+
+    @property
+    def launches(self) -> int:
+        """How many nodes the GPU has work with: what costs nothing would only make bursts short."""
+        return sum(node["kind"] == "kernel" or node.get("width", node.get("bytes", 0)) > 0 for node in self.nodes)
+
+    @property
+    def parameter_bytes(self) -> int:
+        return sum(len(node.get("parameters", "")) // 2 for node in self.nodes)
+
 
 def read_record(text: str, memory: MemorySpans, result_bytes: Sequence[int], sets: int) -> tuple[RecordedCall, ...]:
     """The calls of one configuration, one for each input set. Raises NotReplayable."""
@@ -91,7 +105,25 @@ def _call(data: Any, memory: MemorySpans, result_bytes: Sequence[int]) -> Record
         _number(place, memory.outputs.size_bytes, "the place of a result")
         if place % 8 or place + size_bytes > memory.outputs.size_bytes:
             raise NotReplayable("a result lies outside of the shared memory")
-    return RecordedCall(tuple(_node(node, number, memory) for number, node in enumerate(nodes)), tuple(places))
+    read = tuple(_node(node, number, memory) for number, node in enumerate(nodes))
+    _demand_early_behind_kernels(read)
+    call = RecordedCall(read, tuple(places))
+    if call.edges > EDGES_MAX:
+        raise NotReplayable(f"{call.edges} edges in a call, more than {EDGES_MAX}")
+    if call.parameter_bytes > ALL_PARAMETERS_MAX_BYTES:
+        raise NotReplayable(f"the kernels of a call have more than {ALL_PARAMETERS_MAX_BYTES} bytes of parameters")
+    return call
+
+
+def _demand_early_behind_kernels(nodes: Sequence[Mapping[str, Any]]) -> None:
+    """Behind anything else in its call, a kernel that starts early would overlap what is launched before the call.
+
+    That is the kernel that waits for the appointment, or in a burst the call before.
+    """
+    for number, node in enumerate(nodes):
+        early = [edge[0] for edge in node["after"] if edge[1] == _EARLY]
+        if any(nodes[place]["kind"] != "kernel" for place in early):
+            raise NotReplayable(f"node {number} starts early behind something that is no kernel")
 
 
 def _demand_distinct(calls: Sequence[RecordedCall], result_bytes: Sequence[int]) -> None:
@@ -103,7 +135,7 @@ def _demand_distinct(calls: Sequence[RecordedCall], result_bytes: Sequence[int])
 
 def _node(data: Any, number: int, memory: MemorySpans) -> dict[str, Any]:
     kind = _field(data, "kind", str)
-    after = [_edge(edge, number) for edge in _field(data, "after", list)[:NODES_MAX]]
+    after = _edges(_field(data, "after", list), number)
     if kind == "kernel":
         return {"kind": kind, "after": after, **_kernel(data, memory)}
     if kind == "memset":
@@ -113,6 +145,13 @@ def _node(data: Any, number: int, memory: MemorySpans) -> dict[str, Any]:
     if kind == "empty":
         return {"kind": kind, "after": after}
     raise NotReplayable(f"node {number} is {kind[:80]!a}")
+
+
+def _edges(data: Sequence[Any], number: int) -> list[list[int]]:
+    """Each once."""
+    if len(data) > EDGES_MAX:
+        raise NotReplayable(f"{len(data)} edges in a call, more than {EDGES_MAX}")
+    return [list(edge) for edge in dict.fromkeys(tuple(_edge(edge, number)) for edge in data)]
 
 
 def _edge(data: Any, number: int) -> list[int]:

@@ -27,6 +27,7 @@ from ..tasks.spec import Config
 from .crew import Crew
 from .device_code import CODE_MAX_CHARACTERS, device_code, handed_over
 from .record import (
+    ALL_PARAMETERS_MAX_BYTES,
     NODES_MAX,
     RECORD_MAX_CHARACTERS,
     MemorySpans,
@@ -36,13 +37,18 @@ from .record import (
     read_record,
     summary,
 )
+from .stamps import BURST_SPARE_US, CALL_SPARE_US, MEASURED, Stamps, no_longer
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES = 5
 _NULL_CALLS = 25
+_PUNCTUAL_CALLS, _PUNCTUAL_SHARE = 3, 0.8
 _BASELINE_SETS = 16  # that a baseline captures
-_LEAST_US = 0.05
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
+
+
+class _Unqueued(Exception):
+    """What a call launches takes longer to queue than there is time, however much that is."""
 
 
 @dataclass(frozen=True)
@@ -62,27 +68,6 @@ class Shared:
         """Gives it the inputs and an arena."""
         sizes = {"input_bytes": self.input_bytes, "output_bytes": self.arena_bytes[arena]}
         actor.link.send_descriptors([self.inputs_fd, self.arena_fds[arena]], **sizes)
-
-
-@dataclass(frozen=True)
-class Stamps:
-    """What an executor or a baseline measured, in microseconds, less what an appointment with nothing takes."""
-
-    first_us: float
-    late_us: float
-    host_us: float
-
-    @property
-    def credited_us(self) -> float:
-        return max(_LEAST_US, self.first_us)
-
-    @property
-    def behind_us(self) -> float:
-        """How much longer than after nothing the late stamp took, from when the host had seen the first one.
-
-        Near zero; large if work went on behind the first stamp.
-        """
-        return max(0.0, self.late_us - self.host_us)
 
 
 @dataclass(frozen=True)
@@ -115,9 +100,10 @@ class Replay:
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
-    seen: list[tuple[str, Stamps]] = field(default_factory=list)
+    seen: list[Stamps] = field(default_factory=list)
     captured: Captured = field(default_factory=Captured)
-    _nothing: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    held: bool = False  # whether the host's clock measures calls as well
+    _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
     def begin(self, shared: Shared, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], binary: Any) -> None:
@@ -134,9 +120,7 @@ class Replay:
         self._capture_and_try(fill, wanted)
         self.crew.end_candidates()
         self.laps.end("candidates_ended")
-        for launch in self._launches:
-            for who in (f"candidate{launch}", f"baseline{launch}"):
-                self._nothing[who] = self._measure_nothing(who)
+        self._measure_all()
         self.laps.end("nothing_measured")
 
     def call(self, who: str, config: int, choice: int, function: int, *, compared: bool) -> CallResult:
@@ -145,19 +129,19 @@ class Replay:
             answer = self._ask(who, 0, [], function)
             return CallResult(Status.OK, wall_us=float(answer["first_us"]), resume_us=0.0, event_us=None)
         places = self._places(who, config, [choice])
-        answer = self._timed(who, config, [choice], function, compared=compared)
+        answer = self._of_judging(who, config, [choice], function, compared=compared)
         if "error" in answer:
             return CallResult(Status.RAISED, error="a CUDA error", text=str(answer["error"]))
         if "gone" in answer:
             return self._actor(who).broken(self.timeout_s)
         taken = self.referee.ask("collect", who=who, config=config, places=places[0] if compared else [])
         stamps = self._stamps(who, answer)
-        self.seen.append((who, stamps))
+        self.seen.append(stamps)
         return CallResult(
             Status.OK,
             wall_us=float(answer["host_us"]),
             resume_us=0.0,
-            event_us=stamps.credited_us,
+            event_us=stamps.credited_us + stamps.unstamped_us(CALL_SPARE_US),
             throttled=tuple(taken["throttle"]),
         )
 
@@ -168,13 +152,13 @@ class Replay:
         """
         if who.startswith("baseline"):
             count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self.captured.nodes[config][function]))
-        answer = self._timed(who, config, list(range(count)), function, compared=False)
+        answer = self._of_judging(who, config, list(range(count)), function, compared=False)
         if "error" in answer:
             raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
         if "gone" in answer:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         stamps = self._stamps(who, answer)
-        return (stamps.credited_us + stamps.behind_us) / count
+        return (stamps.credited_us + stamps.behind_us + stamps.unstamped_us(BURST_SPARE_US)) / count
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
@@ -199,7 +183,11 @@ class Replay:
 
     def most_in_a_burst(self, config: int) -> int:
         """As many calls as there are input sets, and as a stream can hold."""
-        return max(1, min(len(self.calls[config]), NODES_MAX // len(self.calls[config][0].nodes)))
+        calls = self.calls[config]
+        held = NODES_MAX // max(1, *(call.launches for call in calls))
+        return max(
+            1, min(len(calls), held, ALL_PARAMETERS_MAX_BYTES // max(1, *(call.parameter_bytes for call in calls)))
+        )
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -212,16 +200,19 @@ class Replay:
 
     def gaps_us(self) -> dict[str, float]:
         """The differences between timestamps and host clock over all single calls: medians and maximum."""
-        late = sorted(stamps.behind_us for _, stamps in self.seen)
-        host = sorted(stamps.host_us - stamps.first_us for _, stamps in self.seen)
-        if not late:
+        if not self.seen:
             return {}
-        high = int(0.99 * (len(late) - 1))
+        gaps = {
+            "behind": [stamps.behind_us for stamps in self.seen],
+            "host": [stamps.host_us - stamps.first_us for stamps in self.seen],
+        }
+        if self.held:
+            gaps["held"] = [stamps.held_us - stamps.first_us for stamps in self.seen]
+        quantiles = {"p50": 0.5, "p99": 0.99}
         return {
-            "behind_p50_us": round(late[len(late) // 2], 2),
-            "behind_p99_us": round(late[high], 2),
-            "host_p50_us": round(host[len(host) // 2], 2),
-            "host_p99_us": round(host[high], 2),
+            f"{gap}_{name}_us": round(sorted(values)[int(quantile * (len(values) - 1))], 2)
+            for gap, values in gaps.items()
+            for name, quantile in quantiles.items()
         }
 
     @property
@@ -347,7 +338,10 @@ class Replay:
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]
-        answer = self._timed(who, number, [choice], EAGER, compared=True)
+        try:
+            answer = self._timed(who, number, [choice], EAGER, compared=True)
+        except _Unqueued as error:
+            raise _not_replayable(config, str(error)) from error
         if "error" in answer or "gone" in answer:
             what = answer.get("error", "no answer")
             raise _not_replayable(config, f"launched by another process it fails ({what})")
@@ -356,18 +350,51 @@ class Replay:
             reason = "replayed on fresh values its results are wrong: something that they need is not in the record"
             raise _not_replayable(config, reason)
 
-    def _measure_nothing(self, who: str) -> tuple[float, float, float]:
-        answers = [self._ask(who, 0, [], EAGER) for _ in range(_NULL_CALLS)]
-        kept = [answer for answer in answers if not answer.get("is_late")]
-        if len(kept) < _NULL_CALLS // 2:
-            raise SupervisorError(f"a replay of an empty call fails: {answers[-1]}")
-        first, late, host = (median(answer[name] for answer in kept) for name in ("first_us", "late_us", "host_us"))
-        return first, late, host
+    def _measure_all(self) -> None:
+        """Where a stream goes on too late after the host's word, many calls would be late: there it is not held."""
+        self.held = self._has_measured(held=True, least=_PUNCTUAL_SHARE)
+        if not self.held and not self._has_measured(held=False, least=0.5):
+            raise SupervisorError("empty calls of a baseline are late")
+
+    def _has_measured(self, *, held: bool, least: float) -> bool:
+        self.held = held
+        for launch in self._launches:
+            usual = self._measure_nothing(f"baseline{launch}", least)
+            if usual is None:
+                return False
+            own = self._measure_nothing(f"candidate{launch}", 0.5)
+            self._nothing[f"baseline{launch}"] = usual
+            self._nothing[f"candidate{launch}"] = usual if own is None else no_longer(own, usual)
+        return True
+
+    def _measure_nothing(self, who: str, least: float) -> tuple[float, ...] | None:
+        """Medians of empty calls; None if fewer than this share of them are in time."""
+        kept = [answer for answer in (self._empty(who) for _ in range(_NULL_CALLS)) if not answer["is_late"]]
+        if len(kept) < int(least * _NULL_CALLS):
+            return None
+        return tuple(median(answer[name] for answer in kept) for name in MEASURED)
+
+    def _empty(self, who: str) -> dict[str, Any]:
+        """An empty call. Device code has run before it in an executor, so there a failure is the submission's fault."""
+        answer = self._ask(who, 0, [], EAGER)
+        if "tampered" in answer:
+            raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
+        if "error" in answer or "gone" in answer:
+            raise Fault(
+                Verdict.RUNTIME_ERROR, f"an empty call after its own fails ({answer.get('error', 'no answer')})"
+            )
+        return answer
+
+    def _of_judging(self, who: str, *call: Any, compared: bool) -> dict[str, Any]:
+        try:
+            return self._timed(who, *call, compared=compared)
+        except _Unqueued as error:
+            raise Fault(Verdict.RUNTIME_ERROR, str(error)) from error
 
     def _timed(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> dict[str, Any]:
         """An appointment that was kept: one whose launches come too late is made again, on other values.
 
-        What was launched too late has run all the same, and device code remembers.
+        What was launched too late has run all the same, and device code remembers. Raises _Unqueued, Fault.
         """
         places = self._places(who, config, sets)
         for number in range(_TRIES):
@@ -379,13 +406,19 @@ class Replay:
                 raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
             if not answer.get("is_late"):
                 return answer
+        if who.startswith("candidate") and self._is_punctual(who.replace("candidate", "baseline")):
+            raise _Unqueued("its launches cannot be queued before their start time, and those of empty calls can")
         raise Fault(Verdict.NOISY, "the host is too busy: launches are queued after their start time")
+
+    def _is_punctual(self, baseline: str) -> bool:
+        """Whether its empty calls are in time: the host is not too busy. In an executor device code decides that."""
+        return not any(self._empty(baseline)["is_late"] for _ in range(_PUNCTUAL_CALLS))
 
     def _ask(
         self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, patience: int = 1
     ) -> dict[str, Any]:
         actor, theirs = self._actor(who), who.startswith("candidate")
-        request: dict[str, Any] = {"config": config, "sets": list(sets), "patience": patience}
+        request: dict[str, Any] = {"config": config, "sets": list(sets), "patience": patience, "held": self.held}
         try:
             actor.link.send(**request, **({} if theirs else {"function": function, "compared": compared}))
             return actor.receive(self.timeout_s if theirs else REFEREE_TIMEOUT_S)
@@ -401,8 +434,8 @@ class Replay:
             raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
 
     def _stamps(self, who: str, answer: dict[str, Any]) -> Stamps:
-        first, late, host = self._nothing[who]
-        return Stamps(answer["first_us"] - first, answer["late_us"] - late, answer["host_us"] - host)
+        pairs = zip(MEASURED, self._nothing[who], strict=True)
+        return Stamps(*(answer[name] - nothing_us for name, nothing_us in pairs))
 
     def _actor(self, who: str) -> Actor:
         cast = self.crew.executors if who.startswith("candidate") else self.crew.baselines

@@ -181,19 +181,21 @@ class GpuSession(Session[Actor]):
     def burst(self, config: int, function: int | None, count: int) -> float:
         """Time per call of `count` calls on as many input sets, of the candidate (None) or a baseline. Raises Fault."""
         replay = self._replaying
-        if function is not None:
-            return replay.burst_us(f"baseline{self.launch}", config, count, function)
-        who = f"candidate{self.launch}"
-        us = replay.burst_us(who, config, count, EAGER)
-        places = replay.places_of(config, count)
-        found = self._referee.ask("compare_all", who=who, config=config, places=places)
+        with memory_is_theirs(self._needs):
+            if function is not None:
+                return replay.burst_us(f"baseline{self.launch}", config, count, function)
+            who = f"candidate{self.launch}"
+            us = replay.burst_us(who, config, count, EAGER)
+            places = replay.places_of(config, count)
+            found = self._referee.ask("compare_all", who=who, config=config, places=places)
         if not found["ok"]:
             raise Fault(Verdict.INCORRECT_VALUE, f"in {count} calls back to back: {found['reason']}")
         return us
 
     def draw(self, config: int, count: int) -> None:
         """Fresh values for `count` input sets."""
-        self._referee.ask("fill", config=config, seeds=[self._seed() for _ in range(count)], distribution=None)
+        with memory_is_theirs(self._needs):
+            self._referee.ask("fill", config=config, seeds=[self._seed() for _ in range(count)], distribution=None)
 
     @property
     def _replaying(self) -> Replay:
@@ -318,6 +320,10 @@ class GpuSession(Session[Actor]):
     def compare(self, who: str, config: int, choice: int) -> CallComparison:
         with memory_is_theirs(self._needs):
             return super().compare(who, config, choice)
+
+    def call_candidate(self, config: int, choice: int, *, compared: bool = True) -> CallResult:
+        with memory_is_theirs(self._needs):
+            return super().call_candidate(config, choice, compared=compared)
 
     def call_baseline(self, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
         with memory_is_theirs(self._needs):

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
         if "burn_s" in request:
             link.send(**executor.burn(request["config"], request["sets"], request["burn_s"]))
         else:
-            link.send(**executor.run(request["config"], request["sets"], request["patience"]))
+            link.send(**executor.run(request["config"], request["sets"], request["patience"], held=request["held"]))
 
 
 class NotLoaded(Exception):
@@ -73,10 +73,10 @@ class Executor:
         records = json.loads((folder / "records.json").read_text())
         self._programs = [self._programs_of(number, sets) for number, sets in enumerate(records)]
 
-    def run(self, config: int, sets: Sequence[int], patience: int) -> dict[str, Any]:
+    def run(self, config: int, sets: Sequence[int], patience: int, *, held: bool) -> dict[str, Any]:
         """One appointment with the calls of `sets`; without any it says what an empty one takes."""
         try:
-            times = self._clock.keep([self._programs[config][number] for number in sets], patience)
+            times = self._clock.keep([self._programs[config][number] for number in sets], patience, held=held)
         except DriverError as error:
             return {"error": str(error)}
         except Tampered as error:
@@ -85,6 +85,7 @@ class Executor:
             "first_us": times.first_us,
             "late_us": times.late_us,
             "host_us": times.host_us,
+            "held_us": times.held_us,
             "is_late": times.is_late,
         }
 

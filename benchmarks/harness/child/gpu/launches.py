@@ -57,6 +57,11 @@ class Program:
     _events: dict[int, pointer] = field(default_factory=dict)
     _last: list[int] = field(default_factory=list)  # the last node of each further stream
 
+    @property
+    def operations(self) -> int:
+        """How often `launch` calls the driver."""
+        return len(self.steps) + len(self._events) + len(self._last) + sum(len(step.waits) for step in self.steps)
+
     def launch(self) -> None:
         if -1 in self._events:
             self._record(-1, self.lanes.first)

@@ -169,13 +169,16 @@ class GpuReferee:
         }
 
     def stage(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
-        """Everything as it has to be before a replayed call: fresh inputs, poison where its results will lie."""
+        """Everything as it has to be before a replayed call: fresh inputs, poison where its results will lie.
+
+        The cache is emptied here too: in the executor device code can change the kernel that does it.
+        """
         self._write_inputs(config)
         desk, results = self._desks[who], self._configs[config]["results"]
         for one_call in places:
             for place, item in zip(one_call, results, strict=True):
                 desk.arena.bytes_of(item, place).fill_(_POISON)
-        self._device.synchronize()
+        self._flush_cache()
         return {"staged": True}
 
     def collect(self, who: str, config: int, places: list[int]) -> dict[str, Any]:

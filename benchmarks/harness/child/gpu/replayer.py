@@ -86,9 +86,11 @@ class Replayer:
                 del results
         return found
 
-    def _run(self, *, config: int, sets: Sequence[int], function: int, compared: bool, patience: int) -> dict[str, Any]:
+    def _run(
+        self, *, config: int, sets: Sequence[int], function: int, compared: bool, patience: int, held: bool
+    ) -> dict[str, Any]:
         chosen = [self._programs[function, config][number] for number in sets]
-        times = self._clock.keep([item for item, _ in chosen], patience)
+        times = self._clock.keep([item for item, _ in chosen], patience, held=held)
         if compared:
             for place, output in zip(chosen[0][1], self._calls[config].outputs, strict=True):
                 output.copy_(torch.as_tensor(place, device=output.device).view(output.dtype))
@@ -97,6 +99,7 @@ class Replayer:
             "first_us": times.first_us,
             "late_us": times.late_us,
             "host_us": times.host_us,
+            "held_us": times.held_us,
             "is_late": times.is_late,
         }
 
