@@ -38,10 +38,15 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
     if wanted != Visibility.PUBLIC:
         _refuse_paid(submission)
     with transaction.atomic():
-        if wanted == Visibility.PUBLIC and submission.visibility != wanted and submission.payer is not None:
-            quotas.take_public_place(submission.payer)
+        if submission.visibility == wanted:
+            return False
+        if wanted == Visibility.PUBLIC:
+            quotas.take_public_place(submission)
+        elif submission.visibility == Visibility.PUBLIC:
+            quotas.keep_place(submission)
         before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
-        if submission.visibility == wanted or not before.update(visibility=wanted):
+        if not before.update(visibility=wanted):
+            transaction.set_rollback(True)  # no place is taken for what somebody else has changed meanwhile
             return False
         _boards_follow(_judged(submission))
     submission.visibility = wanted

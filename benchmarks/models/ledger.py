@@ -113,7 +113,7 @@ class DeletedScore(models.Model):
 
 
 class SpentPlace(models.Model):
-    """A public place of a day whose submission was deleted: deleting gives nothing back."""
+    """A public place of a day that no submission of the day shows: it was deleted or hidden again, or is older."""
 
     payer = models.ForeignKey(Payer, on_delete=models.CASCADE, related_name="spent_places")
     submitted = models.DateTimeField(db_index=True)
