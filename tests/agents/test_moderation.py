@@ -20,11 +20,11 @@ from agents.models import Candidate, Run, RunSource
 from agents.record.feed import RunLog, may_follow
 from agents.record.withheld import KEPT_COLUMNS
 from benchmarks.accounts import ownership
-from benchmarks.models import Evaluation, ModerationAction
+from benchmarks.models import Evaluation, ModerationAction, Submission
 from benchmarks.moderation import decisions
 from benchmarks.requests import asking
 from benchmarks.services import Refused
-from benchmarks.states import ActionKind, Moderation, Visibility
+from benchmarks.states import ActionKind, Moderation, Origin, Visibility
 from tests.asking import opened, version_of
 from tests.rows import cpu_kind
 from tests.security.expected import OPERATIONS
@@ -223,6 +223,24 @@ def test_what_is_withheld_is_not_submitted_in_public(scenery: Scenery, first: st
     assert Client().get(f"/evaluations/{code}/").status_code == 404
     moderation.show(row, by=scenery.staff, reason="It was not.")
     assert Client().get(f"/evaluations/{code}/").status_code == 200
+
+
+@pytest.mark.parametrize("how", ["private", "account deleted"])
+def test_what_is_private_takes_its_duplicates_along_and_stays_unread_when_its_owner_leaves(
+    scenery: Scenery, how: str
+) -> None:
+    """A duplicate was never submitted, so nothing else than its text says whose it is."""
+    twin = {"source_sha256": scenery.row.source_sha256, "ticket": "", "reused_from": "", "withheld": False}
+    Candidate.objects.filter(key=scenery.child.key).update(**twin)
+    pages = {f"{run.get_absolute_url()}candidates/{scenery.child.key}/" for run in (scenery.run, scenery.fork)}
+    assert pages <= scenery.telling(None)
+    Submission.objects.filter(pk=scenery.evaluation.submission_id).update(origin=Origin.AGENT)
+    ownership.visibility_change(scenery.evaluation.submission, Visibility.PRIVATE)
+    assert pages <= scenery.telling(scenery.owner)
+    if how == "account deleted":
+        ownership.account_delete(scenery.owner, keep_submissions=True)
+    for reader in (None, scenery.stranger):  # the table of verifiers adds up words of ours
+        assert {path for path in scenery.telling(reader) if not path.startswith("/runs/verifiers/")} == set()
 
 
 @pytest.mark.parametrize("how", ["private", "withheld"])
