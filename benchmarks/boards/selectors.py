@@ -15,15 +15,17 @@ from django.db.models.functions import Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from ..harness import LANGUAGES
+from ..harness import LANGUAGES, Verdict
 from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, Submission, TaskVersion
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, visible_standings
 from ..states import MethodKind, TaskVersionStatus
 from .accuracy import largest_share
 from .orders import BY_RANK, TIMINGS, in_order
+from .reviews import judgings_of_same_code, review_reason
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
+ROUNDS_MAX = 10  # of looking for records again without those that were refused
 REVIEWS_MAX = 50
 AUTHOR_MAX_CHARS = 150
 
@@ -118,16 +120,39 @@ def board_baselines(key: BoardKey) -> list[BaselineResult]:
 def board_records(key: BoardKey) -> list[Evaluation]:
     """The judgings that were the best of their board when they ended, oldest first, of late ones the last hundred.
 
-    Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts.
+    Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts, nor
+    what was refused at another time: that has no row on the board where its holder has a sound entry.
     """
-    sound = Evaluation.objects.scored_on(key).filter(gated=False)
+    refused: set[int] = set()
+    for _ in range(ROUNDS_MAX):
+        records = _best_so_far(key, refused)
+        found = _refused(key, records)
+        if not found:
+            break
+        refused |= found
+    return _without_repeats([record for record in records if record.submission_id not in refused])
+
+
+def _best_so_far(key: BoardKey, refused: set[int]) -> list[Evaluation]:
+    sound = Evaluation.objects.scored_on(key).filter(gated=False).exclude(submission__in=refused)
     for unsound in _unsound(key):
         sound = sound.exclude(submission__in=unsound.order_by().values("pk"))
     earlier = Window(Max("score"), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
     records = sound.annotate(earlier=earlier).filter(Q(earlier=None) | Q(score__gt=F("earlier")))
     latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
-    found = Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk")
-    return _without_repeats(list(found))
+    return list(Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk"))
+
+
+def _refused(key: BoardKey, records: list[Evaluation]) -> set[int]:
+    """The submissions of those whose code was refused on this board, and nothing has settled that since."""
+    texts = {record.submission.blob_id for record in records}
+    objects = {record.object_key for record in records} - {""}
+    refusals = Evaluation.objects.filter(task_version=key.version, device_kind=key.device, ruleset=key.ruleset)
+    refusals = refusals.filter(Q(submission__blob__in=texts) | Q(object_key__in=objects)).exclude(verdict="")
+    known = set(refusals.exclude(verdict=Verdict.PASS).order_by().values_list("submission__blob", "object_key"))
+    doubtful = {text for text, _ in known} | {code for _, code in known} - {""}
+    asked = [record for record in records if doubtful & {record.submission.blob_id, record.object_key}]
+    return {record.submission_id for record in asked if review_reason(record, judgings_of_same_code(record))}
 
 
 def _unsound(key: BoardKey) -> list[Any]:

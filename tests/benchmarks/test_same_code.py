@@ -1,9 +1,10 @@
 """Another space makes no other source: what was judged of one program counts together, whatever became of its text."""
 
 import pytest
+from django.utils import timezone
 
 from benchmarks.accounts import ownership
-from benchmarks.boards import reviews, standings
+from benchmarks.boards import reviews, selectors, standings
 from benchmarks.harness import Source, source_key
 from benchmarks.judgings import moves, recording
 from benchmarks.models import CodeBlob, Evaluation, Method, Refusal, Standing, Submission
@@ -70,6 +71,20 @@ def test_a_refusal_is_not_shaken_off_by_a_space(judged, ann, person):
     judged(owner=ann, text=CODE, verdict="INCORRECT_VALUE")
     judged(owner=ann, text=CODE + "\n// another", speedup=2.0)
     assert "INCORRECT_VALUE" in Standing.objects.get(under_review=True).review_reason
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_was_refused_at_another_time_never_held_the_record(judged, ann, version, settled):
+    """Where its holder has a sound entry, the board has no row that says it is under review."""
+    judged(owner=ann, text="// sound", speedup=1.5)
+    lucky = judged(owner=ann, text=CODE, speedup=9.0)
+    judged(submission=lucky.submission, text=CODE, verdict="INCORRECT_VALUE", reason="rejudge")
+    judged(owner=ann, text="// better", speedup=1.6)
+    assert [(row.score, row.under_review) for row in Standing.objects.all()] == [(1.6, False)]
+    if settled:
+        Submission.objects.filter(pk=lucky.submission_id).update(confirmed_at=timezone.now())
+    key = selectors.board_key(version, lucky.device_kind.slug)
+    assert [row.score for row in selectors.board_records(key)] == ([1.5, 9.0] if settled else [1.5, 1.6])
 
 
 def test_a_refusal_is_not_shaken_off_by_a_second_account(judged, ann, person):
