@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from ..harness import Verdict
+from ..harness import Verdict, read_alike
 from ..models import (
     DeletedScore,
     Evaluation,
@@ -38,8 +38,9 @@ def holder_of(evaluation: Evaluation) -> str:
 def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = False) -> list[Evaluation]:
     """Of the same text or the same compiled code, whoever submitted it, and of the same tokens by the same owner.
 
-    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Of quick checks those that
-    refused it: whether it is right they look at as closely as any other.
+    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
+    has submitted as another language, where the same text may be another program. Of quick checks those that refused
+    it: whether it is right they look at as closely as any other.
     """
     rows = Evaluation.objects.filter(
         task_version=evaluation.task_version, device_kind=evaluation.device_kind, ruleset=evaluation.ruleset
@@ -47,6 +48,8 @@ def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = Fal
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours).exclude(reason=QUICK, verdict=Verdict.PASS)
     owner, owned = _owner_of(evaluation), Q() if anybodys_tokens else _owned_like(evaluation)
+    if not anybodys_tokens:
+        known = known.filter(owned | Q(submission__language__in=read_alike(evaluation.submission.language)))
     found, before = [evaluation], 0
     while len(found) > before:  # the same tokens may have been compiled to what yet another was compiled to
         before = len(found)
@@ -104,7 +107,7 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
         gates = [gate for gate in _gates(item) if gate["code"] not in answered]
         if gates:
             return " ".join(gate["text"] for gate in gates)
-    return _remembered(exact, since)
+    return _remembered(evaluation, exact, since)
 
 
 def _gates(item: Evaluation) -> list[dict[str, str]]:
@@ -128,9 +131,10 @@ def _is_passed_audit(item: Evaluation) -> bool:
     return item.reason == AUDIT and item.verdict == Verdict.PASS and item.timing_trust != BOUNDED
 
 
-def _remembered(exact: list[Evaluation], since: datetime | None) -> str:
+def _remembered(evaluation: Evaluation, exact: list[Evaluation], since: datetime | None) -> str:
     """The refusal of a deleted submission that nothing has settled since."""
-    known = _deleted(Refusal, exact, _exactly_like(exact, text="source_sha256"))
+    alike = Q(language__in=read_alike(evaluation.submission.language))
+    known = _deleted(Refusal, exact, alike & _exactly_like(exact, text="source_sha256"))
     refusal = known.filter(finished__gt=since).first() if since else known.first()
     return f"The same source, judged for a submission deleted since, ended as {refusal.verdict}." if refusal else ""
 
@@ -145,7 +149,8 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
     """Deleted judgings count as well, or the unlucky ones would be deleted."""
     rows: list[Any] = [item for item in same_code if item.score is not None]
-    like, owner = _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
+    alike = Q(language__in=(*read_alike(evaluation.submission.language), ""))
+    like, owner = alike & _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
     if owner is not None:
         own = [item for item in same_code if item.submission.owner_id == owner]
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
@@ -167,7 +172,8 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
         }
         if item.score is not None and item.submission.owner_id is not None:
             scores = {"score": item.score, "score_lo": item.score_lo, "score_hi": item.score_hi}
-            scored.append(DeletedScore(owner_id=item.submission.owner_id, **columns, **scores))
+            about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
+            scored.append(DeletedScore(**about, **columns, **scores))
         elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))

@@ -97,6 +97,7 @@ class DeletedScore(models.Model):
     source_sha256 = models.CharField(max_length=64)
     source_key = models.CharField(max_length=64, blank=True)
     object_key = models.CharField(max_length=64, blank=True)
+    language = models.CharField(max_length=10, blank=True)  # empty in rows that are older than this column
     task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
     device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
     ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")

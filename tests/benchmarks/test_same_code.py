@@ -87,6 +87,26 @@ def test_what_was_refused_at_another_time_never_held_the_record(judged, ann, ver
     assert [row.score for row in selectors.board_records(key)] == ([1.5, 9.0] if settled else [1.5, 1.6])
 
 
+@pytest.mark.parametrize(
+    ("languages", "same"),
+    [(("python", "triton"), False), (("triton", "python"), False), (("triton", "numba_cuda"), True)],
+)
+def test_what_a_stranger_submits_as_another_language_does_not_touch_an_entry(judged, ann, person, languages, same):
+    """A text with a module and a function is two programs; whoever copied it could choose the one that fails."""
+    entry, attack = languages
+    compiled(judged(owner=ann, text=CODE, language=entry, speedup=2.0))
+    copies = [
+        compiled(judged(owner=person("bob"), text=CODE, language=attack, verdict="RUNTIME_ERROR")),
+        compiled(judged(owner=person("eve"), text=CODE, language=attack, speedup=1.0, visibility=Visibility.PRIVATE)),
+    ]
+    for _ in range(2):
+        row = Standing.objects.get(holder=f"user:{ann.pk}")
+        assert (row.under_review, row.score < 2.0) == (same, same)
+        for copy in copies:
+            ownership.submission_delete(copy.submission)
+        copies = []
+
+
 def test_a_refusal_is_not_shaken_off_by_a_second_account(judged, ann, person):
     compiled(judged(owner=ann, text=CODE, verdict="INCORRECT_VALUE"))
     compiled(judged(owner=person("bob"), text=CODE + "\n// another", speedup=2.0))
