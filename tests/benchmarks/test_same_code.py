@@ -73,6 +73,16 @@ def test_a_refusal_is_not_shaken_off_by_a_space(judged, ann, person):
     assert "INCORRECT_VALUE" in Standing.objects.get(under_review=True).review_reason
 
 
+def test_a_strangers_row_under_review_takes_no_record_from_its_holder(judged, ann, person, version):
+    """As another language the same text is another program."""
+    record = judged(owner=ann, text=CODE, language="python", speedup=2.0)
+    copy = judged(owner=person("eve"), text=CODE, language="triton", speedup=1.0)
+    judged(submission=copy.submission, text=CODE, verdict="RUNTIME_ERROR", reason="rejudge")
+    assert [row.under_review for row in Standing.objects.order_by("pk")] == [False, True]
+    key = selectors.board_key(version, record.device_kind.slug)
+    assert [row.score for row in selectors.board_records(key)] == [2.0]
+
+
 @pytest.mark.parametrize("settled", [False, True])
 def test_what_was_refused_at_another_time_never_held_the_record(judged, ann, version, settled):
     """Where its holder has a sound entry, the board has no row that says it is under review."""
