@@ -28,7 +28,7 @@ from ..models import (
     TaskVersion,
 )
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, visible_standings
-from ..states import MethodKind, TaskVersionStatus
+from ..states import MethodKind, Moderation, TaskVersionStatus
 from .accuracy import largest_share
 from .orders import BY_RANK, TIMINGS, in_order
 from .reviews import judgings_of_same_code, review_reason
@@ -162,7 +162,8 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
     tokens = {record.submission.source_key for record in records} - {""}
     objects = {record.object_key for record in records} - {""}
     board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
-    held = Evaluation.objects.filter(**board).exclude(verdict="").filter(Q(gated=True) | ~Q(verdict=Verdict.PASS))
+    doubtful = Q(gated=True) | ~Q(verdict=Verdict.PASS) | ~Q(submission__moderation=Moderation.OK)
+    held = Evaluation.objects.filter(doubtful, **board).exclude(verdict="")
     alike = Submission.objects.filter(Q(blob__in=texts) | Q(source_key__in=tokens)).order_by().values("pk")
     gone = Refusal.objects.filter(Q(source_sha256__in=texts) | Q(object_key__in=objects), **board)
     doubts = {

@@ -70,7 +70,10 @@ class LedgerEntry(models.Model):
 
 
 class Refusal(models.Model):
-    """That a source was refused once, kept when its submission is deleted: trying until it passes must gain nothing."""
+    """That a source was refused once, kept when its submission is deleted: trying until it passes must gain nothing.
+
+    Without a verdict it was staff who refused it: they had invalidated the submission.
+    """
 
     source_sha256 = models.CharField(max_length=64)
     source_key = models.CharField(max_length=64, blank=True)
@@ -79,7 +82,7 @@ class Refusal(models.Model):
     task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
     device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
     ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
-    verdict = models.CharField(max_length=20, choices=VERDICT_CHOICES)
+    verdict = models.CharField(max_length=20, choices=VERDICT_CHOICES, blank=True)
     finished = models.DateTimeField()
 
     class Meta:
