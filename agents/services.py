@@ -32,7 +32,7 @@ from .evolve.llm.prices import load_prices
 from .evolve.state import BrokenLog
 from .library import remembered
 from .models import Run
-from .proposals import BY_NAME, EXTERNAL
+from .proposals import BY_NAME, CRITIC, EXTERNAL, asks_models, problem_of
 from .record.log import DbLog
 from .record.withheld import tells_hidden
 from .states import OPEN, RunStatus, Wish, sources
@@ -324,15 +324,21 @@ def _refuse_if_endless(config: RunConfig) -> None:
 
 
 def _refuse_if_costly(order: RunRequest) -> None:
-    """A paid run needs a limit in dollars. The limits of all runs that an owner starts within a day are added up."""
-    if not BY_NAME[order.config.proposer].paid:
+    """A paid run needs a limit in dollars. The limits of all runs that an owner starts within a day are added up.
+
+    A fork has the verifiers of its parent, so its owner is asked about here.
+    """
+    config = order.config
+    if not asks_models(config.proposer, config.verifiers):
         return
-    wanted = order.config.caps.usd
+    if CRITIC in config.verifiers and (problem := problem_of(order.owner or AnonymousUser())):
+        raise Refused(problem)
+    wanted = config.caps.usd
     if wanted is None:
         raise Refused("A run that asks a language model needs a limit in dollars.")
     day = timezone.now() - timedelta(days=1)
     today = Run.objects.filter(owner=order.owner, created__gte=day).values_list("config", flat=True)
-    given = sum(config.get("caps", {}).get("usd") or 0.0 for config in today)
+    given = sum(earlier.get("caps", {}).get("usd") or 0.0 for earlier in today)
     if given + wanted > settings.KBENCH_USD_PER_DAY:
         raise Refused(
             f"That would make ${given + wanted:.2f} within a day; the limit is ${settings.KBENCH_USD_PER_DAY}."

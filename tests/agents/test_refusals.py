@@ -18,6 +18,7 @@ from agents.models import Run
 from benchmarks.extensions import ReferenceUnread
 from benchmarks.services import Refused
 from benchmarks.states import TaskVersionStatus
+from tests.web import factories as judgings
 
 from . import factories
 
@@ -131,6 +132,23 @@ def test_a_run_with_settings_that_nobody_knows_any_more_is_not_forked(run: Run) 
     with pytest.raises(Refused):
         services.run_fork(run, owner=None, seed=1, more=Caps(judgings=3))
     assert Run.objects.count() == 1
+
+
+def test_a_fork_asks_the_critic_for_those_alone_who_may_choose_it(run: Run, settings: Any) -> None:
+    """Its proposer costs nothing, its verifier does."""
+    settings.ANTHROPIC_API_KEY, settings.KBENCH_PUBLIC = "k", True
+    Run.objects.filter(pk=run.pk).update(config={**run.config, "verifiers": ["static", "critic"]})
+    run.refresh_from_db()
+    stranger, staff = judgings.user("stefan"), judgings.user("sam")
+    staff.is_staff = True
+    for owner, caps, words in (
+        (None, Caps(judgings=3, usd=1.0), "only staff"),
+        (stranger, Caps(judgings=3, usd=1.0), "only staff"),
+        (staff, Caps(judgings=3), "limit in dollars"),
+    ):
+        with pytest.raises(Refused, match=words):
+            services.run_fork(run, owner=owner, seed=1, more=caps)
+    assert services.run_fork(run, owner=staff, seed=1, more=Caps(judgings=3, usd=1.0)).forked_from == run
 
 
 # --- jobs ---
