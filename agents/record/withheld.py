@@ -105,9 +105,9 @@ def withheld_for(user: User) -> QuerySet[Candidate]:
 def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     """The same events of one run, without the words that this reader is not told.
 
-    The prompts of other candidates can quote a withheld one, so they go with those of their parents, and all prompts
-    of a run in which staff have withheld something, that was told of a kernel which this reader may not read now, or
-    whose task is a request that staff have hidden: they begin with its words.
+    Prompts quote other candidates: parents, further kernels that an edit does not name as parents, and what failed
+    last. So they go as soon as one candidate of the run is withheld, and also in a run that was told of a kernel which
+    this reader may not read now, or whose task is a request that staff have hidden: they begin with its words.
     """
     events = list(rows)
     if not events or events[0].run_id is None:  # of a recorded run, which everybody may read
@@ -117,7 +117,7 @@ def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     withheld = _withheld(user, run, parents | {row.candidate for row in events if row.candidate})
     any_marked = withheld_for(user).filter(run=run).exists() or (
         any(row.payload.get("prompt") for row in events)
-        and (_is_on_hidden_request(user, run) or was_told_hidden(user, _config_of(run)))
+        and (_is_on_hidden_request(user, run) or was_told_hidden(user, _config_of(run)) or _has_unreadable(user, run))
     )
     for row in events:
         if row.candidate in withheld:
@@ -144,6 +144,12 @@ def _is_on_hidden_request(user: User, run: int) -> bool:
     if getattr(user, "is_staff", False):
         return False
     return Run.objects.filter(pk=run, task_version__task__request__moderation=Moderation.HIDDEN).exists()
+
+
+def _has_unreadable(user: User, run: int) -> bool:
+    """Whether one of its candidates was judged in what this reader may not read."""
+    tickets = set(Candidate.objects.filter(run=run).exclude(ticket="").values_list("ticket", flat=True))
+    return Evaluation.objects.filter(code__in=tickets).readable_by(user).count() < len(tickets)
 
 
 def _config_of(run: int) -> Mapping[str, Any]:

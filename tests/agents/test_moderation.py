@@ -280,6 +280,27 @@ def test_prompts_that_quote_a_kernel_go_with_it(tasks: None, how: str) -> None:
         services.run_fork(run, owner=stefan, seed=4, more=Caps(judgings=6))
 
 
+@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize("how", ["private", "hidden"])
+def test_prompts_that_quote_a_candidate_which_is_no_parent_go_with_it(tasks: None, how: str, failed: bool) -> None:
+    """What failed last is told with its log, and of several kernels that are shown an edit names one as its parent."""
+    olga, staff = judgings.user("olga"), judgings.user("sam")
+    run = factories.driven(factories.started(olga))
+    quoted = run.candidates.exclude(ticket="").filter(score__isnull=failed)[0]
+    evaluation = judgings.queued(owner=olga, text=SOURCE)
+    run.candidates.filter(pk=quoted.pk).update(ticket=str(evaluation.code))
+    said = run.events.filter(type="proposal.received").exclude(candidate=quoted.key).order_by("-seq")[0]
+    said.payload |= {"prompt": f"Make this faster: {CANARY}", "parents": []}
+    said.save()
+    paths = [f"/runs/{run.code}/log.jsonl", f"/runs/{run.code}/candidates/{said.candidate}/"]
+    assert all(CANARY in Client().get(path).content.decode() for path in paths)
+    if how == "private":
+        ownership.visibility_change(evaluation.submission, Visibility.PRIVATE)
+    else:
+        decisions.decide(evaluation.submission, ActionKind.HIDE, by=staff, reason="It was copied.")
+    assert not any(CANARY in Client().get(path).content.decode() for path in paths)
+
+
 def test_prompts_of_a_run_on_a_hidden_request_go_with_its_words(tasks: None) -> None:
     """And come back with them. Its candidates are in no table of the data set meanwhile."""
     staff = judgings.user("sam")
