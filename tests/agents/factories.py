@@ -72,11 +72,13 @@ def _judge(tickets: list[str]) -> None:
     known = {str(code) for code in Evaluation.objects.filter(code__in=tickets).values_list("code", flat=True)}
     if not (new := [code for code in dict.fromkeys(tickets) if code not in known]):
         return
-    made = factories.queued(origin=Origin.AGENT, title="")
-    ended = {"state": State.CANCELLED, "reason_text": "a stand-in for a judging", "finished": made.queued}
-    Evaluation.objects.filter(pk=made.pk).update(code=new[0], **ended)
-    same = {name: getattr(made, name) for name in ("submission", "task_version", "device_kind", "ruleset", "queued")}
-    Evaluation.objects.bulk_create(Evaluation(code=code, **same, **ended) for code in new[1:])
+    names = ("submission", "task_version", "device_kind", "ruleset", "queued")
+    with transaction.atomic():  # before any worker can take it
+        made = factories.queued(origin=Origin.AGENT, title="")
+        ended = {"state": State.CANCELLED, "reason_text": "a stand-in for a judging", "finished": made.queued}
+        Evaluation.objects.filter(pk=made.pk).update(code=new[0], **ended)
+        same = {name: getattr(made, name) for name in names}
+        Evaluation.objects.bulk_create(Evaluation(code=code, **same, **ended) for code in new[1:])
 
 
 def _here(event: LogEvent) -> dict[str, Any]:
