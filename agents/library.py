@@ -20,7 +20,7 @@ from .evolve.events import EventLog
 from .evolve.memory import KERNELS_MAX, SETTINGS_MAX, PastKernel, PastSetting, RunMemory, likeness
 from .evolve.model import Proposal
 from .models import Candidate, RunEvent
-from .record.withheld import EVERYBODY, hidden_keys
+from .record.withheld import EVERYBODY, TOLD_BY, hidden_keys
 from .states import RunStatus
 
 PLACES = 3  # of each leaderboard
@@ -107,7 +107,7 @@ def _kernel(row: Standing, log: EventLog) -> PastKernel:
 def _note(language: str, version: TaskVersion, kind: DeviceKind) -> tuple[str, str]:
     """Of the newest finished run of which everybody may read all, and the code of that run."""
     for event in _notes(language, version, kind)[:NOTES_MAX]:
-        if not hidden_keys(EVERYBODY, list(event.run.candidates.only("key", "ticket", "source_sha256"))):
+        if not hidden_keys(EVERYBODY, list(event.run.candidates.only(*TOLD_BY))):
             payload: Mapping[str, Any] = event.payload
             return str(payload["text"]), str(event.run.code)
     return "", ""

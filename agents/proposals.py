@@ -3,12 +3,13 @@
 Does NOT make proposers: the engine does, by the same names.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 
-EXTERNAL = "external"
+EXTERNAL, CRITIC = "external", "critic"
 User = AbstractBaseUser | AnonymousUser
 
 
@@ -34,7 +35,7 @@ VERIFIERS = {
     "compile": "Compile: builds it as the judge would; the judge reuses the build",
     "emulate": "Emulate: runs a CUDA kernel without a GPU, in about ten seconds on a processor",
     "screen": "Screen: times two configurations against the best kernel; drops what is clearly slower",
-    "critic": "Critic: asks a language model if the others abstain",
+    CRITIC: "Critic: asks a language model if the others abstain",
 }
 CHOICES = (
     Choice(
@@ -72,7 +73,12 @@ def choices_for(user: User) -> list[Choice]:
 
 def verifiers_for(user: User) -> list[tuple[str, str]]:
     """Those that `user` may choose, with their titles."""
-    return [(name, title) for name, title in VERIFIERS.items() if name != "critic" or not problem_of(user)]
+    return [(name, title) for name, title in VERIFIERS.items() if name != CRITIC or not problem_of(user)]
+
+
+def asks_models(proposer: str, verifiers: Collection[str]) -> bool:
+    """Whether a run spends money: by its proposer or by a verifier."""
+    return BY_NAME[proposer].paid or CRITIC in verifiers
 
 
 def problem_with(name: str, user: User) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
 from benchmarks import events as signals
@@ -32,7 +32,7 @@ from .evolve.llm.prices import load_prices
 from .evolve.state import BrokenLog
 from .library import remembered
 from .models import Run
-from .proposals import BY_NAME, EXTERNAL
+from .proposals import BY_NAME, CRITIC, EXTERNAL, asks_models, problem_of
 from .record.log import DbLog
 from .record.withheld import tells_hidden
 from .states import OPEN, RunStatus, Wish, sources
@@ -57,6 +57,7 @@ __all__ = [
 
 
 RUNS_PER_DAY_MAX = 200  # of one account: a run that is stopped at once costs nothing, but is in every list
+FORKED_EVENTS_PER_DAY = 50_000  # that forks of one account begin with: copying a thousand takes a second
 
 
 class RunBusy(Refused):
@@ -264,6 +265,7 @@ def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:
     try:
         with transaction.atomic():
             _refuse_if_not_now(order)
+            _refuse_if_copied_much(owner, parent)
             run = _create(order, forked_from=parent)
             with log_of(run) as log:
                 fork(DbLog(parent, uuid.uuid4()), parent.last_seq, log, seed, config)
@@ -313,6 +315,17 @@ def _refuse_if_many(owner: User | None, proposer: str) -> None:
         raise Refused(f"{limit} runs are unfinished on this site, which is the limit. Come back later.")
 
 
+def _refuse_if_copied_much(owner: User | None, parent: Run) -> None:
+    """The first fork of a day may be of any run: copying and folding a long log keeps the site busy for seconds."""
+    day = Run.objects.filter(owner=owner, forked_from__isnull=False, created__gte=timezone.now() - timedelta(days=1))
+    copied = day.aggregate(events=Sum("forked_from__last_seq"))["events"] or 0
+    if copied and copied + parent.last_seq > FORKED_EVENTS_PER_DAY:
+        raise Refused(
+            f"{_whose(owner)} forked runs with {copied} events within 24 hours, and this one has {parent.last_seq}. "
+            f"The limit is {FORKED_EVENTS_PER_DAY}: fork it later."
+        )
+
+
 def _whose(owner: User | None) -> str:
     return "You have" if owner else "Visitors without an account have"
 
@@ -324,15 +337,21 @@ def _refuse_if_endless(config: RunConfig) -> None:
 
 
 def _refuse_if_costly(order: RunRequest) -> None:
-    """A paid run needs a limit in dollars. The limits of all runs that an owner starts within a day are added up."""
-    if not BY_NAME[order.config.proposer].paid:
+    """A paid run needs a limit in dollars. The limits of all runs that an owner starts within a day are added up.
+
+    A fork has the verifiers of its parent, so its owner is asked about here.
+    """
+    config = order.config
+    if not asks_models(config.proposer, config.verifiers):
         return
-    wanted = order.config.caps.usd
+    if CRITIC in config.verifiers and (problem := problem_of(order.owner or AnonymousUser())):
+        raise Refused(problem)
+    wanted = config.caps.usd
     if wanted is None:
         raise Refused("A run that asks a language model needs a limit in dollars.")
     day = timezone.now() - timedelta(days=1)
     today = Run.objects.filter(owner=order.owner, created__gte=day).values_list("config", flat=True)
-    given = sum(config.get("caps", {}).get("usd") or 0.0 for config in today)
+    given = sum(earlier.get("caps", {}).get("usd") or 0.0 for earlier in today)
     if given + wanted > settings.KBENCH_USD_PER_DAY:
         raise Refused(
             f"That would make ${given + wanted:.2f} within a day; the limit is ${settings.KBENCH_USD_PER_DAY}."

@@ -19,6 +19,7 @@ from .states import (
     FINISHED,
     RUNNING,
     ActionKind,
+    ContestState,
     EvaluationReason,
     MembershipState,
     Moderation,
@@ -135,6 +136,11 @@ class EvaluationQuerySet(models.QuerySet[Any]):
     def full(self) -> Self:
         """Without quick checks, and without the finals of contests, which have configurations of their own."""
         return self.exclude(reason__in=(EvaluationReason.QUICK, EvaluationReason.CONTEST))
+
+    def without_open_finals(self) -> Self:
+        """Without finals of a contest that is not finished, whose results belong together."""
+        over = Q(contest_entry__task__contest__state=ContestState.FINISHED)
+        return self.filter(~Q(reason=EvaluationReason.CONTEST) | over)
 
     def queued(self) -> Self:
         return self.filter(state=State.QUEUED)

@@ -221,6 +221,11 @@ def judge_in_full(evaluation: Evaluation, payer: Payer | None) -> Evaluation:
         return evaluation_create(submission, version=version, device_kind=evaluation.device_kind)
 
 
+def is_withdrawable(evaluation: Evaluation) -> bool:
+    """Whether its author may cancel it: what staff or a contest have judged again is not the author's to end."""
+    return evaluation.reason in quotas.CHARGED_REASONS
+
+
 def is_auditable(evaluation: Evaluation) -> bool:
     """An accepted one of a GPU whose times nothing but a bound confirms."""
     return evaluation.verdict == Verdict.PASS and evaluation.timing_trust == BOUNDED

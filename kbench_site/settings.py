@@ -193,6 +193,7 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed": "10/10m/key",
     "signup": "20/h/ip,60/d/ip",
     "reset_password": "20/h/ip,5/h/key",
+    "manage_email": "10/h/user,20/d/user",  # who adds an address chooses who gets a message
     "new_team": "20/h/user",
 }
 

@@ -1,8 +1,8 @@
 """The table of candidates in the public data set: what agent runs proposed, and what the judge said of it.
 
 Left out are hidden runs, runs on requests that staff have hidden, candidates that staff have withheld, whatever has the
-same text as one of those, and what was judged as a submission that is not public now. Prompts and thoughts are left out
-of all, because they can quote others.
+same text as one of those, what was judged as a submission that is not public now, and its duplicates in the same run.
+Prompts and thoughts are left out of all, because they can quote others.
 """
 
 import json
@@ -37,16 +37,22 @@ def _keys() -> Iterator[Key]:
 
 
 def _public(rows: Sequence[Candidate]) -> list[Candidate]:
-    tickets = {row.ticket for row in rows if row.ticket}
-    published = Evaluation.objects.filter(code__in=tickets, submission__in=Submission.objects.published().values("pk"))
-    judged = {str(code) for code in published.values_list("code", flat=True)}
     texts = {row.source_sha256 for row in rows} - {""}
+    alike = Candidate.objects.filter(run__in={row.run_id for row in rows}, source_sha256__in=texts).exclude(ticket="")
+    judged = list(alike.values_list("run", "source_sha256", "ticket"))
+    tickets = {row.ticket for row in rows if row.ticket} | {ticket for *_, ticket in judged}
+    published = Evaluation.objects.filter(code__in=tickets, submission__in=Submission.objects.published().values("pk"))
+    public = {str(code) for code in published.values_list("code", flat=True)}
+    not_public = {(run, text) for run, text, ticket in judged if ticket not in public}
     withheld = Candidate.objects.filter(withheld=True, source_sha256__in=texts)
     silent = set(withheld.values_list("source_sha256", flat=True))
     return [
         row
         for row in rows
-        if not row.withheld and row.source_sha256 not in silent and (not row.ticket or row.ticket in judged)
+        if not row.withheld
+        and row.source_sha256 not in silent
+        and (row.run_id, row.source_sha256) not in not_public
+        and (not row.ticket or row.ticket in public)
     ]
 
 

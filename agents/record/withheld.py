@@ -1,9 +1,10 @@
 """The fields of a withheld candidate that everybody may still read.
 
-A candidate is withheld while its submission is private or hidden, and if staff have withheld it (`moderation.py`);
-then its text is withheld in every run, forks included. The lists name what stays visible, so a new column or field is
-withheld until somebody adds it. Output that is made once for all readers contains only what EVERYBODY may read. Does
-NOT cover sources and opinions: the page of a candidate leaves them out itself.
+A candidate is withheld while its submission is private or hidden, if that was deleted, and if staff have withheld it
+(`moderation.py`). Then its text is withheld in the same run, and what staff withhold in every run, forks included. The
+lists name what stays visible, so a new column or field is withheld until somebody adds it. Output that is made once for
+all readers contains only what EVERYBODY may read. Does NOT cover sources and opinions: the page of a candidate leaves
+them out itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from benchmarks.states import Moderation
 from ..models import Candidate, Run, RunEvent
 
 EVERYBODY = AnonymousUser()
+TOLD_BY = ("run", "key", "ticket", "source_sha256")  # the columns of a candidate that `hidden_keys` asks for
 KEPT_COLUMNS = frozenset(
     (
         *("id", "run", "key", "position", "generation", "slot", "island", "state", "language", "parents"),
@@ -47,21 +49,38 @@ _KEPT_OF_CONFIG = frozenset(
 
 
 def hidden_keys(user: User, rows: Sequence[Candidate]) -> set[str]:
-    """Of stored candidates of one run: the keys of those whose words this reader may not read."""
-    judged = Evaluation.objects.filter(code__in=[row.ticket for row in rows if row.ticket])
-    tickets = {str(code) for code in judged.exclude(pk__in=judged.readable_by(user)).values_list("code", flat=True)}
+    """Of the candidates of one run: the keys of those whose words this reader may not read.
+
+    A duplicate has no submission of its own, so it goes with the candidate whose text it has.
+    """
     sources = {row.source_sha256 for row in rows} - {""}
     same = Q(pk__in=[row.pk for row in rows]) | Q(source_sha256__in=sources)
     marked = list(withheld_for(user).filter(same).values_list("pk", "source_sha256"))
-    keys, texts = {pk for pk, _ in marked}, {text for _, text in marked} - {""}
-    return {row.key for row in rows if row.ticket in tickets or row.pk in keys or row.source_sha256 in texts}
+    keys, texts = {pk for pk, _ in marked}, {text for _, text in marked}
+    tickets = _unreadable_tickets(user, rows, sources)
+    texts |= set(tickets.values())
+    return {row.key for row in rows if row.ticket in tickets or row.pk in keys or (row.source_sha256 in texts - {""})}
+
+
+def _unreadable_tickets(user: User, rows: Sequence[Candidate], sources: set[str]) -> Mapping[str, str]:
+    """The tickets of these candidates, and of others of their run with the same text, that this reader may not read.
+
+    Each with the hash of its text. Deleted evaluations are among them: their owner has left the site.
+    """
+    run = rows[0].run_id if rows else None
+    if run is None:  # a recorded run, which everybody may read
+        return {}
+    alike = Candidate.objects.filter(run=run, source_sha256__in=sources).exclude(ticket="")
+    told = {row.ticket: row.source_sha256 for row in rows if row.ticket}
+    told |= dict(alike.values_list("ticket", "source_sha256"))
+    readable = Evaluation.objects.filter(code__in=told).readable_by(user).values_list("code", flat=True)
+    known = {str(code) for code in readable}
+    return {ticket: text for ticket, text in told.items() if ticket not in known}
 
 
 def tells_hidden(user: User, run: Run) -> bool:
     """Whether a run holds words that this reader may not read now: of a candidate, or of a kernel that it was told."""
-    return bool(hidden_keys(user, list(run.candidates.only("key", "ticket", "source_sha256")))) or was_told_hidden(
-        user, run.config
-    )
+    return bool(hidden_keys(user, list(run.candidates.only(*TOLD_BY)))) or was_told_hidden(user, run.config)
 
 
 def was_told_hidden(user: User, config: Mapping[str, Any]) -> bool:
@@ -86,9 +105,9 @@ def withheld_for(user: User) -> QuerySet[Candidate]:
 def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     """The same events of one run, without the words that this reader is not told.
 
-    The prompts of other candidates can quote a withheld one, so they go with those of their parents, and all prompts
-    of a run in which staff have withheld something, that was told of a kernel which this reader may not read now, or
-    whose task is a request that staff have hidden: they begin with its words.
+    Prompts quote other candidates: parents, further kernels that an edit does not name as parents, and what failed
+    last. So they go as soon as one candidate of the run is withheld, and also in a run that was told of a kernel which
+    this reader may not read now, or whose task is a request that staff have hidden: they begin with its words.
     """
     events = list(rows)
     if not events or events[0].run_id is None:  # of a recorded run, which everybody may read
@@ -98,7 +117,7 @@ def readable_events(user: User, rows: Iterable[RunEvent]) -> list[RunEvent]:
     withheld = _withheld(user, run, parents | {row.candidate for row in events if row.candidate})
     any_marked = withheld_for(user).filter(run=run).exists() or (
         any(row.payload.get("prompt") for row in events)
-        and (_is_on_hidden_request(user, run) or was_told_hidden(user, _config_of(run)))
+        and (_is_on_hidden_request(user, run) or was_told_hidden(user, _config_of(run)) or _has_unreadable(user, run))
     )
     for row in events:
         if row.candidate in withheld:
@@ -127,6 +146,12 @@ def _is_on_hidden_request(user: User, run: int) -> bool:
     return Run.objects.filter(pk=run, task_version__task__request__moderation=Moderation.HIDDEN).exists()
 
 
+def _has_unreadable(user: User, run: int) -> bool:
+    """Whether one of its candidates was judged in what this reader may not read."""
+    tickets = set(Candidate.objects.filter(run=run).exclude(ticket="").values_list("ticket", flat=True))
+    return Evaluation.objects.filter(code__in=tickets).readable_by(user).count() < len(tickets)
+
+
 def _config_of(run: int) -> Mapping[str, Any]:
     found: Mapping[str, Any] = Run.objects.values_list("config", flat=True).get(pk=run)
     return found
@@ -134,8 +159,7 @@ def _config_of(run: int) -> Mapping[str, Any]:
 
 def _withheld(user: User, run: int, keys: set[str]) -> set[str]:
     """By what the table knows now: in the past of a run a candidate had no submission yet."""
-    columns = ("key", "ticket", "source_sha256")
-    return hidden_keys(user, list(Candidate.objects.filter(run=run, key__in=keys).only(*columns)))
+    return hidden_keys(user, list(Candidate.objects.filter(run=run, key__in=keys).only(*TOLD_BY)))
 
 
 def _silent(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,11 +18,15 @@ from .. import quotas, teams
 from ..events import emit
 from ..extensions import extensions
 from ..models import CodeBlob, Evaluation, Submission
-from ..states import FINISHED, Origin, Visibility
+from ..states import FINISHED, Moderation, Origin, Visibility
 
 PAID = (
     "A request has paid for the judging of this answer, so it stays public with its source. "
     "It loses your name if you delete your account."
+)
+INVALIDATED = (
+    "Staff have invalidated this submission, so it stays with their reason. You can make it private, "
+    "and it goes if you delete your account."
 )
 DELETED = "The submission was deleted by its owner."
 
@@ -38,10 +42,15 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
     if wanted != Visibility.PUBLIC:
         _refuse_paid(submission)
     with transaction.atomic():
-        if wanted == Visibility.PUBLIC and submission.visibility != wanted and submission.payer is not None:
-            quotas.take_public_place(submission.payer)
+        if submission.visibility == wanted:
+            return False
+        if wanted == Visibility.PUBLIC:
+            quotas.take_public_place(submission)
+        elif submission.visibility == Visibility.PUBLIC:
+            quotas.keep_place(submission)
         before = Submission.objects.filter(pk=submission.pk, visibility=submission.visibility)
-        if submission.visibility == wanted or not before.update(visibility=wanted):
+        if not before.update(visibility=wanted):
+            transaction.set_rollback(True)  # no place is taken for what somebody else has changed meanwhile
             return False
         _boards_follow(_judged(submission))
     submission.visibility = wanted
@@ -49,11 +58,17 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
 
 
 def submission_delete(submission: Submission) -> None:
-    """Source, results and standing go. Raises Refused for what an agent run has made or a request has paid for."""
+    """Source, results and standing go.
+
+    Raises Refused for what an agent run has made, a request has paid for, or staff have invalidated: otherwise an
+    earlier submission of the same program would be ranked again.
+    """
     if submission.origin == Origin.AGENT:
         raise Refused("The log of an agent run contains this source. You can make the submission private instead.")
     with transaction.atomic():
         _refuse_paid(submission)
+        if Submission.objects.filter(pk=submission.pk, moderation=Moderation.INVALIDATED).exists():
+            raise Refused(INVALIDATED)
         _delete(submission)
 
 

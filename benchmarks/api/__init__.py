@@ -15,7 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Field
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from benchmarks import harness, selectors
+from benchmarks import harness, selectors, services
 from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import kinds_for
 from benchmarks.judgings import moves
@@ -144,6 +144,9 @@ def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
     found = selectors.evaluation_for(request.user, id)
     if found.submission.owner_id != owner.pk and not owner.is_staff:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the author can cancel an evaluation.")
+    if not owner.is_staff and not services.is_withdrawable(found):
+        text = "It was not requested by its author: staff or a contest have it judged, and only staff can cancel it."
+        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", text)
     if not moves.evaluation_cancel(found, "Cancelled by its author."):
         raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had already ended.")
     return schemas.evaluation_out(selectors.evaluation_for(request.user, found.code))

@@ -20,7 +20,7 @@ from benchmarks.catalogue import folders
 from benchmarks.catalogue.devices import NoDevice, kind_for
 from benchmarks.harness import Source
 from benchmarks.models import DeviceKind, Evaluation, Submission, TaskVersion, Team
-from benchmarks.states import Origin
+from benchmarks.states import Moderation, Origin
 from benchmarks.submissions import checking
 from benchmarks.submissions import selectors as submission_selectors
 from benchmarks.templatetags.numbers import size
@@ -98,7 +98,9 @@ def submission_change(request: HttpRequest, id: uuid.UUID, wanted: schemas.Submi
 def submission_delete(request: HttpRequest, id: uuid.UUID) -> Any:
     """Its source, results and place on the board go; the lines of the ledger stay."""
     found = _own(request, id)
-    with _refused_as_problem("made-by-a-run" if found.origin == Origin.AGENT else "paid-answer"):
+    invalidated = found.moderation == Moderation.INVALIDATED
+    refused = "made-by-a-run" if found.origin == Origin.AGENT else "cannot-be-changed" if invalidated else "paid-answer"
+    with _refused_as_problem(refused):
         ownership.submission_delete(found)
     return Status(HTTPStatus.NO_CONTENT, None)
 

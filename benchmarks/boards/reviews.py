@@ -10,13 +10,14 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from ..harness import Verdict
+from ..harness import Verdict, read_alike
 from ..models import (
     DeletedScore,
     Evaluation,
+    ModerationAction,
     Refusal,
 )
-from ..states import EvaluationReason, MethodKind
+from ..states import ActionKind, EvaluationReason, MethodKind, Moderation
 from .ranking import SpeedupEstimate, pooled
 
 AUDIT, QUICK = EvaluationReason.AUDIT, EvaluationReason.QUICK
@@ -38,8 +39,9 @@ def holder_of(evaluation: Evaluation) -> str:
 def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = False) -> list[Evaluation]:
     """Of the same text or the same compiled code, whoever submitted it, and of the same tokens by the same owner.
 
-    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Of quick checks those that
-    refused it: whether it is right they look at as closely as any other.
+    Tokens are read from a text that its author chose: a stranger's must not touch an entry. Nor must what a stranger
+    has submitted as another language, where the same text may be another program. Of quick checks those that refused
+    it: whether it is right they look at as closely as any other.
     """
     rows = Evaluation.objects.filter(
         task_version=evaluation.task_version, device_kind=evaluation.device_kind, ruleset=evaluation.ruleset
@@ -47,6 +49,8 @@ def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = Fal
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours).exclude(reason=QUICK, verdict=Verdict.PASS)
     owner, owned = _owner_of(evaluation), Q() if anybodys_tokens else _owned_like(evaluation)
+    if not anybodys_tokens:
+        known = known.filter(owned | Q(submission__language__in=read_alike(evaluation.submission.language)))
     found, before = [evaluation], 0
     while len(found) > before:  # the same tokens may have been compiled to what yet another was compiled to
         before = len(found)
@@ -94,6 +98,8 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
     What the owner's own judgings with the same tokens have put in question counts, what they have settled does not.
     """
     exact = _exact(evaluation, same_code)
+    if invalidated := _invalidated(evaluation, same_code, exact):
+        return invalidated
     since = _settled_at(exact)
     answered = {gate["code"] for item in exact if _is_settled(item, since) for gate in _gates(item)}
     for item in same_code:
@@ -104,7 +110,26 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
         gates = [gate for gate in _gates(item) if gate["code"] not in answered]
         if gates:
             return " ".join(gate["text"] for gate in gates)
-    return _remembered(exact, since)
+    return _remembered(evaluation, exact, since)
+
+
+def _invalidated(evaluation: Evaluation, same_code: list[Evaluation], exact: list[Evaluation]) -> str:
+    """What staff have said of another submission of the code, its owner's or one that was there when they decided.
+
+    What somebody else had submitted before stands on, for staff saw it. Only a confirmation afterwards settles this.
+    """
+    mine = evaluation.submission
+    others = {item.submission_id: item.submission for item in same_code if item.submission_id != mine.pk}
+    gone = {pk: other for pk, other in others.items() if other.moderation != Moderation.OK}
+    if not gone:
+        return ""
+    decided = ModerationAction.objects.filter(submission__in=gone, kind__in=(ActionKind.INVALIDATE, ActionKind.RESTORE))
+    for action in {action.submission_id: action for action in decided.order_by("pk")}.values():
+        is_mine = mine.owner_id is not None and gone[action.submission_id].owner_id == mine.owner_id
+        settled = any(moment > action.created for moment in _confirmations(exact))
+        if action.kind == ActionKind.INVALIDATE and not settled and (is_mine or mine.created > action.created):
+            return f"Staff have invalidated another submission of the same source: {action.public_reason}"
+    return ""
 
 
 def _gates(item: Evaluation) -> list[dict[str, str]]:
@@ -115,8 +140,7 @@ def _gates(item: Evaluation) -> list[dict[str, str]]:
 def _settled_at(same_code: list[Evaluation]) -> datetime | None:
     """When an audit that passed or a decision of staff last settled what had been in question about the code."""
     audits = [item.finished for item in same_code if _is_passed_audit(item)]
-    decisions = [item.submission.confirmed_at for item in same_code]
-    return max((moment for moment in [*audits, *decisions] if moment), default=None)
+    return max((moment for moment in [*audits, *_confirmations(same_code)] if moment), default=None)
 
 
 def _is_settled(item: Evaluation, since: datetime | None) -> bool:
@@ -128,11 +152,26 @@ def _is_passed_audit(item: Evaluation) -> bool:
     return item.reason == AUDIT and item.verdict == Verdict.PASS and item.timing_trust != BOUNDED
 
 
-def _remembered(exact: list[Evaluation], since: datetime | None) -> str:
-    """The refusal of a deleted submission that nothing has settled since."""
-    known = _deleted(Refusal, exact, _exactly_like(exact, text="source_sha256"))
-    refusal = known.filter(finished__gt=since).first() if since else known.first()
-    return f"The same source, judged for a submission deleted since, ended as {refusal.verdict}." if refusal else ""
+def _remembered(evaluation: Evaluation, exact: list[Evaluation], since: datetime | None) -> str:
+    """The refusal of a deleted submission that nothing has settled since.
+
+    That of staff is about what was submitted later, and only they settle it.
+    """
+    alike = Q(language__in=read_alike(evaluation.submission.language))
+    known = _deleted(Refusal, exact, alike & _exactly_like(exact, text="source_sha256"))
+    confirmed = max(_confirmations(exact), default=None)
+    for refusal in known:
+        settled = since if refusal.verdict else confirmed
+        if not refusal.verdict and evaluation.submission.created < refusal.finished:
+            continue
+        if settled is None or refusal.finished > settled:
+            ended = f"ended as {refusal.verdict}" if refusal.verdict else "was invalidated by staff"
+            return f"The same source, judged for a submission deleted since, {ended}."
+    return ""
+
+
+def _confirmations(exact: list[Evaluation]) -> list[datetime]:
+    return [item.submission.confirmed_at for item in exact if item.submission.confirmed_at]
 
 
 def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
@@ -145,7 +184,8 @@ def _deleted(table: Any, same_code: list[Evaluation], like: Q) -> QuerySet[Any]:
 def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> SpeedupEstimate:
     """Deleted judgings count as well, or the unlucky ones would be deleted."""
     rows: list[Any] = [item for item in same_code if item.score is not None]
-    like, owner = _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
+    alike = Q(language__in=(*read_alike(evaluation.submission.language), ""))
+    like, owner = alike & _exactly_like(same_code, text="source_sha256"), evaluation.submission.owner_id
     if owner is not None:
         own = [item for item in same_code if item.submission.owner_id == owner]
         like |= Q(owner=owner, source_key__in={item.submission.source_key for item in own} - {""})
@@ -154,7 +194,11 @@ def pooled_estimate(evaluation: Evaluation, same_code: list[Evaluation]) -> Spee
 
 
 def remember(evaluations: Iterable[Evaluation]) -> None:
-    """Keep of evaluations that are about to be deleted that their source was refused, or what it scored for whom."""
+    """Keep of evaluations that are about to be deleted that their source was refused, or what it scored for whom.
+
+    A refusal without a verdict is that of staff, who have invalidated the submission; it begins when that was made, so
+    that no copy touches the original.
+    """
     refused, scored = [], []
     for item in evaluations:
         columns = {
@@ -165,9 +209,13 @@ def remember(evaluations: Iterable[Evaluation]) -> None:
             "device_kind": item.device_kind,
             "ruleset": item.ruleset,
         }
+        if item.submission.moderation == Moderation.INVALIDATED:
+            when = {"finished": item.submission.created, "language": item.submission.language}
+            refused.append(Refusal(**columns, **when))
         if item.score is not None and item.submission.owner_id is not None:
             scores = {"score": item.score, "score_lo": item.score_lo, "score_hi": item.score_hi}
-            scored.append(DeletedScore(owner_id=item.submission.owner_id, **columns, **scores))
+            about = {"owner_id": item.submission.owner_id, "language": item.submission.language}
+            scored.append(DeletedScore(**about, **columns, **scores))
         elif item.finished and item.verdict and item.verdict != Verdict.PASS and not Verdict(item.verdict).ours:
             what = {"verdict": item.verdict, "finished": item.finished, "language": item.submission.language}
             refused.append(Refusal(**columns, **what))

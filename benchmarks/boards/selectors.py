@@ -15,15 +15,27 @@ from django.db.models.functions import Exp, Ln, Power
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from ..harness import LANGUAGES
-from ..models import BaselineResult, ConfigResult, DeviceKind, Evaluation, RuleSet, Standing, Submission, TaskVersion
+from ..harness import LANGUAGES, Verdict
+from ..models import (
+    BaselineResult,
+    ConfigResult,
+    DeviceKind,
+    Evaluation,
+    Refusal,
+    RuleSet,
+    Standing,
+    Submission,
+    TaskVersion,
+)
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, visible_standings
-from ..states import MethodKind, TaskVersionStatus
+from ..states import MethodKind, Moderation, TaskVersionStatus
 from .accuracy import largest_share
 from .orders import BY_RANK, TIMINGS, in_order
+from .reviews import judgings_of_same_code, review_reason
 from .tradeoffs import mean_energy
 
 RECORDS_MAX = 100
+ROUNDS_MAX = 10  # of looking for records again without those that were refused
 REVIEWS_MAX = 50
 AUTHOR_MAX_CHARS = 150
 
@@ -118,23 +130,58 @@ def board_baselines(key: BoardKey) -> list[BaselineResult]:
 def board_records(key: BoardKey) -> list[Evaluation]:
     """The judgings that were the best of their board when they ended, oldest first, of late ones the last hundred.
 
-    Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts.
+    Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts, nor
+    what was refused at another time: that has no row on the board where its holder has a sound entry.
     """
-    sound = Evaluation.objects.scored_on(key).filter(gated=False)
-    for unsound in _unsound(key):
-        sound = sound.exclude(submission__in=unsound.order_by().values("pk"))
+    doubted: set[int] = set()
+    for _ in range(ROUNDS_MAX):
+        records = _best_so_far(key, doubted)
+        found = _in_question(key, records)
+        if not found:
+            break
+        doubted |= found
+    return _without_repeats([record for record in records if record.submission_id not in doubted])
+
+
+def _best_so_far(key: BoardKey, doubted: set[int]) -> list[Evaluation]:
+    sound = Evaluation.objects.scored_on(key).filter(gated=False).exclude(submission__in=doubted)
+    for taken_off in (Submission.objects.moderated(), Submission.objects.not_public()):  # short: an index holds them
+        sound = sound.exclude(submission__in=taken_off.order_by().values("pk"))
     earlier = Window(Max("score"), order_by=[F("finished"), F("pk")], frame=RowRange(start=None, end=-1))
     records = sound.annotate(earlier=earlier).filter(Q(earlier=None) | Q(score__gt=F("earlier")))
     latest = list(records.order_by("-finished", "-pk").values_list("pk", flat=True)[:RECORDS_MAX])
-    found = Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk")
-    return _without_repeats(list(found))
+    return list(Evaluation.objects.with_holder().filter(pk__in=latest).order_by("finished", "pk"))
 
 
-def _unsound(key: BoardKey) -> list[Any]:
-    """Submissions that hold no record, each set of them short; looking each judging's submission up takes longer."""
-    in_question = _board(key).filter(under_review=True).order_by().values("evaluation__submission__blob")
-    submissions = Submission.objects
-    return [submissions.moderated(), submissions.not_public(), submissions.filter(blob__in=in_question)]
+def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
+    """The submissions of those that would be under review, had they a row of their own on the board.
+
+    Only those are asked about whose text, tokens or compiled code were refused or held back there at any time.
+    """
+    texts = {record.submission.blob_id for record in records}
+    tokens = {record.submission.source_key for record in records} - {""}
+    objects = {record.object_key for record in records} - {""}
+    board = {"task_version": key.version, "device_kind": key.device, "ruleset": key.ruleset}
+    doubtful = Q(gated=True) | ~Q(verdict=Verdict.PASS) | ~Q(submission__moderation=Moderation.OK)
+    held = Evaluation.objects.filter(doubtful, **board).exclude(verdict="")
+    alike = Submission.objects.filter(Q(blob__in=texts) | Q(source_key__in=tokens)).order_by().values("pk")
+    gone = Refusal.objects.filter(Q(source_sha256__in=texts) | Q(object_key__in=objects), **board)
+    doubts = {
+        name
+        for names in (
+            *held.filter(submission__in=alike).values_list("submission__blob", "submission__source_key"),
+            *held.filter(object_key__in=objects).values_list("object_key"),
+            *gone.values_list("source_sha256", "object_key"),
+        )
+        for name in names
+    }
+    asked = [record for record in records if doubts.intersection(_names(record))]
+    return {record.submission_id for record in asked if review_reason(record, judgings_of_same_code(record))}
+
+
+def _names(record: Evaluation) -> set[str]:
+    """What tells a program: its text, its tokens, its compiled code; what is not known is nobody's."""
+    return {record.submission.blob_id, record.submission.source_key, record.object_key} - {""}
 
 
 def _without_repeats(records: list[Evaluation]) -> list[Evaluation]:

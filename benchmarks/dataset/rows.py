@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
 from typing import Any
 
-from django.db.models import Q
 from django.db.models.fields.json import KT
 
 from ..boards.accuracy import attach_shares
@@ -17,7 +16,7 @@ from ..data_tables import DataRow, Key, RowSource
 from ..harness import Verdict
 from ..models import ConfigResult, Evaluation, Submission, TaskVersion
 from ..querysets import HEAVY
-from ..states import ContestState, EvaluationReason, Moderation, State
+from ..states import Moderation, State
 from ..submissions.languages import suffix_of
 from ..templatetags.kbench import holder_of
 
@@ -138,8 +137,7 @@ def _public_judgings(keys: Sequence[int]) -> Any:
     public = Submission.objects.published().filter(pk__in=keys).values("pk")
     states = Evaluation.objects.filter(submission__in=public).values_list("pk", "state")
     judged = Evaluation.objects.filter(pk__in=[pk for pk, state in states if state == State.DONE])
-    over = Q(contest_entry__task__contest__state=ContestState.FINISHED)
-    return judged.filter(~Q(reason=EvaluationReason.CONTEST) | over)
+    return judged.without_open_finals()
 
 
 def _judged(keys: Sequence[int]) -> Any:

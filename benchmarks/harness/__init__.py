@@ -41,6 +41,7 @@ from .languages import (
     is_python,
     language_of_file,
     language_of_text,
+    read_alike,
 )
 from .looks import Looks
 from .measuring.faults import DEVICE_STUCK
@@ -189,6 +190,7 @@ __all__ = [
     "prepare_task",
     "processor",
     "profile",
+    "read_alike",
     "read_file",
     "remove_scratch",
     "resized",

@@ -105,6 +105,14 @@ def is_python(language: str) -> bool:
     return language in LANGUAGES and LANGUAGES[language].syntax == "python"
 
 
+def read_alike(language: str) -> frozenset[str]:
+    """The languages in which a text is the same program: Python functions that launch device code all run alike."""
+    known = LANGUAGES.get(language)
+    if known is None or not known.launches_from_python:
+        return frozenset((language,))
+    return frozenset(item.name for item in LANGUAGES.values() if item.launches_from_python)
+
+
 def device_classes(language: str) -> tuple[str, ...]:
     """The classes of devices that `language` is judged on: `cpu`, `cuda`. Raises UsageError for an unknown one."""
     if language not in LANGUAGES:

@@ -33,6 +33,7 @@ from ..judgings.moves import ClaimLost, Holding
 from ..models import DeviceKind, Evaluation, StoredTask, Worker
 from ..operations.logs import log_fields
 from ..operations.worker import asked_to_stop_kindly, set_state, stopping
+from ..quotas.charges import NOT_ON_DEVICE
 from ..states import EvaluationReason, Priority, WorkerRole, WorkerState
 from .assignments import assignment_on
 
@@ -227,7 +228,8 @@ def _judge_provisionally(sitting: Sitting) -> None:
     if report.score is None:
         _conclude(sitting.holding, report)
     else:
-        moves.evaluation_provisional(sitting.holding, report.score.vs_eager)
+        judging_s = sum(stage.seconds for stage in report.stages if stage.name not in NOT_ON_DEVICE)
+        moves.evaluation_provisional(sitting.holding, report.score.vs_eager, judging_s)
 
 
 def _judge_in_full(sitting: Sitting) -> None:

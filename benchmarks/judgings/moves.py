@@ -150,9 +150,17 @@ def evaluation_built(holding: Holding) -> None:
     _back_to_queue(holding, built=timezone.now())
 
 
-def evaluation_provisional(holding: Holding, vs_eager: float) -> None:
-    """Correct, and timed against eager alone: back to the compiler, which prepares the baselines. Raises ClaimLost."""
-    _back_to_queue(holding, provisional=vs_eager, built=None, reason_text=NO_BASELINES)
+def evaluation_provisional(holding: Holding, vs_eager: float, judging_s: float = 0.0) -> None:
+    """Correct, and timed against eager alone: back to the compiler, which prepares the baselines. Raises ClaimLost.
+
+    The seconds on the device are charged now: its author may cancel it before there is a verdict.
+    """
+    with transaction.atomic():
+        _back_to_queue(holding, provisional=vs_eager, built=None, reason_text=NO_BASELINES)
+        payer, task = holding.evaluation.submission.payer, holding.evaluation.task_version.task
+        if payer is not None:
+            text = f"{task.name} on {holding.evaluation.device_kind.slug}: looked at before its baselines were prepared"
+            quotas.spend(payer, judging_s, text)
 
 
 def gives_way(evaluation: Evaluation) -> bool:

@@ -70,7 +70,10 @@ class LedgerEntry(models.Model):
 
 
 class Refusal(models.Model):
-    """That a source was refused once, kept when its submission is deleted: trying until it passes must gain nothing."""
+    """That a source was refused once, kept when its submission is deleted: trying until it passes must gain nothing.
+
+    Without a verdict it was staff who refused it: they had invalidated the submission.
+    """
 
     source_sha256 = models.CharField(max_length=64)
     source_key = models.CharField(max_length=64, blank=True)
@@ -79,7 +82,7 @@ class Refusal(models.Model):
     task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
     device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
     ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
-    verdict = models.CharField(max_length=20, choices=VERDICT_CHOICES)
+    verdict = models.CharField(max_length=20, choices=VERDICT_CHOICES, blank=True)
     finished = models.DateTimeField()
 
     class Meta:
@@ -97,6 +100,7 @@ class DeletedScore(models.Model):
     source_sha256 = models.CharField(max_length=64)
     source_key = models.CharField(max_length=64, blank=True)
     object_key = models.CharField(max_length=64, blank=True)
+    language = models.CharField(max_length=10, blank=True)  # empty in rows that are older than this column
     task_version = models.ForeignKey(TaskVersion, on_delete=models.CASCADE, related_name="+")
     device_kind = models.ForeignKey(DeviceKind, on_delete=models.CASCADE, related_name="+")
     ruleset = models.ForeignKey(RuleSet, on_delete=models.CASCADE, related_name="+")
@@ -113,7 +117,7 @@ class DeletedScore(models.Model):
 
 
 class SpentPlace(models.Model):
-    """A public place of a day whose submission was deleted: deleting gives nothing back."""
+    """A public place of a day that no submission of the day shows: it was deleted or hidden again, or is older."""
 
     payer = models.ForeignKey(Payer, on_delete=models.CASCADE, related_name="spent_places")
     submitted = models.DateTimeField(db_index=True)

@@ -26,6 +26,7 @@ from .choices import choice_of, mail_address
 
 KEPT_DAYS = 90
 TEXT_MAX_CHARS = 500
+LOSSES_PER_DAY = 3  # of one board that an account is told of: who leads can show and hide an entry again and again
 _ASKED_FOR = (EvaluationReason.INITIAL, EvaluationReason.QUICK, EvaluationReason.VERIFICATION)
 
 
@@ -61,9 +62,12 @@ def record_lost(before: Iterable[Standing], leader: Standing) -> None:
     submission, device = leader.evaluation.submission, leader.device_kind.slug
     task = leader.task_version.task
     path = reverse("leaderboard", args=[task.suite.slug, task.op, task.direction, device])
+    today = Notification.objects.filter(
+        kind=NotificationKind.RECORD_LOST, path=path, created__gte=timezone.now() - timedelta(days=1)
+    )
     for row in before:
         owner = row.evaluation.submission.owner
-        if owner is not None and owner != submission.owner:
+        if owner is not None and owner != submission.owner and today.filter(owner=owner).count() < LOSSES_PER_DAY:
             text = f"Your first place on {task.name} on {device} was taken: the record is {leader.score:.2f}× now."
             notify(owner, NotificationKind.RECORD_LOST, text, path)
 

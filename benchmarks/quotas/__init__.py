@@ -1,6 +1,6 @@
 """The quotas of a payer: the meters that limit submissions, and the ledger of charges. Import from here."""
 
-from .charges import ledger, paid_answers, refund, settle
+from .charges import CHARGED_REASONS, ledger, paid_answers, refund, settle
 from .metering import (
     IN_FLIGHT,
     IN_FLIGHT_RETRY_S,
@@ -21,6 +21,7 @@ from .metering import (
 from .offers import NotEnoughTime, give_back, offer, spend
 
 __all__ = [
+    "CHARGED_REASONS",
     "IN_FLIGHT",
     "IN_FLIGHT_RETRY_S",
     "JUDGING",

@@ -130,13 +130,21 @@ def take_place(payer: Payer, *, public: bool) -> None:
     _refuse_full(payer, (IN_FLIGHT, PUBLIC, JUDGING) if public else (IN_FLIGHT, JUDGING))
 
 
-def take_public_place(payer: Payer) -> None:
-    """The same for an existing submission that becomes public."""
+def take_public_place(submission: Submission) -> None:
+    """The same for an existing submission that becomes public. An older one takes a place of this day, too."""
+    payer, now = submission.payer, timezone.now()
+    if payer is None:
+        return
     _refuse_full(payer, (PUBLIC,))
+    if submission.created < now - DAY:  # no place is counted by it any more
+        SpentPlace.objects.create(payer=payer, submitted=now)
 
 
 def keep_place(submission: Submission) -> None:
-    """Remember the public place of the day that a submission took which is about to be deleted."""
+    """Remember the public place of the day that a submission took which is about to be deleted or hidden again.
+
+    Hiding gives no place back: whoever shows and hides an entry again and again changes a board each time.
+    """
     payer = submission.payer
     if (
         payer is not None

@@ -55,8 +55,13 @@ def exported(after: uuid.UUID | None, rows: int) -> list[Submission] | None:
             return None
         everything = everything.filter(pk__gt=last)
     # Told by its verdict and not by its state: of that SQLite has an index, and would read all that was ever judged.
-    judged = Evaluation.objects.exclude(verdict="").select_related("device_kind", "ruleset").order_by("pk")
-    judged = judged.defer("report", "error_internal", "ruleset__text").prefetch_related("configs", "standings")
+    judged = Evaluation.objects.exclude(verdict="").without_open_finals()
+    judged = (
+        judged.select_related("device_kind", "ruleset")
+        .order_by("pk")
+        .defer("report", "error_internal", "ruleset__text")
+        .prefetch_related("configs", "standings")
+    )
     whole = everything.select_related("blob", "method", "owner", "team", "task_version__task__suite").defer(*HEAVY)
     return list(whole.prefetch_related(Prefetch("evaluations", judged))[:rows])
 

@@ -16,6 +16,7 @@ from agents.evolve.logs import MemoryLog
 from agents.models import Run
 from agents.record.log import DbLog
 from benchmarks.models import Evaluation
+from benchmarks.states import Origin, State
 from tests.evolve import world
 from tests.rows import cpu_kind
 from tests.web import factories
@@ -59,10 +60,25 @@ def driven(run: Run | None = None, until: int | None = None, checks: tuple[Any, 
 
 
 def fill(log: DbLog, events: list[LogEvent], memory: MemoryLog) -> None:
+    _judge([_here(event)["ticket"] for event in events if event.type == "evaluation.submitted"])
     for event in events:
         if event.type == "proposal.received":
             log.put_source(memory.get_source(event.payload["source_sha256"]))
     log.append([Draft(event.type, event.candidate, _here(event)) for event in events])
+
+
+def _judge(tickets: list[str]) -> None:
+    """Public judgings with these codes, of which nothing else is known: a candidate without one is withheld."""
+    known = {str(code) for code in Evaluation.objects.filter(code__in=tickets).values_list("code", flat=True)}
+    if not (new := [code for code in dict.fromkeys(tickets) if code not in known]):
+        return
+    names = ("submission", "task_version", "device_kind", "ruleset", "queued")
+    with transaction.atomic():  # before any worker can take it
+        made = factories.queued(origin=Origin.AGENT, title="")
+        ended = {"state": State.CANCELLED, "reason_text": "a stand-in for a judging", "finished": made.queued}
+        Evaluation.objects.filter(pk=made.pk).update(code=new[0], **ended)
+        same = {name: getattr(made, name) for name in names}
+        Evaluation.objects.bulk_create(Evaluation(code=code, **same, **ended) for code in new[1:])
 
 
 def _here(event: LogEvent) -> dict[str, Any]:

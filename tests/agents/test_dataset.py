@@ -100,6 +100,16 @@ def test_what_is_no_longer_public_makes_an_export_due_that_does_not_say_it(run: 
     assert not outdated()
 
 
+def test_a_duplicate_of_what_is_private_is_not_there(run: Run) -> None:
+    text = best(run).source_sha256
+    twin = run.candidates.filter(state="dropped")[0]
+    run.candidates.filter(pk=twin.pk).update(source_sha256=text)
+    assert twin.key in {row["candidate"] for row in exported()}
+    make_private(run)
+    assert outdated()
+    assert text not in {row["source_sha256"] for row in exported()}
+
+
 def test_the_text_of_a_withheld_candidate_stands_in_no_other_run(run: Run) -> None:
     other = factories.driven(factories.started())
     other.candidates.filter(key=other.best_key).update(ticket="")

@@ -20,11 +20,11 @@ from agents.models import Candidate, Run, RunSource
 from agents.record.feed import RunLog, may_follow
 from agents.record.withheld import KEPT_COLUMNS
 from benchmarks.accounts import ownership
-from benchmarks.models import Evaluation, ModerationAction
+from benchmarks.models import Evaluation, ModerationAction, Submission
 from benchmarks.moderation import decisions
 from benchmarks.requests import asking
 from benchmarks.services import Refused
-from benchmarks.states import ActionKind, Moderation, Visibility
+from benchmarks.states import ActionKind, Moderation, Origin, Visibility
 from tests.asking import opened, version_of
 from tests.rows import cpu_kind
 from tests.security.expected import OPERATIONS
@@ -225,6 +225,24 @@ def test_what_is_withheld_is_not_submitted_in_public(scenery: Scenery, first: st
     assert Client().get(f"/evaluations/{code}/").status_code == 200
 
 
+@pytest.mark.parametrize("how", ["private", "account deleted"])
+def test_what_is_private_takes_its_duplicates_along_and_stays_unread_when_its_owner_leaves(
+    scenery: Scenery, how: str
+) -> None:
+    """A duplicate was never submitted, so nothing else than its text says whose it is."""
+    twin = {"source_sha256": scenery.row.source_sha256, "ticket": "", "reused_from": "", "withheld": False}
+    Candidate.objects.filter(key=scenery.child.key).update(**twin)
+    pages = {f"{run.get_absolute_url()}candidates/{scenery.child.key}/" for run in (scenery.run, scenery.fork)}
+    assert pages <= scenery.telling(None)
+    Submission.objects.filter(pk=scenery.evaluation.submission_id).update(origin=Origin.AGENT)
+    ownership.visibility_change(scenery.evaluation.submission, Visibility.PRIVATE)
+    assert pages <= scenery.telling(scenery.owner)
+    if how == "account deleted":
+        ownership.account_delete(scenery.owner, keep_submissions=True)
+    for reader in (None, scenery.stranger):  # the table of verifiers adds up words of ours
+        assert {path for path in scenery.telling(reader) if not path.startswith("/runs/verifiers/")} == set()
+
+
 @pytest.mark.parametrize("how", ["private", "withheld"])
 def test_a_run_is_forked_by_those_who_may_read_all_of_it(scenery: Scenery, how: str) -> None:
     """What a fork proposes may repeat what it began with, and its owner may read that."""
@@ -260,6 +278,27 @@ def test_prompts_that_quote_a_kernel_go_with_it(tasks: None, how: str) -> None:
     assert CANARY not in Client().get(log).content.decode()
     with pytest.raises(Refused, match="private or withheld"):
         services.run_fork(run, owner=stefan, seed=4, more=Caps(judgings=6))
+
+
+@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize("how", ["private", "hidden"])
+def test_prompts_that_quote_a_candidate_which_is_no_parent_go_with_it(tasks: None, how: str, failed: bool) -> None:
+    """What failed last is told with its log, and of several kernels that are shown an edit names one as its parent."""
+    olga, staff = judgings.user("olga"), judgings.user("sam")
+    run = factories.driven(factories.started(olga))
+    quoted = run.candidates.exclude(ticket="").filter(score__isnull=failed)[0]
+    evaluation = judgings.queued(owner=olga, text=SOURCE)
+    run.candidates.filter(pk=quoted.pk).update(ticket=str(evaluation.code))
+    said = run.events.filter(type="proposal.received").exclude(candidate=quoted.key).order_by("-seq")[0]
+    said.payload |= {"prompt": f"Make this faster: {CANARY}", "parents": []}
+    said.save()
+    paths = [f"/runs/{run.code}/log.jsonl", f"/runs/{run.code}/candidates/{said.candidate}/"]
+    assert all(CANARY in Client().get(path).content.decode() for path in paths)
+    if how == "private":
+        ownership.visibility_change(evaluation.submission, Visibility.PRIVATE)
+    else:
+        decisions.decide(evaluation.submission, ActionKind.HIDE, by=staff, reason="It was copied.")
+    assert not any(CANARY in Client().get(path).content.decode() for path in paths)
 
 
 def test_prompts_of_a_run_on_a_hidden_request_go_with_its_words(tasks: None) -> None:

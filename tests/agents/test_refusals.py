@@ -1,6 +1,7 @@
 """What cannot be chosen, continued or forked, and the reason; jobs that find nothing to do."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.messages import get_messages
 from django.test import Client
+from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from agents import jobs, proposals, queue, services
@@ -18,6 +20,7 @@ from agents.models import Run
 from benchmarks.extensions import ReferenceUnread
 from benchmarks.services import Refused
 from benchmarks.states import TaskVersionStatus
+from tests.web import factories as judgings
 
 from . import factories
 
@@ -131,6 +134,35 @@ def test_a_run_with_settings_that_nobody_knows_any_more_is_not_forked(run: Run) 
     with pytest.raises(Refused):
         services.run_fork(run, owner=None, seed=1, more=Caps(judgings=3))
     assert Run.objects.count() == 1
+
+
+def test_a_fork_asks_the_critic_for_those_alone_who_may_choose_it(run: Run, settings: Any) -> None:
+    """Its proposer costs nothing, its verifier does."""
+    settings.ANTHROPIC_API_KEY, settings.KBENCH_PUBLIC = "k", True
+    Run.objects.filter(pk=run.pk).update(config={**run.config, "verifiers": ["static", "critic"]})
+    run.refresh_from_db()
+    stranger, staff = judgings.user("stefan"), judgings.user("sam")
+    staff.is_staff = True
+    for owner, caps, words in (
+        (None, Caps(judgings=3, usd=1.0), "only staff"),
+        (stranger, Caps(judgings=3, usd=1.0), "only staff"),
+        (staff, Caps(judgings=3), "limit in dollars"),
+    ):
+        with pytest.raises(Refused, match=words):
+            services.run_fork(run, owner=owner, seed=1, more=caps)
+    assert services.run_fork(run, owner=staff, seed=1, more=Caps(judgings=3, usd=1.0)).forked_from == run
+
+
+def test_forks_copy_a_limited_number_of_events_a_day(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each copies and reads a log that may be long, in one request."""
+    monkeypatch.setattr(services, "FORKED_EVENTS_PER_DAY", run.last_seq + 1)
+    ann, bob = judgings.user("ann"), judgings.user("bob")
+    first = services.run_fork(run, owner=ann, seed=1, more=Caps(judgings=3))
+    with pytest.raises(Refused, match="forked runs with"):
+        services.run_fork(run, owner=ann, seed=2, more=Caps(judgings=3))
+    services.run_fork(run, owner=bob, seed=2, more=Caps(judgings=3))
+    Run.objects.filter(pk=first.pk).update(created=timezone.now() - timedelta(days=2))
+    services.run_fork(run, owner=ann, seed=2, more=Caps(judgings=3))
 
 
 # --- jobs ---

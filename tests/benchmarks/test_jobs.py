@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from django.db import connection
 
-from benchmarks import jobs
+from benchmarks import jobs, quotas
 from benchmarks.catalogue import folders
 from benchmarks.harness import Step, SupervisorError, spec_to_json
 from benchmarks.jobs import judging
 from benchmarks.judgings import moves, queue
 from benchmarks.judgings.moves import Holding
-from benchmarks.models import Evaluation, Event, Standing, StoredTask, Worker
+from benchmarks.models import Evaluation, Event, LedgerEntry, Standing, StoredTask, Worker
 from benchmarks.operations.worker import stopping
 from benchmarks.states import Priority, State, WorkerState
 from tests.fakes import FakeJudge, report_for
@@ -281,6 +281,17 @@ def test_a_person_sees_a_provisional_score_before_the_baselines_are_prepared(sub
     deliver()
     assert unprepared == ["quick", "prepare", "full"]
     assert (row().verdict, row().score, row().attempt) == ("PASS", 3.0, 1)
+
+
+def test_who_cancels_after_a_provisional_score_has_paid_for_it(submit, deliver, unprepared, person):
+    """The baselines are still not prepared then, so the next source would be looked at for nothing as well."""
+    payer = quotas.payer_of(person("ann"), "")
+    submit(text="// speedup: 3\n", payer=payer)
+    deliver()
+    assert row().provisional == 3.0
+    assert moves.evaluation_cancel(row(), "Enough.")
+    lines = LedgerEntry.objects.order_by("pk").values_list("text", "judging_s")
+    assert [seconds for text, seconds in lines if "before its baselines" in text] == [5.0]  # verify and time
 
 
 def test_the_baselines_are_prepared_while_the_judge_still_tests_itself(submit, deliver, worker, unprepared):

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 
-from benchmarks.accounts import tokens
+from benchmarks.accounts import ownership, tokens
 from benchmarks.models import Evaluation, ModerationAction, Standing, Submission
 from benchmarks.moderation import decisions, review
 from benchmarks.services import Refused
@@ -95,6 +95,44 @@ def test_the_same_code_of_somebody_else_stands_on(judged, person, decide):
     judged(title="copy", owner=person("bob"))
     decide(first, ActionKind.INVALIDATE)
     assert ranks() == {"copy": 1}
+
+
+@pytest.mark.parametrize("who", ["ann", "bob", "a new account"])
+def test_what_staff_have_invalidated_is_not_ranked_when_it_is_submitted_again(judged, person, decide, who):
+    people = {name: person(name) for name in ("ann", "bob")}
+    first = judged(title="first", owner=people["ann"], speedup=9.0)
+    decide(first, ActionKind.INVALIDATE, reason="It reads the answer from a file.")
+    with pytest.raises(Refused, match="invalidated"):
+        ownership.submission_delete(Submission.objects.get(pk=first.submission_id))
+    if who == "a new account":
+        ownership.account_delete(people["ann"], keep_submissions=False)
+        people[who] = person("ann")
+    again = judged(title="again", owner=people[who], speedup=9.0)
+    assert ranks() == {"again": None}
+    assert "invalidated" in Standing.objects.get().review_reason
+    judged(submission=again.submission, reason="audit")
+    assert ranks() == {"again": None}, "staff alone take it back"
+    decide(again, ActionKind.CONFIRM)
+    assert ranks() == {"again": 1}
+
+
+def test_a_copy_that_is_invalidated_and_deleted_does_not_touch_the_original(judged, person, decide):
+    judged(title="original", owner=person("ann"))
+    eve = person("eve")
+    decide(judged(title="copy", owner=eve), ActionKind.INVALIDATE, reason="It is a copy.")
+    assert ranks() == {"original": 1}
+    ownership.account_delete(eve, keep_submissions=False)
+    assert ranks() == {"original": 1}
+
+
+def test_a_second_submission_of_the_same_program_goes_with_the_invalidated_one(judged, person, decide):
+    ann = person("ann")
+    first = judged(title="first", owner=ann, text="// fast\n")
+    judged(title="twin", owner=ann, text="// fast\n", judge_again=True)
+    decide(first, ActionKind.INVALIDATE)
+    assert ranks() == {"twin": None}
+    decide(first, ActionKind.RESTORE)
+    assert set(ranks().values()) == {1}
 
 
 def test_confirming_settles_a_review(judged, person, decide):

@@ -1,7 +1,10 @@
 """Owners show, hide and delete what is theirs; boards follow, and nothing is gained by deleting a refusal."""
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth import get_user_model
+from django.utils import timezone
 
 from benchmarks import quotas
 from benchmarks.accounts import ownership
@@ -9,10 +12,11 @@ from benchmarks.accounts.ownership import account_delete, submission_delete, vis
 from benchmarks.accounts.tokens import token_create
 from benchmarks.harness import Step
 from benchmarks.judgings.moves import ClaimLost, evaluation_step
-from benchmarks.models import ApiToken, CodeBlob, Evaluation, LedgerEntry, Standing, Submission
+from benchmarks.models import ApiToken, CodeBlob, Evaluation, LedgerEntry, Notification, Standing, Submission
+from benchmarks.notifications.telling import LOSSES_PER_DAY
 from benchmarks.quotas import OverQuota
 from benchmarks.services import Refused
-from benchmarks.states import Origin, Visibility
+from benchmarks.states import NotificationKind, Origin, Visibility
 
 
 @pytest.fixture
@@ -73,6 +77,44 @@ def test_publishing_takes_a_public_place(judged, ann, settings):
     with pytest.raises(OverQuota):
         visibility_change(hidden, Visibility.PUBLIC)
     assert Submission.objects.get(pk=hidden.pk).visibility == Visibility.PRIVATE
+
+
+def test_showing_and_hiding_takes_a_public_place_each_time(judged, ann, settings):
+    settings.KBENCH_PUBLIC_PER_DAY = 3
+    payer = quotas.payer_of(ann, "")
+    submission = judged(owner=ann, payer=payer).submission
+    for used in (1, 2):
+        visibility_change(submission, Visibility.UNLISTED)
+        assert public_places(payer) == used
+        visibility_change(submission, Visibility.PUBLIC)
+    assert public_places(payer) == 3
+    visibility_change(submission, Visibility.PRIVATE)
+    with pytest.raises(OverQuota):
+        visibility_change(submission, Visibility.PUBLIC)
+
+
+def test_an_older_submission_takes_a_place_of_the_day_on_which_it_is_shown(judged, ann, settings):
+    settings.KBENCH_PUBLIC_PER_DAY = 2
+    payer = quotas.payer_of(ann, "")
+    texts = ("// a", "// b", "// c")
+    made = [judged(text=text, owner=ann, payer=payer, visibility="unlisted").submission for text in texts]
+    Submission.objects.update(created=timezone.now() - timedelta(days=3))
+    for submission in made[:2]:
+        visibility_change(Submission.objects.get(pk=submission.pk), Visibility.PUBLIC)
+    with pytest.raises(OverQuota):
+        visibility_change(Submission.objects.get(pk=made[2].pk), Visibility.PUBLIC)
+
+
+def test_who_shows_and_hides_an_entry_does_not_fill_the_mailbox_of_who_was_first(judged, ann, bob):
+    judged(text="// other", owner=bob, speedup=2.0)
+    best = judged(text="// fast", owner=ann, speedup=3.0).submission
+    for visibility in (Visibility.UNLISTED, Visibility.PUBLIC) * 5:
+        visibility_change(best, visibility)
+    assert Notification.objects.filter(owner=bob, kind=NotificationKind.RECORD_LOST).count() == LOSSES_PER_DAY
+
+
+def public_places(payer):
+    return next(meter.used for meter in quotas.meters(payer) if meter.kind is quotas.PUBLIC)
 
 
 def test_deleting_takes_source_results_and_standing_and_leaves_the_ledger(judged, ann, bob):

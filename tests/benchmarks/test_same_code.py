@@ -1,9 +1,10 @@
 """Another space makes no other source: what was judged of one program counts together, whatever became of its text."""
 
 import pytest
+from django.utils import timezone
 
 from benchmarks.accounts import ownership
-from benchmarks.boards import reviews, standings
+from benchmarks.boards import reviews, selectors, standings
 from benchmarks.harness import Source, source_key
 from benchmarks.judgings import moves, recording
 from benchmarks.models import CodeBlob, Evaluation, Method, Refusal, Standing, Submission
@@ -70,6 +71,50 @@ def test_a_refusal_is_not_shaken_off_by_a_space(judged, ann, person):
     judged(owner=ann, text=CODE, verdict="INCORRECT_VALUE")
     judged(owner=ann, text=CODE + "\n// another", speedup=2.0)
     assert "INCORRECT_VALUE" in Standing.objects.get(under_review=True).review_reason
+
+
+def test_a_strangers_row_under_review_takes_no_record_from_its_holder(judged, ann, person, version):
+    """As another language the same text is another program."""
+    record = judged(owner=ann, text=CODE, language="python", speedup=2.0)
+    copy = judged(owner=person("eve"), text=CODE, language="triton", speedup=1.0)
+    judged(submission=copy.submission, text=CODE, verdict="RUNTIME_ERROR", reason="rejudge")
+    assert [row.under_review for row in Standing.objects.order_by("pk")] == [False, True]
+    key = selectors.board_key(version, record.device_kind.slug)
+    assert [row.score for row in selectors.board_records(key)] == [2.0]
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_was_refused_at_another_time_never_held_the_record(judged, ann, version, settled):
+    """Where its holder has a sound entry, the board has no row that says it is under review."""
+    judged(owner=ann, text="// sound", speedup=1.5)
+    lucky = judged(owner=ann, text=CODE, speedup=9.0)
+    judged(submission=lucky.submission, text=CODE, verdict="INCORRECT_VALUE", reason="rejudge")
+    judged(owner=ann, text="// better", speedup=1.6)
+    assert [(row.score, row.under_review) for row in Standing.objects.all()] == [(1.6, False)]
+    if settled:
+        Submission.objects.filter(pk=lucky.submission_id).update(confirmed_at=timezone.now())
+    key = selectors.board_key(version, lucky.device_kind.slug)
+    assert [row.score for row in selectors.board_records(key)] == ([1.5, 9.0] if settled else [1.5, 1.6])
+
+
+@pytest.mark.parametrize(
+    ("languages", "same"),
+    [(("python", "triton"), False), (("triton", "python"), False), (("triton", "numba_cuda"), True)],
+)
+def test_what_a_stranger_submits_as_another_language_does_not_touch_an_entry(judged, ann, person, languages, same):
+    """A text with a module and a function is two programs; whoever copied it could choose the one that fails."""
+    entry, attack = languages
+    compiled(judged(owner=ann, text=CODE, language=entry, speedup=2.0))
+    copies = [
+        compiled(judged(owner=person("bob"), text=CODE, language=attack, verdict="RUNTIME_ERROR")),
+        compiled(judged(owner=person("eve"), text=CODE, language=attack, speedup=1.0, visibility=Visibility.PRIVATE)),
+    ]
+    for _ in range(2):
+        row = Standing.objects.get(holder=f"user:{ann.pk}")
+        assert (row.under_review, row.score < 2.0) == (same, same)
+        for copy in copies:
+            ownership.submission_delete(copy.submission)
+        copies = []
 
 
 def test_a_refusal_is_not_shaken_off_by_a_second_account(judged, ann, person):

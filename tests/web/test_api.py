@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from benchmarks import switches
+from benchmarks import services, switches
 from benchmarks.accounts import tokens
 from benchmarks.judgings import moves
 from benchmarks.models import ApiToken, Evaluation, Submission
@@ -200,6 +200,19 @@ def test_its_owner_cancels_an_evaluation_once(program: Program, stranger: Any) -
     refused(Program(stranger).post(f"/evaluations/{code}/cancel"), 403, "not-yours")
     assert program.post(f"/evaluations/{code}/cancel").json()["state"] == "cancelled"
     refused(program.post(f"/evaluations/{code}/cancel"), 409, "already-ended")
+
+
+@pytest.mark.parametrize("reason", ["rejudge", "audit", "contest"])
+def test_what_staff_or_a_contest_have_judged_is_not_its_authors_to_cancel(
+    program: Program, staff: Any, reason: str
+) -> None:
+    """Otherwise nobody whose entry is doubted would ever be judged again."""
+    mine = Submission.objects.get(code=program.submit().json()["id"])
+    again = services.evaluation_create(mine, reason=reason)
+    refused(program.post(f"/evaluations/{again.code}/cancel"), 403, "not-yours")
+    again.refresh_from_db()
+    assert again.state == "queued"
+    assert Program(staff).post(f"/evaluations/{again.code}/cancel").json()["state"] == "cancelled"
 
 
 def test_paused_submissions_are_told_with_their_reason(program: Program) -> None:

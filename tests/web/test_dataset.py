@@ -191,7 +191,7 @@ def test_the_search_for_the_canary_can_find_it(owner: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [ContestState.JUDGING, ContestState.FINISHED])
-def test_finals_are_there_when_the_contest_is_finished(state: ContestState, owner: Any) -> None:
+def test_finals_are_there_when_the_contest_is_finished(state: ContestState, owner: Any, visitor: Client) -> None:
     evaluation = factories.judged(owner=owner)
     now = timezone.now()
     contest = Contest.objects.create(
@@ -211,6 +211,8 @@ def test_finals_are_there_when_the_contest_is_finished(state: ContestState, owne
     Evaluation.objects.filter(pk=final.pk).update(reason=columns["reason"], reason_text=CANARY)
     files.export()
     assert (CANARY.encode() in published_bytes()) == (state == ContestState.FINISHED)
+    record = visitor.get("/api/v1/export").content  # for programs, page by page
+    assert (CANARY.encode() in record) == (state == ContestState.FINISHED)
 
 
 # --- when and how it is written -------------------------------------------------------------------------------------

@@ -188,6 +188,14 @@ def test_the_owner_can_cancel(as_owner: Client, owner: Any) -> None:
     assert "Cancelled by its author." in page(as_owner, evaluation)
 
 
+def test_the_owner_cannot_cancel_what_staff_have_judged_again(as_owner: Client, owner: Any) -> None:
+    again = services.evaluation_create(factories.judged(owner=owner).submission, reason="audit")
+    assert "Cancel</button>" not in page(as_owner, again)
+    as_owner.post(reverse("evaluation-cancel", args=[again.code]))
+    again.refresh_from_db()
+    assert again.state == "queued"
+
+
 def test_a_stranger_cannot_cancel(as_stranger: Client, owner: Any) -> None:
     evaluation = factories.queued(owner=owner)
     assert "Cancel</button>" not in page(as_stranger, evaluation)

@@ -1,11 +1,15 @@
 """E-mail addresses of accounts: confirmed, required or unknown to the site, and a password that was lost."""
 
+import itertools
 import re
+import time
 from smtplib import SMTPException
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from allauth.account.models import EmailAddress
+from allauth.core.internal import ratelimit
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core import mail
@@ -146,3 +150,19 @@ def test_a_password_is_changed_with_the_old_one(as_owner: Client, owner: Any) ->
     as_owner.post("/accounts/password/change/", {**form, "oldpassword": "olga-has-a-long-password"})
     assert log_in(Client(), "olga", NEW)["Location"] == "/"
     assert is_in(as_owner)
+
+
+def test_an_account_sends_few_messages_a_day_to_addresses_of_others(
+    visitor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever adds and removes addresses chooses who gets a message from this site."""
+    sign_up(visitor)
+    minutes = itertools.count()
+    clock = {"time": lambda: time.time() + 60.0 * next(minutes), "monotonic": time.monotonic, "sleep": time.sleep}
+    monkeypatch.setattr(ratelimit, "time", SimpleNamespace(**clock))
+    for number in range(60):
+        for action in ("action_add", "action_remove"):
+            answer = visitor.post("/accounts/email/", {"email": f"victim+{number}@mail.example", action: ""})
+            if "reauthenticate" in answer.get("Location", ""):
+                visitor.post(answer["Location"], {"password": PASSWORD})
+    assert 0 < len(mail.outbox) <= 20

@@ -7,6 +7,7 @@ be read by whoever has the link.
 from django.http import HttpRequest
 
 from benchmarks.models import Evaluation
+from benchmarks.services import is_withdrawable
 
 KEY = "evaluations"
 KEPT = 100
@@ -21,7 +22,7 @@ def remember(request: HttpRequest, evaluation: Evaluation) -> None:
 
 
 def may_cancel(request: HttpRequest, evaluation: Evaluation) -> bool:
-    return request.user.is_staff or is_by(request, evaluation)
+    return request.user.is_staff or (is_by(request, evaluation) and is_withdrawable(evaluation))
 
 
 def is_by(request: HttpRequest, evaluation: Evaluation) -> bool:
