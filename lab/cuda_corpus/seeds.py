@@ -15,6 +15,7 @@ from scripts.corpus import CORPUS, read_case
 
 ROOT = Path(__file__).parents[2]
 _OWN = ROOT / "tests/emulator/kernels"
+_KEPT = Path(__file__).parent / "kept"  # shipped kernels that have changed since they and their mutants were labelled
 _OWN_TASK = "mnist_linear_relu/forward"
 _HONEST = (  # of tests/corpus: ordinary kernels of different styles, without tricks of the host
     "llama_rmsnorm-forward-cuda/honest_slow",
@@ -79,7 +80,9 @@ def _honest() -> Iterator[CudaSeed]:
 def _shipped() -> Iterator[CudaSeed]:
     for path in sorted((default_suites() / "robust_kbench").glob("*/kernels/*_cuda.cu")):
         op, direction = path.parents[1].name, path.stem.removesuffix("_cuda")
-        yield CudaSeed(f"shipped.{op}.{direction}", f"{op}/{direction}", path.read_text())
+        kept = _KEPT / f"{op}.{direction}.cu"
+        text = (kept if kept.exists() else path).read_text()
+        yield CudaSeed(f"shipped.{op}.{direction}", f"{op}/{direction}", text)
 
 
 def _rendered() -> Iterator[CudaSeed]:
