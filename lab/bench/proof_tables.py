@@ -20,10 +20,10 @@ microseconds of calls with a cold cache; floor is the least time for the data or
 measured on this device; a speedup is over the stronger of eager and torch.compile, with its 95 % interval.
 """
 GPU_NOTES = """The paper's figures are its authors', from an H100 and one configuration per task; layernorm's and cross
-entropy's rest on a slow baseline. Reports are of the sources that are shipped (`source_sha256`). The floor of
+entropy's rest on a slow baseline. Reports name the source that was judged (`source_sha256`). The floor of
 arithmetic is the better of float32 products and half of the rate of half-precision ones.
 """
-OTHER_GPU_NOTES = """Reports are of the sources that are shipped (`source_sha256`). The floor of arithmetic is the
+OTHER_GPU_NOTES = """Reports name the source that was judged (`source_sha256`). The floor of arithmetic is the
 rate of products in half precision, for operands in float8 twice that.
 """
 CPU_NOTES = """Machine: {cpu}, {cores} cores, {threads} of them for kernels and baselines.

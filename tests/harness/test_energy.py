@@ -149,8 +149,8 @@ def test_the_next_burst_is_as_long_as_this_counter_needs() -> None:
     session: Any = SimpleNamespace(replay=replay, turn=lambda _: None, draw=lambda *_: None)
     gpu.gpu_energy(session, [TIMED, TIMED])
     assert asked == [gpu.BURST_S, gpu.BURST_MIN_S]
-    assert gpu.burst_s([(0.0, 0), (0.05, 1), (0.1, 2)]) == pytest.approx(0.05 + 1.1 * 4 * 0.05)
-    assert gpu.burst_s([(0.0, 0), (1.0, 1)]) == gpu.burst_s([(0.0, 0)]) == gpu.BURST_S
+    assert gpu.needed_s([(0.0, 0), (0.05, 1), (0.1, 2)]) == pytest.approx(0.05 + 1.1 * 4 * 0.05)
+    assert gpu.needed_s([(0.0, 0), (1.0, 1)]) == gpu.needed_s([(0.0, 0)]) == gpu.BURST_S
 
 
 def test_powers_are_of_spans_one_after_the_other() -> None:

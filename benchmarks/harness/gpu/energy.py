@@ -1,8 +1,8 @@
 """The energy of a replayed call: a trusted process launches the recorded calls for a while, the referee reads NVML.
 
-The counter of a GPU moves in steps of some ten milliseconds, so power is taken between its steps while the calls run,
-and multiplied with the time of a call. It is the energy of the whole board. Measured after everything else is known: no
-score and no verdict uses it. Its results are not compared.
+The counter of a GPU moves in steps of ten to a hundred milliseconds, so power is taken between its steps while the
+calls run, and multiplied with the time of a call. It is the energy of the whole board. Measured after everything else
+is known: no score and no verdict uses it. Its results are not compared.
 """
 
 from collections.abc import Sequence
@@ -49,14 +49,14 @@ class _EnergyMeter:
             if burn is None:
                 return None
             rounds_mj += [power_mw * burn.call_s for power_mw in powers_mw(burn.steps, SPANS)]
-            self.burst_s = burst_s(burn.steps)
+            self.burst_s = needed_s(burn.steps)
             if len(rounds_mj) >= SPANS:
                 return call_energy(rounds_mj[:SPANS], SPANS)
         return None
 
 
-def burst_s(steps: Sequence[Sequence[float]]) -> float:
-    """How long a burst must be to show the counter moving once more than there are spans, as often as it has moved."""
+def needed_s(steps: Sequence[Sequence[float]]) -> float:
+    """How long a burst must last until the counter has moved once more than there are spans."""
     if len(steps) < 2:
         return BURST_S
     step_s = (steps[-1][0] - steps[0][0]) / (len(steps) - 1)
