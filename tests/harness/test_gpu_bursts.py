@@ -22,12 +22,14 @@ EAGER_TIMES, COMPILE_TIMES = ("baseline", EAGER), ("baseline", COMPILE)
 class Session:
     """Every burst takes so many microseconds a call as is said of its contestant."""
 
-    def __init__(self, burst_us: dict[int | None, float], *, most: int = 64, replay: bool = True) -> None:
+    def __init__(
+        self, burst_us: dict[int | None, float], *, most: int = 64, replay: bool = True, late_us: float = 0.0
+    ) -> None:
         self.setting = SimpleNamespace(rules=RULES, gpu_rules=RULES.gpu)
         self.replay = None
         if replay:
-            told = {"records": ["r"], "nothing_us": 1.0, "gaps_us": lambda: {"gap_us": 2.0}}
-            self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, **told)
+            told = {"records": ["r"], "nothing_us": 1.0, "repeated": 3, "gaps_us": lambda: {"gap_us": 2.0}}
+            self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, late_us=lambda _: late_us, **told)
         self._burst_us, self.log = burst_us, list[str]()
 
     def turn(self, launch: int) -> None:
@@ -69,6 +71,13 @@ def test_a_charge_keeps_the_scatter_of_single_calls() -> None:
     ledger.times_us[CANDIDATE] = [9.0, 10.0, 13.0]
     credited(Session({None: 12.0, EAGER: 1.0, COMPILE: 1.0}), ledger)
     assert ledger.times_us[CANDIDATE] == [11.0, 12.0, 15.0]
+
+
+def test_what_single_calls_were_late_is_charged_where_there_is_no_burst_as_well() -> None:
+    for kernel_us in (10.0, 600.0):
+        ledger = tally(kernel_us)
+        credited(Session({None: 1.0, EAGER: 1.0, COMPILE: 1.0}, late_us=7.0), ledger)
+        assert (ledger.times_us[CANDIDATE], ledger.times_us[EAGER_TIMES]) == ([kernel_us + 7.0] * 5, [40.0] * 5)
 
 
 @pytest.mark.parametrize(

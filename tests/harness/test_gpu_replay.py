@@ -4,6 +4,8 @@ What only a GPU shows was judged on one: `docs/results/h200/replay.md`.
 """
 
 import ctypes
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +15,8 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import default_suites, find_task
-from benchmarks.harness.child.gpu import appointment
-from benchmarks.harness.child.gpu.appointment import Clock, Tampered
+from benchmarks.harness.child.gpu import clock as clock_module
+from benchmarks.harness.child.gpu.clock import CallTimes, Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError
 from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
@@ -22,33 +24,23 @@ from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.memory import overlay
-from benchmarks.harness.measuring.session import NOTHING
+from benchmarks.harness.measuring.session import EAGER, NOTHING
 from benchmarks.harness.protocol import ProtocolError, Status
 from benchmarks.harness.report import Verdict
 
-STAMP, WAIT = 2, 1
-
 
 class FakeGpu:
-    """Runs what is launched at once; the GPU's clock is the host's, less a thousand seconds."""
+    """A stream: does what is launched in its order, in a thread, and waits where it is told to."""
 
-    behind_ns = 10**12
-
-    def __init__(self, *, forges: bool = False, breaks: bool = False) -> None:
-        self.forges, self.breaks = forges, breaks
+    def __init__(self, *, breaks: bool = False) -> None:
+        self.breaks = breaks
         self.room = (ctypes.c_uint64 * (1 << 20))()
-        self.working = False  # a submission's kernel was launched
-        self.left: list[tuple[int, int]] = []  # stamps that come only when all is over
+        self.places: list[int] = []  # of the words that the stream was to write
+        self._queue: queue.Queue[Callable[[], None]] = queue.Queue()
+        threading.Thread(target=self._run, daemon=True).start()
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         return lambda *_: 0
-
-    def now_ns(self) -> int:
-        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - self.behind_ns
-
-    def cuModuleGetFunction(self, place: Any, _: Any, name: Any) -> int:
-        place._obj.value = WAIT if b"wait" in name.value else STAMP
-        return 0
 
     def cuMemHostAlloc(self, place: Any, *_: Any) -> int:
         place._obj.value = ctypes.addressof(self.room)
@@ -58,8 +50,18 @@ class FakeGpu:
         place._obj.value = host.value
         return 0
 
+    def cuStreamWaitValue32_v2(self, _: Any, place: Any, word: Any, __: Any) -> int:
+        where = ctypes.c_uint64.from_address(place.value)
+        self.later(lambda: wait_for(lambda: where.value == word.value))
+        return 0
+
     def cuStreamWriteValue32_v2(self, _: Any, place: Any, word: Any, __: Any) -> int:
-        ctypes.c_uint64.from_address(place.value).value = word.value
+        self.places.append(place.value)
+        self.later(lambda: write(place.value, word.value))
+        return 0
+
+    def cuStreamSynchronize(self, _: Any) -> int:
+        self._queue.join()
         return 0
 
     def cuStreamQuery(self, _: Any) -> int:
@@ -69,116 +71,114 @@ class FakeGpu:
         place._obj.value = b"CUDA_ERROR_ILLEGAL_ADDRESS"
         return 0
 
-    def cuLaunchKernel(self, function: Any, *arguments: Any) -> int:
-        places = arguments[-2]
-        words = [ctypes.c_uint64.from_address(places[i]).value for i in range(len(places))]
-        if function.value == WAIT:
-            ctypes.c_uint64.from_address(words[1]).value = self.now_ns()
-            while self.now_ns() < words[0]:
-                pass
-            return 0
-        if self.working and self.breaks:
-            return 0
-        ctypes.c_uint64.from_address(words[0]).value = self.now_ns()
-        if self.working and self.forges:
-            self.left.append((words[0], 50_000))
-            self.working = False
-        return 0
+    def later(self, work: Callable[[], None]) -> None:
+        if not (self.breaks and self.places):
+            self._queue.put(work)
 
-    def cuStreamSynchronize(self, _: Any) -> int:
-        for place, later_ns in self.left:
-            ctypes.c_uint64.from_address(place).value += later_ns
-        return 0
+    def _run(self) -> None:
+        while True:
+            self._queue.get()()
+            self._queue.task_done()
 
 
 class Work:
-    """In the place of a program: takes 300 µs of the fake GPU's time."""
+    """In the place of a program: takes so much of the fake GPU's time, and may do something before."""
 
     operations = 1
 
-    def __init__(self, gpu: FakeGpu, seconds: float = 300e-6) -> None:
-        self.gpu, self.seconds = gpu, seconds
+    def __init__(self, gpu: FakeGpu, seconds: float = 0.02, first: Callable[[], None] = lambda: None) -> None:
+        self.gpu, self.seconds, self.first = gpu, seconds, first
 
     def launch(self) -> None:
-        self.gpu.working = True
-        until = time.perf_counter() + self.seconds
-        while time.perf_counter() < until:
-            pass
+        def work() -> None:
+            self.first()
+            time.sleep(self.seconds)
+
+        self.gpu.later(work)
 
 
-def test_the_time_of_a_call_is_from_the_appointment_to_the_stamp() -> None:
+def wait_for(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        time.sleep(0)
+
+
+def write(place: int, word: int) -> None:
+    ctypes.c_uint64.from_address(place).value = word
+
+
+def measured(gpu: FakeGpu, *programs: Any) -> CallTimes:
+    return Clock(Driver(gpu)).measure(programs)
+
+
+def test_the_time_of_a_call_is_between_the_words_around_it() -> None:
     gpu = FakeGpu()
-    times = Clock(Driver(gpu), 1 << 20).keep([])
-    assert 0 <= times.first_us <= times.late_us < 100_000
-    assert abs(times.host_us - times.first_us) < 50_000
+    assert 0 < measured(gpu).call_us < 20_000
+    times = measured(gpu, Work(gpu), Work(gpu))
+    assert 40_000 <= times.call_us < 100_000
+    assert 0 < times.behind_us < 20_000
+    assert not times.is_late
 
 
-def test_launches_that_are_queued_after_the_appointment_are_late() -> None:
-    """This fake runs a launch at once, so whatever comes behind the waiting kernel is queued too late."""
+def test_nothing_of_a_call_runs_before_all_of_it_is_queued() -> None:
+    gpu, seen = FakeGpu(), list[int]()
+    measured(gpu, Work(gpu, first=lambda: seen.append(len(gpu.places))))
+    assert seen == [2]
+
+
+def test_an_end_that_a_call_writes_itself_is_found_when_a_third_word_is_late() -> None:
+    """Even if it has found out where and what the stream will write."""
+    gpu, words = FakeGpu(), list[int]()
+    queued = gpu.cuStreamWriteValue32_v2
+    gpu.cuStreamWriteValue32_v2 = lambda *told: words.append(told[2].value) or queued(*told)  # type: ignore[method-assign]
+    times = measured(gpu, Work(gpu, first=lambda: write(gpu.places[1], words[1])))
+    assert times.call_us < 20_000 <= times.behind_us
+
+
+def test_another_word_than_that_of_the_stream_is_tampering() -> None:
     gpu = FakeGpu()
-    assert Clock(Driver(gpu), 1 << 20).keep([Work(gpu)]).is_late  # type: ignore[list-item]
-
-
-def test_the_host_measures_a_call_without_any_kernel() -> None:
-    """It lets the stream go on 25 µs before the appointment and sees what the stream writes behind the last stamp."""
-    gpu = FakeGpu()
-    asked: list[str] = []
-    gpu.cuStreamWaitValue32_v2 = lambda *_: asked.append("wait") or 0  # type: ignore[attr-defined]
-    clock = Clock(Driver(gpu), 1 << 20)
-    times = clock.keep([], held=True)
-    assert asked == ["wait"]
-    assert 0 < times.held_us < 100_000
-
-    gpu.cuStreamWriteValue32_v2 = lambda _, place, word, __: FakeGpu.cuStreamWriteValue32_v2(  # type: ignore[method-assign]
-        gpu, _, place, ctypes.c_uint(word.value ^ 1), __
-    )
     with pytest.raises(Tampered):
-        clock.keep([], held=True)
-
-
-def test_a_stream_that_is_not_held_is_measured_by_stamps_alone() -> None:
-    gpu = FakeGpu()
-    gpu.cuStreamWaitValue32_v2 = lambda *_: pytest.fail("it was held")  # type: ignore[attr-defined]
-    times = Clock(Driver(gpu), 1 << 20).keep([])
-    assert times.held_us == 0 <= times.first_us
+        measured(gpu, Work(gpu, first=lambda: write(gpu.places[1], 12345)))
+    with pytest.raises(Tampered):  # the start was seen before, but a call has no business there
+        measured(gpu := FakeGpu(), Work(gpu, first=lambda: write(gpu.places[0], 12345)))
 
 
 def test_a_stream_that_holds_too_little_goes_on_nevertheless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a launch blocks until the stream goes on, as it does where the stream is full."""
-    gpu, waited_for = FakeGpu(), list[int]()
-    gpu.cuStreamWaitValue32_v2 = lambda _, place, *__: waited_for.append(place.value) or 0  # type: ignore[attr-defined]
-    monkeypatch.setattr(appointment, "_RELEASE_LATEST_S", 0.02)
+    gpu = FakeGpu()
+    monkeypatch.setattr(clock_module, "_RELEASE_LATEST_S", 0.02)
 
     class Blocked(Work):
         def launch(self) -> None:
-            while not ctypes.c_uint64.from_address(waited_for[0]).value:
-                time.sleep(0.001)
+            wait_for(lambda: bool(ctypes.c_uint64.from_address(gpu.places[0]).value))
 
-    assert Clock(Driver(gpu), 1 << 20).keep([Blocked(gpu)], held=True).is_late  # type: ignore[list-item]
-
-
-def test_a_stamp_that_changes_before_the_end_is_tampering() -> None:
-    gpu = FakeGpu(forges=True)
-    with pytest.raises(Tampered):
-        Clock(Driver(gpu), 1 << 20).keep([Work(gpu)])  # type: ignore[list-item]
+    assert measured(gpu, Blocked(gpu)).is_late
 
 
-def test_no_two_stamps_of_a_call_have_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With five places for five words they often would have, and a stamp that changes is tampering."""
-    clock = Clock(Driver(FakeGpu()), 1 << 20)
-    monkeypatch.setattr(appointment, "_STAMPS", 5)
+def test_how_long_the_host_did_not_look_is_told() -> None:
+    """It looks for one word 2 ms after it had looked for the other; both are there."""
+    clock = Clock(Driver(FakeGpu()))
+    clock._words[7] = 12345
+    word, seen_ns, blind_ns = clock._see(7, time.perf_counter_ns() - 2_000_000)
+    assert word == 12345
+    assert seen_ns <= time.perf_counter_ns()
+    assert blind_ns >= 2_000_000
+
+
+def test_no_two_words_of_a_call_have_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With four places for four words they often would have, and a word that changes is tampering."""
+    clock = Clock(Driver(FakeGpu()))
+    monkeypatch.setattr(clock_module, "_PLACES", 4)
     for _ in range(20):
-        clock.keep([], held=True)
+        clock.measure([])
 
 
 def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
-    gpu = FakeGpu(breaks=True)
     with pytest.raises(DriverError, match="ILLEGAL_ADDRESS"):
-        Clock(Driver(gpu), 1 << 20).keep([Work(gpu)])  # type: ignore[list-item]
+        measured(FakeGpu(breaks=True))
 
 
-ANSWER = {"first_us": 12.0, "late_us": 20.0, "host_us": 12.5, "held_us": 40.0, "is_late": False}
-LATE = {**ANSWER, "is_late": True}
+ANSWER = {"call_us": 12.0, "behind_us": 6.0, "is_late": False, "blind_us": 0.4}
+LATE, UNSEEN = {**ANSWER, "is_late": True}, {**ANSWER, "blind_us": 2.1}
 
 
 class FakeActor:
@@ -223,10 +223,10 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
         executors=[executor], baselines=[FakeActor(*[ANSWER] * 3)], candidates=[candidate], folder=Path()
     )
     made = Replay(
-        crew, FakeReferee(), [config], overlay([config], [8]), 1.0, 1, lambda *what: drawn.append(what), lambda: None
+        crew, FakeReferee(), [config], overlay([config], [8]), 1.0, lambda *what: drawn.append(what), lambda: None
     )  # type: ignore[arg-type]
     made.calls = [tuple(RecordedCall(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
-    made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 10.0, 2.5, 30.0))
+    made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 6.0))
     made.captured = Captured(True, {0: [1, 1]})
     made.drawn = drawn  # type: ignore[attr-defined]
     return made
@@ -243,7 +243,7 @@ def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
     assert captured.nodes == {0: [3]}
 
 
-def test_what_an_empty_appointment_takes_is_not_the_calls() -> None:
+def test_what_an_empty_call_takes_is_not_the_calls() -> None:
     replay = replay_of(executor=FakeActor(ANSWER))
     result = replay.call("candidate0", 0, 3, 0, compared=True)
     assert (result.status, result.event_us, result.time_us) == (Status.OK, 10.0, 10.0)
@@ -258,17 +258,27 @@ def test_results_that_nobody_compares_are_not_copied() -> None:
     assert [places != [] for places in replay.referee.collected] == [False, True]  # type: ignore[attr-defined]
 
 
-def test_a_late_call_is_repeated_on_other_values_with_more_time() -> None:
-    executor = FakeActor({**ANSWER, "is_late": True}, ANSWER)
-    replay = replay_of(executor=executor)
+@pytest.mark.parametrize("worthless", [LATE, UNSEEN], ids=["late", "unseen"])
+def test_a_call_whose_times_are_worthless_is_repeated_on_other_values(worthless: Any) -> None:
+    replay = replay_of(executor=FakeActor(worthless, ANSWER))
     replay.call("candidate0", 0, 3, 0, compared=True)
     assert replay.drawn == [(0, 4)]  # type: ignore[attr-defined]
-    assert [item["patience"] for item in executor.asked] == [1, 2]
+    assert replay.referee.asked == ["stage", "stage", "collect"]  # type: ignore[attr-defined]
 
 
-def test_a_host_that_is_always_late_is_noise() -> None:
-    replay = replay_of(executor=FakeActor(*[LATE] * 5))
-    replay.crew.baselines = [FakeActor(*[LATE] * 3)]  # type: ignore[list-item]
+def test_what_comes_late_for_baselines_too_is_not_charged() -> None:
+    replay = replay_of(executor=FakeActor(*[{**ANSWER, "behind_us": 14.5}] * 3))
+    replay.crew.baselines = [FakeActor(*[{**ANSWER, "behind_us": 8.0}] * 3)]  # type: ignore[list-item]
+    for who in ("candidate0", "baseline0") * 3:
+        replay.call(who, 0, 3, EAGER, compared=True)
+    assert replay.late_us(0) == pytest.approx(6.5 - 5)
+    assert replay.late_us(1) == 0.0
+
+
+@pytest.mark.parametrize(("answer", "tries", "empty"), [(LATE, 5, LATE), (UNSEEN, 25, ANSWER)], ids=["late", "unseen"])
+def test_a_host_that_is_always_too_busy_is_noise(answer: Any, tries: int, empty: Any) -> None:
+    replay = replay_of(executor=FakeActor(*[answer] * tries))
+    replay.crew.baselines = [FakeActor(*[empty] * 3)]  # type: ignore[list-item]
     with pytest.raises(Fault) as caught:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.NOISY
@@ -319,28 +329,26 @@ def test_what_goes_wrong_in_an_executor_is_the_submissions(answer: Any, verdict:
     assert result == "broken" or result.status is Status.RAISED
 
 
-def test_work_behind_the_first_stamp_counts_in_a_burst() -> None:
-    """The host saw the first stamp after 10 µs, the second came 300 µs later than after nothing."""
-    replay = replay_of(executor=FakeActor({**ANSWER, "late_us": 320.0}))
-    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10.0 + 300.0) / 4)
-
-
-def test_what_only_the_host_has_seen_of_a_call_counts() -> None:
-    """Device code has changed the kernel that stamps: by the host's clock the calls take 470 µs, and not 10."""
-    forged = {**ANSWER, "held_us": 500.0}
-    assert replay_of(executor=FakeActor(forged)).burst_us("candidate0", 0, 4, 0) == pytest.approx((470 * 0.99 - 5) / 4)
-    result = replay_of(executor=FakeActor(forged)).call("candidate0", 0, 3, 0, compared=True)
-    assert result.event_us == pytest.approx(470 * 0.99 - 10)
+def test_work_behind_the_end_counts() -> None:
+    """The third word came 300 µs later than after nothing, so the stream had not written the one before."""
+    forged = {**ANSWER, "behind_us": 306.0}
+    replay = replay_of(executor=FakeActor(forged, *[forged] * 3))
+    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 300 - 5) / 4)
+    assert replay.late_us(0) == 0.0  # nothing is known of single calls
+    for _ in range(3):
+        assert replay.call("candidate0", 0, 3, 0, compared=True).event_us == 10.0
+    assert replay.late_us(0) == pytest.approx(300 - 5)
+    assert replay.gaps_us() == {"behind_p50_us": 300.0, "behind_p99_us": 300.0}
 
 
 def test_device_code_cannot_make_empty_calls_long() -> None:
     """What they take is subtracted from calls, so an executor's may take little longer than a baseline's."""
-    slow = {**ANSWER, "first_us": 9.0, "held_us": 99.0}
+    slow = {**ANSWER, "call_us": 9.0, "behind_us": 99.0}
     replay = replay_of(executor=FakeActor(*[slow] * 25), candidate=FakeActor())
-    replay.crew.baselines = [FakeActor(*[{**ANSWER, "first_us": 2.0, "held_us": 30.0}] * 25)]  # type: ignore[list-item]
+    replay.crew.baselines = [FakeActor(*[{**ANSWER, "call_us": 2.0}] * 25)]  # type: ignore[list-item]
     replay._measure_all()
-    assert replay._nothing["baseline0"] == (2.0, 20.0, 12.5, 30.0)
-    assert replay._nothing["candidate0"] == (2.5, 20.0, 12.5, 32.0)
+    assert replay._nothing["baseline0"] == (2.0, 6.0)
+    assert replay._nothing["candidate0"] == (2.5, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -348,11 +356,11 @@ def test_device_code_cannot_make_empty_calls_long() -> None:
     [
         ({"error": "CUDA_ERROR_LAUNCH_FAILED"}, Verdict.RUNTIME_ERROR),
         (ProtocolError("gone"), Verdict.RUNTIME_ERROR),
-        ({"tampered": "a stamp"}, Verdict.TAMPERING),
+        ({"tampered": "a word"}, Verdict.TAMPERING),
     ],
 )
 def test_an_empty_call_that_fails_in_an_executor_is_the_submissions_fault(answer: Any, verdict: Verdict) -> None:
-    """Its device code has run there, and can have changed the trusted kernels."""
+    """Its device code has run there."""
     replay = replay_of(executor=FakeActor(answer), candidate=FakeActor())
     replay.crew.baselines = [FakeActor(*[ANSWER] * 25)]  # type: ignore[list-item]
     with pytest.raises(Fault) as caught:
@@ -362,26 +370,18 @@ def test_an_empty_call_that_fails_in_an_executor_is_the_submissions_fault(answer
 
 def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count() -> None:
     replay = replay_of(executor=FakeActor(*[LATE] * 25), candidate=FakeActor())
-    replay.crew.baselines = [FakeActor(*[{**ANSWER, "first_us": 3.0}] * 25)]  # type: ignore[list-item]
+    replay.crew.baselines = [FakeActor(*[{**ANSWER, "call_us": 3.0}] * 25)]  # type: ignore[list-item]
     replay._measure_all()
-    assert replay._nothing["candidate0"] == replay._nothing["baseline0"] == (3.0, 20.0, 12.5, 40.0)
+    assert replay._nothing["candidate0"] == replay._nothing["baseline0"] == (3.0, 6.0)
 
 
-@pytest.mark.parametrize(("late", "held"), [(4, True), (6, False)])
-def test_where_a_stream_goes_on_too_late_it_is_not_held(late: int, held: bool) -> None:
-    """Trusted processes decide that: an executor's empty calls are what device code has made of them."""
-    replay = replay_of(executor=FakeActor(*[ANSWER] * 25), candidate=FakeActor())
-    baseline = FakeActor(*[LATE] * late, *[ANSWER] * (25 - late), *[ANSWER] * 25)
-    replay.crew.baselines = [baseline]  # type: ignore[list-item]
+def test_where_empty_calls_of_a_baseline_are_worthless_the_judge_is_broken() -> None:
+    """One more than half of them is enough."""
+    replay = replay_of(candidate=FakeActor(), executor=FakeActor(*[ANSWER] * 25))
+    replay.crew.baselines = [FakeActor(*[UNSEEN] * 13, *[ANSWER] * 12)]  # type: ignore[list-item]
     replay._measure_all()
-    assert replay.held is held
-    assert {request["held"] for request in baseline.asked[-25:]} == {held}
-
-
-def test_where_empty_calls_of_a_baseline_are_late_anyway_the_judge_is_broken() -> None:
-    replay = replay_of(candidate=FakeActor())
-    replay.crew.baselines = [FakeActor(*[LATE] * 50)]  # type: ignore[list-item]
-    with pytest.raises(SupervisorError, match="late"):
+    replay.crew.baselines = [FakeActor(*[UNSEEN] * 14, *[ANSWER] * 11)]  # type: ignore[list-item]
+    with pytest.raises(SupervisorError, match="does not see"):
         replay._measure_all()
 
 
@@ -475,6 +475,6 @@ def test_calls_are_launched_as_a_graph_until_the_time_is_over() -> None:
         return 0
 
     gpu_fake.cuGraphLaunch = launch  # type: ignore[attr-defined]
-    calls, took_s = Clock(Driver(gpu_fake), 1 << 20).burn([Work(gpu_fake, 0), Work(gpu_fake, 0)], 0.02)  # type: ignore[list-item]
+    calls, took_s = Clock(Driver(gpu_fake)).burn([Work(gpu_fake, 0), Work(gpu_fake, 0)], 0.02)  # type: ignore[list-item]
     assert calls == 2 * len(launched)
     assert took_s >= 0.02

@@ -1,7 +1,7 @@
 """Bursts: replayed calls back to back after one start time, each on inputs of its own, and all results compared.
 
-A forged end time would gain no more for a whole burst than for a single call. The time of a configuration is the
-larger of the medians of single calls and of bursts, for baselines as well.
+A forged end would gain no more for a whole burst than for a single call. The time of a configuration is the larger of
+the medians of single calls and of bursts, for baselines as well.
 """
 
 import math
@@ -25,11 +25,14 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
     for number, ledger in enumerate(judging.ledgers):
         if ledger.config.hidden or CANDIDATE not in ledger.times_us:
             continue
+        late_us = replay.late_us(number)
+        ledger.times_us[CANDIDATE] = [time + late_us for time in ledger.times_us[CANDIDATE]]
         single_us = median(ledger.times_us[CANDIDATE])
         count = min(replay.most_in_a_burst(number), math.ceil(rules.burst_us / single_us))
         if count > 1:
             found[ledger.config.key] = _credited(session, number, ledger, count)
-    return {"replay": {"bursts": found, "records": replay.records, "nothing_us": replay.nothing_us, **replay.gaps_us()}}
+    told = {"nothing_us": replay.nothing_us, "repeated": replay.repeated, **replay.gaps_us()}
+    return {"replay": {"bursts": found, "records": replay.records, **told}}
 
 
 def _credited(session: GpuSession, number: int, ledger: ConfigTally, count: int) -> dict[str, Any]:

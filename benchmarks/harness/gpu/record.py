@@ -118,7 +118,7 @@ def _call(data: Any, memory: MemorySpans, result_bytes: Sequence[int]) -> Record
 def _demand_early_behind_kernels(nodes: Sequence[Mapping[str, Any]]) -> None:
     """Behind anything else in its call, a kernel that starts early would overlap what is launched before the call.
 
-    That is the kernel that waits for the appointment, or in a burst the call before.
+    In a burst that is the call before.
     """
     for number, node in enumerate(nodes):
         early = [edge[0] for edge in node["after"] if edge[1] == _EARLY]

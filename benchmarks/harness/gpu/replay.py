@@ -4,11 +4,12 @@ The candidate records one call for each input set of each configuration. Executo
 device code and launch what was recorded; the baselines replay captures of their own. When every configuration has been
 replayed on fresh values with correct results, the candidate processes are ended, and only then the judging begins.
 Otherwise `NotReplayable` gives the reason, and the session continues with bounded times. Not covered: what a record
-may say (`record.py`) and the clock itself (`child/gpu/appointment.py`).
+may say (`record.py`) and the clock itself (`child/gpu/clock.py`).
 """
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -37,12 +38,12 @@ from .record import (
     read_record,
     summary,
 )
-from .stamps import BURST_SPARE_US, CALL_SPARE_US, MEASURED, Stamps, no_longer
+from .word_times import BLIND_MAX_US, LATE_SPARE_US, MEASURED, WordTimes, no_longer
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
-_TRIES = 5
+_TRIES, _LATE_TRIES = 25, 5
 _NULL_CALLS = 25
-_PUNCTUAL_CALLS, _PUNCTUAL_SHARE = 3, 0.8
+_PUNCTUAL_CALLS = 3
 _BASELINE_SETS = 16  # that a baseline captures
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
 
@@ -95,14 +96,13 @@ class Replay:
     configs: Sequence[Config]
     layout: Layout
     timeout_s: float
-    flush_bytes: int
     draw: Callable[[int, int], None]  # fresh values for so many input sets of a configuration
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
-    seen: list[Stamps] = field(default_factory=list)
+    _behind_us: defaultdict[tuple[bool, int, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     captured: Captured = field(default_factory=Captured)
-    held: bool = False  # whether the host's clock measures calls as well
+    repeated: int = 0  # calls whose times were worth nothing
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
@@ -127,7 +127,7 @@ class Replay:
         """One call as a contestant makes it in the other way. `who` has the launch's number."""
         if function == NOTHING:
             answer = self._ask(who, 0, [], function)
-            return CallResult(Status.OK, wall_us=float(answer["first_us"]), resume_us=0.0, event_us=None)
+            return CallResult(Status.OK, wall_us=float(answer["call_us"]), resume_us=0.0, event_us=None)
         places = self._places(who, config, [choice])
         answer = self._of_judging(who, config, [choice], function, compared=compared)
         if "error" in answer:
@@ -135,13 +135,13 @@ class Replay:
         if "gone" in answer:
             return self._actor(who).broken(self.timeout_s)
         taken = self.referee.ask("collect", who=who, config=config, places=places[0] if compared else [])
-        stamps = self._stamps(who, answer)
-        self.seen.append(stamps)
+        times = self._times(who, answer)
+        self._behind_us[who.startswith("candidate"), config, function].append(times.behind_us)
         return CallResult(
             Status.OK,
-            wall_us=float(answer["host_us"]),
+            wall_us=float(answer["call_us"]),
             resume_us=0.0,
-            event_us=stamps.credited_us + stamps.unstamped_us(CALL_SPARE_US),
+            event_us=times.credited_us,
             throttled=tuple(taken["throttle"]),
         )
 
@@ -157,8 +157,19 @@ class Replay:
             raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
         if "gone" in answer:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
-        stamps = self._stamps(who, answer)
-        return (stamps.credited_us + stamps.behind_us + stamps.unstamped_us(BURST_SPARE_US)) / count
+        times = self._times(who, answer)
+        return (times.credited_us + max(0.0, times.behind_us - LATE_SPARE_US)) / count
+
+    def late_us(self, config: int) -> float:
+        """How much later than in calls of baselines the third word came in single calls of the submission: medians.
+
+        That is added to their times. About zero.
+        """
+        own, usual = self._medians_behind_us(config, theirs=True), self._medians_behind_us(config, theirs=False)
+        return max(0.0, max(own, default=0.0) - max(usual, default=0.0) - LATE_SPARE_US)
+
+    def _medians_behind_us(self, config: int, *, theirs: bool) -> list[float]:
+        return [median(values) for key, values in self._behind_us.items() if key[:2] == (theirs, config)]
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
@@ -199,19 +210,11 @@ class Replay:
         ]
 
     def gaps_us(self) -> dict[str, float]:
-        """The differences between timestamps and host clock over all single calls: medians and maximum."""
-        if not self.seen:
-            return {}
-        gaps = {
-            "behind": [stamps.behind_us for stamps in self.seen],
-            "host": [stamps.host_us - stamps.first_us for stamps in self.seen],
-        }
-        if self.held:
-            gaps["held"] = [stamps.held_us - stamps.first_us for stamps in self.seen]
-        quantiles = {"p50": 0.5, "p99": 0.99}
+        """How late the third word came over all single calls, by the median and the 99th percentile."""
+        values = sorted(value for values in self._behind_us.values() for value in values)
+        quantiles = {"p50": 0.5, "p99": 0.99} if values else {}
         return {
-            f"{gap}_{name}_us": round(sorted(values)[int(quantile * (len(values) - 1))], 2)
-            for gap, values in gaps.items()
+            f"behind_{name}_us": round(values[int(quantile * (len(values) - 1))], 2)
             for name, quantile in quantiles.items()
         }
 
@@ -293,7 +296,6 @@ class Replay:
                     "code": inside(self.crew.folder / "code", "code"),
                     "inputs_at": INPUTS_AT,
                     "outputs_at": OUTPUTS_AT,
-                    "flush_bytes": self.flush_bytes,
                 }
             )
             shared.hand(executor, 2 * launch + 1)
@@ -314,7 +316,7 @@ class Replay:
         if not self.captured.is_told:
             self.captured.is_told = True
             for baseline in self.crew.baselines:
-                baseline.link.send(replay=True, flush_bytes=self.flush_bytes)
+                baseline.link.send(replay=True)
         for number in range(len(self.configs)):
             choice = fill(number)
             self.laps.end("filled")
@@ -351,26 +353,18 @@ class Replay:
             raise _not_replayable(config, reason)
 
     def _measure_all(self) -> None:
-        """Where a stream goes on too late after the host's word, many calls would be late: there it is not held."""
-        self.held = self._has_measured(held=True, least=_PUNCTUAL_SHARE)
-        if not self.held and not self._has_measured(held=False, least=0.5):
-            raise SupervisorError("empty calls of a baseline are late")
-
-    def _has_measured(self, *, held: bool, least: float) -> bool:
-        self.held = held
         for launch in self._launches:
-            usual = self._measure_nothing(f"baseline{launch}", least)
+            usual = self._measure_nothing(f"baseline{launch}")
             if usual is None:
-                return False
-            own = self._measure_nothing(f"candidate{launch}", 0.5)
+                raise SupervisorError("the host does not see when empty calls of a baseline begin and end")
+            own = self._measure_nothing(f"candidate{launch}")
             self._nothing[f"baseline{launch}"] = usual
             self._nothing[f"candidate{launch}"] = usual if own is None else no_longer(own, usual)
-        return True
 
-    def _measure_nothing(self, who: str, least: float) -> tuple[float, ...] | None:
-        """Medians of empty calls; None if fewer than this share of them are in time."""
-        kept = [answer for answer in (self._empty(who) for _ in range(_NULL_CALLS)) if not answer["is_late"]]
-        if len(kept) < int(least * _NULL_CALLS):
+    def _measure_nothing(self, who: str) -> tuple[float, ...] | None:
+        """Medians of empty calls; None if the times of fewer than half of them are worth something."""
+        kept = [answer for answer in (self._empty(who) for _ in range(_NULL_CALLS)) if _is_worth(answer)]
+        if len(kept) < _NULL_CALLS // 2:
             return None
         return tuple(median(answer[name] for answer in kept) for name in MEASURED)
 
@@ -392,33 +386,39 @@ class Replay:
             raise Fault(Verdict.RUNTIME_ERROR, str(error)) from error
 
     def _timed(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> dict[str, Any]:
-        """An appointment that was kept: one whose launches come too late is made again, on other values.
+        """A call whose times are worth something: else it is made again, on other values.
 
-        What was launched too late has run all the same, and device code remembers. Raises _Unqueued, Fault.
+        Since it has run, and device code remembers. Raises _Unqueued, Fault.
         """
-        places = self._places(who, config, sets)
-        for number in range(_TRIES):
-            if number > 0 and who.startswith("candidate"):
+        places, late, blind_us = self._places(who, config, sets), 0, list[float]()
+        while late < _LATE_TRIES and len(blind_us) < _TRIES:
+            if late + len(blind_us) > 0 and who.startswith("candidate"):
                 self.draw(config, max(sets) + 1)
             self.referee.ask("stage", who=who, config=config, places=places)
-            answer = self._ask(who, config, sets, function, compared=compared, patience=1 << number)
+            answer = self._ask(who, config, sets, function, compared=compared)
             if "tampered" in answer:
                 raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
-            if not answer.get("is_late"):
+            if _is_worth(answer):
                 return answer
-        if who.startswith("candidate") and self._is_punctual(who.replace("candidate", "baseline")):
-            raise _Unqueued("its launches cannot be queued before their start time, and those of empty calls can")
-        raise Fault(Verdict.NOISY, "the host is too busy: launches are queued after their start time")
+            self.repeated += 1
+            if answer["is_late"]:
+                late += 1
+            else:
+                blind_us.append(answer["blind_us"])
+        if not blind_us and who.startswith("candidate") and self._is_punctual(who.replace("candidate", "baseline")):
+            raise _Unqueued("its launches cannot be queued before they are to start, and those of empty calls can")
+        shown = f", by {median(blind_us):.1f} µs" if blind_us else ""
+        raise Fault(Verdict.NOISY, f"the host is too busy: it sees too late when a call of {who} begins or ends{shown}")
 
     def _is_punctual(self, baseline: str) -> bool:
         """Whether its empty calls are in time: the host is not too busy. In an executor device code decides that."""
         return not any(self._empty(baseline)["is_late"] for _ in range(_PUNCTUAL_CALLS))
 
     def _ask(
-        self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, patience: int = 1
+        self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False
     ) -> dict[str, Any]:
         actor, theirs = self._actor(who), who.startswith("candidate")
-        request: dict[str, Any] = {"config": config, "sets": list(sets), "patience": patience, "held": self.held}
+        request: dict[str, Any] = {"config": config, "sets": list(sets)}
         try:
             actor.link.send(**request, **({} if theirs else {"function": function, "compared": compared}))
             return actor.receive(self.timeout_s if theirs else REFEREE_TIMEOUT_S)
@@ -433,9 +433,9 @@ class Replay:
         except (TimeoutError, ProtocolError) as error:
             raise RefereeError(f"a baseline failed: {actor.child.log_tail(4000)}") from error
 
-    def _stamps(self, who: str, answer: dict[str, Any]) -> Stamps:
+    def _times(self, who: str, answer: dict[str, Any]) -> WordTimes:
         pairs = zip(MEASURED, self._nothing[who], strict=True)
-        return Stamps(*(answer[name] - nothing_us for name, nothing_us in pairs))
+        return WordTimes(*(answer[name] - nothing_us for name, nothing_us in pairs))
 
     def _actor(self, who: str) -> Actor:
         cast = self.crew.executors if who.startswith("candidate") else self.crew.baselines
@@ -445,6 +445,11 @@ class Replay:
         if who.startswith("candidate"):
             return [list(self.calls[config][number].places) for number in sets]
         return [list(self.layout.outputs[config])]
+
+
+def _is_worth(answer: dict[str, Any]) -> bool:
+    """Whether the times of a call count; an answer that tells of a failure does."""
+    return not answer.get("is_late") and answer.get("blind_us", 0.0) <= BLIND_MAX_US
 
 
 def functions_of(problems: Sequence[str | None]) -> list[list[int]]:

@@ -143,7 +143,6 @@ class GpuSession(Session[Actor]):
             configs=setting.configs,
             layout=self._layout,
             timeout_s=setting.rules.limits.call_s,
-            flush_bytes=setting.gpu_rules.flush_bytes,
             draw=self.draw,
             before_hidden=self._cut_log,
             laps=laps,

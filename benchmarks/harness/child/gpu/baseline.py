@@ -58,8 +58,8 @@ def main(arguments: Sequence[str]) -> None:
     ]
     link.send(loaded=True, compile_s=time.monotonic() - started_s)
     functions: list[list[Function | None]] = [[eager] * len(calls), compiled, [_nothing(call) for call in calls]]
-    if "replay" in (order := link.receive()):
-        Replayer(functions, calls, link, order["flush_bytes"]).serve()
+    if "replay" in link.receive():
+        Replayer(functions, calls, link).serve()
     Server(functions, calls, memory.outputs, device, link, trusted=True).serve(message["control"])
 
 

@@ -1,7 +1,7 @@
 """Launches recorded calls and times them: the trusted process of a GPU judging that holds device code and nothing else.
 
 No host code of a submission is ever loaded here, nor torch. It maps inputs and results where the recorder had them,
-loads the device code, and on request launches calls at an appointment. Not covered: what inputs and results hold
+loads the device code, and on request launches calls and times them. Not covered: what inputs and results hold
 (the referee's) and what the records may say (the supervisor has checked them).
 """
 
@@ -12,12 +12,13 @@ import json
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ...protocol import Link
-from .appointment import Clock, Tampered
 from .asleep import sleep_until_called
+from .clock import Clock, Tampered
 from .driver import Driver, DriverError, pointer
 from .launches import GraphNode, Program, program
 
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
         if "burn_s" in request:
             link.send(**executor.burn(request["config"], request["sets"], request["burn_s"]))
         else:
-            link.send(**executor.run(request["config"], request["sets"], request["patience"], held=request["held"]))
+            link.send(**executor.run(request["config"], request["sets"]))
 
 
 class NotLoaded(Exception):
@@ -63,7 +64,7 @@ class Executor:
         for name, fd in zip(names, fds, strict=True):
             driver.adopt(fd, sizes[f"{name[:-1]}_bytes"], message[f"{name}_at"], writable=name == "outputs")
             os.close(fd)
-        self._clock = Clock(driver, message["flush_bytes"])
+        self._clock = Clock(driver)
         self._images: list[bytes] = []  # the driver may read them for as long as they are loaded
         self._kernels: dict[tuple[str, str], pointer] = {}  # by digest of the image, or "" for any, and name
         self._names: set[str] = set()  # that more than one image defines
@@ -73,24 +74,18 @@ class Executor:
         records = json.loads((folder / "records.json").read_text())
         self._programs = [self._programs_of(number, sets) for number, sets in enumerate(records)]
 
-    def run(self, config: int, sets: Sequence[int], patience: int, *, held: bool) -> dict[str, Any]:
-        """One appointment with the calls of `sets`; without any it says what an empty one takes."""
+    def run(self, config: int, sets: Sequence[int]) -> dict[str, Any]:
+        """The calls of `sets`, back to back; without any it says what an empty call takes."""
         try:
-            times = self._clock.keep([self._programs[config][number] for number in sets], patience, held=held)
+            times = self._clock.measure([self._programs[config][number] for number in sets])
         except DriverError as error:
             return {"error": str(error)}
         except Tampered as error:
             return {"tampered": str(error)}
-        return {
-            "first_us": times.first_us,
-            "late_us": times.late_us,
-            "host_us": times.host_us,
-            "held_us": times.held_us,
-            "is_late": times.is_late,
-        }
+        return asdict(times)
 
     def burn(self, config: int, sets: Sequence[int], burn_s: float) -> dict[str, Any]:
-        """The calls of `sets` again and again for so long, without an appointment."""
+        """The calls of `sets` again and again for so long."""
         try:
             calls, took_s = self._clock.burn([self._programs[config][number] for number in sets], burn_s)
         except DriverError as error:

@@ -1,6 +1,6 @@
 """Launches what a call was recorded as: kernels, memsets and copies, on one stream or, where it forks, on several.
 
-Not covered: the clock around it (`appointment.py`) and whether a record may be launched at all (`gpu/record.py`).
+Not covered: the clock around it (`clock.py`) and whether a record may be launched at all (`gpu/record.py`).
 """
 
 import ctypes

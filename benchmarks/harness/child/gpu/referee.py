@@ -171,7 +171,7 @@ class GpuReferee:
     def stage(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
         """Everything as it has to be before a replayed call: fresh inputs, poison where its results will lie.
 
-        The cache is emptied here too: in the executor device code can change the kernel that does it.
+        The cache is emptied here: in the executor device code could change the kernel that does it.
         """
         self._write_inputs(config)
         desk, results = self._desks[who], self._configs[config]["results"]

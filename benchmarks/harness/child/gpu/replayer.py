@@ -6,14 +6,15 @@ back is used again by the next one, since calls run one after the other. Not cov
 
 import gc
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from ...protocol import Link
 from ..shell import Call, Function
-from .appointment import Clock
 from .capture import Capture, NotCaptured
+from .clock import Clock
 from .driver import Driver, DriverError, pointer
 from .launches import Program, program
 from .shell import results_in_form
@@ -40,12 +41,10 @@ class _CapturedResult:
 class Replayer:
     """`functions[f][c]` is function f for configuration c."""
 
-    def __init__(
-        self, functions: Sequence[Sequence[Function | None]], calls: Sequence[Call], link: Link, flush_bytes: int
-    ) -> None:
+    def __init__(self, functions: Sequence[Sequence[Function | None]], calls: Sequence[Call], link: Link) -> None:
         self._functions, self._calls, self._link = functions, calls, link
         self._driver = Driver()
-        self._clock = Clock(self._driver, flush_bytes)
+        self._clock = Clock(self._driver)
         self._capture = Capture(self._driver)
         self._pool = torch.cuda.MemPool()
         self._programs: dict[tuple[int, int], list[tuple[Program, list[_CapturedResult]]]] = {}
@@ -86,22 +85,14 @@ class Replayer:
                 del results
         return found
 
-    def _run(
-        self, *, config: int, sets: Sequence[int], function: int, compared: bool, patience: int, held: bool
-    ) -> dict[str, Any]:
+    def _run(self, *, config: int, sets: Sequence[int], function: int, compared: bool) -> dict[str, Any]:
         chosen = [self._programs[function, config][number] for number in sets]
-        times = self._clock.keep([item for item, _ in chosen], patience, held=held)
+        times = self._clock.measure([item for item, _ in chosen])
         if compared:
             for place, output in zip(chosen[0][1], self._calls[config].outputs, strict=True):
                 output.copy_(torch.as_tensor(place, device=output.device).view(output.dtype))
             torch.cuda.synchronize()
-        return {
-            "first_us": times.first_us,
-            "late_us": times.late_us,
-            "host_us": times.host_us,
-            "held_us": times.held_us,
-            "is_late": times.is_late,
-        }
+        return asdict(times)
 
 
 def _own_function(node: dict[str, Any]) -> pointer:

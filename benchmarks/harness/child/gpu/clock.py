@@ -1,0 +1,161 @@
+"""The clock of replayed calls: two words that the stream itself writes, and the host's clock.
+
+A call is queued as a whole while the stream waits for a word of the host. Then the stream writes one word, runs the
+call and writes another; the host looks for both all the time, and what lies between is the call's. The start is seen
+before anything of the call runs, and no clock of the GPU is read. Nor does a kernel of the judge run in this process:
+device code can overwrite the instructions of any kernel here, and can forge CUDA's events.
+
+Words are random and lie at drawn places in memory of the host. Device code that finds out both could write the last
+one early. So when it is seen, a third word is drawn and queued, which the stream writes at once unless the call goes
+on. The cache is emptied by the referee. Not covered: what the times mean (`gpu/replay.py`).
+"""
+
+import ctypes
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from .driver import Driver, DriverError, pointer, size_t, u64
+from .launches import Lanes, Program
+
+_PLACES = 1 << 20
+_POLLS_PER_LOOK = 1 << 15
+_NOT_READY = 600
+_TIMEOUT_S = 60.0
+_MAPPED = 2
+_SETTLE_US = 30  # so that the GPU has fetched what was queued last
+_RELEASE_LATEST_S = 1.0  # where more is launched than the stream holds, it must go on before all is launched
+_EQUAL, _PLAIN = 1, 0  # how a word is compared and written
+_RELAXED = 2
+_BURN_AHEAD_S = 0.01  # of work is launched before the host waits for it
+
+
+class Tampered(Exception):
+    """A word was not what the stream was to write."""
+
+
+@dataclass(frozen=True)
+class CallTimes:
+    """Of one call, in microseconds, what an empty one takes still in them."""
+
+    call_us: float  # from the word before it to the word behind it
+    behind_us: float  # from then on to the word that was queued when that one had been seen
+    is_late: bool  # the stream had to go on before everything was queued, so the times are worth nothing
+    blind_us: float  # for how long at most the host had not looked before it saw a word
+
+
+class Clock:
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._random = secrets.SystemRandom()
+        self.lanes = Lanes(driver)
+        host, place = pointer(), u64()
+        driver.call("cuMemHostAlloc", ctypes.byref(host), size_t(_PLACES * 8), ctypes.c_uint(_MAPPED))
+        driver.call("cuMemHostGetDevicePointer_v2", ctypes.byref(place), host, ctypes.c_uint(0))
+        self._words = (ctypes.c_uint64 * _PLACES).from_address(int(host.value or 0))
+        self._words_at = place.value
+
+    def measure(self, programs: Sequence[Program]) -> CallTimes:
+        """Launches `programs` one behind the other. Raises DriverError, Tampered."""
+        self._driver.call("cuCtxResetPersistingL2Cache")
+        release, start, end, behind = self._draw(4)
+        with self._held_until(release):
+            written = [self._let_write(start)]
+            for program in programs:
+                program.launch()
+            written.append(self._let_write(end))
+            queued_ns = time.perf_counter_ns()
+            while time.perf_counter_ns() < queued_ns + 1000 * _SETTLE_US:
+                pass
+            is_late, released_ns = bool(self._words[release]), time.perf_counter_ns()
+            self._words[release] = 1
+            started, start_ns, start_blind_ns = self._see(start, released_ns)
+            ended, end_ns, end_blind_ns = self._see(end, start_ns)
+            written.append(self._let_write(behind))
+            followed, followed_ns, _ = self._see(behind, end_ns)
+        self._driver.call("cuStreamSynchronize", self.lanes.first)
+        seen, there = [started, ended, followed], [self._words[at] for at in (start, end, behind)]
+        if not written == seen == there:
+            raise Tampered("a word around a call was not written by the stream")
+        return CallTimes(
+            call_us=(end_ns - start_ns) / 1e3,
+            behind_us=(followed_ns - end_ns) / 1e3,
+            is_late=is_late,
+            blind_us=max(start_blind_ns, end_blind_ns) / 1e3,
+        )
+
+    def burn(self, programs: Sequence[Program], least_s: float) -> tuple[int, float]:
+        """Launches `programs` again and again for `least_s`: how many calls that were, and how many seconds they took.
+
+        As a graph, since single launches of short kernels would leave the GPU idle between them. Raises DriverError.
+        """
+        driver, stream, graph, ready = self._driver, self.lanes.first, pointer(), pointer()
+        driver.call("cuStreamBeginCapture_v2", stream, ctypes.c_int(_RELAXED))
+        for program in programs:
+            program.launch()
+        driver.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        driver.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, u64(0))
+        launches, at_once, started_s = 0, 1, time.monotonic()
+        took_s = 0.0
+        while took_s < least_s:
+            for _ in range(at_once):
+                driver.call("cuGraphLaunch", ready, stream)
+            driver.call("cuStreamSynchronize", stream)
+            launches, took_s = launches + at_once, time.monotonic() - started_s
+            at_once = max(1, int(_BURN_AHEAD_S * launches / took_s))
+        driver.call("cuGraphExecDestroy", ready)
+        driver.call("cuGraphDestroy", graph)
+        return launches * len(programs), took_s
+
+    @contextmanager
+    def _held_until(self, place: int) -> Iterator[None]:
+        """What is launched inside is done when 1 has been written to `place`, which happens in any case."""
+        where = (self.lanes.first, u64(self._words_at + 8 * place), ctypes.c_uint(1), ctypes.c_uint(_EQUAL))
+        self._driver.call("cuStreamWaitValue32_v2", *where)
+        latest = threading.Timer(_RELEASE_LATEST_S, self._words.__setitem__, (place, 1))
+        latest.daemon = True
+        latest.start()
+        try:
+            yield
+        finally:
+            self._words[place] = 1
+            latest.cancel()
+
+    def _let_write(self, place: int) -> int:
+        """The word that the stream writes to `place` when all that was launched before has ended."""
+        word = 1 + secrets.randbelow((1 << 32) - 1)
+        where = (self.lanes.first, u64(self._words_at + 8 * place), ctypes.c_uint(word), ctypes.c_uint(_PLAIN))
+        self._driver.call("cuStreamWriteValue32_v2", *where)
+        return word
+
+    def _draw(self, count: int) -> list[int]:
+        """Different places: a word over which another one is written would look like a forged one."""
+        places = self._random.sample(range(_PLACES), count)
+        for place in places:
+            self._words[place] = 0
+        return places
+
+    def _see(self, place: int, looked_ns: int) -> tuple[int, int, int]:
+        """The word at `place`, when it was seen, and for how long the host had not looked; at `looked_ns` it had.
+
+        Does nothing else between two looks, nor after the last one: a word may come meanwhile.
+        """
+        words, now, began_s = self._words, time.perf_counter_ns, 0.0
+        while True:
+            for _ in range(_POLLS_PER_LOOK):
+                if word := words[place]:
+                    seen_ns = now()
+                    return word, seen_ns, seen_ns - looked_ns
+                looked_ns = now()
+            began_s = began_s or time.monotonic()
+            self._demand_running(began_s + _TIMEOUT_S)
+
+    def _demand_running(self, deadline: float) -> None:
+        code = self._driver.library.cuStreamQuery(self.lanes.first)
+        if code not in (0, _NOT_READY):
+            self._driver.check("the call", code)
+        if time.monotonic() > deadline:
+            raise DriverError("the call: no end")

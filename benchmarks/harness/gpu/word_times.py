@@ -1,0 +1,35 @@
+"""The times of replayed calls, as the host's clock took them between words, and what of them counts.
+
+Not covered: measuring (`child/gpu/clock.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_LEAST_US = 0.05
+# an empty call may take so much longer in an executor than in a baseline, and its third word so much longer to come
+_NOTHING_SPARE_US = (0.5, 1.0)
+# The third word may come so much later than after nothing, and in single calls than for baselines: the host queues it
+# when its caches are cold, which took up to 3 µs longer on an H100.
+LATE_SPARE_US = 5.0
+BLIND_MAX_US = 2.0  # a host that has not looked for longer does not know when a word came
+MEASURED = ("call_us", "behind_us")
+
+
+@dataclass(frozen=True)
+class WordTimes:
+    """Of one call in an executor or a baseline, in microseconds, less what an empty one takes."""
+
+    call_us: float
+    behind_us: float  # about zero; large if the word behind the call was not written by the stream
+
+    @property
+    def credited_us(self) -> float:
+        return max(_LEAST_US, self.call_us)
+
+
+def no_longer(nothing_us: Sequence[float], usual_us: Sequence[float]) -> tuple[float, ...]:
+    """Of an executor, whose device code has run: what it adds to an empty call is not taken from its calls."""
+    return tuple(
+        map(min, nothing_us, (usual + spare for usual, spare in zip(usual_us, _NOTHING_SPARE_US, strict=True)))
+    )
