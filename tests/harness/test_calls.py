@@ -145,6 +145,22 @@ def test_only_right_results_make_a_configuration_a_quick_one() -> None:
     assert judging.ledgers[0].quickest_us == 5000.0
 
 
+def test_a_kernel_that_is_wrong_on_the_values_of_a_decoy_is_not_called_random() -> None:
+    """Another call on the values that count is right, and says nothing of those of the decoy."""
+
+    class WrongOnDecoys(Scripted):
+        def compare(self, who: str, config: int, choice: int) -> CallComparison:
+            is_right = who == "baseline" or self._shown != "decoys"
+            return CallComparison(is_right, "" if is_right else "wrong", 0.0, 0.0, "normal")
+
+    session = WrongOnDecoys()
+    judging = Judging(session, NOBODY)
+    judging.verify()
+    assert judging.fault is not None
+    assert (judging.fault[1].verdict, judging.fault[1].reason) == (Verdict.INCORRECT_VALUE, "wrong")
+    assert session.calls[-1][2] == "decoys"
+
+
 def test_inputs_are_written_anew_before_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the break before the call that counts would tell it from the decoys."""
     session, shows = Scripted(lambda *call: replace(usual(*call), wall_us=40.0)), list[int]()

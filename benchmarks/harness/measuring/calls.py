@@ -214,7 +214,10 @@ class Judging:
         if with_baselines:
             self._verify_baselines(number, choice)
         ledger = self.ledgers[number]
-        ledger.fault = self._warm_up(CANDIDATE, number, decoys, checked=True) or self._fresh_call(number, choice)
+        ledger.fault = self._warm_up(CANDIDATE, number, decoys, checked=True)
+        if ledger.fault is not None:  # on values of a decoy, so another call on those that count says nothing of it
+            return
+        ledger.fault = self._fresh_call(number, choice)
         if ledger.fault is not None and ledger.fault.verdict is Verdict.INCORRECT_VALUE:
             ledger.fault = self._repeated(number, choice, ledger.fault)
 
