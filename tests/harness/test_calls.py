@@ -322,7 +322,7 @@ def test_a_busy_machine_gives_a_kernel_no_time_to_work_in() -> None:
 def test_work_while_frozen_is_added_and_much_of_it_is_tampering() -> None:
     judging = judged(Scripted(lambda *call: replace(long(*call), woke_us=7.0 if call[0] == "candidate" else 0.0)))
     assert set(judging.paired_times(0).kernel_us) <= {5014.0, 5021.0}  # after one or two decoys, which count too
-    judging = judged(Scripted(lambda *call: replace(usual(*call), woke_us=11_000.0 if call[0] == "candidate" else 0.0)))
+    judging = judged(Scripted(lambda *call: replace(usual(*call), woke_us=51_000.0 if call[0] == "candidate" else 0.0)))
     assert judging.fault is not None
     assert judging.fault[1].verdict is Verdict.TAMPERING
 
