@@ -38,6 +38,7 @@ from .switches import announcements
 
 PAGE_ROWS = 50
 WORDS_MAX_CHARS = 100  # of a search: each word is one more condition of a query
+_LATEST_ROWS = 100  # looked at first, since they come from an index: most of them can be shown
 TESTING = (
     "The worker for {} is starting and testing itself. You can submit now: a submission is compiled at once and judged "
     "when the worker has passed its self-test."
@@ -336,8 +337,10 @@ def tokens_of(user: User) -> QuerySet[ApiToken]:
 def newest_verified(limit: int = 8) -> list[Standing]:
     """Of tasks that are listed, also on boards of older versions."""
     rows = Standing.objects.ranked().listable().with_context().filter(task_version__task__listed=True)
-    rows = rows.select_related("task_version__task__suite", "device_kind").defer(*HEAVY)
-    return list(rows.order_by("-verified_at")[:limit])
+    rows = rows.select_related("task_version__task__suite", "device_kind").defer(*HEAVY).order_by("-verified_at")
+    latest = Standing.objects.ranked().order_by("-verified_at").values_list("pk", flat=True)[:_LATEST_ROWS]
+    found = list(rows.filter(pk__in=list(latest))[:limit])
+    return found if len(found) == limit else list(rows[:limit])
 
 
 def newest_records(limit: int = 30) -> list[Standing]:

@@ -44,7 +44,9 @@ def judgings_of_same_code(evaluation: Evaluation, *, anybodys_tokens: bool = Fal
     it: whether it is right they look at as closely as any other.
     """
     rows = Evaluation.objects.filter(
-        task_version=evaluation.task_version, device_kind=evaluation.device_kind, ruleset=evaluation.ruleset
+        task_version=evaluation.task_version_id,
+        device_kind=evaluation.device_kind_id,
+        ruleset=evaluation.ruleset_id,
     )
     ours = [verdict.value for verdict in Verdict if verdict.ours]
     known = rows.exclude(verdict="").exclude(verdict__in=ours).exclude(reason=QUICK, verdict=Verdict.PASS)

@@ -16,6 +16,7 @@ from ..models import Evaluation
 from ..moderation import rejudging
 from ..notifications import courier, telling
 from ..operations.load import forget_old_samples, take_sample
+from ..operations.statistics import statistics_gather
 from ..requests import examining
 from ..selectors import find_device_kind
 
@@ -60,6 +61,7 @@ def prune_events() -> None:
     checks.forget_checks()
     limits.forget()
     forget_old_samples()
+    statistics_gather()
 
 
 @shared_task(name=queue.CONTESTS_JOB, ignore_result=True, time_limit=600)

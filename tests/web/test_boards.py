@@ -14,9 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from benchmarks import selectors
 from benchmarks.boards import selectors as board_selectors
 from benchmarks.harness import Flag, StageReport
-from benchmarks.models import BaselineResult, Evaluation, Method, RuleSet, Standing, TaskVersion
+from benchmarks.models import BaselineResult, Evaluation, Method, RuleSet, Standing, Submission, TaskVersion
 from benchmarks.templatetags.whiskers import Axis, whisker
 from benchmarks.views.parts.boards import baseline_lines, in_line
 
@@ -345,3 +346,14 @@ def test_a_list_of_many_boards_has_pages(visitor: Client, monkeypatch: pytest.Mo
     monkeypatch.setattr(board_selectors, "PAGE_ROWS", 3)
     html = visitor.get("/leaderboards/").content.decode()
     assert "Page 1 of 2, 4 rows" in html
+
+
+def test_the_newest_entries_are_found_behind_many_that_no_list_shows(
+    visitor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selectors, "_LATEST_ROWS", 2)
+    for speedup in (1.5, 2.0, 3.0, 4.0):
+        entry(speedup)
+    Submission.objects.filter(evaluations__score__gt=1.6).update(visibility="unlisted")
+    assert Standing.objects.ranked().count() == 4
+    assert [row.score for row in selectors.newest_verified()] == [1.5]

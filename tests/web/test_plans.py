@@ -1,5 +1,7 @@
 """Where SQLite begins in queries that were slow on a large site; without statistics it takes any index for a good one.
 
+Housekeeping gathers them every hour, and a new site has none that are worth much.
+
 Does NOT measure: `lab/site` does.
 """
 
@@ -9,6 +11,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+
+from benchmarks import jobs
 
 from . import factories
 
@@ -37,3 +41,11 @@ def test_entries_of_an_account_are_not_looked_for_among_all_entries(visitor: Cli
     found = plans(visitor, "/people/olga/")
     assert any("benchmarks_standing USING INDEX" in plan and "(evaluation_id=?)" in plan for plan in found)
     assert not [plan for plan in found if "benchmarks_standing" in plan and "(ruleset_id=?)" in plan]
+
+
+def test_housekeeping_gathers_the_statistics(visitor: Client) -> None:
+    factories.judged()
+    jobs.prune_events()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT DISTINCT tbl FROM sqlite_stat1")
+        assert {"benchmarks_evaluation", "benchmarks_submission"} <= {table for (table,) in cursor.fetchall()}

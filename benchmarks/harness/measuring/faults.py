@@ -16,9 +16,9 @@ _OUT_OF_MEMORY = re.compile(
     r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE
 )
 _NEW_KERNEL = re.compile(r"Read-only file system: '/tmp/kernels/")
-# On its way to sleep a thread uses some microseconds, and tens of milliseconds if the host of a virtual machine takes the
-# processor away just then. All of it is added to the time of the call, so nobody gains by it, and up to here nobody is
-# accused.
+# On its way to sleep a thread uses some microseconds, and tens of milliseconds if the host of a virtual machine takes
+# the processor away just then. All of it is added to the time of the call, so nobody gains by it, and up to here nobody
+# is accused.
 _WOKEN_US = 50_000.0
 _SIGNAL_WORDS = {
     signal.SIGSEGV: "it read or wrote memory that is not its own (writing into an input counts)",

@@ -20,6 +20,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from benchmarks.catalogue.folders import tasks_sync
 from benchmarks.judgings.recording import boards_complete
+from benchmarks.operations.statistics import statistics_gather
 from benchmarks.recorded.loading import load_shipped
 from kbench_site.builds_ahead import start_builds
 
@@ -39,6 +40,7 @@ class Command(BaseCommand):
         tasks_sync()
         boards_complete()
         load_shipped()
+        statistics_gather()
         for build in builds:
             problem = build.exception()
             if problem is not None:  # the judge tries again, and says it where people look
