@@ -40,9 +40,11 @@ _PERCENTILES = (1, 10, 50, 90, 99)
 class Spins:
     """A program of so many kernels of so many nanoseconds each."""
 
+    steps = ()  # all on the first stream
+
     def __init__(self, driver: Driver, clock: Clock, function: pointer, least_ns: int, count: int) -> None:
         self._driver, self._stream, self._function = driver, clock.lanes.first, function
-        self.operations = count
+        self._count = count
         self._told = driver.allocate(8)
         self._words = (u64(least_ns), self._told)
         self._places = (pointer * 2)(*(ctypes.addressof(word) for word in self._words))
@@ -50,7 +52,7 @@ class Spins:
     def launch(self) -> None:
         blocks, threads, one, none = map(ctypes.c_uint, (_BLOCKS, _THREADS, 1, 0))
         shape = (blocks, one, one, threads, one, one, none)
-        for _ in range(self.operations):
+        for _ in range(self._count):
             self._driver.call("cuLaunchKernel", self._function, *shape, self._stream, self._places, pointer(None))
 
     def took_us(self) -> float:

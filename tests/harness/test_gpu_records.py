@@ -6,6 +6,7 @@ import os
 import struct
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,6 +48,15 @@ def test_what_may_be_launched_comes_out_as_it_went_in() -> None:
     assert [node["kind"] for node in call.nodes] == ["kernel", "memset", "copy", "empty"]
     assert call.nodes[0] == {**KERNEL, "carveout": 0}
     assert summary([call])["nodes"][0]["kernel"] == KERNEL["name"]
+
+
+@pytest.mark.parametrize("other", [[KERNEL] * 201, [{**KERNEL, "parameters": "00" * 30_000}]])
+def test_calls_that_are_not_alike_are_not_replayed(other: list[dict[str, Any]]) -> None:
+    """Bursts hold as many calls as the stream holds of the largest one, which need not be timed alone."""
+    nodes = [[KERNEL]] * 7 + [other]
+    text = json.dumps([{"nodes": items, "places": [512 * number]} for number, items in enumerate(nodes)])
+    with pytest.raises(NotReplayable, match="not alike: 1 launches with 12 bytes"):
+        read_record(text, MEMORY, [512], 8)
 
 
 @pytest.mark.parametrize(
@@ -273,6 +283,16 @@ class FakeCuda:
         early = any(found.attributes[i].id == 6 for i in range(found.attribute_count))
         self.log.append(("kernel", function.value, found.stream, list(found.grid), values, early))
         return 0
+
+
+@pytest.mark.parametrize("reached", [88, 100])
+def test_where_device_code_reaches_the_whole_process_nothing_is_replayed(reached: int) -> None:
+    def says(place: Any, number: Any, _: Any) -> int:
+        place._obj.value = int(number.value == reached)
+        return 0
+
+    with pytest.raises(DriverError, match="all memory"):
+        Driver(SimpleNamespace(cuDeviceGetAttribute=says)).demand_own_memory()
 
 
 def launched(nodes: list[dict[str, Any]]) -> list[Any]:

@@ -17,14 +17,15 @@ import pytest
 from benchmarks.harness import default_suites, find_task
 from benchmarks.harness.child.gpu import clock as clock_module
 from benchmarks.harness.child.gpu.clock import CallTimes, Clock, Tampered
-from benchmarks.harness.child.gpu.driver import Driver, DriverError
+from benchmarks.harness.child.gpu.driver import Driver, DriverError, pointer
+from benchmarks.harness.child.gpu.launches import program
 from benchmarks.harness.errors import SupervisorError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.memory import overlay
-from benchmarks.harness.measuring.session import EAGER, NOTHING
+from benchmarks.harness.measuring.session import NOTHING
 from benchmarks.harness.protocol import ProtocolError, Status
 from benchmarks.harness.report import Verdict
 
@@ -84,7 +85,7 @@ class FakeGpu:
 class Work:
     """In the place of a program: takes so much of the fake GPU's time, and may do something before."""
 
-    operations = 1
+    steps = ()
 
     def __init__(self, gpu: FakeGpu, seconds: float = 0.02, first: Callable[[], None] = lambda: None) -> None:
         self.gpu, self.seconds, self.first = gpu, seconds, first
@@ -132,6 +133,104 @@ def test_an_end_that_a_call_writes_itself_is_found_when_a_third_word_is_late() -
     gpu.cuStreamWriteValue32_v2 = lambda *told: words.append(told[2].value) or queued(*told)  # type: ignore[method-assign]
     times = measured(gpu, Work(gpu, first=lambda: write(gpu.places[1], words[1])))
     assert times.call_us < 20_000 <= times.behind_us
+
+
+BRANCH = {
+    "kind": "kernel",
+    "after": [],
+    "grid": [1, 1, 1],
+    "block": [1, 1, 1],
+    "shared_bytes": 0,
+    "parameters": "00" * 12,
+    "attributes": {},
+    "max_dynamic_bytes": 0,
+    "carveout": 0,
+    "non_portable": 0,
+}
+
+
+class ForkingGpu(FakeGpu):
+    """Has a thread for each stream. An event is a word in its memory, which a call can overwrite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queues: dict[int, queue.Queue[Callable[[], None]]] = {}
+        self.events: dict[int, list[int]] = {}  # how often it was recorded, and the word
+        self.kernels: dict[int, Callable[[], None]] = {}
+
+    def cuStreamCreate(self, place: Any, _: Any) -> int:
+        place._obj.value = number = len(self.queues) + 1
+        self.queues[number] = queue.Queue()
+        threading.Thread(target=self._serve, args=[self.queues[number]], daemon=True).start()
+        return 0
+
+    def cuEventCreate(self, place: Any, _: Any) -> int:
+        place._obj.value = number = len(self.events) + 1
+        self.events[number] = [0, 0]
+        return 0
+
+    def cuEventRecord(self, event: Any, stream: Any) -> int:
+        item = self.events[event.value]
+        item[0] += 1
+        self.queues[stream.value].put(lambda wanted=item[0]: item.__setitem__(1, max(item[1], wanted)))
+        return 0
+
+    def cuStreamWaitEvent(self, stream: Any, event: Any, _: Any) -> int:
+        item = self.events[event.value]
+        self.queues[stream.value].put(lambda wanted=item[0]: wait_for(lambda: item[1] >= wanted))
+        return 0
+
+    def cuStreamWaitValue32_v2(self, stream: Any, place: Any, word: Any, _: Any) -> int:
+        where = ctypes.c_uint64.from_address(place.value)
+        self.queues[stream.value].put(lambda: wait_for(lambda: where.value == word.value))
+        return 0
+
+    def cuStreamWriteValue32_v2(self, stream: Any, place: Any, word: Any, _: Any) -> int:
+        self.places.append(place.value)
+        self.queues[stream.value].put(lambda: write(place.value, word.value))
+        return 0
+
+    def cuStreamSynchronize(self, stream: Any) -> int:
+        self.queues[stream.value].join()
+        return 0
+
+    def cuFuncGetParamInfo(self, _: Any, number: Any, offset: Any, size: Any) -> int:
+        if number.value > 1:
+            return 1
+        offset._obj.value, size._obj.value = (0, 8) if number.value == 0 else (8, 4)
+        return 0
+
+    def cuLaunchKernelEx(self, config: Any, function: Any, *_: Any) -> int:
+        self.queues[config._obj.stream].put(self.kernels[function.value])
+        return 0
+
+    def _serve(self, queued: "queue.Queue[Callable[[], None]]") -> None:
+        while True:
+            queued.get()()
+            queued.task_done()
+
+
+@pytest.mark.parametrize("forges", [False, True])
+def test_a_branch_whose_join_is_forged_is_waited_for_nevertheless(*, forges: bool) -> None:
+    """Events lie in memory that device code can write."""
+    gpu, ended = ForkingGpu(), list[float]()
+
+    def first() -> None:
+        for item in gpu.events.values() if forges else ():
+            item[1] = 1 << 20
+
+    def long() -> None:
+        time.sleep(0.05)
+        ended.append(time.perf_counter())
+
+    gpu.kernels = {1: first, 2: long}
+    clock = Clock(driver := Driver(gpu))
+    branches = [{**BRANCH, "name": str(number)} for number in gpu.kernels]
+    made = program(driver, clock.lanes, branches, lambda node: pointer(int(node["name"])))
+    times = clock.measure([made])
+    assert ended
+    assert 50_000 <= times.call_us < 150_000
+    assert times.behind_us < 50_000
 
 
 def test_another_word_than_that_of_the_stream_is_tampering() -> None:
@@ -266,15 +365,6 @@ def test_a_call_whose_times_are_worthless_is_repeated_on_other_values(worthless:
     assert replay.referee.asked == ["stage", "stage", "collect"]  # type: ignore[attr-defined]
 
 
-def test_what_comes_late_for_baselines_too_is_not_charged() -> None:
-    replay = replay_of(executor=FakeActor(*[{**ANSWER, "behind_us": 14.5}] * 3))
-    replay.crew.baselines = [FakeActor(*[{**ANSWER, "behind_us": 8.0}] * 3)]  # type: ignore[list-item]
-    for who in ("candidate0", "baseline0") * 3:
-        replay.call(who, 0, 3, EAGER, compared=True)
-    assert replay.late_us(0) == pytest.approx(6.5 - 5)
-    assert replay.late_us(1) == 0.0
-
-
 @pytest.mark.parametrize(("answer", "tries", "empty"), [(LATE, 5, LATE), (UNSEEN, 25, ANSWER)], ids=["late", "unseen"])
 def test_a_host_that_is_always_too_busy_is_noise(answer: Any, tries: int, empty: Any) -> None:
     replay = replay_of(executor=FakeActor(*[answer] * tries))
@@ -302,15 +392,14 @@ def test_before_the_judging_such_calls_are_timed_in_the_other_way() -> None:
 
 
 def test_a_burst_has_no_more_launches_and_parameters_than_a_stream_holds() -> None:
-    """Of the largest call: those of a record need not be alike. Nodes that cost nothing do not make a burst short."""
+    """Nodes that cost nothing do not make it short."""
     replay = replay_of()
     kernel = {"kind": "kernel", "after": [], "parameters": "00" * 4}
     large = {**kernel, "parameters": "00" * 32_000}
     nothing = [{"kind": "empty", "after": []}, {"kind": "memset", "width": 0}, {"kind": "copy", "bytes": 0}]
     for nodes, most in (([kernel], 8), ([kernel] * 100, 4), ([large] * 20, 3), ([kernel, *nothing * 100], 8)):
-        items = [{"after": [], **node} for node in nodes]
-        first, *others = (RecordedCall((items[0],), (512 * number,)) for number in range(8))
-        replay.calls = [(first, *(RecordedCall(tuple(items), call.places) for call in others))]
+        items = tuple({"after": [], **node} for node in nodes)
+        replay.calls = [tuple(RecordedCall(items, (512 * number,)) for number in range(8))]
         assert replay.most_in_a_burst(0) == most
 
 
@@ -334,10 +423,9 @@ def test_work_behind_the_end_counts() -> None:
     forged = {**ANSWER, "behind_us": 306.0}
     replay = replay_of(executor=FakeActor(forged, *[forged] * 3))
     assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 300 - 5) / 4)
-    assert replay.late_us(0) == 0.0  # nothing is known of single calls
     for _ in range(3):
-        assert replay.call("candidate0", 0, 3, 0, compared=True).event_us == 10.0
-    assert replay.late_us(0) == pytest.approx(300 - 5)
+        call = replay.call("candidate0", 0, 3, 0, compared=True)
+        assert (call.event_us, call.behind_us) == (10.0, 300.0)
     assert replay.gaps_us() == {"behind_p50_us": 300.0, "behind_p99_us": 300.0}
 
 

@@ -80,6 +80,7 @@ def read_record(text: str, memory: MemorySpans, result_bytes: Sequence[int], set
     if not isinstance(data, list) or len(data) != sets:
         raise NotReplayable(f"the record does not have {sets} calls")
     calls = tuple(_call(item, memory, result_bytes) for item in data)
+    _demand_alike(calls)
     _demand_distinct(calls, result_bytes)
     return calls
 
@@ -124,6 +125,14 @@ def _demand_early_behind_kernels(nodes: Sequence[Mapping[str, Any]]) -> None:
         early = [edge[0] for edge in node["after"] if edge[1] == _EARLY]
         if any(nodes[place]["kind"] != "kernel" for place in early):
             raise NotReplayable(f"node {number} starts early behind something that is no kernel")
+
+
+def _demand_alike(calls: Sequence[RecordedCall]) -> None:
+    """One large call among small ones would make bursts of all of them short."""
+    sizes = {(call.launches, call.parameter_bytes) for call in calls}
+    if len(sizes) > 1:
+        shown = " and ".join(f"{launches} launches with {told} bytes" for launches, told in (min(sizes), max(sizes)))
+        raise NotReplayable(f"its calls are not alike: {shown} of parameters")
 
 
 def _demand_distinct(calls: Sequence[RecordedCall], result_bytes: Sequence[int]) -> None:

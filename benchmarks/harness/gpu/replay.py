@@ -9,7 +9,6 @@ may say (`record.py`) and the clock itself (`child/gpu/clock.py`).
 
 import json
 import os
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -38,7 +37,7 @@ from .record import (
     read_record,
     summary,
 )
-from .word_times import BLIND_MAX_US, LATE_SPARE_US, MEASURED, WordTimes, no_longer
+from .word_times import BLIND_MAX_US, MEASURED, WordTimes, late_us, no_longer
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
@@ -100,7 +99,7 @@ class Replay:
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
-    _behind_us: defaultdict[tuple[bool, int, int], list[float]] = field(default_factory=lambda: defaultdict(list))
+    _behind_us: list[float] = field(default_factory=list)  # of all single calls
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -136,12 +135,13 @@ class Replay:
             return self._actor(who).broken(self.timeout_s)
         taken = self.referee.ask("collect", who=who, config=config, places=places[0] if compared else [])
         times = self._times(who, answer)
-        self._behind_us[who.startswith("candidate"), config, function].append(times.behind_us)
+        self._behind_us.append(times.behind_us)
         return CallResult(
             Status.OK,
             wall_us=float(answer["call_us"]),
             resume_us=0.0,
             event_us=times.credited_us,
+            behind_us=times.behind_us,
             throttled=tuple(taken["throttle"]),
         )
 
@@ -158,18 +158,7 @@ class Replay:
         if "gone" in answer:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         times = self._times(who, answer)
-        return (times.credited_us + max(0.0, times.behind_us - LATE_SPARE_US)) / count
-
-    def late_us(self, config: int) -> float:
-        """How much later than in calls of baselines the third word came in single calls of the submission: medians.
-
-        That is added to their times. About zero.
-        """
-        own, usual = self._medians_behind_us(config, theirs=True), self._medians_behind_us(config, theirs=False)
-        return max(0.0, max(own, default=0.0) - max(usual, default=0.0) - LATE_SPARE_US)
-
-    def _medians_behind_us(self, config: int, *, theirs: bool) -> list[float]:
-        return [median(values) for key, values in self._behind_us.items() if key[:2] == (theirs, config)]
+        return (times.credited_us + late_us(times.behind_us)) / count
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
@@ -193,12 +182,10 @@ class Replay:
         return [list(call.places) for call in self.calls[config][:count]]
 
     def most_in_a_burst(self, config: int) -> int:
-        """As many calls as there are input sets, and as a stream can hold."""
+        """As many calls as there are input sets, and as a stream can hold. They are alike."""
         calls = self.calls[config]
-        held = NODES_MAX // max(1, *(call.launches for call in calls))
-        return max(
-            1, min(len(calls), held, ALL_PARAMETERS_MAX_BYTES // max(1, *(call.parameter_bytes for call in calls)))
-        )
+        launched, told = NODES_MAX // max(1, calls[0].launches), max(1, calls[0].parameter_bytes)
+        return max(1, min(len(calls), launched, ALL_PARAMETERS_MAX_BYTES // told))
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -211,7 +198,7 @@ class Replay:
 
     def gaps_us(self) -> dict[str, float]:
         """How late the third word came over all single calls, by the median and the 99th percentile."""
-        values = sorted(value for values in self._behind_us.values() for value in values)
+        values = sorted(self._behind_us)
         quantiles = {"p50": 0.5, "p99": 0.99} if values else {}
         return {
             f"behind_{name}_us": round(values[int(quantile * (len(values) - 1))], 2)

@@ -11,7 +11,7 @@ _LEAST_US = 0.05
 _NOTHING_SPARE_US = (0.5, 1.0)
 # The third word may come so much later than after nothing, and in single calls than for baselines: the host queues it
 # when its caches are cold, which took up to 3 µs longer on an H100.
-LATE_SPARE_US = 5.0
+_LATE_SPARE_US = 5.0
 BLIND_MAX_US = 2.0  # a host that has not looked for longer does not know when a word came
 MEASURED = ("call_us", "behind_us")
 
@@ -26,6 +26,11 @@ class WordTimes:
     @property
     def credited_us(self) -> float:
         return max(_LEAST_US, self.call_us)
+
+
+def late_us(behind_us: float, usual_us: float = 0.0) -> float:
+    """What is added to a call whose third word came so late; `usual_us` is what is usual for baselines."""
+    return max(0.0, behind_us - usual_us - _LATE_SPARE_US)
 
 
 def no_longer(nothing_us: Sequence[float], usual_us: Sequence[float]) -> tuple[float, ...]:

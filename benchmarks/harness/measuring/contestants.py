@@ -46,6 +46,7 @@ class CallResult:
     event_us: float | None = None  # GPU: as the child's device events claim it
     tail_us: float | None = None  # GPU: from DONE until the referee's own kernel had run
     flush_us: float | None = None  # GPU: how long flushing the cache took before the call
+    behind_us: float = 0.0  # GPU, replayed: until the word came that was queued when the last one had been seen
     gate_us: float = 0.0  # GPU: how long the referee kept it occupied after GO
     copied: bool = False  # GPU: a result was copied within the timed window
     foreign: bool = False  # a result is said to lie where there is no memory, or on a GPU outside the shared memory

@@ -7,7 +7,9 @@ device code can overwrite the instructions of any kernel here, and can forge CUD
 
 Words are random and lie at drawn places in memory of the host. Device code that finds out both could write the last
 one early. So when it is seen, a third word is drawn and queued, which the stream writes at once unless the call goes
-on. The cache is emptied by the referee. Not covered: what the times mean (`gpu/replay.py`).
+on. A call with parallel branches has several streams. They are joined by events, which device code can forge, so each
+of them waits for the host and writes words at its end. The cache is emptied by the referee.
+Not covered: what the times mean (`gpu/replay.py`).
 """
 
 import ctypes
@@ -61,24 +63,26 @@ class Clock:
     def measure(self, programs: Sequence[Program]) -> CallTimes:
         """Launches `programs` one behind the other. Raises DriverError, Tampered."""
         self._driver.call("cuCtxResetPersistingL2Cache")
-        release, start, end, behind = self._draw(4)
-        with self._held_until(release):
-            written = [self._let_write(start)]
+        streams = self.lanes.of(programs)
+        release, start, *others = self._draw(2 + 2 * len(streams))
+        ends, behind = others[: len(streams)], others[len(streams) :]
+        with self._held_until(release, streams):
+            written = [self._let_write(start, self.lanes.first)]
             for program in programs:
                 program.launch()
-            written.append(self._let_write(end))
+            written += map(self._let_write, ends, streams)
             queued_ns = time.perf_counter_ns()
             while time.perf_counter_ns() < queued_ns + 1000 * _SETTLE_US:
                 pass
             is_late, released_ns = bool(self._words[release]), time.perf_counter_ns()
             self._words[release] = 1
             started, start_ns, start_blind_ns = self._see(start, released_ns)
-            ended, end_ns, end_blind_ns = self._see(end, start_ns)
-            written.append(self._let_write(behind))
-            followed, followed_ns, _ = self._see(behind, end_ns)
-        self._driver.call("cuStreamSynchronize", self.lanes.first)
-        seen, there = [started, ended, followed], [self._words[at] for at in (start, end, behind)]
-        if not written == seen == there:
+            ended, end_ns, end_blind_ns = self._see_all(ends, start_ns)
+            written += map(self._let_write, behind, streams)
+            followed, followed_ns, _ = self._see_all(behind, end_ns)
+        for stream in streams:
+            self._driver.call("cuStreamSynchronize", stream)
+        if not written == [started, *ended, *followed] == [self._words[at] for at in (start, *ends, *behind)]:
             raise Tampered("a word around a call was not written by the stream")
         return CallTimes(
             call_us=(end_ns - start_ns) / 1e3,
@@ -111,10 +115,11 @@ class Clock:
         return launches * len(programs), took_s
 
     @contextmanager
-    def _held_until(self, place: int) -> Iterator[None]:
-        """What is launched inside is done when 1 has been written to `place`, which happens in any case."""
-        where = (self.lanes.first, u64(self._words_at + 8 * place), ctypes.c_uint(1), ctypes.c_uint(_EQUAL))
-        self._driver.call("cuStreamWaitValue32_v2", *where)
+    def _held_until(self, place: int, streams: Sequence[pointer]) -> Iterator[None]:
+        """What is launched on `streams` inside is done when 1 is written to `place`, which happens in any case."""
+        where = (u64(self._words_at + 8 * place), ctypes.c_uint(1), ctypes.c_uint(_EQUAL))
+        for stream in streams:
+            self._driver.call("cuStreamWaitValue32_v2", stream, *where)
         latest = threading.Timer(_RELEASE_LATEST_S, self._words.__setitem__, (place, 1))
         latest.daemon = True
         latest.start()
@@ -124,11 +129,11 @@ class Clock:
             self._words[place] = 1
             latest.cancel()
 
-    def _let_write(self, place: int) -> int:
-        """The word that the stream writes to `place` when all that was launched before has ended."""
+    def _let_write(self, place: int, stream: pointer) -> int:
+        """The word that `stream` writes to `place` when all that was launched on it before has ended."""
         word = 1 + secrets.randbelow((1 << 32) - 1)
-        where = (self.lanes.first, u64(self._words_at + 8 * place), ctypes.c_uint(word), ctypes.c_uint(_PLAIN))
-        self._driver.call("cuStreamWriteValue32_v2", *where)
+        where = (u64(self._words_at + 8 * place), ctypes.c_uint(word), ctypes.c_uint(_PLAIN))
+        self._driver.call("cuStreamWriteValue32_v2", stream, *where)
         return word
 
     def _draw(self, count: int) -> list[int]:
@@ -137,6 +142,19 @@ class Clock:
         for place in places:
             self._words[place] = 0
         return places
+
+    def _see_all(self, places: Sequence[int], looked_ns: int) -> tuple[list[int], int, int]:
+        """The words at all `places`, when the last was seen, and the longest time without a look.
+
+        The first stream, which waits for the others, is looked at last, so its word is seen when it comes.
+        """
+        words: list[int] = []
+        blind_ns = 0
+        for place in reversed(places):
+            word, looked_ns, unseen_ns = self._see(place, looked_ns)
+            words.insert(0, word)
+            blind_ns = max(blind_ns, unseen_ns)
+        return words, looked_ns, blind_ns
 
     def _see(self, place: int, looked_ns: int) -> tuple[int, int, int]:
         """The word at `place`, when it was seen, and for how long the host had not looked; at `looked_ns` it had.

@@ -13,6 +13,7 @@ ROOM_BYTES = 1 << 30  # of addresses: the driver places what is smaller where it
 _ON_DEVICE = 1
 VALUE_BYTES = 64  # of a launch attribute
 _PARAMETERS_MAX = 4096  # of a kernel
+_REACHES_THE_HOST = {88: "PAGEABLE_MEMORY_ACCESS", 100: "PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES"}
 
 u64 = ctypes.c_uint64
 size_t = ctypes.c_size_t
@@ -125,6 +126,14 @@ class Driver:
         self.call("cuInit", ctypes.c_uint(0))
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ctypes.c_int(0))
         self.call("cuCtxSetCurrent", context)
+
+    def demand_own_memory(self) -> None:
+        """Raises DriverError where device code reaches all memory of a process, or finds the host's page tables."""
+        found = ctypes.c_int()
+        for number, name in _REACHES_THE_HOST.items():
+            self.call("cuDeviceGetAttribute", ctypes.byref(found), ctypes.c_int(number), ctypes.c_int(0))
+            if found.value:
+                raise DriverError(f"{name}: device code can reach all memory of a process of this machine")
 
     def call(self, name: str, *arguments: Any) -> None:
         self.check(name, getattr(self.library, name)(*arguments))

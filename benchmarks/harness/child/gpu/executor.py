@@ -59,6 +59,7 @@ class NotLoaded(Exception):
 class Executor:
     def __init__(self, driver: Driver, message: dict[str, Any], link: Link) -> None:
         self._driver = driver
+        driver.demand_own_memory()
         sizes, fds = link.receive_descriptors()
         names = ("inputs", "outputs")
         for name, fd in zip(names, fds, strict=True):

@@ -36,6 +36,10 @@ class Lanes:
             self._streams.append(self._driver.stream())
         return self._streams[number]
 
+    def of(self, programs: Sequence["Program"]) -> list[pointer]:
+        """All that `programs` launch on, the first among them."""
+        return [self[number] for number in sorted({0, *(step.lane for made in programs for step in made.steps)})]
+
 
 @dataclass
 class _Step:
@@ -56,11 +60,6 @@ class Program:
     steps: list[_Step] = field(default_factory=list)
     _events: dict[int, pointer] = field(default_factory=dict)
     _last: list[int] = field(default_factory=list)  # the last node of each further stream
-
-    @property
-    def operations(self) -> int:
-        """How often `launch` calls the driver."""
-        return len(self.steps) + len(self._events) + len(self._last) + sum(len(step.waits) for step in self.steps)
 
     def launch(self) -> None:
         if -1 in self._events:
