@@ -5,6 +5,7 @@ What only a GPU shows was judged on one: `docs/results/h200/replay.md`.
 
 import ctypes
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,15 @@ from benchmarks.harness.measuring.memory import overlay
 from benchmarks.harness.measuring.session import NOTHING
 from benchmarks.harness.protocol import ProtocolError, Status
 from benchmarks.harness.report import Verdict
+
+
+@pytest.fixture(autouse=True)
+def threads_take_short_turns() -> Iterator[None]:
+    """The clock looks all the time, and so do the threads of a fake that wait."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    yield
+    sys.setswitchinterval(usual_s)
 
 
 class FakeGpu:
@@ -100,7 +110,7 @@ class Work:
 
 def wait_for(is_so: Callable[[], bool]) -> None:
     while not is_so():
-        time.sleep(0)
+        time.sleep(1e-4)
 
 
 def write(place: int, word: int) -> None:
@@ -229,8 +239,8 @@ def test_a_branch_whose_join_is_forged_is_waited_for_nevertheless(*, forges: boo
     made = program(driver, clock.lanes, branches, lambda node: pointer(int(node["name"])))
     times = clock.measure([made])
     assert ended
-    assert 50_000 <= times.call_us < 150_000
-    assert times.behind_us < 50_000
+    assert 30_000 <= times.call_us < 150_000  # one thread of Python after the other sees the start late
+    assert times.behind_us < 30_000
 
 
 def test_another_word_than_that_of_the_stream_is_tampering() -> None:
