@@ -267,8 +267,8 @@ def test_how_long_the_host_did_not_look_is_told() -> None:
     """It looks for one word 2 ms after it had looked for the other; both are there."""
     clock = Clock(Driver(FakeGpu()))
     clock._words[7] = 12345
-    word, seen_ns, blind_ns = clock._see(7, time.perf_counter_ns() - 2_000_000)
-    assert word == 12345
+    found, seen_ns, blind_ns = clock._see([7], time.perf_counter_ns() - 2_000_000)
+    assert found == [12345]
     assert seen_ns <= time.perf_counter_ns()
     assert blind_ns >= 2_000_000
 

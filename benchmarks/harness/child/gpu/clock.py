@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from .driver import Driver, DriverError, pointer, size_t, u64
 from .launches import Lanes, Program
@@ -49,6 +50,11 @@ class CallTimes:
     blind_us: float  # for how long at most the host had not looked before it saw a word
 
 
+class _Word(NamedTuple):
+    value: int
+    arguments: tuple[Any, ...]  # of the driver's function
+
+
 class Clock:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -64,25 +70,28 @@ class Clock:
         """Launches `programs` one behind the other. Raises DriverError, Tampered."""
         self._driver.call("cuCtxResetPersistingL2Cache")
         streams = self.lanes.of(programs)
-        release, start, *others = self._draw(2 + 2 * len(streams))
-        ends, behind = others[: len(streams)], others[len(streams) :]
+        release, *places = self._draw(2 + 2 * len(streams))
+        words = list(map(self._drawn, places, (self.lanes.first, *streams, *streams)))
+        start, end, behind = slice(1), slice(1, 1 + len(streams)), slice(1 + len(streams), None)
         with self._held_until(release, streams):
-            written = [self._let_write(start, self.lanes.first)]
+            self._let_write(words[start])
             for program in programs:
                 program.launch()
-            written += map(self._let_write, ends, streams)
+            self._let_write(words[end])
             queued_ns = time.perf_counter_ns()
             while time.perf_counter_ns() < queued_ns + 1000 * _SETTLE_US:
                 pass
+            at_start, at_end, at_behind, third = places[start], places[end], places[behind], words[behind]
             is_late, released_ns = bool(self._words[release]), time.perf_counter_ns()
             self._words[release] = 1
-            started, start_ns, start_blind_ns = self._see(start, released_ns)
-            ended, end_ns, end_blind_ns = self._see_all(ends, start_ns)
-            written += map(self._let_write, behind, streams)
-            followed, followed_ns, _ = self._see_all(behind, end_ns)
+            started, start_ns, start_blind_ns = self._see(at_start, released_ns)
+            ended, end_ns, end_blind_ns = self._see(at_end, start_ns)
+            self._let_write(third)
+            followed, followed_ns, _ = self._see(at_behind, end_ns)
         for stream in streams:
             self._driver.call("cuStreamSynchronize", stream)
-        if not written == [started, *ended, *followed] == [self._words[at] for at in (start, *ends, *behind)]:
+        there = [self._words[place] for place in places]
+        if not [word.value for word in words] == [*started, *ended, *followed] == there:
             raise Tampered("a word around a call was not written by the stream")
         return CallTimes(
             call_us=(end_ns - start_ns) / 1e3,
@@ -129,12 +138,16 @@ class Clock:
             self._words[place] = 1
             latest.cancel()
 
-    def _let_write(self, place: int, stream: pointer) -> int:
-        """The word that `stream` writes to `place` when all that was launched on it before has ended."""
-        word = 1 + secrets.randbelow((1 << 32) - 1)
-        where = (u64(self._words_at + 8 * place), ctypes.c_uint(word), ctypes.c_uint(_PLAIN))
-        self._driver.call("cuStreamWriteValue32_v2", stream, *where)
-        return word
+    def _drawn(self, place: int, stream: pointer) -> "_Word":
+        """For `place`, to be queued on `stream` with no delay: until it is, the end of a call may be a forged one."""
+        value = 1 + secrets.randbelow((1 << 32) - 1)
+        where = u64(self._words_at + 8 * place)
+        return _Word(value, (stream, where, ctypes.c_uint(value), ctypes.c_uint(_PLAIN)))
+
+    def _let_write(self, words: Sequence["_Word"]) -> None:
+        """The stream of each writes it when all that was launched there before has ended."""
+        for word in words:
+            self._driver.call("cuStreamWriteValue32_v2", *word.arguments)
 
     def _draw(self, count: int) -> list[int]:
         """Different places: a word over which another one is written would look like a forged one."""
@@ -143,33 +156,28 @@ class Clock:
             self._words[place] = 0
         return places
 
-    def _see_all(self, places: Sequence[int], looked_ns: int) -> tuple[list[int], int, int]:
-        """The words at all `places`, when the last was seen, and the longest time without a look.
-
-        The first stream, which waits for the others, is looked at last, so its word is seen when it comes.
-        """
-        words: list[int] = []
-        blind_ns = 0
-        for place in reversed(places):
-            word, looked_ns, unseen_ns = self._see(place, looked_ns)
-            words.insert(0, word)
-            blind_ns = max(blind_ns, unseen_ns)
-        return words, looked_ns, blind_ns
-
-    def _see(self, place: int, looked_ns: int) -> tuple[int, int, int]:
-        """The word at `place`, when it was seen, and for how long the host had not looked; at `looked_ns` it had.
+    def _see(self, places: Sequence[int], looked_ns: int) -> tuple[list[int], int, int]:
+        """The words at `places`, when the last was seen, and the longest time without a look; at `looked_ns` was one.
 
         Does nothing else between two looks, nor after the last one: a word may come meanwhile.
         """
-        words, now, began_s = self._words, time.perf_counter_ns, 0.0
-        while True:
-            for _ in range(_POLLS_PER_LOOK):
-                if word := words[place]:
-                    seen_ns = now()
-                    return word, seen_ns, seen_ns - looked_ns
-                looked_ns = now()
-            began_s = began_s or time.monotonic()
-            self._demand_running(began_s + _TIMEOUT_S)
+        words, now, began_s, blind_ns = self._words, time.perf_counter_ns, 0.0, 0
+        found: list[int] = []
+        for place in places:
+            while True:
+                for _ in range(_POLLS_PER_LOOK):
+                    if word := words[place]:
+                        break
+                    looked_ns = now()
+                else:
+                    began_s = began_s or time.monotonic()
+                    self._demand_running(began_s + _TIMEOUT_S)
+                    continue
+                break
+            seen_ns = now()
+            blind_ns, looked_ns = max(blind_ns, seen_ns - looked_ns), seen_ns
+            found.append(word)
+        return found, looked_ns, blind_ns
 
     def _demand_running(self, deadline: float) -> None:
         code = self._driver.library.cuStreamQuery(self.lanes.first)

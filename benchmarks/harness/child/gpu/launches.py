@@ -37,8 +37,9 @@ class Lanes:
         return self._streams[number]
 
     def of(self, programs: Sequence["Program"]) -> list[pointer]:
-        """All that `programs` launch on, the first among them."""
-        return [self[number] for number in sorted({0, *(step.lane for made in programs for step in made.steps)})]
+        """All that `programs` launch on; the first, which waits for the others, comes last."""
+        numbers = {0, *(step.lane for made in programs for step in made.steps)}
+        return [self[number] for number in sorted(numbers, reverse=True)]
 
 
 @dataclass
