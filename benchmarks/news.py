@@ -41,7 +41,7 @@ class NewsForm(forms.Form):
 def _visible(text: str) -> str:
     text = cleaned(text)
     if is_blank(text):
-        raise forms.ValidationError("Nothing in it can be seen.")
+        raise forms.ValidationError("The text has no visible characters.")
     return text
 
 

@@ -124,7 +124,7 @@ def role_set(team: Team, account: User, role: TeamRole, *, by: User) -> None:
         if role != TeamRole.OWNER:
             _refuse_ownerless(team, account)
         if not held.update(role=role):
-            raise Refused(f"{account.get_username()} is no member of the team.")
+            raise Refused(f"{account.get_username()} is not a member of the team.")
 
 
 def remove(team: Team, account: User, *, by: User) -> None:

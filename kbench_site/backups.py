@@ -54,7 +54,7 @@ def restore(database: Mapping[str, Any], data_dir: Path, source: Path) -> None:
             raise BackupError(f"{source} is not a kbench backup: {error}") from error
         if (manifest.get("format"), manifest.get("engine")) != (FORMAT, _engine(database)):
             raise BackupError(
-                f"{source} was taken of {manifest.get('engine')}, and DATABASE_URL names {_engine(database)}: "
+                f"{source} was taken from {manifest.get('engine')}, and DATABASE_URL names {_engine(database)}: "
                 "a backup can be restored only into a database of the same kind"
             )
         copied = folder / DATABASE

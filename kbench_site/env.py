@@ -200,7 +200,9 @@ VARIABLES: dict[str, Variable] = {
         _text, "", "name of the running container image, shown on the status page and in every report"
     ),
     "KBENCH_ENTRY_LICENCE": Variable(
-        _text, "", "licence under which submissions are published from now on, as CC-BY-4.0; shown where one submits"
+        _text,
+        "",
+        "licence under which submissions are published from now on, such as CC-BY-4.0; shown on the submit page",
     ),
     "ANTHROPIC_API_KEY": Variable(_text, "", "key for agent runs with a language model; if absent, they are disabled"),
     "ANTHROPIC_BASE_URL": Variable(_url("http", "https"), None, "alternative address of that API"),
@@ -208,7 +210,7 @@ VARIABLES: dict[str, Variable] = {
         _url("http", "https"), None, "address of a local language model that speaks OpenAI's chat completions"
     ),
     "OPENAI_MODEL": Variable(_text, "", "the name of that model; it needs a price, which may be 0"),
-    "OPENAI_API_KEY": Variable(_text, "", "key for that address, if it wants one"),
+    "OPENAI_API_KEY": Variable(_text, "", "key for that address, if it needs one"),
 }
 
 

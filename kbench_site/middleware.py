@@ -69,9 +69,9 @@ def bearer_tokens(get_response: GetResponse) -> GetResponse:
         elif of_api:
             _act_as(request, AnonymousUser())
         if of_api and not (is_storable(request.path) and _has_storable_query(request)):
-            return problem(Problem(HTTPStatus.BAD_REQUEST, "bad-request", "The address contains NUL or is no UTF-8."))
+            return problem(Problem(HTTPStatus.BAD_REQUEST, "bad-request", "The address contains NUL or is not UTF-8."))
         if not _has_storable_query(request):
-            raise BadRequest("The address contains NUL or is no UTF-8.")
+            raise BadRequest("The address contains NUL or is not UTF-8.")
         response = get_response(request)
         failed = of_api and response.status_code >= HTTPStatus.BAD_REQUEST
         told = response.headers.get("Content-Type") == CONTENT_TYPE

@@ -288,7 +288,7 @@ class Round:
         ranked = sorted(((value, other) for value, other in timed if value is not None), reverse=True)
         late = {-other: value for value, other in ranked[count:]}
         if place in late:
-            said = Reason(f"{count} of its generation promise more on the configurations that were timed")
+            said = Reason(f"{count} others of its generation have better estimates on the timed configurations")
             opinion = VerifierOpinion("reject", (said,), fault=SLOW, resources={"estimate": late[place]})
             self.book.commit(*self._verdict(self._candidate(place), _FINALS, opinion))
 

@@ -171,7 +171,7 @@ def _check_candidate(row: Candidate, picture: Picture, sources: dict[str, str]) 
     if (row.source_sha256 or row.judged_as) and row.source_sha256 not in sources:
         raise ValueError("its source is missing")
     if row.reused_from and _result(picture.candidates[row.reused_from]) != _result(row):
-        raise ValueError("its result is not that of the candidate that it names")
+        raise ValueError("its result differs from that of the candidate that it names")
 
 
 def _result(row: Candidate) -> tuple[str, float | None, float | None, float | None]:
@@ -182,9 +182,9 @@ def _demand_course(events: list[KeptEvent]) -> None:
     """Raises BundleError for events that no run has more than once, or in another order."""
     once = Counter(event.type for event in events if event.type in ("run.created", "run.started", "run.finished"))
     if once["run.finished"] != 1 or events[-1].type != "run.finished":
-        raise BundleError("the run has not ended with its last event")
+        raise BundleError("the last event is not the end of the run")
     if max(once.values()) > 1:
-        raise BundleError("the run has begun twice")
+        raise BundleError("the run begins twice")
     judged = Counter(event.candidate for event in events if event.type == "evaluation.finished")
     if max(judged.values(), default=0) > 1:
         raise BundleError("a candidate was judged twice")
@@ -192,10 +192,10 @@ def _demand_course(events: list[KeptEvent]) -> None:
         (event.candidate, str(event.payload.get("verifier"))) for event in events if event.type == "verdict"
     )
     if max(asked.values(), default=0) > 1:
-        raise BundleError("a verifier has two opinions of a candidate")
+        raise BundleError("a verifier gives two opinions on a candidate")
     narrowed = [event.type for event in events if event.type.startswith("curriculum.")]
     if narrowed not in ([], ["curriculum.began"], ["curriculum.began", "curriculum.ended"]):
-        raise BundleError("one configuration alone counts first, once")
+        raise BundleError("the phase with one configuration begins and ends at most once")
 
 
 def _check_row(row: Run | Candidate | Opinion, *unchecked: str) -> None:
@@ -207,4 +207,4 @@ def _check_row(row: Run | Candidate | Opinion, *unchecked: str) -> None:
     row.clean_fields(exclude={*unchecked, "id"})
     changed = [name for name, value in before.items() if getattr(row, name) != value]
     if changed:
-        raise ValueError(f"{changed[0]} is not of the kind that it should be")
+        raise ValueError(f"{changed[0]} has the wrong type")

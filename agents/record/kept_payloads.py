@@ -135,7 +135,7 @@ class ConfigPayload(KeptPayload):
     def consistent(self) -> Self:
         demand_speedup_of(self.speedup, self.ci95, self.kernel_us, (self.eager_us, self.compile_us))
         if self.speedup is not None and (not self.correct or self.kernel_us is None or self.eager_us is None):
-            raise ValueError("a speedup needs correct results and both times that it is the quotient of")
+            raise ValueError("a speedup needs correct results and the times that it is computed from")
         return self
 
 
@@ -157,10 +157,10 @@ class ResultPayload(KeptPayload):
     def consistent(self) -> Self:
         passed = self.verdict is Verdict.PASS
         if {passed, self.score is not None, self.ci95 is not None, self.vs_eager is not None} != {passed}:
-            raise ValueError("a score, its interval and the one over eager belong to an accepted candidate, and to it")
+            raise ValueError("an accepted candidate has a score, its interval and one over eager; others have none")
         configs = self.configs or []
         if len({item.key for item in configs}) < len(configs):
-            raise ValueError("a configuration is there twice")
+            raise ValueError("a configuration occurs twice")
         if self.score is None or self.ci95 is None:
             return self
         if not all(item.correct for item in configs):
@@ -172,7 +172,7 @@ class ResultPayload(KeptPayload):
         ]
         demand_score_of(self.score, self.ci95, timed, ROUNDED)
         if any(other is not None and self.score > other * ROUNDED for other in (self.vs_eager, self.vs_compile)):
-            raise ValueError("the score over the stronger baseline is above that over one of them")
+            raise ValueError("the score over the stronger baseline is larger than the one over one of the baselines")
         return self
 
 

@@ -23,7 +23,7 @@ RUNS_SHOWN = 50
 
 @dataclass(frozen=True)
 class RunFigures:
-    """The figures of one run in a comparison. `to_common`: judgings until 95 % of the lower of both bests."""
+    """The figures of one run in a comparison. `to_common`: judgings until 95 % of the lower of the two bests."""
 
     run: Run
     scene: Scene

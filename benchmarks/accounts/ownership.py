@@ -25,8 +25,8 @@ PAID = (
     "It loses your name if you delete your account."
 )
 INVALIDATED = (
-    "Staff have invalidated this submission, so it stays with their reason. You can make it private, "
-    "and it goes if you delete your account."
+    "Staff have invalidated this submission, so it stays, with their reason. You can make it private. "
+    "It is deleted if you delete your account."
 )
 DELETED = "The submission was deleted by its owner."
 

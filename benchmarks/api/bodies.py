@@ -33,7 +33,7 @@ class JsonParser(Parser):
 
 
 def _refused_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _demand_storable(value: Any) -> None:

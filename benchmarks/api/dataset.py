@@ -33,7 +33,7 @@ class DataTableOut(Schema):
 
 
 class DataSetOut(Schema):
-    schema_version: int = Field(description="raised when a column changes its meaning or goes")
+    schema_version: int = Field(description="raised when the meaning of a column changes or a column is removed")
     made_at: datetime
     tables: list[DataTableOut]
 

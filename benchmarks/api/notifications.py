@@ -40,7 +40,7 @@ class ReadOut(Schema):
     marked: int = Field(description="how many were unread")
 
 
-@router.get("", response=NotificationPage, summary="What you were told, newest first", auth=Token())
+@router.get("", response=NotificationPage, summary="Your notifications, newest first", auth=Token())
 def notifications(request: HttpRequest, unread: bool = False, page: PageNumber = 1) -> Any:
     owner = request.api_token.owner  # type: ignore[attr-defined]
     rows = lists.notifications_of(owner, page, unread=unread)

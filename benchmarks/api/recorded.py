@@ -61,7 +61,7 @@ class RecordedDetail(RecordedEntryOut):
     device: str
     ruleset: str
     report: dict[str, Any] = Field(description="configurations, remarks and environment, as in the report")
-    source: str | None = Field(description="null: the bundle brought none")
+    source: str | None = Field(description="null: the bundle contains none")
 
 
 @router.get("", response=list[RecordedBundleOut], summary="Bundles of recorded results", url_name="recorded")

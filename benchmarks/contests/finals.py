@@ -259,7 +259,7 @@ def _restart(contest: Contest, sitting: ContestSitting) -> None:
         if not held.update(worker=None, restarts=sitting.restarts + 1) or sitting.restarts >= RESTARTS_MAX:
             return
         for final in _open_finals(contest).filter(device_kind=sitting.device_kind):
-            evaluation_cancel(final, "The final judging began anew with another worker.")
+            evaluation_cancel(final, "The final judging started again with another worker.")
         _queue(contest, Q(device_kind=sitting.device_kind))
 
 

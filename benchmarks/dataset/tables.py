@@ -75,7 +75,7 @@ REPORTS = DataTable(
             timing_trust="who measured: supervisor (CPU), replayed, bounded or audited (GPU)",
             isolation="the sandbox",
         ),
-        *columns(FLAG, calls_library="a look at the source found calls of a library's operators"),
+        *columns(FLAG, calls_library="the source check found calls of library operators"),
         *columns(INTEGER, rank="on its leaderboard; null: a better entry of the same author counts, or none does"),
         *columns(FLAG, under_review="the score is not confirmed yet"),
         *columns(

@@ -144,7 +144,7 @@ class Transcript:
             if self._talk.report.abstention is not None:
                 return _abstained(*self._talk.report.abstention)
             return _abstained(f"the submission's process {self._talk.ended or 'stopped early'}")
-        runs = f"{done} runs" if done == planned else f"{done} of {planned} runs before the time was over"
+        runs = f"{done} runs" if done == planned else f"{done} of {planned} runs before the time ran out"
         text = f"{len(self._plan.configs)} configurations, {runs}, all within tolerance"
         return EmulatorReport(
             EmulatorVerdict.CORRECT_HERE, text, notes=tuple(f"{it.kind}: {it.sentence}" for it in notes)
@@ -164,15 +164,13 @@ class Transcript:
         where = f"{problem.text} ({self._plan.key_of(run.number)})"
         if unset := unset_variable(self._talk.warnings):
             return _abstained(
-                f"{unset[0]} used before it has a value; on a GPU the value may be another one: {where}", unset[1]
+                f"{unset[0]} used before it has a value; on a GPU its value may differ: {where}", unset[1]
             )
         own = [has_own_constant(self._plan.task, self._plan.configs[it.config]) for it in wrong]
         if not all(mine or it.near for mine, it in zip(own, wrong.values(), strict=True)):
             return None
         if own[0]:
-            return _abstained(
-                f"wrong with a constant that no configuration of the task has, and right without: {where}"
-            )
+            return _abstained(f"wrong only with a constant that no configuration of the task has: {where}")
         return _abstained(f"the error is within twice the tolerance, and a GPU rounds differently: {where}")
 
     def _compared(self) -> list[int]:

@@ -162,7 +162,7 @@ class _Work:
     ) -> tuple[Sequence[HotLine], tuple[str, ...]]:
         """The lines on which warps wait; without them a profile is still worth having."""
         if self.source.language != "cuda":
-            return (), ("no lines of the source: only CUDA builds know them",)
+            return (), ("no lines of the source: only CUDA builds contain them",)
         text = scratch / f"{MODULE}.cu"
         text.write_text(self.source.text)
         try:
@@ -177,7 +177,7 @@ class _Work:
         given = (self.track.rules, self.track.paths, self.watcher.cancelled)
         if isinstance(self.track, GpuTrack):
             if self.source.language != "cuda":
-                return Listings(missing=("no PTX and SASS: only CUDA builds hold them",))
+                return Listings(missing=("no PTX and SASS: only CUDA builds contain them",))
             return read_gpu_build(binary, launched, *given)
         if self.source.language != "cpp":
             return Listings(missing=("no assembly: only C++ sources are compiled ahead",))

@@ -118,7 +118,7 @@ class Link:
 
     def _packet(self, timeout_s: float | None) -> bytes:
         if self._is_unread:
-            raise ProtocolError("the other side does not read what it is sent")
+            raise ProtocolError("the other side does not read what is sent to it")
         self._end.settimeout(timeout_s)
         try:
             data = self._end.recv(_PACKET_BYTES)

@@ -170,7 +170,7 @@ class ConfigReport(_Storable):
         if self.checked_calls > self.calls:
             raise ValueError(f"{self.key}: {self.checked_calls} checked calls out of {self.calls}")
         if (self.energy_mj is None) != (self.energy_ci95_mj is None):
-            raise ValueError(f"{self.key}: an energy needs its interval, and an interval its energy")
+            raise ValueError(f"{self.key}: an energy and its interval must be given together")
         if self.speedup is not None and not self.correct:
             raise ValueError(f"{self.key}: a speedup for a configuration that is not correct")
 

@@ -135,10 +135,10 @@ class _Definition:
             raise Unreadable(f"{file} lacks reference, a text with a function run")
         entry = data.get("custom_inputs_entrypoint")
         if entry and not isinstance(entry, str):
-            raise Unreadable(f"{file}: custom_inputs_entrypoint is no name")
+            raise Unreadable(f"{file}: custom_inputs_entrypoint is not a name")
         self.constraints = data.get("constraints") or []
         if not isinstance(self.constraints, list):
-            raise Unreadable(f"{file}: constraints is no list")
+            raise Unreadable(f"{file}: constraints is not a list")
         if len(self.constraints) > _CONSTRAINTS_MAX:
             raise Unreadable(f"{file}: it has {len(self.constraints)} constraints; at most {_CONSTRAINTS_MAX} are read")
         self.constraints = [text for text in self.constraints if not self._is_about_values(text)]
@@ -278,13 +278,13 @@ class _Definition:
     def _computed(self, text: Any, known: Json, place: str) -> int:
         value = self._value(text, known, place)
         if not _is_size(value):
-            raise Unreadable(f"{place} is {value!r}, which is no size")
+            raise Unreadable(f"{place} is {value!r}, which is not a size")
         return int(value)
 
     def _value(self, text: Any, known: Json, place: str) -> Any:
         self.computed += 1
         if self.computed > _COMPUTED_MAX:
-            raise Unreadable(f"{place}: {_COMPUTED_MAX:,} expressions of axes and constraints were computed before it")
+            raise Unreadable(f"{place}: at most {_COMPUTED_MAX:,} expressions of axes and constraints are computed")
         try:
             return arithmetic(text, known)
         except TaskError as error:
@@ -336,7 +336,7 @@ class _Definition:
     def _tensor(self, place: str, item: Any) -> Json:
         dtype = item.get("dtype") if isinstance(item, dict) else None
         if not isinstance(dtype, str) or dtype not in DTYPES:
-            reason = "two of its values share a byte" if "float4" in str(dtype) else f"known are {', '.join(DTYPES)}"
+            reason = "two of its values share a byte" if "float4" in str(dtype) else f"use one of {', '.join(DTYPES)}"
             raise Unreadable(f"{place}: the dtype {str(dtype)[:40]} is not judged here: {reason}")
         shape = item.get("shape", ())
         if shape is None:
@@ -344,7 +344,7 @@ class _Definition:
                 raise Unreadable(f"{place}: an output has to be a tensor")
             return {"shape": None, "dtype": dtype}
         if not isinstance(shape, list):
-            raise Unreadable(f"{place}: its shape is no list")
+            raise Unreadable(f"{place}: its shape is not a list")
         if len(shape) > _NAMES_MAX:
             raise Unreadable(f"{place}: its shape has more than {_NAMES_MAX} axes")
         for axis in shape:
@@ -391,9 +391,9 @@ def _json(text: str, place: str) -> Json:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         line = f"{place}:{error.lineno}" if ":" not in place else place
-        raise Unreadable(f"{line}: it is no JSON: {error.msg}") from error
+        raise Unreadable(f"{line}: it is not JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{place}: it is no JSON that can be read here") from error
+        raise Unreadable(f"{place}: it is not JSON that can be read here") from error
     if not isinstance(data, dict):
-        raise Unreadable(f"{place}: it is no JSON object")
+        raise Unreadable(f"{place}: it is not a JSON object")
     return data

@@ -50,7 +50,7 @@ def _found(place: Path, folder: Path, suite: str) -> Found:
 def _task(place: Path, folder: Path, op: str, suite: str) -> ForeignTask:
     data = _yaml(read_text(place / TASK, folder))
     if data.get("multi_gpu"):
-        raise Unreadable("it is for several GPUs, which are not judged here")
+        raise Unreadable("it is for several GPUs, which are not supported here")
     if data.get("lang", "py") != "py":
         raise Unreadable(f"its language is {str(data['lang'])[:40]!r}, py is read here")
     files = _files(data, place, folder)
@@ -104,12 +104,12 @@ def _yaml(text: str) -> Mapping[str, Any]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         is_ours = isinstance(error, yaml.composer.ComposerError)
-        told = error.problem if is_ours else f"it is no YAML: {error.problem}"
+        told = error.problem if is_ours else f"it is not YAML: {error.problem}"
         raise Unreadable(f"{TASK}:{line}: {told}") from error
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:  # by tags
-        raise Unreadable(f"{TASK} is no YAML that can be read here") from error
+        raise Unreadable(f"{TASK} is not YAML that can be read here") from error
     if not isinstance(data, dict):
-        raise Unreadable(f"{TASK} is no mapping")
+        raise Unreadable(f"{TASK} is not a mapping")
     return data
 
 
@@ -147,7 +147,7 @@ def _cases(data: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for number, item in enumerate(listed[:_CASES_MAX], 1):
         if not isinstance(item, dict) or not all(is_name(key) and is_plain(value) for key, value in item.items()):
-            raise Unreadable(f"{TASK}: {field}: number {number} is no mapping of names to numbers, texts and lists")
+            raise Unreadable(f"{TASK}: {field}: number {number} is not a mapping of names to numbers, texts and lists")
         values = {key: value for key, value in item.items() if key != "seed"}
         if values not in found:
             found.append(values)

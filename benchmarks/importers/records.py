@@ -123,7 +123,7 @@ def read_text(path: Path, folder: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
     except TooMuch as error:
         raise Unreadable(f"{path.name} has more than {bytes_max >> 10} KiB") from error
     except (NotTaken, UnicodeDecodeError) as error:
-        why = str(error) if isinstance(error, NotTaken) else "it is no text"
+        why = str(error) if isinstance(error, NotTaken) else "it is not text"
         raise Unreadable(f"{path.name} cannot be read: {why}") from error
 
 

@@ -106,9 +106,9 @@ def _json(path: Path, folder: Path) -> Mapping[str, Any]:
     try:
         data = json.loads(read_text(path, folder))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{path.name} is no JSON: {error}") from error
+        raise Unreadable(f"{path.name} is not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise Unreadable(f"{path.name} is no JSON object")
+        raise Unreadable(f"{path.name} is not a JSON object")
     return data
 
 
@@ -130,11 +130,11 @@ def _product(data: Mapping[str, Any], group: str, file: str) -> Iterator[dict[st
 def _list(data: Mapping[str, Any], name: str, file: str) -> list[dict[str, Any]]:
     items = data.get(name) or [{}]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise Unreadable(f"{name} in {file} is no list of objects")
+        raise Unreadable(f"{name} in {file} is not a list of objects")
     if any(len(item) > _VALUES_MAX for item in items):
         raise Unreadable(f"{name} in {file} has an object with more than {_VALUES_MAX} values")
     if not all(map(is_plain, (value for item in items for value in item.values()))):
-        raise Unreadable(f"{name} in {file} has a value that is no number, short text or list of these")
+        raise Unreadable(f"{name} in {file} has a value that is not a number, a short text or a list of these")
     if bad := next((key for item in items for key in item if not is_name(key)), None):
         raise Unreadable(f"{name} in {file}: {bad[:80]!r} cannot be a name")
     return items

@@ -40,7 +40,7 @@ _LANGUAGES = {
     "cublas": "cuda",
 }
 _C_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/", ast.Div: "/", ast.Mod: "%"}
-_TOO_LONG = "the size of an output is too long an expression: its axes name each other too often"
+_TOO_LONG = "the expression for the size of an output is too long: its axes refer to each other too often"
 Json = dict[str, Any]
 
 
@@ -68,7 +68,7 @@ def joined_solution(text: str, task: TaskSpec) -> Source:
     """The solution as one source for `task`. Raises UsageError, which says what is wrong with it."""
     data = _json(text)
     if not isinstance(data, dict):
-        raise UsageError("it is no JSON object that can be read here")
+        raise UsageError("it is not a JSON object that can be read here")
     if not _is_text(data):
         raise UsageError("it holds unpaired surrogates (\\ud800 to \\udfff), which are not text")
     definition = definition_of(task)
@@ -141,7 +141,7 @@ def _language(named: Sequence[Any]) -> str:
     if "python" in found and len(found) == 2 and not found & {"cpp", "cuda"}:
         return (found - {"python"}).pop()
     if len(found) > 1 and found != {"cpp", "cuda"}:
-        raise UsageError(f"its languages {', '.join(map(str, named))} do not go together")
+        raise UsageError(f"its languages {', '.join(map(str, named))} cannot be combined")
     return "cuda" if "cuda" in found else found.pop()
 
 
@@ -152,7 +152,7 @@ def _files(listed: Any) -> dict[str, str]:
     for item in listed:
         path, content = (item.get(key) for key in ("path", "content")) if isinstance(item, dict) else (None, None)
         if not isinstance(path, str) or not isinstance(content, str) or not _PATH.fullmatch(path):
-            raise UsageError(f"its source {str(path)[:100]!r} is no relative path with a text")
+            raise UsageError(f"its source {str(path)[:100]!r} is not a relative path with a text")
         if path in files:
             raise UsageError(f"it has two sources called {path}")
         files[path] = content

@@ -87,7 +87,7 @@ class TensorFiles:
 
     def _read(self, path: str, key: str) -> tuple[str, Packed]:
         if PurePosixPath(path).is_absolute():
-            raise Unreadable(f"{_shown(path)} is no path below the folder")
+            raise Unreadable(f"{_shown(path)} is not a path below the folder")
         if self._left_bytes < 0:
             raise Unreadable(f"{_shown(path)} is not read: others took {_READ_BYTES_MAX >> 20} MiB already")
         try:
@@ -102,7 +102,7 @@ class TensorFiles:
         try:
             tensors = dict(safetensors.deserialize(data))  # type: ignore[no-untyped-call]
         except safetensors.SafetensorError as error:
-            raise Unreadable(f"{_shown(path)} is no file of safetensors: {error}") from error
+            raise Unreadable(f"{_shown(path)} is not a safetensors file: {error}") from error
         if key not in tensors:
             raise Unreadable(f"{_shown(path)} has no tensor {key[:80]!r}")
         return _packed(tensors[key], f"{_shown(path)}: {key[:80]}")
@@ -111,11 +111,11 @@ class TensorFiles:
 def _packed(tensor: Mapping[str, Any], place: str) -> tuple[str, Packed]:
     dtype, shape, data = _NAMES.get(tensor["dtype"]), tuple(tensor["shape"]), bytes(tensor["data"])
     if dtype is None:
-        raise Unreadable(f"{place}: the dtype {tensor['dtype']} is not judged here: known are {', '.join(DTYPES)}")
+        raise Unreadable(f"{place}: the dtype {tensor['dtype']} is not judged here: use one of {', '.join(DTYPES)}")
     if len(data) > _TENSOR_BYTES_MAX:
         raise Unreadable(f"{place} has {len(data)} bytes, at most {_TENSOR_BYTES_MAX} are read")
     if dtype == "bool" and set(data) - {0, 1}:
-        raise Unreadable(f"{place} has values that are no bool")
+        raise Unreadable(f"{place} has values that are not bool")
     name = hashlib.sha256(repr((dtype, shape)).encode() + data).hexdigest()[:16]
     return name, (dtype, shape, base64.b64encode(_compressed(data, place)).decode())
 

@@ -96,7 +96,7 @@ def _which_fail(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
         return "No configuration is correct, so check the formula and the layout first, on the smallest configuration."
     if all(item.group == "hidden" for item in wrong):
         return (
-            "All shown configurations are right and only hidden ones fail: try sizes that are no multiple of your "
+            "All shown configurations are right and only hidden ones fail: try sizes that are not a multiple of your "
             "tiles and vectors, very small ones, and inputs with large values."
         )
     first = _name(min(wrong, key=lambda item: item.group == "hidden"))

@@ -111,7 +111,7 @@ def _sent(letter: Letter) -> str:
         return str(error)
     except (OSError, smtplib.SMTPException) as error:
         logger.warning("e-mail was not sent: %s", error)
-        return "The mail server did not take it."
+        return "The mail server did not accept it."
     return ""
 
 

@@ -44,7 +44,7 @@ def task_at(path: Path, paths: Paths, *, device: str = CPU, timeout_s: float = T
             "a file with Model and get_inputs, a folder with func_forward.py or func_backward.py, a definition in JSON"
             ", or a folder with task.yml"
         )
-        raise TaskError(f"{path} is no problem that can be read here: {forms}")
+        raise TaskError(f"{path} is not a problem that can be read here: {forms}")
     return examined(found, paths, device=device, timeout_s=timeout_s)
 
 

@@ -172,7 +172,7 @@ class BundleConfig(StrictRecord):
 
     def _compare_energy(self) -> None:
         if (self.energy_mj is None) != (self.energy_ci95_mj is None):
-            raise ValueError("an energy needs its interval, and an interval its energy")
+            raise ValueError("an energy and its interval must be given together")
         if self.energy_mj is not None and self.energy_ci95_mj is not None:
             low, high = self.energy_ci95_mj
             if not low <= self.energy_mj <= high:
@@ -221,7 +221,7 @@ def demand_speedup_of(
 ) -> None:
     """Raises ValueError for a speedup that does not follow from its times or lies outside of its interval."""
     if (speedup is None) != (ci95 is None):
-        raise ValueError("a speedup needs its interval, and an interval its speedup")
+        raise ValueError("a speedup and its interval must be given together")
     if speedup is not None and ci95 is not None:
         _inside(speedup, ci95)
     known_us = [time_us for time_us in baselines_us if time_us is not None]

@@ -122,7 +122,7 @@ def request_accept(request: KernelRequest, evaluation: Evaluation) -> None:
 
 def request_close(request: KernelRequest, why: str) -> None:
     """By its owner, who has seen to that, with a public reason. Raises Refused."""
-    refusal = "Only a request that waits or is open can be closed; one that is being examined soon will be."
+    refusal = "Only a request that is waiting or open can be closed. If it is being examined, try again soon."
     with transaction.atomic():
         _end(request, RequestState.CLOSED, refusal, state_text=_text(why), files={})
 

@@ -32,7 +32,7 @@ def checked_files(files: Mapping[str, str]) -> dict[str, str]:
         if len(name) > NAME_MAX_CHARS or not _NAME.fullmatch(name):
             raise Refused("Names of files have letters, digits, _, - and ., and end with .py, .json, .jsonl or .yml.")
         if "\0" in text:
-            raise Refused(f"{name} is no text.")
+            raise Refused(f"{name} is not text.")
         if _bytes_of(text) > FILE_BYTES_MAX:
             raise Refused(f"{name} has more than {FILE_BYTES_MAX >> 10} KiB.")
     if sum(map(_bytes_of, files.values())) > ALL_BYTES_MAX:

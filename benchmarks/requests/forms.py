@@ -44,7 +44,7 @@ def _read(upload: UploadedFile[bytes]) -> tuple[str, str]:
     try:
         return name, upload.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValidationError(f"{name[:80]} is no text in UTF-8.") from error
+        raise ValidationError(f"{name[:80]} is not text in UTF-8.") from error
 
 
 class RequestForm(forms.Form):

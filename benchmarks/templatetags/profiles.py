@@ -9,7 +9,7 @@ LISTINGS = {
     "ptx": "PTX",
     "sass": "SASS",
     "assembly": "Assembly of its functions",
-    "vectorisation": "The compiler about its loops",
+    "vectorisation": "Remarks of the compiler on loops",
 }
 
 

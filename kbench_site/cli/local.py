@@ -116,7 +116,7 @@ def _task(name: str, paths: Paths, device: str) -> TaskSpec:
         return find_task(default_suites(), name)
     except TaskError as error:
         if not os.path.exists(name):
-            raise TaskError(f"{error}; nor is there a file or folder {name}") from error
+            raise TaskError(f"{error}; there is no file or folder {name} either") from error
     progress.print(f"examining {name}, once", style="dim")
     found = task_at(Path(name), paths, device=device)
     if found.task is None:

@@ -173,7 +173,7 @@ def _put(kind: str, **payload: Any) -> Any:
 
 BROKEN = {
     "an event is missing": (lambda events: events.pop(3), "event 5 where event 4"),
-    "it has not ended": (lambda events: events.pop(), "the run has not ended"),
+    "it has not ended": (lambda events: events.pop(), "is not the end of the run"),
     "it has no beginning": (lambda events: events[0].update(type="note"), "does not begin"),
     "an unknown type": (lambda events: events[3].update(type="rm"), "no event type"),
     "an unknown field": (lambda events: events[3].update(more=True), "more"),

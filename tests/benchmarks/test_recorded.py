@@ -92,9 +92,9 @@ IMPLAUSIBLE: dict[str, tuple[dict[str, Any], str]] = {
     "a tiny launch": ({"configs": [{**CONFIG, "launches_us": [[TINY]]}]}, "configs.0.launches_us"),
     "a tiny speedup": ({"configs": [{**CONFIG, "speedup": TINY, "ci95": [TINY, TINY]}]}, "configs.0.speedup"),
     "an inverted interval": ({"configs": [{**CONFIG, "ci95": [1.6, 1.4]}]}, "outside of its interval"),
-    "half an interval": ({"configs": [{**CONFIG, "ci95": None}]}, "needs its interval"),
+    "half an interval": ({"configs": [{**CONFIG, "ci95": None}]}, "its interval must be given"),
     "other times": ({"configs": [{**CONFIG, "kernel_us": 0.1}]}, "but its times give 150"),
-    "half an energy": ({"configs": [{**CONFIG, "energy_mj": 2.0}]}, "an energy needs its interval"),
+    "half an energy": ({"configs": [{**CONFIG, "energy_mj": 2.0}]}, "an energy and its interval"),
     "a huge energy": ({"configs": [{**CONFIG, "energy_mj": 1e15, "energy_ci95_mj": [1, 2]}]}, "configs.0.energy_mj"),
     "another energy": (
         {"configs": [{**CONFIG, "energy_mj": 3.0, "energy_ci95_mj": [1.0, 2.0]}]},

@@ -123,9 +123,9 @@ async def test_thinking_is_repeated_with_its_signature_and_empty_text_is_not() -
     ("reply", "said"),
     [
         (call("read_task"), "# Task mnist_linear_relu/forward"),
-        (call("time", source=CODE, config="hidden 1"), "There is no such configuration. Known are: "),
+        (call("time", source=CODE, config="hidden 1"), "There is no such configuration. The configurations are: "),
         (call("format_disk", source=CODE), "There is no tool 'format_disk'"),
-        (call("compile"), "There is no tool 'compile' that takes this"),
+        (call("compile"), "There is no tool 'compile' that takes these arguments"),
         (call("compile", source=7), "The source is empty."),
         (call("check", source="int a;\x00"), "The source holds control characters"),
         (call("search_library", words="linear"), "The library has no kernel of a related task."),

@@ -72,8 +72,8 @@ def test_edits_in_a_fence_are_edits():
 @pytest.mark.parametrize(
     ("text", "reason", "said"),
     [
-        ("", "empty", "nothing"),
-        (" \n ", "empty", "nothing"),
+        ("", "empty", "is empty"),
+        (" \n ", "empty", "is empty"),
         ("I am sorry, but I cannot help with kernels.", "unparsable", "no fenced block"),
         (f"```cpp\n{CODE}```\nor\n```cpp\nint x;\n```", "unparsable", "2 blocks"),
         (f"```cpp\n{CODE}", "unparsable", "cut off"),

@@ -235,7 +235,7 @@ def test_it_is_offered_only_where_an_address_a_model_and_a_price_are_set(tmp_pat
     for missing in ("openai_base_url", "openai_model"):
         with pytest.raises(ConfigError, match="OPENAI_BASE_URL, OPENAI_MODEL"):
             find_proposer(config, {**here, missing: None})
-    with pytest.raises(ConfigError, match="a price of 0 is one"):
+    with pytest.raises(ConfigError, match="a price of 0 is allowed"):
         find_proposer(config, {**here, "prices": None})
 
 

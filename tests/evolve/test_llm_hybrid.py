@@ -61,7 +61,7 @@ def test_a_rendered_kernel_stands_alone_and_gives_its_template_back():
         ("TILE_M: 1 2 4", "TILE_M: 1", "2 to 12 different values"),
         ("TILE_M: 1 2 4", "TILE_M: 1 1 4", "2 to 12 different values"),
         ("STAGING: none, packed", "TILE_M: 1 2", "different names"),
-        ("TILE_M=4 STAGING=packed", "TILE_M=4", "is no setting"),
+        ("TILE_M=4 STAGING=packed", "TILE_M=4", "is not a setting"),
         ("TILE_M=4 STAGING=packed", "TILE_M=3 STAGING=packed", "TILE_M has no value 3"),
         ("// GENE TILE_M", "// GENE UNUSED: 1 2\n// GENE TILE_M", "does not use UNUSED"),
         ("// GENE STAGING: none, packed\n", "// GENE STAGING: none, system(x)\n", "neither all whole numbers"),

@@ -163,7 +163,7 @@ def test_distributions_that_are_none_are_no_fault_of_who_draws(
     made: Callable[[str], tuple[Checker, ModuleType]],
 ) -> None:
     checker, _ = made(SAMPLING)
-    with pytest.raises(ValueError, match="is no distribution"):
+    with pytest.raises(ValueError, match="is not a distribution"):
         checker.truth([torch.full((4, 3), -2.0)])
 
 
@@ -225,7 +225,7 @@ def test_an_answer_that_the_authors_check_cannot_take_is_wrong(
     assert compared(checker, a, [module.forward(a)], [VALUE])
     [found] = checker.compare("candidate0 0", [a], [torch.zeros(4, 4)], checker.truth([a]), [VALUE])
     assert not found.ok
-    assert found.reason == "whether a result has its property cannot be computed"
+    assert found.reason == "the property of a result cannot be checked"
     checker, _ = made('CHECKER = "property"\ndef forward(a): return a\ndef residuals(arguments, results): return 1 / 0')
     with pytest.raises(ZeroDivisionError):
         checker.compare("candidate0 0", [a], [a], checker.truth([a]), [VALUE])

@@ -178,7 +178,7 @@ def test_results_of_two_calls_in_one_place_are_refused() -> None:
 @pytest.mark.parametrize("first", [{"kind": "empty", "after": []}, {**MEMSET, "width": 0}, {**COPY, "bytes": 0}])
 def test_a_kernel_starts_early_behind_a_kernel_of_its_call_only(first: dict[str, Any]) -> None:
     """Nothing is launched for the first node, so it would start early behind what comes before the call."""
-    with pytest.raises(NotReplayable, match="no kernel"):
+    with pytest.raises(NotReplayable, match="not a kernel"):
         read([first, {**KERNEL, "after": [[0, 1, 1]]}])
     assert read([KERNEL, {**KERNEL, "after": [[0, 1, 1]]}])
 

@@ -64,13 +64,13 @@ def test_a_module_asks_for_a_few_extensions() -> None:
     ],
 )
 def test_an_extension_of_another_form_is_not_taken(change: dict[str, Any]) -> None:
-    with pytest.raises(NotTaken, match="no list of requests"):
+    with pytest.raises(NotTaken, match="not a list of requests"):
         requests_of(sent({**REQUEST, **change}))
 
 
 @pytest.mark.parametrize("lost", REQUEST)
 def test_an_extension_that_lacks_a_part_is_not_taken(lost: str) -> None:
-    with pytest.raises(NotTaken, match="no list of requests"):
+    with pytest.raises(NotTaken, match="not a list of requests"):
         requests_of(sent({name: value for name, value in REQUEST.items() if name != lost}))
 
 

@@ -76,7 +76,7 @@ def test_quantiles_are_followed() -> None:
     [
         ({"a/x": torch.zeros(2, 5)}, r"holds \(5,\), the argument is \(4,\)"),
         ({"a/x": torch.zeros(2, 4, dtype=torch.int64)}, "holds"),
-        ({"a/x.quantiles": torch.zeros(1)}, "no list of at least two"),
+        ({"a/x.quantiles": torch.zeros(1)}, "not a list of at least two"),
     ],
 )
 def test_what_does_not_fit_is_named(stored: dict[str, torch.Tensor], message: str) -> None:
@@ -158,7 +158,7 @@ def test_a_call_in_which_nothing_is_new_is_no_call() -> None:
     quantiles = {"trained/gates.quantiles": torch.tensor([0.0, 1.0])}
     out = [torch.empty(item.shape) for item in config.tensors]
     assert inputs.draw(config, bytes(32), out, tensors={"trained/x": x, **quantiles})
-    with pytest.raises(ValueError, match="nothing of a call is drawn anew"):
+    with pytest.raises(ValueError, match="no argument of a call is drawn anew"):
         inputs.draw(config, bytes(32), out, tensors={"trained/x": x, "trained/gates": gates})
 
 

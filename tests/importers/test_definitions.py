@@ -84,10 +84,10 @@ LINE = '{"axes": {"rows": 8}, "inputs": {"x": {"type": "random"}, "gain": {"type
 @pytest.mark.parametrize(
     ("definition", "words"),
     [
-        ('{"name": "a",\n "axes": }', "definition.json:2: it is no JSON"),
+        ('{"name": "a",\n "axes": }', "definition.json:2: it is not JSON"),
         ("version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS"),
-        ("[" * 100_000, "no JSON that can be read"),
-        ("[]", "it is no JSON object"),
+        ("[" * 100_000, "it is not JSON that can be read"),
+        ("[]", "it is not a JSON object"),
         ({"axes": {}}, "lacks axes"),
         ({"axes": {"rows": {"type": "var"}}}, "inputs: x: the axis width is not defined"),
         ({"axes": {**AXES, "idle": {"type": "var"}}}, "no input has the axis idle"),
@@ -117,7 +117,7 @@ def test_a_broken_definition_is_refused_by_name(tmp_path: Path, definition: dict
     [
         ("", "no workload"),
         ("{}", "workload.jsonl:1: it has no axes"),
-        ("\n{", "workload.jsonl:2: it is no JSON"),
+        ("\n{", "workload.jsonl:2: it is not JSON"),
         (LINE.replace('"rows": 8', '"rows": -1') % 1, "workload.jsonl:1: input eps cannot be None"),
         (LINE.replace("8", "-1") % '{"type": "scalar", "value": 1}', "workload.jsonl:1: the axis rows has no size"),
         (LINE % '{"type": "scalar", "value": NaN}', "input eps has no number"),
@@ -139,7 +139,7 @@ def test_a_broken_workload_is_left_out_and_the_others_come_in(tmp_path: Path) ->
     (tmp_path / "workload.jsonl").write_text(f"{{\n{good}\n{good.replace('8', '-1')}\n")
     found = read("sol-execbench", tmp_path)
     assert dict(found.task.configs[0].values) == {"rows": 8, "eps": 1}
-    assert "2 workloads are left out; the first: workload.jsonl:1: it is no JSON" in found.task.summary
+    assert "2 workloads are left out; the first: workload.jsonl:1: it is not JSON" in found.task.summary
 
 
 def test_a_constraint_on_values_is_no_constraint_on_sizes(tmp_path: Path) -> None:

@@ -128,13 +128,13 @@ TELLS = {**FACTS, "arguments": FACTS["arguments"][:2], "changed": [], "init": No
         ([json.dumps({"facts": TELLS}), '{"tolerances": 5}'], "the examination gave no sensible answer"),
         (
             [json.dumps({"facts": TELLS}), json.dumps({**FINDINGS, "labels": ["Staff have checked it"]})],
-            "a label that is none",
+            "a malformed label",
         ),
         (
             [json.dumps({"facts": TELLS}), json.dumps({**FINDINGS, "dropped": ["variant=published"]})],
             "leaves no configuration",
         ),
-        ([json.dumps({"facts": TELLS}), json.dumps({**FINDINGS, "tolerances": [[1, 1]] * 2})], "does not compute it"),
+        ([json.dumps({"facts": TELLS}), json.dumps({**FINDINGS, "tolerances": [[1, 1]] * 2})], "cannot be computed"),
     ],
 )
 def test_a_file_that_answers_itself_is_held_to_the_limits(paths: Paths, answers: list[str], problem: str) -> None:

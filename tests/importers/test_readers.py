@@ -112,11 +112,11 @@ def test_without_json_the_defaults_count(tmp_path: Path) -> None:
         ({"op/config_forward.json": "{}"}, "there is no func_forward.py"),
         ({"op/func_forward.py": "x = 1"}, "lacks forward_fn, Model, get_inputs"),
         ({"op/func_backward.py": FUNCTIONS}, "lacks AutogradFunction"),
-        ({"op/func_forward.py": FUNCTIONS, "op/config_forward.json": "{"}, "is no JSON"),
-        ({"op/func_forward.py": FUNCTIONS, "op/config_forward.json": "[]"}, "is no JSON object"),
+        ({"op/func_forward.py": FUNCTIONS, "op/config_forward.json": "{"}, "is not JSON"),
+        ({"op/func_forward.py": FUNCTIONS, "op/config_forward.json": "[]"}, "is not a JSON object"),
         (
             {"op/func_forward.py": FUNCTIONS, "op/config_forward.json": '{"single_init_configs": 3}'},
-            "single_init_configs in config_forward.json is no list of objects",
+            "single_init_configs in config_forward.json is not a list of objects",
         ),
     ],
 )

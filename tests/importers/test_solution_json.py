@@ -132,17 +132,17 @@ def test_a_language_that_launches_from_python_gets_the_tasks_function(language: 
 @pytest.mark.parametrize(
     ("files", "entry", "spec", "words"),
     [
-        ({"../a.cu": ""}, "../a.cu::run", {}, "is no relative path"),
-        ({"/a.cu": ""}, "/a.cu::run", {}, "is no relative path"),
-        ({"a/../b.cu": ""}, "a/../b.cu::run", {}, "is no relative path"),
-        ({'a"\n#include "b.cu': ""}, "x::run", {}, "is no relative path"),
+        ({"../a.cu": ""}, "../a.cu::run", {}, "is not a relative path"),
+        ({"/a.cu": ""}, "/a.cu::run", {}, "is not a relative path"),
+        ({"a/../b.cu": ""}, "a/../b.cu::run", {}, "is not a relative path"),
+        ({'a"\n#include "b.cu': ""}, "x::run", {}, "is not a relative path"),
         ({"a.cu": ""}, "b.cu::run", {}, "is not FILE::FUNCTION"),
         ({"a.cu": ""}, "a.cu::run();", {}, "is not FILE::FUNCTION"),
         ({"a.cu": ""}, "a.cu::run", {"binding": "other"}, "its binding is 'other'"),
         ({"a.cu": ""}, "a.cu::run", {"binding": "tvm-ffi"}, "has to take its outputs as arguments"),
         ({"a.cu": ""}, "a.cu::run", {"languages": ["cutile"]}, "its language cutile is not judged here"),
-        ({"a.cu": ""}, "a.cu::run", {"languages": ["cuda_cpp", "pytorch"]}, "do not go together"),
-        ({"a.py": ""}, "a.py::run", {"languages": ["cute_dsl", "tilelang"]}, "do not go together"),
+        ({"a.cu": ""}, "a.cu::run", {"languages": ["cuda_cpp", "pytorch"]}, "cannot be combined"),
+        ({"a.py": ""}, "a.py::run", {"languages": ["cute_dsl", "tilelang"]}, "cannot be combined"),
         ({"a.cu": ""}, "a.cu::run", {"languages": ["pytorch"]}, "its entry point is in a.cu"),
         ({"a.cu": "x" * (1 << 20), "b": "x"}, "a.cu::run", {}, "more than 1024 KiB"),
         ({"a.py": "import b", "b.py": "import a"}, "a.py::run", {"languages": ["pytorch"]}, "in a circle"),
@@ -171,7 +171,7 @@ def test_a_size_that_names_others_is_written_out_as_far_as_it_is_short(kind: str
     file = "main.cpp" if language == "cuda_cpp" else "main.py"
     files = {file: "void run() {}" if language == "cuda_cpp" else "def run(): ...\n"}
     text = solution(files, f"{file}::run", languages=[language], destination_passing_style=True)
-    with pytest.raises(UsageError, match="the size of an output is too long an expression"):
+    with pytest.raises(UsageError, match="the expression for the size of an output is too long"):
         joined_solution(text, task)
 
 
@@ -235,7 +235,7 @@ def test_a_solution_of_another_definition_or_task_is_refused() -> None:
     text = solution(FILES, "main.cpp::run").replace("My Norm", "Other")
     with pytest.raises(UsageError, match="for the definition 'Other', not for my_norm"):
         joined_solution(text, task_of())
-    with pytest.raises(UsageError, match="no JSON object"):
+    with pytest.raises(UsageError, match="not a JSON object"):
         joined_solution("[" * 100_000, task_of())
 
 

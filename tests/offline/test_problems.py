@@ -160,7 +160,7 @@ class TestJudge:
             done = kbench(paths, "judge", name, kernel)
             assert (done.exit_code, told in done.stderr) == (2, True)
         done = kbench(paths, "judge", str(EVALUATED), kernel)
-        assert (done.exit_code, "is no problem that can be read here" in done.stderr) == (2, True)
+        assert (done.exit_code, "is not a problem that can be read here" in done.stderr) == (2, True)
         assert judged == []
 
     def test_a_file_without_end_is_not_read(

@@ -73,7 +73,7 @@ def test_files_are_uploaded_together(as_owner: Client) -> None:
     [
         ({"definition": ""}, "Post the definition"),
         ({"uploads": [SimpleUploadedFile("a.py", b"x")]}, "not both"),
-        ({"definition": "", "uploads": [SimpleUploadedFile("a.py", b"\xff\xfe")]}, "no text in UTF-8"),
+        ({"definition": "", "uploads": [SimpleUploadedFile("a.py", b"\xff\xfe")]}, "is not text in UTF-8"),
         ({"definition": "", "uploads": [SimpleUploadedFile("a.exe", b"x")]}, "Names of files"),
         ({"device_kinds": []}, "This field is required"),
         ({"worth_s": "99999999"}, "less than or equal to 3600"),

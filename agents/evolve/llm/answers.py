@@ -40,7 +40,7 @@ class Answer:
 def parse_answer(text: str) -> Answer:
     """Raises AnswerError for whatever is not one whole answer."""
     if not text.strip():
-        raise AnswerError("empty", "the model answered with nothing")
+        raise AnswerError("empty", "the answer of the model is empty")
     headings = [*_HEADING.finditer(_prose(text))]
     place = next((place for place, match in enumerate(headings) if match[1] in ("CODE", "EDITS")), len(headings))
     before, body = headings[:place], headings[place] if place < len(headings) else None

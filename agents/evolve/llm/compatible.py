@@ -75,7 +75,7 @@ def unavailable(settings: Mapping[str, Any]) -> str | None:
 def body(request: StreamRequest) -> dict[str, Any]:
     """The request as chat completions take it."""
     if request.tools or request.turns or request.schema is not None:
-        raise ValueError("tools, conversations and JSON answers are not asked of a compatible server")
+        raise ValueError("tools, conversations and JSON answers are not supported with a compatible server")
     system = {"role": "system", "content": utf8("\n\n".join(request.system))}
     return {
         "model": request.model,
@@ -112,7 +112,7 @@ async def _streamed(
                         say(kind, added)
     account.ended = account.started
     if stop is None or stop not in _STOPS:
-        raise Failure(Kind.CUT, "the stream ended without saying so: the answer is cut off")
+        raise Failure(Kind.CUT, "the stream ended without its end mark: the answer is cut off")
     ended_by = _STOPS[stop]
     if ended_by is not None:
         raise Failure(*STOPS[ended_by])

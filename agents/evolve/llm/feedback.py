@@ -85,15 +85,15 @@ def _worst(row: ConfigRow) -> str:
 def _bounded(row: ConfigRow, task: TaskSpec, language: str) -> str:
     config = _config(row, task, language)
     if config is None or not config.bytes_moved:
-        return "What bounds it is not known."
+        return "What limits it is not known."
     intensity = config.flops / config.bytes_moved
     kind = "arithmetic" if intensity > _OPS_PER_BYTE else "memory traffic"
-    text = f"It does {intensity:.1f} operations per byte that must be moved, so {kind} is its floor"
+    text = f"It does {intensity:.1f} operations per byte that must be moved, so {kind} limits it"
     fraction = _number(row, "roofline_fraction")
     if fraction is None:
         return f"{text}."
-    near = "little is left to win there" if fraction > _NEAR_FLOOR else "the rest is overhead, latency or waste"
-    return f"{text}, and it reaches {100 * fraction:.0f} % of it: {near}."
+    near = "little is left to gain there" if fraction > _NEAR_FLOOR else "the rest is overhead, latency or waste"
+    return f"{text}, and it reaches {100 * fraction:.0f} % of that limit: {near}."
 
 
 def _config(row: ConfigRow, task: TaskSpec, language: str) -> Config | None:

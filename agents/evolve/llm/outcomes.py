@@ -175,7 +175,7 @@ _WORDS = {
 
 
 STOPS = {
-    None: (Kind.CUT, "the stream ended without saying so: the answer is cut off"),
+    None: (Kind.CUT, "the stream ended without its end mark: the answer is cut off"),
     "max_tokens": (Kind.MAX_TOKENS, "the answer was longer than allowed and is cut off"),
     "refusal": (Kind.REFUSAL, "the model declined to answer"),
     "model_context_window_exceeded": (Kind.CONTEXT_EXCEEDED, "prompt and answer together do not fit into the model"),

@@ -23,8 +23,8 @@ PromptForm = Literal["kernel", "template", "agent"]
 MODES = {"edit": 0.6, "rewrite": 0.3, "cross": 0.1}
 _WISHES = {
     "edit": "Prefer `EDITS:` of the base kernel over a new file.",
-    "rewrite": "Write the whole file anew and answer with `CODE:`; take from the kernels shown what is good.",
-    "cross": "Join what is best in two of the kernels shown into one and answer with `CODE:`.",
+    "rewrite": "Rewrite the whole file and answer with `CODE:`; keep the good parts of the kernels shown.",
+    "cross": "Combine the best parts of two of the kernels shown into one kernel and answer with `CODE:`.",
 }
 
 

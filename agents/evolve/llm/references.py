@@ -86,7 +86,7 @@ def reading_of(text: str, lines: int, model: str, cost: Cost) -> ReferenceReadin
         found = {name: (data[name]["found"] is True, int(data[name]["confidence"])) for name in LABELS}
         reasons = {name: cited(data[name]["reasons"], lines, most=3) for name in LABELS}
     except (ValueError, KeyError, TypeError, RecursionError):
-        return ReferenceReading((), ("not read: the answer does not have the form that was asked for",), cost)
+        return ReferenceReading((), ("not read: the answer does not have the requested form",), cost)
     labels, notes = [], []
     for name, (is_found, confidence) in found.items():
         if is_found and reasons[name] and confidence >= SURE_PERCENT:

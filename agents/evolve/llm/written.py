@@ -113,5 +113,5 @@ def _genome(text: str, space: Space) -> Genome:
     genome: dict[str, Value] = {name: int(item) if _NUMBER.match(item) else item for name, item in pairs.items()}
     faults = space.faults(genome)
     if faults:
-        raise WrittenError(f"{text[:80]!r} is no setting: {faults[0]}")
+        raise WrittenError(f"{text[:80]!r} is not a setting: {faults[0]}")
     return {name: genome[name] for name in space.names}

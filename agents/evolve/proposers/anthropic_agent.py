@@ -207,7 +207,7 @@ class _Talk:
             text = self._library(str(given.get("words", "")))
         elif source is None or name not in {item["name"] for item in TOOLS}:
             known = ", ".join(item["name"] for item in TOOLS)
-            text = f"There is no tool {name[:40]!r} that takes this. Known are: {known}"
+            text = f"There is no tool {name[:40]!r} that takes these arguments. The tools are: {known}"
         elif name == "submit":
             self.submitted, text = self._proposal(source, given), "Submitted."
         else:
@@ -227,7 +227,7 @@ class _Talk:
             return await shop.profile(source, language, task)
         config, known = str(given.get("config", "")), self._configs()
         if config not in known:
-            return f"There is no such configuration. Known are: {'; '.join(known)}"
+            return f"There is no such configuration. The configurations are: {'; '.join(known)}"
         return await shop.time(source, language, task, config)
 
     def _source(self, given: Mapping[str, Any]) -> tuple[str | None, str]:

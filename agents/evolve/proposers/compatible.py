@@ -33,7 +33,7 @@ class Compatible(Anthropic):
         try:
             answer_tokens = min(_ANSWER_TOKENS, prices.model(model).max_output_tokens)
         except PriceError as error:
-            raise ConfigError(f"{error}; a price of 0 is one (KBENCH_MODEL_PRICES)") from error
+            raise ConfigError(f"{error}; a price of 0 is allowed (KBENCH_MODEL_PRICES)") from error
         arms = config.options.get("arms") or [{"model": model, "max_tokens": answer_tokens}]
         access = CompatibleAccess(str(settings["openai_base_url"]), str(settings.get("openai_api_key") or "").strip())
         return cls(LlmClient(access, prices), read_arms(arms, prices))

@@ -67,7 +67,7 @@ class CompileVerifier:
                 source, task, self._rules, self._paths, device=self._device, watcher=Watcher(cancelled=given_up.is_set)
             )
         except Cancelled:
-            return VerifierOpinion("abstain", (Reason("compiling was given up"),))
+            return VerifierOpinion("abstain", (Reason("compiling was abandoned"),))
         except HarnessError as error:
             return VerifierOpinion("abstain", (Reason(f"this could not be compiled here: {error}"),))
         return opinion_of(build, self._rules.compile.timeout_s, time.perf_counter() - started)

@@ -125,9 +125,9 @@ def read_finding(question: str, text: str, lines: int) -> Finding:
         decision, confidence = data["decision"], int(data["confidence"])
         reasons = cited(data["reasons"], lines, most=5)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return _silent(question, "the answer does not have the form that was asked for")
+        return _silent(question, "the answer does not have the requested form")
     if decision not in ("accept", "reject", "abstain"):
-        return _silent(question, "the answer decides something else")
+        return _silent(question, "the answer has an unknown decision")
     named = tuple(Reason(f"{question}: {text}", line) for line, text in reasons)
     return Finding(question, cast(Decision, decision), min(max(confidence, 0), 100), named)
 

@@ -53,7 +53,7 @@ class EmulateVerifier:
         try:
             return opinion_of(check(source, task, self._rules, self._paths, cancelled=given_up.is_set))
         except Cancelled:
-            return VerifierOpinion("abstain", (Reason("emulating was given up"),))
+            return VerifierOpinion("abstain", (Reason("emulating was abandoned"),))
         except HarnessError as error:
             return VerifierOpinion("abstain", (Reason(f"this could not be emulated here: {error}"),))
 

@@ -23,7 +23,7 @@ def operations(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
     """Nothing in the code looks like an operation of the formula."""
     for name, asked, given in _NEEDS:
         if re.search(asked, task.formula) and not re.search(given, reading.code):
-            yield Doubt("numerics", f"the formula has {name}, nothing here looks like one")
+            yield Doubt("numerics", f"the formula has {name}, but nothing here looks like one")
 
 
 def values(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:

@@ -28,13 +28,13 @@ def _habit(fault: str, text: str, pattern: str, *, certain: bool = False) -> _Ha
 _HABITS = (
     _habit(
         "cheating",
-        "this call is refused by the sandbox, and with it the submission",
+        "the sandbox refuses this call and ends the submission",
         r"(?<![\w.>:])(?:::|std::)?(?:fork|vfork|exec[lv][pe]{0,2}|system|popen|ptrace|socket|process_vm_\w+)\s*\(",
         certain=True,
     ),
     _habit(
         "cheating",
-        "this reaches past the kernel's work",
+        "this has nothing to do with the work of a kernel",
         r"\b(?:dlopen|dlsym|syscall|mprotect|getenv|ifstream|fopen)\b",
     ),
     _habit(
@@ -49,17 +49,17 @@ _HABITS = (
     ),
     _habit(
         "numerics",
-        "a sum of floats is kept in whole numbers",
+        "a sum of floats is kept in an integer",
         r"\b(?:int|int64_t|long) (?:sum|acc|total|mean|squares|loss)\s*=",
     ),
     _habit(
         "numerics",
-        "there is nothing between a division by zero and its result",
+        "nothing guards against a division by zero",
         r"1(?:\.0f?)? / std::sqrt\([\w. ]+(?: / [\w.]+)?\)",
     ),
     _habit(
         "memory",
-        "the loop goes on to its bound itself, one past the last element",
+        "the loop includes its bound, one past the last element",
         r"for \([^;{}]{0,200};\s*(\w+) <= \w+;\s*(?:\+\+\1|\1\+\+)",
     ),
 )

@@ -24,7 +24,7 @@ def exports(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
         return
     target, place = reading.exports[task.direction]
     if target is None or "::" in target:
-        yield Doubt("interface", f"what is exported as {task.direction!r} is no plain function", reading.line(place))
+        yield Doubt("interface", f"what is exported as {task.direction!r} is not a plain function", reading.line(place))
     elif occurrences(reading.code, target) == 1:
         yield Doubt("compile", f"there is no function {target!r} to export", reading.line(place), certain=True)
     elif reading.entry is None:
@@ -88,7 +88,7 @@ def _parameter(parameter: str, position: int, task: TaskSpec, line: int) -> Iter
     elif tensor and "<" not in parameter and any(isinstance(item, TensorArgument) and item.packed for item in given):
         yield Doubt("interface", f"{name} comes as a tuple of one tensor, not as a tensor", line, certain=True)
     elif tensor and any(isinstance(item, ValueArgument) and item.value is not None for item in given):
-        yield Doubt("interface", f"{name} is no tensor, {parameter!r} is one", line, certain=True)
+        yield Doubt("interface", f"{name} is not a tensor, but {parameter!r} is", line, certain=True)
     elif re.match(r"[^<]*\bTensor\b", parameter) and any(
         isinstance(item, ValueArgument) and item.value is None for item in given
     ):

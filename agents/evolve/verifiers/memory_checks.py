@@ -41,7 +41,7 @@ def outputs(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
         line = reading.line(entry.body_place + place)
         for part in _parts(answer):
             if _is_constant(part):
-                yield Doubt("cheating", f"{part!r} does not depend on what comes in", line, certain=True)
+                yield Doubt("cheating", f"{part!r} does not depend on the arguments", line, certain=True)
             elif part in made and not _touched(live, part, made[part]):
                 text = f"{part!r} is allocated and returned, and nothing writes to it"
                 yield Doubt("memory", text, reading.line(entry.body_place + made[part].place), certain=True)
@@ -59,7 +59,7 @@ def accumulation(reading: Reading, task: TaskSpec) -> Iterator[Doubt]:
             rf"\b{pointer}\[[^\]]{{0,200}}\]\s*=(?!=)|\b(?:fill_n|fill|memset)\(\s*{pointer}\b", entry.body
         )
         if tensor in empty and added and not cleared and not re.search(rf"\b{tensor}\.(?:zero|fill)_\(", entry.body):
-            text = f"{pointer!r} is added to, and {tensor!r} is not cleared before"
+            text = f"values are added to {pointer!r}, but {tensor!r} is not cleared before"
             yield Doubt("memory", text, reading.line(entry.body_place + added.start()))
 
 
@@ -108,7 +108,7 @@ def _changed(reading: Reading, entry: ParsedFunction, name: str) -> Iterator[Dou
     same = {name, *re.findall(rf"\b(?:auto|Tensor)\s+(\w+)\s*=\s*{name}\s*[;,]", body)}
     found = next(_writes(body, same), None)
     if found is not None:
-        text = f"{name!r} is written to, and inputs belong to the caller"
+        text = f"{name!r} is an input and is written to; inputs belong to the caller"
         yield Doubt("memory", text, reading.line(entry.body_place + found), certain=kept)
     for alias in sorted(same - {name}):
         if any(alias in _parts(answer) for answer, _ in returned(body)):

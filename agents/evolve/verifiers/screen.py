@@ -186,6 +186,6 @@ def _caught(judged: Callable[[Source, Watcher], Report], source: Source, given_u
     try:
         return result_of(judged(source, Watcher(cancelled=given_up.is_set)))
     except Cancelled:
-        return JudgeResult("INTERNAL_ERROR", "the screening was given up")
+        return JudgeResult("INTERNAL_ERROR", "the screening was abandoned")
     except HarnessError as error:
         return JudgeResult("INTERNAL_ERROR", str(error))

@@ -85,7 +85,7 @@ def _text_doubts(reading: Reading, language: str, task: TaskSpec) -> Iterator[Do
     open_bracket = reading.unbalanced()
     if open_bracket is not None:
         bracket, place = open_bracket
-        text = f"the bracket {bracket!r} has no partner"
+        text = f"the bracket {bracket!r} is not matched"
         yield Doubt("compile", text, reading.line(place), certain=not reading.has_macros)
         return
     for check in (*_CHECKS, *(_CUDA_CHECKS if language == "cuda" else ())):

@@ -81,7 +81,7 @@ def load_module(path: Path, name: str) -> ModuleType:
     """A file as a module that is known by `name`: dataclasses and the like look their module up."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
-        raise ImportError(f"{path.name} in {path.parent.name} is no Python file")
+        raise ImportError(f"{path.name} in {path.parent.name} is not a Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     run_as_written(path.read_text(), str(path), vars(module))
     return module

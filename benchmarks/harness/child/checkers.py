@@ -121,7 +121,7 @@ class SamplingChecker(Checker):
             found = probabilities(*(check.as_double(item) for item in arguments)).double()
         chances = found / found.sum(-1, keepdim=True)
         if not bool((chances >= 0).all()):
-            raise ValueError("a row of the reference's probabilities is no distribution")
+            raise ValueError("a row of the reference's probabilities is not a distribution")
         return (chances,)
 
     def compare(
@@ -140,7 +140,7 @@ class SamplingChecker(Checker):
         seen.bet(chances, drawn)
         if seen.log_gain > -math.log(_ALPHA):
             once_in = f"10^{seen.log_gain / math.log(10):.0f}"
-            said = f"some classes are drawn too often, others too seldom; by chance it happens once in {once_in} times"
+            said = f"some classes are drawn too often, others too seldom; chance does this once in {once_in} times"
             return [_judgement(False, math.inf, said)]
         # classes in the order of their chances: a distribution that is too flat or too steep shows
         order = chances.argsort(1, descending=True)
@@ -177,7 +177,7 @@ class PropertyChecker(Checker):
             right = check.reference(self._module, self._direction, arguments)
             pairs = zip(right, answers, strict=True)
             self._residuals(arguments, [mine.to(device, its.dtype) for mine, its in pairs], device)
-            return [_judgement(False, math.inf, "whether a result has its property cannot be computed")]
+            return [_judgement(False, math.inf, "the property of a result cannot be checked")]
         return [_within(residual, item) for residual, item in zip(found, results, strict=True)]
 
     def _residuals(self, arguments: Sequence[Any], answers: Sequence[Tensor], device: torch.device) -> list[float]:
@@ -272,11 +272,11 @@ def _placed(
     places, size = places.long(), searched.shape[-1]
     outside = int(((places < 0) | (places >= size)).sum())
     if outside:
-        return _judgement(False, math.inf, f"{outside} of {places.numel()} places are outside of the row")
+        return _judgement(False, math.inf, f"{outside} of {places.numel()} places are outside the row")
     ordered = places.sort(dim=-1).values
     twice = int((ordered[..., 1:] == ordered[..., :-1]).sum())
     if twice:
-        return _judgement(False, math.inf, f"{twice} places are named twice in a row")
+        return _judgement(False, math.inf, f"{twice} places occur more than once in the same row")
     return check.compare(searched.gather(-1, places), wanted, tolerance, rms_tolerance)
 
 
@@ -289,7 +289,7 @@ def _distance_from_uniform(values: Tensor) -> float:
 
 def _within(residual: float, item: Mapping[str, Any]) -> ResultComparison:
     tolerance = float(item["tolerance"])
-    said = f"{item.get('name', 'a result')} misses its property by {residual:.2g}, over {tolerance:g}"
+    said = f"{item.get('name', 'a result')} misses its property by {residual:.2g}; at most {tolerance:g} is allowed"
     return _judgement(residual <= tolerance, residual, said)
 
 

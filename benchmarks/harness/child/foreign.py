@@ -96,7 +96,7 @@ def in_order(given: Any, taker: Callable[..., Any], giver: str) -> Arguments:
     if len(listed) == 2 and isinstance(listed[0], list | tuple) and isinstance(listed[1], dict):  # [[...], {...}]
         listed, named = listed
     if not isinstance(named, dict):
-        raise TypeError(f"{giver} returns a {type(given).__name__}, and no list of arguments")
+        raise TypeError(f"{giver} returns a {type(given).__name__}, not a list of arguments")
     return positional(taker, listed, named) if named else list(listed)
 
 

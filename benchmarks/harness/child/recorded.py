@@ -64,7 +64,7 @@ def demand_some_fresh(tensors: RecordedTensors, record: str, arguments: Sequence
     if not any(name in tensors or f"{name}.quantiles" in tensors for name in names):
         raise ValueError(f"there are no values for {record!r} in {FILE}")
     if all(name in tensors for name in names):
-        raise ValueError(f"with the values for {record!r} in {FILE} nothing of a call is drawn anew")
+        raise ValueError(f"with the values for {record!r} in {FILE} no argument of a call is drawn anew")
 
 
 def fill(tensors: RecordedTensors, name: str, seed: bytes, out: Tensor, generator: Generator) -> bool:
@@ -83,7 +83,7 @@ def fill(tensors: RecordedTensors, name: str, seed: bytes, out: Tensor, generato
     if quantiles is None:
         return False
     if quantiles.dim() != 1 or len(quantiles) < 2:
-        raise ValueError(f"{name}.quantiles is no list of at least two values")
+        raise ValueError(f"{name}.quantiles is not a list of at least two values")
     known = quantiles.double().to(out.device)
     places = torch.rand(out.shape, generator=generator, device=out.device, dtype=torch.float64) * (len(known) - 1)
     below = places.long().clamp_(max=len(known) - 2)

@@ -105,7 +105,7 @@ def load_file(path: str) -> ModuleType:
     name = f"kbench_{next(_numbers)}.{MODULE}"
     spec = spec_from_file_location(name, path, loader=kind(name, path))
     if spec is None or spec.loader is None:
-        raise ImportError("the compiled file is no Python module")
+        raise ImportError("the compiled file is not a Python module")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -116,9 +116,9 @@ def requests_of(answer: bytes) -> list[Request]:
     try:
         items = json.loads(answer)
     except (ValueError, RecursionError) as error:
-        raise NotTaken("it is no JSON") from error
+        raise NotTaken("it is not JSON") from error
     if not isinstance(items, list) or not all(map(_is_request, items)):
-        raise NotTaken("it is no list of requests")
+        raise NotTaken("it is not a list of requests")
     found = {_key(item): item for item in items}
     if len(found) > _EXTENSIONS_MAX:
         raise NotTaken(f"it asks for {len(found)} extensions, of which {_EXTENSIONS_MAX} are allowed")

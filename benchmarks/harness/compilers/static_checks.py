@@ -51,7 +51,7 @@ def _problem(source: Source, task: TaskSpec, rules: Rules) -> str | None:
     if size_bytes > rules.source.max_bytes:
         return f"the source has {size_bytes} bytes, the rules allow {rules.source.max_bytes}"
     if _NO_TEXT.search(source.text):
-        return "the source is not text: it contains control characters or bytes that are no UTF-8"
+        return "the source is not text: it contains control characters or bytes that are not UTF-8"
     if found := _NO_LAYOUT.search(source.text):
         what = {"\r": "a carriage return without a line feed", "\v": "a vertical tab", "\f": "a form feed"}[found[0]]
         line = source.text.count("\n", 0, found.start()) + 1

@@ -397,7 +397,7 @@ def _adjusted(task: TaskSpec, findings: Mapping[str, Any]) -> TaskSpec:
     places = list(zip(task.result_names, findings["tolerances"], strict=True))
     limit = max(TOLERANCE_MAX, _ROUNDINGS_MAX * task.precision.rounding)
     if any(tolerance > limit for _, (tolerance, _rms) in places):
-        raise TaskError(f"{task.precision.name} does not compute it: its error is over {limit:.2g} of the result")
+        raise TaskError(f"it cannot be computed in {task.precision.name}: the error is over {limit:.2g} of the result")
     configs = {
         device: tuple(_with_tolerances(item, findings["tolerances"]) for item in items if item.key not in dropped)
         for device, items in task.configs.items()
@@ -426,7 +426,7 @@ def _findings(answer: Mapping[str, Any], results: int) -> dict[str, Any]:
     except SENSELESS as error:
         raise TaskError(f"the examination gave no sensible answer: {error}"[:300]) from error
     if not all(map(_LABEL.fullmatch, texts["labels"])):
-        raise TaskError("the examination gave a label that is none")
+        raise TaskError("the examination gave a malformed label")
     if len(tolerances) != results or not all(0 <= value < 1e6 for both in tolerances for value in both):
         raise TaskError("the examination gave no sensible tolerances")
     return {**texts, "tolerances": tolerances}

@@ -144,7 +144,7 @@ def _few(items: Any, limit: int, what: str) -> list[Any]:
 
 def _name(text: Any) -> str:
     if not isinstance(text, str) or not _NAME.fullmatch(text):
-        raise ValueError("a name is none")
+        raise ValueError("a name is malformed")
     return text
 
 
@@ -169,7 +169,7 @@ def _value(value: Any) -> Any:
 
 def _number(value: Any) -> int | float | bool:
     if not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > _NUMBER_MAX:
-        raise ValueError("a value is no number, or none that a kernel can be given")
+        raise ValueError("a value is not a number that a kernel can be given")
     return value
 
 

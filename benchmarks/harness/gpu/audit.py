@@ -121,7 +121,7 @@ def parse_ncu(text: str) -> Iterator[tuple[str, float, float, float]]:
     try:
         head, units, *rows = csv.reader(io.StringIO("\n".join(lines)), strict=True)
     except (csv.Error, ValueError) as error:
-        raise AuditBroken("the profiler's report is no table") from error
+        raise AuditBroken("the profiler's report is not a table") from error
     if not {"Kernel Name", _TIME, _READ, _WRITTEN} <= set(head) or len(set(head)) < len(head):
         raise AuditBroken("the profiler's report lacks figures that were requested")
     if head in rows or any(len(row) != len(head) for row in (units, *rows)):

@@ -189,7 +189,7 @@ class Crew:
         for name, sha256 in ours.items():
             file = place / name
             if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
-                raise NotTaken(f"the file {name!r} was compiled before the submission was loaded, and has changed")
+                raise NotTaken(f"the file {name!r} was compiled before the submission was loaded and has changed since")
 
     def kill(self) -> None:
         """Ends everybody. Raises Stuck if a submission cannot be ended, ChildSurvived if one of ours cannot."""
@@ -198,7 +198,7 @@ class Crew:
         except Stuck as error:
             if self._has_met_a_submission:
                 raise
-            raise ChildSurvived("a process on the GPU that no submission has met survived SIGKILL") from error
+            raise ChildSurvived("a process on the GPU that never loaded a submission survived SIGKILL") from error
 
     def _end(self) -> None:
         self._doom()  # a process with much of a GPU's memory takes a while to end: all at the same time

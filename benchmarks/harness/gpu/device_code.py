@@ -35,7 +35,7 @@ def device_code(binary: Path, cache: Path, loaded: Sequence[bytes] = ()) -> list
     for number, image in enumerate(chain(loaded, _images(binary, cache))):
         all_bytes += len(image)
         if number >= _IMAGES_MAX or all_bytes > _ALL_MAX_BYTES:
-            raise NotReplayable("it has more device code than is replayed")
+            raise NotReplayable("it has more device code than can be replayed")
         images[image] = None
     if not images:
         raise NotReplayable("it has no device code of its own")
@@ -55,7 +55,7 @@ def handed_over(text: str) -> tuple[list[bytes], bool]:
             raise ValueError
         images = [base64.b64decode(item, validate=True) for item in listed]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise NotReplayable("what it hands over is no list of device code") from error
+        raise NotReplayable("what it hands over is not a list of device code") from error
     if not all(map(_is_image, images)):
         raise NotReplayable("it hands over something other than device code")
     return images, unseen

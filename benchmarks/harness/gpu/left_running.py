@@ -34,7 +34,7 @@ def demand_that_nothing_is_left(
     if with_it_us > (1 + LOST_SHARE) * without_us:
         raise _left_running(f"writes took {with_it_us / without_us - 1:.0%} longer", "")
     if is_slow and drift_now() <= rules.canary_drift:
-        raise _left_running(f"the GPU was slower than before by {drift:.1%}", "")
+        raise _left_running(f"the GPU was {drift:.1%} slower than before", "")
     if is_scattered and min(blocks_us) > rules.spread_max_us:
         after_us = max(_scatter_of_blocks(session))
         if after_us <= rules.spread_max_us / 2:

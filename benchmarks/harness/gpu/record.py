@@ -105,7 +105,7 @@ def _call(data: Any, memory: MemorySpans, result_bytes: Sequence[int]) -> Record
     for place, size_bytes in zip(places, result_bytes, strict=True):
         _number(place, memory.outputs.size_bytes, "the place of a result")
         if place % 8 or place + size_bytes > memory.outputs.size_bytes:
-            raise NotReplayable("a result lies outside of the shared memory")
+            raise NotReplayable("a result lies outside the shared memory")
     read = tuple(_node(node, number, memory) for number, node in enumerate(nodes))
     _demand_early_behind_kernels(read)
     call = RecordedCall(read, tuple(places))
@@ -124,7 +124,7 @@ def _demand_early_behind_kernels(nodes: Sequence[Mapping[str, Any]]) -> None:
     for number, node in enumerate(nodes):
         early = [edge[0] for edge in node["after"] if edge[1] == _EARLY]
         if any(nodes[place]["kind"] != "kernel" for place in early):
-            raise NotReplayable(f"node {number} starts early behind something that is no kernel")
+            raise NotReplayable(f"node {number} starts early behind something that is not a kernel")
 
 
 def _demand_alike(calls: Sequence[RecordedCall]) -> None:

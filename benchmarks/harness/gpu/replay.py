@@ -333,10 +333,10 @@ class Replay:
             raise _not_replayable(config, str(error)) from error
         if "error" in answer or "gone" in answer:
             what = answer.get("error", "no answer")
-            raise _not_replayable(config, f"launched by another process it fails ({what})")
+            raise _not_replayable(config, f"it fails when another process launches it ({what})")
         self.referee.ask("collect", who=who, config=number, places=self._places(who, number, [choice])[0])
         if not self.referee.ask("compare", who=who, config=number, number=choice)["ok"]:
-            reason = "replayed on fresh values its results are wrong: something that they need is not in the record"
+            reason = "replayed on fresh values, its results are wrong: they need something that the record lacks"
             raise _not_replayable(config, reason)
 
     def _measure_all(self) -> None:
@@ -393,7 +393,7 @@ class Replay:
             else:
                 blind_us.append(answer["blind_us"])
         if not blind_us and who.startswith("candidate") and self._is_punctual(who.replace("candidate", "baseline")):
-            raise _Unqueued("its launches cannot be queued before they are to start, and those of empty calls can")
+            raise _Unqueued("its launches cannot be queued in time, although those of empty calls can")
         shown = f", by {median(blind_us):.1f} µs" if blind_us else ""
         raise Fault(Verdict.NOISY, f"the host is too busy: it sees too late when a call of {who} begins or ends{shown}")
 

@@ -54,7 +54,7 @@ class Stuck(Fault):
 
     def __init__(self) -> None:
         reason = (
-            "a process of the submission could not be ended after its calls, as happens when a kernel runs for ever; "
+            "a process of the submission could not be ended after its calls, as happens when a kernel runs forever; "
             "the device judges again when it has passed its self-test"
         )
         super().__init__(Verdict.TIMEOUT, reason)
@@ -100,7 +100,7 @@ def _suspicious(result: CallResult) -> Fault | None:
         reason = f"the process worked for {result.woke_us:.0f} µs while it was stopped between the calls"
         return Fault(Verdict.TAMPERING, reason)
     if result.late:
-        return Fault(Verdict.TAMPERING, "results were still being written after the call had been reported done")
+        return Fault(Verdict.TAMPERING, "results were still being written after the call had been reported as done")
     return None
 
 
@@ -135,7 +135,10 @@ def first_line(text: str, limit: int = 300) -> str:
 def _raised(result: CallResult) -> Fault:
     text = result.text
     if _NEW_KERNEL.search(text):
-        reason = "a kernel had to be compiled in a later call; the first call of a configuration must meet them all"
+        reason = (
+            "a kernel had to be compiled in a later call; "
+            "the first call of a configuration must already launch every kernel"
+        )
         return Fault(Verdict.RUNTIME_ERROR, reason)
     if result.error == "MemoryError" or _OUT_OF_MEMORY.search(text):
         return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than it may have: {first_line(text)}")

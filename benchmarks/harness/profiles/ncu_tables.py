@@ -107,7 +107,7 @@ def _rows(text: str) -> list[list[str]]:
     try:
         return [row for row in csv.reader(io.StringIO("\n".join(lines)), strict=True) if row]
     except (csv.Error, ValueError) as error:
-        raise AuditBroken("the profiler's report is no table") from error
+        raise AuditBroken("the profiler's report is not a table") from error
 
 
 def _figures(row: Sequence[str], columns: Sequence[tuple[int, str, float]]) -> Iterator[tuple[str, float]]:

@@ -198,7 +198,7 @@ def _members(packed: bytes) -> Iterator[_Member]:
         if not any(header):
             return
         if len(header) < _BLOCK_BYTES or header[257:265] != _GNU_MAGIC:
-            raise NotTaken("it is no archive of ours")
+            raise NotTaken("it is not an archive in the expected form")
         kind, size_bytes = header[156:157], _octal(header[124:136])
         first, place = place + _BLOCK_BYTES, place + _BLOCK_BYTES * (1 - -size_bytes // _BLOCK_BYTES)
         content = memoryview(packed)[first : first + size_bytes]
@@ -218,7 +218,7 @@ def _members(packed: bytes) -> Iterator[_Member]:
 def _octal(field: bytes) -> int:
     found = _OCTAL.fullmatch(field)
     if found is None:
-        raise NotTaken("it holds a number that is none")
+        raise NotTaken("it holds a malformed number")
     return int(found[1], 8)
 
 

@@ -38,7 +38,7 @@ class Command(BaseCommand):
             "--read-references",
             type=float,
             metavar="USD",
-            help="let a language model read each new reference for needless work, for at most so many dollars together",
+            help="let a language model read each new reference for needless work, for at most this many dollars",
         )
         parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
 

@@ -200,7 +200,7 @@ def _admission(
         findings.tried.pop(name, None)
     notes = [f"not tried in lower precision ({name}): {error}" for name, error in failures.items()]
     if done < len(configs):
-        notes.append(f"the checker was tried on {done} of {len(configs)} configurations: they take long")
+        notes.append(f"the checker was tried on {done} of {len(configs)} configurations, because they take long")
     return _labels(attack_problems(findings), notes)
 
 

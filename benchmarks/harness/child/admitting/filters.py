@@ -50,7 +50,7 @@ def filtered(
     if task.direction == "forward":
         return Filtered((*_tripped(stacks), *(f"no-effect:{name}" for name in idle)), tuple(notes))
     if _small_output(stacks):
-        notes.append(f"all gradients are below {SMALL}: they scale with grad_output, so that is no sign of anything")
+        notes.append(f"all gradients are below {SMALL}: they scale with grad_output, so this shows nothing")
     # Admission proves the gradients equal to those of autograd, so there is nothing that they leave out.
     notes += [f"no gradient depends on {name}" for name in idle]
     return Filtered(_tripped([stack / stack.square().mean().sqrt() for stack in stacks]), tuple(notes))

@@ -64,7 +64,7 @@ class ExaminationPlace:
         error.__traceback__ = None
         error.__context__ = None
         self.free()
-        held = f"with {most / 1e9:.1f} GB of {self.memory_bytes / 1e9:.1f} GB taken, it needs more"
+        held = f"with {most / 1e9:.1f} GB of {self.memory_bytes / 1e9:.1f} GB in use, it needs more"
         return f"too large for this GPU: {held}"
 
 

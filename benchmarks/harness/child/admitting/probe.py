@@ -262,7 +262,7 @@ def _argument(value: Any, name: str) -> dict[str, Any]:
 
 def _dtype(tensor: Tensor) -> str:
     if tensor.dtype not in _DTYPES or tensor.layout is not torch.strided:
-        raise Unfit(f"{str(tensor.dtype)[6:]} tensors are not judged here; judged are {', '.join(TORCH_DTYPES)}")
+        raise Unfit(f"{str(tensor.dtype)[6:]} tensors are not judged here; only these are: {', '.join(TORCH_DTYPES)}")
     if tensor.numel() == 0:
         raise Unfit("an argument has no elements")
     return _DTYPES[tensor.dtype]
