@@ -42,7 +42,7 @@ _TRIALS, _COPIES, _COPY_BYTES = 30, 50, 64 << 10
 _ON_DEVICE = 1
 
 
-class Executor:
+class Borrower:
     """A process without torch that maps the memory of another and has a kernel to launch."""
 
     def __init__(self, fd: int, size_bytes: int, image: bytes) -> None:
@@ -76,19 +76,19 @@ class Executor:
         return "no error"
 
 
-def revoke(executor: Executor) -> dict[str, Any]:
-    pairs = [(executor.allow_us(READ), executor.allow_us(READ_WRITE)) for _ in range(_TRIALS)]
+def revoke(borrower: Borrower) -> dict[str, Any]:
+    pairs = [(borrower.allow_us(READ), borrower.allow_us(READ_WRITE)) for _ in range(_TRIALS)]
     taken, given = zip(*pairs, strict=True)
     return {"revoke_us": _shown(taken), "give_back_us": _shown(given)}
 
 
-def beside(executor: Executor) -> dict[str, Any]:
+def beside(borrower: Borrower) -> dict[str, Any]:
     began = time.perf_counter()
-    executor.launch()
+    borrower.launch()
     time.sleep(_WAIT_S)
-    took_us = executor.allow_us(READ)
+    took_us = borrower.allow_us(READ)
     came_back_us = 1e6 * (time.perf_counter() - began)
-    said = executor.ended()
+    said = borrower.ended()
     ended_us = 1e6 * (time.perf_counter() - began)
     return {
         "revoke_us": round(took_us, 1),
@@ -99,14 +99,14 @@ def beside(executor: Executor) -> dict[str, Any]:
 
 
 def child(what: str, fd: int, size_bytes: int, image: Path) -> None:
-    executor = Executor(fd, size_bytes, image.read_bytes())
+    borrower = Borrower(fd, size_bytes, image.read_bytes())
     if what in ("revoke", "beside"):
-        print(json.dumps({"revoke": revoke, "beside": beside}[what](executor)), flush=True)
+        print(json.dumps({"revoke": revoke, "beside": beside}[what](borrower)), flush=True)
         return
     print(json.dumps({}), flush=True)
     for line in sys.stdin:  # launches when it is told to, until its input ends
         if line.strip():
-            executor.launch()
+            borrower.launch()
             print(json.dumps({}), flush=True)
 
 
