@@ -43,12 +43,25 @@ class Session:
         return self._burst_us[function]
 
 
-def tally(kernel_us: float = 10.0, config: Any = SHOWN, behind_us: Sequence[float] = (0.0,) * 5) -> ConfigTally:
-    """`behind_us` are the third words of the kernel's calls; those of baselines come after 2 and 3 µs."""
+def tally(
+    kernel_us: float = 10.0,
+    config: Any = SHOWN,
+    behind_us: Sequence[float] = (0.0,) * 5,
+    tails_us: Sequence[float] = (15.0,) * 5,
+) -> ConfigTally:
+    """`behind_us` are the third words of the kernel's calls; those of baselines come after 2 and 3 µs.
+
+    After each of its calls the referee's kernel takes so many of `tails_us`; after those of baselines 15 and 12 µs.
+    """
     found = ConfigTally(config)
     found.times_us = {CANDIDATE: [kernel_us] * 5, EAGER_TIMES: [40.0] * 5, COMPILE_TIMES: [20.0] * 5}
-    late = {CANDIDATE: behind_us, EAGER_TIMES: [2.0] * 5, COMPILE_TIMES: [3.0] * 5}
-    found.seen = {who: [CallResult(Status.OK, behind_us=one_us) for one_us in late[who]] for who in late}
+    late = {
+        CANDIDATE: zip(behind_us, tails_us, strict=True),
+        EAGER_TIMES: [(2.0, 15.0)] * 5,
+        COMPILE_TIMES: [(3.0, 12.0)] * 5,
+    }
+    for who, pairs in late.items():
+        found.seen[who] = [CallResult(Status.OK, behind_us=behind, tail_us=tail) for behind, tail in pairs]
     return found
 
 
@@ -85,6 +98,13 @@ def test_each_call_is_charged_for_its_own_late_word_where_there_is_no_burst_as_w
         credited(Session({None: 1.0, EAGER: 1.0, COMPILE: 1.0}), ledger)
         assert ledger.times_us[CANDIDATE] == [kernel_us + late_us for late_us in (0.0, 200.0, 0.0, 1.5, 0.0)]
         assert ledger.times_us[EAGER_TIMES] == [40.0] * 5
+
+
+def test_a_call_after_which_another_process_waits_for_the_gpu_is_charged() -> None:
+    """A forged third word hides that the call goes on, and the referee's kernel waits for it: 100 µs are spared."""
+    ledger = tally(600.0, tails_us=[115.0, 300.0, 15.0, 116.0, 0.0])
+    credited(Session({}), ledger)
+    assert ledger.times_us[CANDIDATE] == [600.0 + more_us for more_us in (0.0, 185.0, 0.0, 1.0, 0.0)]
 
 
 @pytest.mark.parametrize(

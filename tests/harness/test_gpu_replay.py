@@ -317,12 +317,13 @@ class FakeReferee:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.collected: list[list[int]] = []
+        self.tail_us = 15.0
 
     def ask(self, request: str, **details: Any) -> dict[str, Any]:
         self.asked.append(request)
         if request == "collect":
             self.collected.append(details["places"])
-        return {"throttle": [], "ok": True}
+        return {"throttle": [], "ok": True, "tail_us": self.tail_us}
 
 
 def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None = None) -> Replay:
@@ -436,7 +437,15 @@ def test_work_behind_the_end_counts() -> None:
     for _ in range(3):
         call = replay.call("candidate0", 0, 3, 0, compared=True)
         assert (call.event_us, call.behind_us) == (10.0, 300.0)
-    assert replay.gaps_us() == {"behind_p50_us": 300.0, "behind_p99_us": 300.0}
+    shown = {"behind_p50_us": 300.0, "behind_p99_us": 300.0, "tail_p50_us": 15.0, "tail_p99_us": 15.0}
+    assert replay.gaps_us() == shown
+
+
+def test_a_burst_after_which_the_gpu_is_busy_is_charged() -> None:
+    replay = replay_of(executor=FakeActor(ANSWER))
+    replay.call("baseline0", 0, 3, 0, compared=True)
+    replay.referee.tail_us = 215.0  # type: ignore[attr-defined]
+    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 200 - 100) / 4)
 
 
 def test_device_code_cannot_make_empty_calls_long() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from ..measuring.calls import Judging
 from ..measuring.tally import CANDIDATE, ConfigTally, Contender
 from .session import GpuSession
-from .word_times import late_us
+from .word_times import Lateness
 
 
 def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
@@ -36,10 +36,12 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
 
 
 def _charge_late(ledger: ConfigTally) -> None:
-    """Each call for its own third word: a median would leave out what is forged in fewer than half of all calls."""
-    usual_us = max(median(call.behind_us for call in calls) for who, calls in ledger.seen.items() if who != CANDIDATE)
-    pairs = zip(ledger.times_us[CANDIDATE], ledger.seen[CANDIDATE], strict=True)
-    ledger.times_us[CANDIDATE] = [time_us + late_us(call.behind_us, usual_us) for time_us, call in pairs]
+    """Each call for what came late after it: a median would leave out what is forged in fewer than half of them."""
+    seen = {who: [Lateness(call.behind_us, call.tail_us or 0.0) for call in ledger.seen[who]] for who in ledger.seen}
+    medians = [tuple(map(median, zip(*late, strict=True))) for who, late in seen.items() if who != CANDIDATE]
+    usual = Lateness(*map(max, zip(*medians, strict=True)))
+    pairs = zip(ledger.times_us[CANDIDATE], seen[CANDIDATE], strict=True)
+    ledger.times_us[CANDIDATE] = [time_us + late.beyond_us(usual) for time_us, late in pairs]
 
 
 def _credited(session: GpuSession, number: int, ledger: ConfigTally, count: int) -> dict[str, Any]:

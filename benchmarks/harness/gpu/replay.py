@@ -37,7 +37,7 @@ from .record import (
     read_record,
     summary,
 )
-from .word_times import BLIND_MAX_US, MEASURED, WordTimes, late_us, no_longer
+from .word_times import BLIND_MAX_US, MEASURED, Lateness, WordTimes, no_longer
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
@@ -99,7 +99,8 @@ class Replay:
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
-    _behind_us: list[float] = field(default_factory=list)  # of all single calls
+    _late: list[Lateness] = field(default_factory=list)  # of all single calls
+    _usual_tails_us: list[float] = field(default_factory=list)  # of those of baselines
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -135,13 +136,16 @@ class Replay:
             return self._actor(who).broken(self.timeout_s)
         taken = self.referee.ask("collect", who=who, config=config, places=places[0] if compared else [])
         times = self._times(who, answer)
-        self._behind_us.append(times.behind_us)
+        self._late.append(Lateness(times.behind_us, float(taken["tail_us"])))
+        if who.startswith("baseline"):
+            self._usual_tails_us.append(self._late[-1].tail_us)
         return CallResult(
             Status.OK,
             wall_us=float(answer["call_us"]),
             resume_us=0.0,
             event_us=times.credited_us,
             behind_us=times.behind_us,
+            tail_us=self._late[-1].tail_us,
             throttled=tuple(taken["throttle"]),
         )
 
@@ -158,7 +162,9 @@ class Replay:
         if "gone" in answer:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         times = self._times(who, answer)
-        return (times.credited_us + late_us(times.behind_us)) / count
+        tail_us = float(self.referee.ask("collect", who=who, config=config, places=[])["tail_us"])
+        usual = Lateness(0.0, median(self._usual_tails_us or [tail_us]))
+        return (times.credited_us + Lateness(times.behind_us, tail_us).beyond_us(usual)) / count
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
@@ -197,13 +203,13 @@ class Replay:
         ]
 
     def gaps_us(self) -> dict[str, float]:
-        """How late the third word came over all single calls, by the median and the 99th percentile."""
-        values = sorted(self._behind_us)
-        quantiles = {"p50": 0.5, "p99": 0.99} if values else {}
-        return {
-            f"behind_{name}_us": round(values[int(quantile * (len(values) - 1))], 2)
-            for name, quantile in quantiles.items()
-        }
+        """What happened after single calls, by the median and the 99th percentile."""
+        found = {}
+        for name in Lateness._fields if self._late else ():
+            values = sorted(getattr(late, name) for late in self._late)
+            for percent in (50, 99):
+                found[name.replace("_us", f"_p{percent}_us")] = round(values[percent * (len(values) - 1) // 100], 2)
+        return found
 
     @property
     def nothing_us(self) -> dict[str, float]:

@@ -5,6 +5,7 @@ Not covered: measuring (`child/gpu/clock.py`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _LEAST_US = 0.05
 # an empty call may take so much longer in an executor than in a baseline, and its third word so much longer to come
@@ -12,6 +13,7 @@ _NOTHING_SPARE_US = (0.5, 1.0)
 # The third word may come so much later than after nothing, and in single calls than for baselines: the host queues it
 # when its caches are cold, which took up to 3 µs longer on an H100.
 _LATE_SPARE_US = 5.0
+_TAIL_SPARE_US = 100.0  # how much longer than usual the referee's kernel may take; not measured on a GPU yet
 BLIND_MAX_US = 2.0  # a host that has not looked for longer does not know when a word came
 MEASURED = ("call_us", "behind_us")
 
@@ -28,9 +30,16 @@ class WordTimes:
         return max(_LEAST_US, self.call_us)
 
 
-def late_us(behind_us: float, usual_us: float = 0.0) -> float:
-    """What is added to a call whose third word came so late; `usual_us` is what is usual for baselines."""
-    return max(0.0, behind_us - usual_us - _LATE_SPARE_US)
+class Lateness(NamedTuple):
+    """What happened after the end of a call, in microseconds; also what is usual for baselines."""
+
+    behind_us: float  # until the third word came
+    tail_us: float  # how long the referee's own kernel took, which device code cannot see or hasten
+
+    def beyond_us(self, usual: "Lateness") -> float:
+        """What is added to the call. Both are about zero unless its end was forged."""
+        behind_us, tail_us = self.behind_us - usual.behind_us, self.tail_us - usual.tail_us
+        return max(0.0, behind_us - _LATE_SPARE_US) + max(0.0, tail_us - _TAIL_SPARE_US)
 
 
 def no_longer(nothing_us: Sequence[float], usual_us: Sequence[float]) -> tuple[float, ...]:

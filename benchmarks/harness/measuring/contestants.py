@@ -44,7 +44,7 @@ class CallResult:
     timed_out: bool = False
     exit_code: int | None = None
     event_us: float | None = None  # GPU: as the child's device events claim it
-    tail_us: float | None = None  # GPU: from DONE until the referee's own kernel had run
+    tail_us: float | None = None  # GPU: from DONE (replayed: from the report) until the referee's own kernel had run
     flush_us: float | None = None  # GPU: how long flushing the cache took before the call
     behind_us: float = 0.0  # GPU, replayed: until the word came that was queued when the last one had been seen
     gate_us: float = 0.0  # GPU: how long the referee kept it occupied after GO

@@ -182,9 +182,16 @@ class GpuReferee:
         return {"staged": True}
 
     def collect(self, who: str, config: int, places: list[int]) -> dict[str, Any]:
-        """Takes copies of the results of a replayed call that lie at `places`; without places, of none."""
+        """Takes copies of the results of a replayed call that lie at `places`; without places, of none.
+
+        Before that it runs a kernel of its own, which takes long if the process of the call still uses the GPU.
+        """
+        asked_ns = _now_ns()
+        self._mark.add_(1.0)
+        self._device.synchronize()
+        tail_us = (_now_ns() - asked_ns) / 1e3
         self._copy_results(who, config, places)
-        return {"throttle": self._device.throttle()}
+        return {"tail_us": tail_us, "throttle": self._device.throttle()}
 
     def compare_all(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
         """Compares the results of a burst, each call with the reference for its own input set.
