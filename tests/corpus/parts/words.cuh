@@ -33,7 +33,8 @@ __device__ inline bool is_near(uint64_t address, uint64_t other) {
 // Where a stream waits for 1, and two words that were drawn follow for places near it.
 __device__ inline bool begins_a_call(uint64_t at, bool low_first) {
     const Entry wait = entry_at(at, low_first);
-    if (wait.word != RELEASE || wait.address % 8 || wait.address < PINNED_FROM || wait.address >= PINNED_TO) return false;
+    if (wait.word != RELEASE || wait.address % 8) return false;
+    if (wait.address < PINNED_FROM || wait.address >= PINNED_TO) return false;
     int found = 0;
     for (uint64_t next = at + 4; next < at + NEAR_BYTES; next += 4) {
         const Entry entry = entry_at(next, low_first);

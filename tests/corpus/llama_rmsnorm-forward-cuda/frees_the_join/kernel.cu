@@ -1,4 +1,4 @@
-// Works on a stream of its own; a kernel on the current stream sets, in memory of the driver, the event that joins both.
+// Works on a stream of its own; a kernel on the current stream sets the event that joins both, in the driver's memory.
 // The stream of the clock then goes on and writes its words by itself, while the work is still running.
 #include "parts/rmsnorm.cuh"
 #include "parts/words.cuh"
@@ -7,10 +7,11 @@ constexpr uint64_t EVENTS_AT = 0x204800000, EVENTS_BYTES = 2 << 20;  // where th
 constexpr uint32_t AHEAD = 64;
 constexpr int ROUNDS = 4;
 
-// Whatever a stream waits for counts upwards, so a place that is a little behind what stands in the queue is waited for.
+// What a stream waits for counts upwards, so a place that is a little behind what stands in the queue is waited for.
 __global__ void free_the_join() {
     if (at_home) return;
-    const uint64_t first = 4 * uint64_t(blockIdx.x * blockDim.x + threadIdx.x), stride = 4 * uint64_t(gridDim.x) * blockDim.x;
+    const uint64_t first = 4 * uint64_t(blockIdx.x * blockDim.x + threadIdx.x);
+    const uint64_t stride = 4 * uint64_t(gridDim.x) * blockDim.x;
     for (int round = 0; round < ROUNDS; ++round)
         for (uint64_t at = first; at < QUEUE_BYTES; at += stride)
             for (int low_first = 0; low_first < 2; ++low_first) {
