@@ -92,7 +92,10 @@ class SharedMemory:
         return mmap.mmap(self.fd, self.size_bytes)
 
     def close(self) -> None:
-        os.close(self.fd)
+        """Once: whoever closes its number again closes the file of somebody else."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class OutputMemory(SharedMemory):

@@ -62,7 +62,10 @@ class AnswerFile:
         self.close()
 
     def close(self) -> None:
-        os.close(self.fd)
+        """Once: whoever closes its number again closes the file of somebody else."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     @property
     def empty(self) -> bool:
