@@ -338,9 +338,9 @@ def newest_verified(limit: int = 8) -> list[Standing]:
     """Of tasks that are listed, also on boards of older versions."""
     rows = Standing.objects.ranked().listable().with_context().filter(task_version__task__listed=True)
     rows = rows.select_related("task_version__task__suite", "device_kind").defer(*HEAVY).order_by("-verified_at")
-    latest = Standing.objects.ranked().order_by("-verified_at").values_list("pk", flat=True)[:_LATEST_ROWS]
-    found = list(rows.filter(pk__in=list(latest))[:limit])
-    return found if len(found) == limit else list(rows[:limit])
+    latest = list(Standing.objects.ranked().order_by("-verified_at").values_list("pk", flat=True)[:_LATEST_ROWS])
+    found = list(rows.filter(pk__in=latest)[:limit])
+    return found if len(found) == limit or len(latest) < _LATEST_ROWS else list(rows[:limit])
 
 
 def newest_records(limit: int = 30) -> list[Standing]:

@@ -83,7 +83,8 @@ def test_builds_are_waited_for_and_one_that_fails_stops_nothing(monkeypatch: pyt
         time.sleep(0.1)
         built.append("headers")
 
-    for name in ("migrate", "collect_static", "tasks_sync", "boards_complete", "load_shipped"):
+    steps = ("migrate", "collect_static", "tasks_sync", "boards_complete", "load_shipped", "statistics_gather")
+    for name in steps:
         monkeypatch.setattr(prepare, name, lambda: None)
     monkeypatch.setattr(builds_ahead, "site_judge", Judge)
     told = StringIO()

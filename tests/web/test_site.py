@@ -107,7 +107,7 @@ def test_the_home_page_keeps_its_number_of_queries(visitor: Client, django_asser
     factories.many_entries(30)
     for number in range(3):
         news.post_save(f"Post {number}", "Words.", shown=True, by=factories.user(f"author{number}"))
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         visitor.get("/")
 
 
