@@ -185,6 +185,7 @@ def test_it_is_found_by_name_after_the_cheap_ones(tmp_path: Path) -> None:
     assert [item.id for item in found] == ["static", "compile", "screen"]
 
 
+@pytest.mark.alone
 @pytest.mark.sandbox
 def test_a_real_kernel_with_a_slow_copy_beside_it_is_told_apart(paths: Paths) -> None:
     wasted = "    volatile double wasted = 0;\n    for (int i = 0; i < 20000000; ++i) wasted = wasted + i;\n"

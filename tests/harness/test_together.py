@@ -52,6 +52,7 @@ def test_one_that_breaks_off_does_not_keep_the_other_waiting() -> None:
     assert ended.is_set()
 
 
+@pytest.mark.alone
 @pytest.mark.sandbox
 def test_a_slower_kernel_is_slower_by_as_much(paths: Paths) -> None:
     rules = default_rules()
