@@ -55,6 +55,7 @@ def rejudge() -> None:
 
 @shared_task(name=queue.PRUNE_JOB, ignore_result=True, time_limit=600)
 def prune_events() -> None:
+    """Forget what is old, then tell SQLite what is left."""
     events.prune()
     telling.forget()
     comments.forget()

