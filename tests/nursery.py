@@ -64,15 +64,16 @@ def attend(order, files):
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
     places = [0, 1, 2, *order["places"]]
-    sandbox, told, shell, log = (fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 300) for file in files[:4])
-    given = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 300) for file in files[4:]]
-    os.closerange(3, 300)
+    beyond = 1 + max(299, *places, *files)  # what a long row of tests has open can have higher numbers than is usual
+    sandbox, told, shell, log = (fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, beyond) for file in files[:4])
+    given = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, beyond) for file in files[4:]]
+    os.closerange(3, beyond)
     checked(LIBC.setns(sandbox, NAMESPACES))
     child = os.fork()
     if child == 0:
         for place, file in zip(places, [given[0], log, log, *given[1:]], strict=True):
             os.dup2(file, place)
-        os.closerange(300, 400)
+        os.closerange(beyond, beyond + len(files))
         enter(order)
         run(order["arguments"])
     else:

@@ -3,6 +3,7 @@
 Beside it there is the shell that waits for it, which is not compared.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -83,6 +84,18 @@ def test_it_sees_and_may_do_the_same_as_what_starts_anew(fork: Callable[..., Chi
         forked = fork(SEEN, "one", room=room, **options)
         assert (new.wait(20.0), forked.wait(20.0)) == (0, 0), new.log_tail(4000) + forked.log_tail(4000)
     assert json.loads(forked.log_tail(20_000)) == json.loads(new.log_tail(20_000))
+
+
+@pytest.mark.parametrize("number", [310, 999])
+def test_it_has_files_with_high_numbers(fork: Callable[..., Child], number: int) -> None:
+    """A process that has run many tests has hundreds of files open."""
+    with open(os.devnull) as given:
+        high = fcntl.fcntl(given, fcntl.F_DUPFD, number)
+    try:
+        child = fork("import os, sys; os.fstat(int(sys.argv[1]))", str(high), fds=(high,))
+        assert child.wait(20.0) == 0, child.log_tail(4000)
+    finally:
+        os.close(high)
 
 
 def test_it_has_torch_loaded(fork: Callable[..., Child]) -> None:
