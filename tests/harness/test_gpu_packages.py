@@ -37,7 +37,8 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         for name in ("__init__", "cuda", "language"):
             (folder / f"{name}.py").touch()
         for name in (package, f"{package}.cuda", f"{package}.language"):
-            monkeypatch.delitem(sys.modules, name, raising=False)
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that what a test imports is gone after it
+            monkeypatch.delitem(sys.modules, name)
         stand_in = ModuleType(package)
         stand_in.wake = lambda package=package: found.append(package)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, f"{packages.__package__}.{package}_wake", stand_in)
