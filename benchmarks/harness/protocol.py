@@ -6,7 +6,9 @@ it is cleaned as it comes in. The control page carries one call: the supervisor 
 READY, the supervisor rings GO with the number of the input set that counts, the child rings DONE.
 """
 
+import ctypes
 import json
+import mmap
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -41,6 +43,8 @@ class Word(IntEnum):
     STATUS = 49
     EVENT_NS = 50  # GPU only: the time of the call as the child's device events claim it
     COPIED = 51  # GPU only: 1 if a result had to be copied into shared memory
+    ENDED = 52  # GPU only: of a replayed call, its end has been seen
+    FOLLOWED = 53  # GPU only: and the word behind it, so that the GPU should be idle
     PLACES = 56  # GPU only: where in shared memory each result lies, in bytes
 
 
@@ -53,6 +57,14 @@ class Status(IntEnum):
     WRONG_TYPE = 3
     WRONG_SHAPE = 4
     WRONG_DTYPE = 5
+
+
+ControlWords = ctypes.Array[ctypes.c_uint64]
+
+
+def control_words(fd: int) -> ControlWords:
+    """The control page behind a descriptor, for one who reads and writes it."""
+    return (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(mmap.mmap(fd, 0))
 
 
 class ProtocolError(Exception):

@@ -1,4 +1,4 @@
-"""Two ways to show that a call has ended without a word of its own: `python -m lab.gpu.revoke_probe`.
+"""Three ways to show that a call has ended without a word of its own: `python -m lab.gpu.revoke_probe`.
 
 Both words around a replayed call could be forged by device code that reads the driver's queue. A process could lose its
 results at the end: `cuMemSetAccess` makes them read-only, so that later writes fail. Or another process could copy them
@@ -7,13 +7,17 @@ at once: a copy takes long if the first process still works. Measured, a JSON li
 revoke   how long it takes while nothing runs, and to give it back
 beside   the same 1 ms after a kernel of 20 ms has started that writes at its end: when the call came back, whether the
          write arrived, and what the driver says of the kernel
-copy     how long another process takes to copy 64 KB while this one does nothing, and while it runs that kernel
+sample   how long the referee's sampler takes for a small and a large result while this process does nothing, and while it
+         runs that kernel; and how often it saw the write that had not happened yet
+copy     how long another process takes to copy 64 KB, on the GPU and to the host, while this one does nothing, and
+         while it runs that kernel
 
 Needs nvcc and torch. Not covered: device code that waits for the moment.
 """
 
 import argparse
 import ctypes
+import itertools
 import json
 import subprocess
 import sys
@@ -34,6 +38,7 @@ from benchmarks.harness.child.gpu.driver import (
     size_t,
     u64,
 )
+from benchmarks.harness.child.gpu.sample import drawn_rows
 
 _AT = 0x6000_0000_0000
 _SIZES = (2 << 20, 64 << 20, 1 << 30)
@@ -135,12 +140,16 @@ def main() -> int:
                 told = _said(_started(what, arena.fd, size_bytes, image))
                 written = bool(arena.data[:8].any())
                 print(json.dumps({"what": what, "bytes": size_bytes, **told, "written": written}), flush=True)
-        kept = torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda")
+        sampler = device.sampler()
+        kept = {
+            "device": torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda"),
+            "host": torch.empty(_COPY_BYTES, dtype=torch.uint8, pin_memory=True),
+        }
         with _started("copy", arena.fd, _SIZES[-1], image) as process:
             assert process.stdin is not None  # noqa: S101
             assert process.stdout is not None  # noqa: S101
             process.stdout.readline()
-            for busy in (False, True):
+            for to, busy in itertools.product(kept, (False, True)):
                 times = list[float]()
                 for _ in range(_COPIES):
                     if busy:
@@ -149,11 +158,29 @@ def main() -> int:
                         process.stdout.readline()
                         time.sleep(_WAIT_S)
                     began = time.perf_counter()
-                    kept.copy_(arena.data[:_COPY_BYTES])
+                    kept[to].copy_(arena.data[:_COPY_BYTES], non_blocking=True)
                     torch.cuda.synchronize()
                     times.append(1e6 * (time.perf_counter() - began))
                     time.sleep(0.03)
-                print(json.dumps({"what": "copy", "busy": busy, "copy_us": _shown(times)}), flush=True)
+                print(json.dumps({"what": "copy", "to": to, "busy": busy, "copy_us": _shown(times)}), flush=True)
+            for size_bytes, busy in itertools.product((8, 1 << 28), (False, True)):
+                times, missed = list[float](), 0
+                for _ in range(_COPIES):
+                    arena.data[:8].zero_()
+                    sampler.aim(arena, drawn_rows([(0, size_bytes)]))
+                    torch.cuda.synchronize()
+                    if busy:
+                        process.stdin.write("go\n")
+                        process.stdin.flush()
+                        process.stdout.readline()
+                        time.sleep(_WAIT_S)
+                    began = time.perf_counter()
+                    sampler.take()
+                    times.append(1e6 * (time.perf_counter() - began))
+                    time.sleep(0.03)
+                    missed += sampler.has_changed()
+                told = {"bytes": size_bytes, "busy": busy, "missed": missed, "sample_us": _shown(times)}
+                print(json.dumps({"what": "sample", **told}), flush=True)
             process.stdin.close()
     return 0
 

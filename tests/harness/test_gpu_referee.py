@@ -1,13 +1,18 @@
 """What the referee of a GPU judging looks at beside the results of a call."""
 
+import ctypes
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.harness.child.gpu import referee
-from benchmarks.harness.child.gpu.referee import GpuReferee
+from benchmarks.harness.child.gpu import referee, sample
+from benchmarks.harness.child.gpu.accelerator import item_bytes
+from benchmarks.harness.child.gpu.host_accelerator import HostAccelerator
+from benchmarks.harness.child.gpu.referee import ContestantDesk, GpuReferee
+from benchmarks.harness.protocol import Word
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8, torch.bool)
 
@@ -68,3 +73,76 @@ def test_the_cache_is_emptied_before_a_replayed_call_and_after_its_inputs_are_wr
     )
     GpuReferee.stage(own, "candidate0", 0, [[0]])
     assert done == ["inputs", "flush"]
+
+
+RESULT = {"shape": [64, 100], "dtype": "float32"}
+
+
+def collected(*, calls: list[list[int]], late_byte: int | None = None, ends: bool = True) -> dict[str, Any]:
+    """What the referee says of calls that write one of their bytes after it has been told that they had ended."""
+    device, words = HostAccelerator(), (ctypes.c_uint64 * 512)()
+    arena = device.create(1 << 20)
+    sampler = device.sampler()
+    own: Any = SimpleNamespace(
+        _desks={"candidate0": (desk := ContestantDesk(arena, words))},
+        _configs=[{"results": [RESULT]}],
+        _device=device,
+        _mark=torch.zeros(1),
+        _sampler=sampler,
+        _spans=lambda *told: GpuReferee._spans(own, *told),
+        _copy_results=lambda *told: GpuReferee._copy_results(own, *told),
+    )
+
+    def execute() -> None:
+        taken = threading.Event()
+        take = sampler.take
+        sampler.take = lambda: (take(), taken.set())  # type: ignore[method-assign]
+        words[Word.ENDED] = 77
+        taken.wait()
+        if late_byte is not None:
+            arena.data[late_byte] = 1
+        words[Word.FOLLOWED] = 77
+
+    if ends:
+        threading.Thread(target=execute).start()
+    else:
+        words[Word.ABORT] = 77
+    found = GpuReferee.collect(own, "candidate0", 0, calls=calls, kept=True, step=77, timeout_s=10.0)
+    return {**found, "kept": [tuple(item.shape) for item in desk.snapshot]}
+
+
+def test_results_that_are_written_after_the_end_are_late() -> None:
+    size_bytes = item_bytes(RESULT)
+    found = collected(calls=[[512]])
+    assert (found["late"], found["kept"]) == (False, [(64, 100)])
+    assert found["sampled_us"] > 0
+    assert not collected(calls=[[512]], late_byte=511)["late"]
+    assert any(collected(calls=[[512]], late_byte=512 + byte)["late"] for byte in range(0, size_bytes, 64))
+
+
+def test_a_process_that_is_gone_has_no_results() -> None:
+    assert collected(calls=[[512]], ends=False) == {"kept": []}
+
+
+@pytest.mark.parametrize("size_bytes", [1, 4, 16 << 10, (16 << 10) + 1, 100_000, (1 << 28) + 3])
+def test_sampled_rows_lie_in_the_result_and_reach_all_of_it(size_bytes: int) -> None:
+    """A stretch that is late is met if it is longer than the distance of two rows; a small result is copied whole."""
+    for _ in range(50):
+        [rows] = sample.drawn_rows([(4096, size_bytes)])
+        assert rows.first_byte >= 4096
+        last = rows.first_byte + (rows.count - 1) * rows.pitch_bytes + rows.width_bytes
+        assert last <= 4096 + size_bytes
+        assert rows.total_bytes <= sample.SAMPLE_MAX_BYTES // 8
+        if size_bytes <= 16 << 10:
+            assert rows.total_bytes == size_bytes
+        else:
+            assert rows.first_byte - 4096 < rows.pitch_bytes
+            assert 4096 + size_bytes - last < 2 * rows.pitch_bytes
+
+
+def test_which_rows_are_sampled_is_drawn_anew() -> None:
+    assert len({sample.drawn_rows([(0, 1 << 24)])[0].first_byte for _ in range(20)}) > 1
+    many = [(place << 20, 4) for place in range(64)]
+    drawn = {item.first_byte for _ in range(40) for item in sample.drawn_rows(many)}
+    assert all(len(sample.drawn_rows(many)) == 8 for _ in range(3))
+    assert len(drawn) > 32

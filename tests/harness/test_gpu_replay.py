@@ -27,7 +27,7 @@ from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.memory import overlay
 from benchmarks.harness.measuring.session import NOTHING
-from benchmarks.harness.protocol import ProtocolError, Status
+from benchmarks.harness.protocol import ProtocolError, Status, Word
 from benchmarks.harness.report import Verdict
 
 
@@ -273,6 +273,37 @@ def test_how_long_the_host_did_not_look_is_told() -> None:
     assert blind_ns >= 2_000_000
 
 
+def test_when_words_came_before_the_last_one_does_not_matter() -> None:
+    """The first of two was there 2 ms before anybody looked; the second came while the host looked all the time."""
+    clock = Clock(Driver(FakeGpu()))
+    clock._words[7] = 12345
+    threading.Timer(0.01, clock._words.__setitem__, (8, 678)).start()
+    found, _, blind_ns = clock._see([7, 8], time.perf_counter_ns() - 2_000_000)
+    assert found == [12345, 678]
+    assert blind_ns < 1_500_000
+
+
+def test_the_referee_is_told_of_the_end_before_the_third_word_is_queued() -> None:
+    gpu, page, seen = FakeGpu(), (ctypes.c_uint64 * 512)(), list[tuple[int, int]]()
+    queued = gpu.cuStreamWriteValue32_v2
+
+    def write_value(*told: Any) -> int:
+        seen.append((page[Word.ENDED], page[Word.FOLLOWED]))
+        return queued(*told)
+
+    gpu.cuStreamWriteValue32_v2 = write_value  # type: ignore[method-assign]
+    Clock(Driver(gpu), page).measure([Work(gpu)], 77)  # type: ignore[list-item]
+    assert seen == [(0, 0), (0, 0), (77, 0)]
+    assert (page[Word.ENDED], page[Word.FOLLOWED]) == (77, 77)
+
+
+def test_the_referee_is_told_of_an_end_by_a_fault_as_well() -> None:
+    gpu, page = FakeGpu(breaks=True), (ctypes.c_uint64 * 512)()
+    with pytest.raises(DriverError):
+        Clock(Driver(gpu), page).measure([], 77)
+    assert (page[Word.ENDED], page[Word.FOLLOWED]) == (77, 77)
+
+
 def test_no_two_words_of_a_call_have_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """With four places for four words they often would have, and a word that changes is tampering."""
     clock = Clock(Driver(FakeGpu()))
@@ -298,6 +329,7 @@ class FakeActor:
         self.asked: list[dict[str, Any]] = []
         self.link = SimpleNamespace(send=lambda **message: self.asked.append(message))
         self.child = SimpleNamespace(wait=lambda _: -11, log_tail=lambda _: "")
+        self.control = SimpleNamespace(words=[0] * 64)
 
     def receive(self, _: float) -> Any:
         answer = self.answers.pop(0)
@@ -316,21 +348,31 @@ class FakeActor:
 class FakeReferee:
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.collected: list[list[int]] = []
-        self.tail_us = 15.0
+        self.collected: list[dict[str, Any]] = []
+        self.tail_us, self.late = 15.0, False
+        self.link = SimpleNamespace(send=self._told)
 
     def ask(self, request: str, **details: Any) -> dict[str, Any]:
-        self.asked.append(request)
-        if request == "collect":
-            self.collected.append(details["places"])
-        return {"throttle": [], "ok": True, "tail_us": self.tail_us}
+        self.link.send(do=request, **details)
+        return self.receive()
+
+    def receive(self) -> dict[str, Any]:
+        return {"throttle": [], "ok": True, "tail_us": self.tail_us, "sampled_us": 12.0, "late": self.late}
+
+    def _told(self, do: str, **details: Any) -> None:
+        self.asked.append(do)
+        if do == "collect":
+            self.collected.append(details)
 
 
 def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None = None) -> Replay:
     config = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")[0]
     drawn: list[tuple[int, int]] = []
     crew: Any = SimpleNamespace(
-        executors=[executor], baselines=[FakeActor(*[ANSWER] * 3)], candidates=[candidate], folder=Path()
+        executors=[executor],
+        baselines=[FakeActor(*[ANSWER] * 3)],
+        candidates=[candidate or FakeActor()],
+        folder=Path(),
     )
     made = Replay(
         crew, FakeReferee(), [config], overlay([config], [8]), 1.0, lambda *what: drawn.append(what), lambda: None
@@ -365,7 +407,44 @@ def test_results_that_nobody_compares_are_not_copied() -> None:
     replay = replay_of(executor=FakeActor(ANSWER))
     replay.call("baseline0", 0, 3, 0, compared=False)
     replay.call("candidate0", 0, 3, 0, compared=True)
-    assert [places != [] for places in replay.referee.collected] == [False, True]  # type: ignore[attr-defined]
+    collected: Any = replay.referee.collected  # type: ignore[attr-defined]
+    assert [(item["kept"], item["calls"]) for item in collected] == [(False, []), (True, [[512 * 3]])]
+
+
+def test_the_referee_waits_for_the_end_of_a_call_before_that_is_made() -> None:
+    """Only a baseline copies its results itself, which takes until it has answered."""
+    replay = replay_of(executor=(executor := FakeActor(ANSWER)))
+    order = list[str]()
+    told, asked = replay.referee.link.send, executor.link.send
+    replay.referee.link.send = lambda **message: (order.append(message["do"]), told(**message))
+    executor.link.send = lambda **message: (order.append("call"), asked(**message))
+    replay.crew.baselines[0].link.send = lambda **_: order.append("baseline")  # type: ignore[method-assign]
+    replay.call("candidate0", 0, 3, 0, compared=True)
+    replay.call("baseline0", 0, 3, 0, compared=False)
+    replay.call("baseline0", 0, 3, 0, compared=True)
+    assert order == ["stage", "collect", "call", "stage", "collect", "baseline", "stage", "baseline", "collect"]
+    steps = [item["step"] for item in replay.referee.collected]  # type: ignore[attr-defined]
+    assert len(set(steps)) == 3
+    assert executor.asked[0]["step"] == steps[0]
+
+
+def test_results_that_change_after_the_end_are_tampering() -> None:
+    replay = replay_of(executor=FakeActor(ANSWER, ANSWER))
+    replay.referee.late = True  # type: ignore[attr-defined]
+    for make in (
+        lambda: replay.call("candidate0", 0, 3, 0, compared=True),
+        lambda: replay.burst_us("candidate0", 0, 4, 0),
+    ):
+        with pytest.raises(Fault, match="after the call had shown its end") as caught:
+            make()
+        assert caught.value.verdict is Verdict.TAMPERING
+
+
+def test_the_referee_does_not_wait_for_a_process_that_is_gone() -> None:
+    replay = replay_of(executor=FakeActor(ProtocolError("gone")), candidate=(candidate := FakeActor()))
+    replay.call("candidate0", 0, 3, 0, compared=True)
+    [collected] = replay.referee.collected  # type: ignore[attr-defined]
+    assert candidate.control.words[Word.ABORT] == collected["step"]
 
 
 @pytest.mark.parametrize("worthless", [LATE, UNSEEN], ids=["late", "unseen"])
@@ -373,7 +452,7 @@ def test_a_call_whose_times_are_worthless_is_repeated_on_other_values(worthless:
     replay = replay_of(executor=FakeActor(worthless, ANSWER))
     replay.call("candidate0", 0, 3, 0, compared=True)
     assert replay.drawn == [(0, 4)]  # type: ignore[attr-defined]
-    assert replay.referee.asked == ["stage", "stage", "collect"]  # type: ignore[attr-defined]
+    assert replay.referee.asked == ["stage", "collect"] * 2  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("answer", "tries", "empty"), [(LATE, 5, LATE), (UNSEEN, 25, ANSWER)], ids=["late", "unseen"])
@@ -437,8 +516,8 @@ def test_work_behind_the_end_counts() -> None:
     for _ in range(3):
         call = replay.call("candidate0", 0, 3, 0, compared=True)
         assert (call.event_us, call.behind_us) == (10.0, 300.0)
-    shown = {"behind_p50_us": 300.0, "behind_p99_us": 300.0, "tail_p50_us": 15.0, "tail_p99_us": 15.0}
-    assert replay.gaps_us() == shown
+    medians = {"behind_p50_us": 300.0, "tail_p50_us": 15.0, "sampled_p50_us": 12.0}
+    assert replay.gaps_us() == {**medians, **{name.replace("50", "99"): value for name, value in medians.items()}}
 
 
 def test_a_burst_after_which_the_gpu_is_busy_is_charged() -> None:

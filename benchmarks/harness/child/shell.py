@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from ..dtypes import DTYPES
-from ..protocol import CONTROL_BYTES, Link, Status, Word
+from ..protocol import Link, Status, Word, control_words
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -119,8 +119,7 @@ def serve(
     `functions[f][c]` is function f for configuration c. Between calls the supervisor stops this process, so spinning
     costs nothing while others are timed.
     """
-    page = map_memory(message["control"], writable=True)
-    words = (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(page)
+    words = control_words(message["control"])
     described = [{"sets": list(call.sets), "results": list(call.outputs)} for call in calls]
     loop = load_file(message["shell"])
 

@@ -9,6 +9,7 @@ may say (`record.py`) and the clock itself (`child/gpu/clock.py`).
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -20,7 +21,7 @@ from ..measuring.faults import Fault, death
 from ..measuring.laps import Laps
 from ..measuring.memory import Layout
 from ..measuring.session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess
-from ..protocol import ProtocolError, Status
+from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..sandbox.isolation import inside
 from ..tasks.spec import Config
@@ -42,9 +43,13 @@ from .word_times import BLIND_MAX_US, MEASURED, Lateness, WordTimes, no_longer
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
 _NULL_CALLS = 25
+_STEP_BITS = 62
 _PUNCTUAL_CALLS = 3
 _BASELINE_SETS = 16  # that a baseline captures
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
+
+
+_Answers = tuple[dict[str, Any], dict[str, Any]]  # of who made a call, and of the referee
 
 
 class _Unqueued(Exception):
@@ -64,10 +69,10 @@ class Shared:
     def memory(self) -> MemorySpans:
         return MemorySpans(Span(INPUTS_AT, self.input_bytes), Span(OUTPUTS_AT, self.arena_bytes[1]))
 
-    def hand(self, actor: Actor, arena: int) -> None:
+    def hand(self, actor: Actor, arena: int, *more_fds: int) -> None:
         """Gives it the inputs and an arena."""
         sizes = {"input_bytes": self.input_bytes, "output_bytes": self.arena_bytes[arena]}
-        actor.link.send_descriptors([self.inputs_fd, self.arena_fds[arena]], **sizes)
+        actor.link.send_descriptors([self.inputs_fd, self.arena_fds[arena], *more_fds], **sizes)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ class Replay:
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
     _late: list[Lateness] = field(default_factory=list)  # of all single calls
     _usual_tails_us: list[float] = field(default_factory=list)  # of those of baselines
+    _sampled_us: list[float] = field(default_factory=list)  # from the end until rows of the results had been copied
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -119,6 +125,8 @@ class Replay:
         self.laps.end("executors")
         self._capture_and_try(fill, wanted)
         self.crew.end_candidates()
+        for candidate in self.crew.candidates:
+            candidate.control.numbers[:] = 0  # what it has left there: the executor uses the page now
         self.laps.end("candidates_ended")
         self._measure_all()
         self.laps.end("nothing_measured")
@@ -128,17 +136,17 @@ class Replay:
         if function == NOTHING:
             answer = self._ask(who, 0, [], function)
             return CallResult(Status.OK, wall_us=float(answer["call_us"]), resume_us=0.0, event_us=None)
-        places = self._places(who, config, [choice])
-        answer = self._of_judging(who, config, [choice], function, compared=compared)
+        answer, taken = self._of_judging(who, config, [choice], function, compared=compared)
         if "error" in answer:
             return CallResult(Status.RAISED, error="a CUDA error", text=str(answer["error"]))
         if "gone" in answer:
             return self._actor(who).broken(self.timeout_s)
-        taken = self.referee.ask("collect", who=who, config=config, places=places[0] if compared else [])
         times = self._times(who, answer)
         self._late.append(Lateness(times.behind_us, float(taken["tail_us"])))
         if who.startswith("baseline"):
             self._usual_tails_us.append(self._late[-1].tail_us)
+        else:
+            self._sampled_us.append(float(taken["sampled_us"]))
         return CallResult(
             Status.OK,
             wall_us=float(answer["call_us"]),
@@ -156,13 +164,13 @@ class Replay:
         """
         if who.startswith("baseline"):
             count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self.captured.nodes[config][function]))
-        answer = self._of_judging(who, config, list(range(count)), function, compared=False)
+        answer, taken = self._of_judging(who, config, list(range(count)), function, compared=False)
         if "error" in answer:
             raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
         if "gone" in answer:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         times = self._times(who, answer)
-        tail_us = float(self.referee.ask("collect", who=who, config=config, places=[])["tail_us"])
+        tail_us = float(taken["tail_us"])
         usual = Lateness(0.0, median(self._usual_tails_us or [tail_us]))
         return (times.credited_us + Lateness(times.behind_us, tail_us).beyond_us(usual)) / count
 
@@ -204,10 +212,11 @@ class Replay:
 
     def gaps_us(self) -> dict[str, float]:
         """What happened after single calls, by the median and the 99th percentile."""
+        gaps = {name: [getattr(late, name) for late in self._late] for name in Lateness._fields}
         found = {}
-        for name in Lateness._fields if self._late else ():
-            values = sorted(getattr(late, name) for late in self._late)
-            for percent in (50, 99):
+        for name, unsorted in {**gaps, "sampled_us": self._sampled_us}.items():
+            values = sorted(unsorted)
+            for percent in (50, 99) if values else ():
                 found[name.replace("_us", f"_p{percent}_us")] = round(values[percent * (len(values) - 1) // 100], 2)
         return found
 
@@ -291,7 +300,7 @@ class Replay:
                     "outputs_at": OUTPUTS_AT,
                 }
             )
-            shared.hand(executor, 2 * launch + 1)
+            shared.hand(executor, 2 * launch + 1, self.crew.candidates[launch].control.fd)
         for executor in self.crew.executors:
             message: dict[str, Any] = {}
             while not message.get("serving"):
@@ -334,13 +343,12 @@ class Replay:
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]
         try:
-            answer = self._timed(who, number, [choice], EAGER, compared=True)
+            answer, _ = self._timed(who, number, [choice], EAGER, compared=True)
         except _Unqueued as error:
             raise _not_replayable(config, str(error)) from error
         if "error" in answer or "gone" in answer:
             what = answer.get("error", "no answer")
             raise _not_replayable(config, f"it fails when another process launches it ({what})")
-        self.referee.ask("collect", who=who, config=number, places=self._places(who, number, [choice])[0])
         if not self.referee.ask("compare", who=who, config=number, number=choice)["ok"]:
             reason = "replayed on fresh values, its results are wrong: they need something that the record lacks"
             raise _not_replayable(config, reason)
@@ -372,27 +380,29 @@ class Replay:
             )
         return answer
 
-    def _of_judging(self, who: str, *call: Any, compared: bool) -> dict[str, Any]:
+    def _of_judging(self, who: str, *call: Any, compared: bool) -> _Answers:
         try:
             return self._timed(who, *call, compared=compared)
         except _Unqueued as error:
             raise Fault(Verdict.RUNTIME_ERROR, str(error)) from error
 
-    def _timed(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> dict[str, Any]:
-        """A call whose times are worth something: else it is made again, on other values.
+    def _timed(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> _Answers:
+        """A call whose times are worth something, and what the referee collected: else it is made again.
 
-        Since it has run, and device code remembers. Raises _Unqueued, Fault.
+        On other values, since it has run, and device code remembers. Raises _Unqueued, Fault.
         """
         places, late, blind_us = self._places(who, config, sets), 0, list[float]()
         while late < _LATE_TRIES and len(blind_us) < _TRIES:
             if late + len(blind_us) > 0 and who.startswith("candidate"):
                 self.draw(config, max(sets) + 1)
             self.referee.ask("stage", who=who, config=config, places=places)
-            answer = self._ask(who, config, sets, function, compared=compared)
+            answer, taken = self._collected(who, config, sets, function, compared=compared)
             if "tampered" in answer:
                 raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
+            if taken.get("late"):
+                raise Fault(Verdict.TAMPERING, "results were written after the call had shown its end")
             if _is_worth(answer):
-                return answer
+                return answer, taken
             self.repeated += 1
             if answer["is_late"]:
                 late += 1
@@ -407,11 +417,28 @@ class Replay:
         """Whether its empty calls are in time: the host is not too busy. In an executor device code decides that."""
         return not any(self._empty(baseline)["is_late"] for _ in range(_PUNCTUAL_CALLS))
 
+    def _collected(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> _Answers:
+        """A call, for whose end the referee waits. A baseline copies compared results itself, so it goes first."""
+        theirs, step, places = (
+            who.startswith("candidate"),
+            secrets.randbits(_STEP_BITS),
+            self._places(who, config, sets),
+        )
+        details = {"step": step, "calls": places if theirs or compared else [], "kept": compared}
+        if waits := theirs or not compared:
+            self.referee.link.send(do="collect", who=who, config=config, timeout_s=REFEREE_TIMEOUT_S, **details)
+        answer = self._ask(who, config, sets, function, compared=compared, step=step)
+        if "gone" in answer:
+            self.crew.candidates[self._launch_of(who)].control.words[Word.ABORT] = step
+        if waits:
+            return answer, self.referee.receive()
+        return answer, self.referee.ask("collect", who=who, config=config, timeout_s=REFEREE_TIMEOUT_S, **details)
+
     def _ask(
-        self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False
+        self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, step: int = 0
     ) -> dict[str, Any]:
         actor, theirs = self._actor(who), who.startswith("candidate")
-        request: dict[str, Any] = {"config": config, "sets": list(sets)}
+        request: dict[str, Any] = {"config": config, "sets": list(sets), "step": step}
         try:
             actor.link.send(**request, **({} if theirs else {"function": function, "compared": compared}))
             return actor.receive(self.timeout_s if theirs else REFEREE_TIMEOUT_S)
@@ -432,7 +459,10 @@ class Replay:
 
     def _actor(self, who: str) -> Actor:
         cast = self.crew.executors if who.startswith("candidate") else self.crew.baselines
-        return cast[int(who.removeprefix("candidate").removeprefix("baseline"))]
+        return cast[self._launch_of(who)]
+
+    def _launch_of(self, who: str) -> int:
+        return int(who.removeprefix("candidate").removeprefix("baseline"))
 
     def _places(self, who: str, config: int, sets: Sequence[int]) -> list[list[int]]:
         if who.startswith("candidate"):

@@ -14,6 +14,7 @@ import torch
 
 from ...dtypes import DTYPES
 from ..shell import TORCH_DTYPES
+from .sample import Rows
 
 
 class Arena:
@@ -27,13 +28,13 @@ class Arena:
 
     def bytes_of(self, item: dict[str, Any], offset_bytes: int) -> torch.Tensor:
         """The bytes of a tensor of the shape and dtype of `item` at `offset_bytes`."""
-        return self.data[offset_bytes : offset_bytes + _size_bytes(item)]
+        return self.data[offset_bytes : offset_bytes + item_bytes(item)]
 
     def view(self, item: dict[str, Any], offset_bytes: int) -> torch.Tensor:
         return self.bytes_of(item, offset_bytes).view(TORCH_DTYPES[item["dtype"]]).view(item["shape"])
 
     def holds(self, item: dict[str, Any], offset_bytes: int) -> bool:
-        return bool(offset_bytes + _size_bytes(item) <= self.size_bytes)
+        return bool(offset_bytes + item_bytes(item) <= self.size_bytes)
 
     def place_of(self, tensor: torch.Tensor) -> int | None:
         """The offset of a contiguous tensor in bytes; None if it does not lie in here as a whole."""
@@ -52,6 +53,22 @@ class Timer(Protocol):
         ...
 
 
+class Sampler(Protocol):
+    """Copies rows of shared memory to the host at once, whatever other processes do on the device."""
+
+    def aim(self, arena: Arena, rows: Sequence[Rows]) -> None:
+        """Prepares `take`, of which each microsecond counts."""
+        ...
+
+    def take(self) -> None:
+        """Copies; returns when the copies have arrived."""
+        ...
+
+    def has_changed(self) -> bool:
+        """Whether the memory differs from the copies now."""
+        ...
+
+
 class Accelerator(Protocol):
     device: torch.device
 
@@ -64,6 +81,8 @@ class Accelerator(Protocol):
         ...
 
     def timer(self) -> Timer: ...
+
+    def sampler(self) -> Sampler: ...
 
     def synchronize(self) -> None:
         """Returns when the device has finished everything that this process asked for."""
@@ -100,7 +119,8 @@ class Accelerator(Protocol):
         ...
 
 
-def _size_bytes(item: dict[str, Any]) -> int:
+def item_bytes(item: dict[str, Any]) -> int:
+    """The size of a tensor of the shape and dtype of `item`."""
     return int(math.prod(item["shape"]) * DTYPES[item["dtype"]].nbytes)
 
 

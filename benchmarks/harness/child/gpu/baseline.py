@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ...protocol import Link
+from ...protocol import Link, control_words
 from ..baseline import compiled_copy
 from ..check import load_reference
 from ..inputs import call_arguments
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     link.send(loaded=True, compile_s=time.monotonic() - started_s)
     functions: list[list[Function | None]] = [[eager] * len(calls), compiled, [_nothing(call) for call in calls]]
     if "replay" in link.receive():
-        Replayer(functions, calls, link).serve()
+        Replayer(functions, calls, link, control_words(message["control"])).serve()
     Server(functions, calls, memory.outputs, device, link, trusted=True).serve(message["control"])
 
 

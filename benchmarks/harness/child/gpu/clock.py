@@ -8,8 +8,8 @@ device code can overwrite the instructions of any kernel here, and can forge CUD
 Words are random and lie at drawn places in memory of the host. Device code that finds out both could write the last
 one early. So when it is seen, a third word is drawn and queued, which the stream writes at once unless the call goes
 on. A call with parallel branches has several streams. They are joined by events, which device code can forge, so each
-of them waits for the host and writes words at its end. The cache is emptied by the referee.
-Not covered: what the times mean (`gpu/replay.py`).
+of them waits for the host and writes words at its end. The referee is told at once when the end is seen, since no
+word could show that the results are there. Not covered: what the times mean (`gpu/replay.py`).
 """
 
 import ctypes
@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...protocol import CONTROL_BYTES, ControlWords, Word
 from .driver import Driver, DriverError, pointer, size_t, u64
 from .launches import Lanes, Program
 
@@ -34,6 +35,7 @@ _RELEASE_LATEST_S = 1.0  # where more is launched than the stream holds, it must
 _EQUAL, _PLAIN = 1, 0  # how a word is compared and written
 _RELAXED = 2
 _BURN_AHEAD_S = 0.01  # of work is launched before the host waits for it
+_ENDED, _FOLLOWED = int(Word.ENDED), int(Word.FOLLOWED)
 
 
 class Tampered(Exception):
@@ -56,8 +58,11 @@ class _Word(NamedTuple):
 
 
 class Clock:
-    def __init__(self, driver: Driver) -> None:
+    """`page` is the control page on which the referee waits for the end of a call; without one nobody does."""
+
+    def __init__(self, driver: Driver, page: ControlWords | None = None) -> None:
         self._driver = driver
+        self._page = page or (ctypes.c_uint64 * (CONTROL_BYTES // 8))()
         self._random = secrets.SystemRandom()
         self.lanes = Lanes(driver)
         host, place = pointer(), u64()
@@ -66,8 +71,17 @@ class Clock:
         self._words = (ctypes.c_uint64 * _PLACES).from_address(int(host.value or 0))
         self._words_at = place.value
 
-    def measure(self, programs: Sequence[Program]) -> CallTimes:
-        """Launches `programs` one behind the other. Raises DriverError, Tampered."""
+    def measure(self, programs: Sequence[Program], step: int = 0) -> CallTimes:
+        """Launches `programs` one behind the other. Raises DriverError, Tampered.
+
+        `step` is what the referee waits for: the words ENDED and FOLLOWED of its page, which are set in any case.
+        """
+        try:
+            return self._measure(programs, step)
+        finally:
+            self._page[_ENDED] = self._page[_FOLLOWED] = step
+
+    def _measure(self, programs: Sequence[Program], step: int) -> CallTimes:
         self._driver.call("cuCtxResetPersistingL2Cache")
         streams = self.lanes.of(programs)
         release, *places = self._draw(2 + 2 * len(streams))
@@ -86,8 +100,10 @@ class Clock:
             self._words[release] = 1
             started, start_ns, start_blind_ns = self._see(at_start, released_ns)
             ended, end_ns, end_blind_ns = self._see(at_end, start_ns)
+            self._page[_ENDED] = step
             self._let_write(third)
             followed, followed_ns, _ = self._see(at_behind, end_ns)
+            self._page[_FOLLOWED] = step
         for stream in streams:
             self._driver.call("cuStreamSynchronize", stream)
         there = [self._words[place] for place in places]
@@ -157,13 +173,15 @@ class Clock:
         return places
 
     def _see(self, places: Sequence[int], looked_ns: int) -> tuple[list[int], int, int]:
-        """The words at `places`, when the last was seen, and the longest time without a look; at `looked_ns` was one.
+        """The words at `places`, when the last was seen, and how long nobody had looked then; at `looked_ns` one had.
 
-        Does nothing else between two looks, nor after the last one: a word may come meanwhile.
+        Does nothing else between two looks, nor after the last one: a word may come meanwhile. If one word is waited
+        for, it does not matter when those before it came.
         """
         words, now, began_s, blind_ns = self._words, time.perf_counter_ns, 0.0, 0
         found: list[int] = []
         for place in places:
+            before_ns = looked_ns
             while True:
                 for _ in range(_POLLS_PER_LOOK):
                     if word := words[place]:
@@ -175,7 +193,8 @@ class Clock:
                     continue
                 break
             seen_ns = now()
-            blind_ns, looked_ns = max(blind_ns, seen_ns - looked_ns), seen_ns
+            gap_ns = seen_ns - looked_ns
+            blind_ns, looked_ns = gap_ns if looked_ns != before_ns else max(blind_ns, gap_ns), seen_ns
             found.append(word)
         return found, looked_ns, blind_ns
 

@@ -7,7 +7,7 @@ sees only the one it was given.
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ import torch
 
 from .accelerator import Arena
 from .driver import ROOM_BYTES
+from .sample import SAMPLE_MAX_BYTES, Rows
 
 _PINNED, _FILE_DESCRIPTOR, _DEVICE = 1, 1, 1
+_IN_HOST, _IN_DEVICE = 1, 2
 _READ, _READ_WRITE = 1, 3
 _GRANULE_BYTES = 2 << 20
 _GATE_LIMIT_US = 20_000.0
@@ -48,6 +50,29 @@ class _Properties(ctypes.Structure):
 
 class _Access(ctypes.Structure):
     _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+class _Copy2D(ctypes.Structure):
+    """CUDA_MEMCPY2D_v2."""
+
+    _fields_ = (
+        ("from_x", ctypes.c_size_t),
+        ("from_y", ctypes.c_size_t),
+        ("from_type", ctypes.c_int),
+        ("from_host", ctypes.c_void_p),
+        ("from_device", ctypes.c_uint64),
+        ("from_array", ctypes.c_void_p),
+        ("from_pitch", ctypes.c_size_t),
+        ("to_x", ctypes.c_size_t),
+        ("to_y", ctypes.c_size_t),
+        ("to_type", ctypes.c_int),
+        ("to_host", ctypes.c_void_p),
+        ("to_device", ctypes.c_uint64),
+        ("to_array", ctypes.c_void_p),
+        ("to_pitch", ctypes.c_size_t),
+        ("width_bytes", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+    )
 
 
 class _Bytes:
@@ -94,6 +119,9 @@ class CudaAccelerator:
 
     def timer(self) -> "CudaTimer":
         return CudaTimer()
+
+    def sampler(self) -> "CudaSampler":
+        return CudaSampler(self._driver, self._call)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
@@ -190,6 +218,49 @@ class Gate:
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         one, none = ctypes.c_uint(1), ctypes.c_void_p(None)
         self._call("cuLaunchKernel", self._function, *(one,) * 6, ctypes.c_uint(0), none, places, none)
+
+
+class CudaSampler:
+    """By a copy engine: copies to pinned memory of the host do not wait until kernels of other processes have ended."""
+
+    def __init__(self, driver: ctypes.CDLL, call: Callable[..., None]) -> None:
+        self._copy, self._call = driver.cuMemcpy2DAsync_v2, call
+        self._memory = torch.zeros(SAMPLE_MAX_BYTES, dtype=torch.uint8, pin_memory=True)
+        self._stream = ctypes.c_void_p(torch.cuda.Stream().cuda_stream)
+        self._copies: list[_Copy2D] = []
+        self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # of views of the memory and of the copy
+
+    def aim(self, arena: Arena, rows: Sequence[Rows]) -> None:
+        self._copies, self._pairs, offset = [], [], 0
+        for item in rows:
+            copied = self._memory[offset : offset + item.total_bytes]
+            self._copies.append(_copy_of(arena.base, item, copied.data_ptr()))
+            self._pairs.append((item.of(arena.data), copied.view(item.count, item.width_bytes)))
+            offset += item.total_bytes
+
+    def take(self) -> None:
+        if not self._copies:
+            return
+        codes = [self._copy(ctypes.byref(item), self._stream) for item in self._copies]
+        self._call("cuStreamSynchronize", self._stream)
+        if any(codes):
+            raise RuntimeError(f"cuMemcpy2DAsync: {max(codes)}")
+
+    def has_changed(self) -> bool:
+        return not all(torch.equal(view, copied.to(view.device)) for view, copied in self._pairs)
+
+
+def _copy_of(base: int, rows: Rows, to: int) -> "_Copy2D":
+    return _Copy2D(
+        from_type=_IN_DEVICE,
+        from_device=base + rows.first_byte,
+        from_pitch=rows.pitch_bytes,
+        to_type=_IN_HOST,
+        to_host=to,
+        to_pitch=rows.width_bytes,
+        width_bytes=rows.width_bytes,
+        height=rows.count,
+    )
 
 
 class CudaTimer:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...protocol import Link
+from ...protocol import Link, control_words
 from .asleep import sleep_until_called
 from .clock import Clock, Tampered
 from .driver import Driver, DriverError, pointer
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
         if "burn_s" in request:
             link.send(**executor.burn(request["config"], request["sets"], request["burn_s"]))
         else:
-            link.send(**executor.run(request["config"], request["sets"]))
+            link.send(**executor.run(request["config"], request["sets"], request["step"]))
 
 
 class NotLoaded(Exception):
@@ -61,11 +61,12 @@ class Executor:
         self._driver = driver
         driver.demand_own_memory()
         sizes, fds = link.receive_descriptors()
-        names = ("inputs", "outputs")
-        for name, fd in zip(names, fds, strict=True):
+        *memory, page = fds
+        for name, fd in zip(("inputs", "outputs"), memory, strict=True):
             driver.adopt(fd, sizes[f"{name[:-1]}_bytes"], message[f"{name}_at"], writable=name == "outputs")
             os.close(fd)
-        self._clock = Clock(driver)
+        self._clock = Clock(driver, control_words(page))
+        os.close(page)
         self._images: list[bytes] = []  # the driver may read them for as long as they are loaded
         self._kernels: dict[tuple[str, str], pointer] = {}  # by digest of the image, or "" for any, and name
         self._names: set[str] = set()  # that more than one image defines
@@ -75,10 +76,10 @@ class Executor:
         records = json.loads((folder / "records.json").read_text())
         self._programs = [self._programs_of(number, sets) for number, sets in enumerate(records)]
 
-    def run(self, config: int, sets: Sequence[int]) -> dict[str, Any]:
+    def run(self, config: int, sets: Sequence[int], step: int) -> dict[str, Any]:
         """The calls of `sets`, back to back; without any it says what an empty call takes."""
         try:
-            times = self._clock.measure([self._programs[config][number] for number in sets])
+            times = self._clock.measure([self._programs[config][number] for number in sets], step)
         except DriverError as error:
             return {"error": str(error)}
         except Tampered as error:

@@ -4,13 +4,14 @@ import mmap
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from .accelerator import Arena
+from .sample import Rows
 
 
 class HostAccelerator:
@@ -29,6 +30,9 @@ class HostAccelerator:
 
     def timer(self) -> "HostTimer":
         return HostTimer()
+
+    def sampler(self) -> "HostSampler":
+        return HostSampler()
 
     def synchronize(self) -> None:
         """Nothing runs beside the caller."""
@@ -72,6 +76,21 @@ class HostTimer:
 
     def elapsed_us(self) -> float:
         return (self._stopped_ns - self._started_ns) / 1e3
+
+
+class HostSampler:
+    def __init__(self) -> None:
+        self._views: list[torch.Tensor] = []
+        self._taken: list[torch.Tensor] = []
+
+    def aim(self, arena: Arena, rows: Sequence[Rows]) -> None:
+        self._views = [item.of(arena.data) for item in rows]
+
+    def take(self) -> None:
+        self._taken = [view.clone() for view in self._views]
+
+    def has_changed(self) -> bool:
+        return not all(map(torch.equal, self._views, self._taken))
 
 
 def open_device() -> HostAccelerator:

@@ -9,7 +9,6 @@ Private values, references and snapshots stay in memory that is shared with nobo
 and every decision, which are the supervisor's.
 """
 
-import ctypes
 import gc
 import time
 from collections.abc import Callable, Sequence
@@ -20,13 +19,14 @@ from typing import Any
 
 import torch
 
-from ...protocol import CONTROL_BYTES, Link, Status, Word
+from ...protocol import ControlWords, Link, Status, Word, control_words
 from .. import check, inputs
 from ..checkers import checker_of
-from ..shell import connect, map_memory
+from ..shell import connect
 from . import batch
-from .accelerator import Accelerator, Arena, exact_arithmetic, tensors_of
+from .accelerator import Accelerator, Arena, exact_arithmetic, item_bytes, tensors_of
 from .asleep import sleep_until_called
+from .sample import drawn_rows
 from .shell import start_device
 
 _POLLS_PER_LOOK = 2048
@@ -58,7 +58,7 @@ class ContestantDesk:
     """What the referee holds of one contestant."""
 
     arena: Arena
-    words: Any
+    words: ControlWords
     places: dict[int, list[int]] = field(default_factory=dict)  # where the results of a configuration lay last
     snapshot: list[torch.Tensor] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ class GpuReferee:
         self._checker = checker_of(self._module, self._direction)
         self._inputs = self._device.create(message["input_bytes"])
         self._desks = {
-            who: ContestantDesk(self._device.create(message["output_bytes"]), _words(fd))
+            who: ContestantDesk(self._device.create(message["output_bytes"]), control_words(fd))
             for who, fd in message["controls"].items()
         }
         self._on_gpu = self._device.device.type == "cuda"
@@ -83,6 +83,7 @@ class GpuReferee:
         self._flush = torch.empty(message["flush_bytes"], dtype=torch.int8, device=self._device.device)
         self._mark = torch.zeros(1, device=self._device.device)
         self._canary = _canary_tensors(self._device)
+        self._sampler = self._device.sampler()
         self._timer = self._device.timer()
         self._drawn = ""
         self._values: list[list[torch.Tensor]] = []
@@ -181,17 +182,33 @@ class GpuReferee:
         self._flush_cache()
         return {"staged": True}
 
-    def collect(self, who: str, config: int, places: list[int]) -> dict[str, Any]:
-        """Takes copies of the results of a replayed call that lie at `places`; without places, of none.
+    def collect(self, who: str, config: int, *, calls: list[list[int]], **how: Any) -> dict[str, Any]:
+        """Waits for the end of replayed calls, and takes copies of the results of the first of them if it is `kept`.
 
-        Before that it runs a kernel of its own, which takes long if the process of the call still uses the GPU.
+        `calls` are the places of their results, as far as they are known, and `how` has `step` and `timeout_s` too. As
+        soon as they end, some rows are copied: if they change later, they are `late`. Then it runs a kernel of its own,
+        which takes long if the process of the calls still uses the GPU. {} if that process is gone.
         """
-        asked_ns = _now_ns()
+        desk, step = self._desks[who], how["step"]
+        self._sampler.aim(desk.arena, drawn_rows(self._spans(config, calls)))
+        if not _await(desk.words, Word.ENDED, step, how["timeout_s"]):
+            return {}
+        ended_ns = _now_ns()
+        self._sampler.take()
+        sampled_us = (_now_ns() - ended_ns) / 1e3
+        if not _await(desk.words, Word.FOLLOWED, step, how["timeout_s"]):
+            return {}
+        followed_ns = _now_ns()
         self._mark.add_(1.0)
         self._device.synchronize()
-        tail_us = (_now_ns() - asked_ns) / 1e3
-        self._copy_results(who, config, places)
-        return {"tail_us": tail_us, "throttle": self._device.throttle()}
+        tail_us = (_now_ns() - followed_ns) / 1e3
+        self._copy_results(who, config, calls[0] if how["kept"] else [])
+        return {
+            "tail_us": tail_us,
+            "sampled_us": sampled_us,
+            "late": self._sampler.has_changed(),
+            "throttle": self._device.throttle(),
+        }
 
     def compare_all(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
         """Compares the results of a burst, each call with the reference for its own input set.
@@ -289,6 +306,10 @@ class GpuReferee:
         desk, results = self._desks[who], self._configs[config]["results"] if places else []
         desk.snapshot = [desk.arena.view(item, at).clone() for item, at in zip(results, places, strict=True)]
 
+    def _spans(self, config: int, calls: list[list[int]]) -> list[tuple[int, int]]:
+        sizes = [item_bytes(item) for item in self._configs[config]["results"]]
+        return [span for places in calls for span in zip(places, sizes, strict=True)]
+
     def _doubtful(self, config: int, numbers: range, copied: list[torch.Tensor]) -> list[tuple[int, int]]:
         """Row and number of the calls that have to be compared one by one: all, if there is but one, however large."""
         data, values = self._configs[config], [self._values[number] for number in numbers]
@@ -378,11 +399,7 @@ def _canary_tensors(device: Accelerator) -> tuple[torch.Tensor, ...]:
     return (*torch.ones(2, count, device=device.device), *torch.ones(2, size, size, device=device.device))
 
 
-def _words(fd: int) -> Any:
-    return (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(map_memory(fd, writable=True))
-
-
-def _await(words: Any, word: Word, step: int, timeout_s: float) -> bool:
+def _await(words: ControlWords, word: Word, step: int, timeout_s: float) -> bool:
     """Spins until the contestant has set `word`; False if time ran out or the supervisor says that it is gone."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...protocol import Link
+from ...protocol import ControlWords, Link
 from ..shell import Call, Function
 from .capture import Capture, NotCaptured
 from .clock import Clock
@@ -41,10 +41,16 @@ class _CapturedResult:
 class Replayer:
     """`functions[f][c]` is function f for configuration c."""
 
-    def __init__(self, functions: Sequence[Sequence[Function | None]], calls: Sequence[Call], link: Link) -> None:
+    def __init__(
+        self,
+        functions: Sequence[Sequence[Function | None]],
+        calls: Sequence[Call],
+        link: Link,
+        page: ControlWords,
+    ) -> None:
         self._functions, self._calls, self._link = functions, calls, link
         self._driver = Driver()
-        self._clock = Clock(self._driver)
+        self._clock = Clock(self._driver, page)
         self._capture = Capture(self._driver)
         self._pool = torch.cuda.MemPool()
         self._programs: dict[tuple[int, int], list[tuple[Program, list[_CapturedResult]]]] = {}
@@ -85,9 +91,9 @@ class Replayer:
                 del results
         return found
 
-    def _run(self, *, config: int, sets: Sequence[int], function: int, compared: bool) -> dict[str, Any]:
+    def _run(self, *, config: int, sets: Sequence[int], function: int, compared: bool, step: int) -> dict[str, Any]:
         chosen = [self._programs[function, config][number] for number in sets]
-        times = self._clock.measure([item for item, _ in chosen])
+        times = self._clock.measure([item for item, _ in chosen], step)
         if compared:
             for place, output in zip(chosen[0][1], self._calls[config].outputs, strict=True):
                 output.copy_(torch.as_tensor(place, device=output.device).view(output.dtype))

@@ -5,7 +5,6 @@ there within the timed window. It runs in the same process as the code that it c
 by the referee's clock, and the bytes in shared memory are compared. Not covered: loading the code.
 """
 
-import ctypes
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from typing import Any
 
 import torch
 
-from ...protocol import CONTROL_BYTES, Link, Status, Word
+from ...protocol import Link, Status, Word, control_words
 from .. import inputs
-from ..shell import Call, Function, map_memory
+from ..shell import Call, Function
 from .accelerator import Accelerator, Arena, Timer, open_accelerator, results_of, tensors_of
 
 
@@ -110,8 +109,7 @@ class Server:
 
     def serve(self, control_fd: int) -> None:
         """Between calls the supervisor stops this process."""
-        page = map_memory(control_fd, writable=True)
-        self._words = words = (ctypes.c_uint64 * (CONTROL_BYTES // 8)).from_buffer(page)
+        self._words = words = control_words(control_fd)
         gc.collect()
         gc.freeze()
         gc.disable()
