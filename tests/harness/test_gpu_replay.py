@@ -370,7 +370,7 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     drawn: list[tuple[int, int]] = []
     crew: Any = SimpleNamespace(
         executors=[executor],
-        baselines=[FakeActor(*[ANSWER] * 3)],
+        baselines=[FakeActor(*[ANSWER] * 10)],
         candidates=[candidate or FakeActor()],
         folder=Path(),
     )
@@ -455,10 +455,10 @@ def test_a_call_whose_times_are_worthless_is_repeated_on_other_values(worthless:
     assert replay.referee.asked == ["stage", "collect"] * 2  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("answer", "tries", "empty"), [(LATE, 5, LATE), (UNSEEN, 25, ANSWER)], ids=["late", "unseen"])
+@pytest.mark.parametrize(("answer", "tries", "empty"), [(LATE, 5, LATE), (UNSEEN, 25, UNSEEN)], ids=["late", "unseen"])
 def test_a_host_that_is_always_too_busy_is_noise(answer: Any, tries: int, empty: Any) -> None:
     replay = replay_of(executor=FakeActor(*[answer] * tries))
-    replay.crew.baselines = [FakeActor(*[empty] * 3)]  # type: ignore[list-item]
+    replay.crew.baselines = [FakeActor(*[ANSWER] * 9, empty)]  # type: ignore[list-item]
     with pytest.raises(Fault) as caught:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.NOISY
@@ -472,6 +472,14 @@ def test_launches_that_nobody_can_queue_in_time_are_no_noise() -> None:
     assert caught.value.verdict is Verdict.RUNTIME_ERROR
     with pytest.raises(Fault) as caught:
         replay_of(executor=FakeActor(*[LATE] * 5)).burst_us("candidate0", 0, 4, 0)
+    assert caught.value.verdict is Verdict.RUNTIME_ERROR
+
+
+def test_calls_that_keep_the_host_from_seeing_their_end_are_no_noise() -> None:
+    """Device code that reads memory of the host makes each look slow. Empty calls are seen in time."""
+    replay = replay_of(executor=FakeActor(*[UNSEEN] * 25))
+    with pytest.raises(Fault, match="seen too late") as caught:
+        replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.RUNTIME_ERROR
 
 
@@ -525,6 +533,14 @@ def test_a_burst_after_which_the_gpu_is_busy_is_charged() -> None:
     replay.call("baseline0", 0, 3, 0, compared=True)
     replay.referee.tail_us = 215.0  # type: ignore[attr-defined]
     assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 200 - 100) / 4)
+
+
+def test_a_sample_that_device_code_delays_is_charged() -> None:
+    """A copy engine may be kept busy, by copies of its own for example."""
+    replay = replay_of(executor=FakeActor(ANSWER, ANSWER))
+    replay.referee.receive = lambda: {"throttle": [], "tail_us": 15.0, "sampled_us": 400.0}  # type: ignore[method-assign]
+    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 400 - 100) / 4)
+    assert replay.call("candidate0", 0, 3, 0, compared=True).sampled_us == 400.0
 
 
 def test_device_code_cannot_make_empty_calls_long() -> None:

@@ -10,7 +10,7 @@ may say (`record.py`) and the clock itself (`child/gpu/clock.py`).
 import json
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -44,7 +44,7 @@ INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
 _NULL_CALLS = 25
 _STEP_BITS = 62
-_PUNCTUAL_CALLS = 3
+_PUNCTUAL_CALLS = 10
 _BASELINE_SETS = 16  # that a baseline captures
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
 
@@ -53,7 +53,7 @@ _Answers = tuple[dict[str, Any], dict[str, Any]]  # of who made a call, and of t
 
 
 class _Unqueued(Exception):
-    """What a call launches takes longer to queue than there is time, however much that is."""
+    """What a call launches takes longer to queue than there is time, or keeps the host from seeing when it ends."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,6 @@ class Replay:
     calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
     _late: list[Lateness] = field(default_factory=list)  # of all single calls
     _usual_tails_us: list[float] = field(default_factory=list)  # of those of baselines
-    _sampled_us: list[float] = field(default_factory=list)  # from the end until rows of the results had been copied
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -142,18 +141,18 @@ class Replay:
         if "gone" in answer:
             return self._actor(who).broken(self.timeout_s)
         times = self._times(who, answer)
-        self._late.append(Lateness(times.behind_us, float(taken["tail_us"])))
+        late = _lateness(times, taken)
+        self._late.append(late)
         if who.startswith("baseline"):
-            self._usual_tails_us.append(self._late[-1].tail_us)
-        else:
-            self._sampled_us.append(float(taken["sampled_us"]))
+            self._usual_tails_us.append(late.tail_us)
         return CallResult(
             Status.OK,
             wall_us=float(answer["call_us"]),
             resume_us=0.0,
             event_us=times.credited_us,
-            behind_us=times.behind_us,
-            tail_us=self._late[-1].tail_us,
+            behind_us=late.behind_us,
+            tail_us=late.tail_us,
+            sampled_us=late.sampled_us,
             throttled=tuple(taken["throttle"]),
         )
 
@@ -170,9 +169,9 @@ class Replay:
         if "gone" in answer:
             raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
         times = self._times(who, answer)
-        tail_us = float(taken["tail_us"])
-        usual = Lateness(0.0, median(self._usual_tails_us or [tail_us]))
-        return (times.credited_us + Lateness(times.behind_us, tail_us).beyond_us(usual)) / count
+        late = _lateness(times, taken)
+        usual = Lateness(0.0, median(self._usual_tails_us or [late.tail_us]))
+        return (times.credited_us + late.beyond_us(usual)) / count
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
@@ -212,10 +211,9 @@ class Replay:
 
     def gaps_us(self) -> dict[str, float]:
         """What happened after single calls, by the median and the 99th percentile."""
-        gaps = {name: [getattr(late, name) for late in self._late] for name in Lateness._fields}
         found = {}
-        for name, unsorted in {**gaps, "sampled_us": self._sampled_us}.items():
-            values = sorted(unsorted)
+        for name in Lateness._fields if self._late else ():
+            values = sorted(getattr(late, name) for late in self._late if name != "sampled_us" or late.sampled_us)
             for percent in (50, 99) if values else ():
                 found[name.replace("_us", f"_p{percent}_us")] = round(values[percent * (len(values) - 1) // 100], 2)
         return found
@@ -293,13 +291,8 @@ class Replay:
 
     def _open_executors(self, shared: Shared) -> None:
         for launch, executor in enumerate(self.crew.executors):
-            executor.open(
-                {
-                    "code": inside(self.crew.folder / "code", "code"),
-                    "inputs_at": INPUTS_AT,
-                    "outputs_at": OUTPUTS_AT,
-                }
-            )
+            code = inside(self.crew.folder / "code", "code")
+            executor.open({"code": code, "inputs_at": INPUTS_AT, "outputs_at": OUTPUTS_AT})
             shared.hand(executor, 2 * launch + 1, self.crew.candidates[launch].control.fd)
         for executor in self.crew.executors:
             message: dict[str, Any] = {}
@@ -408,14 +401,15 @@ class Replay:
                 late += 1
             else:
                 blind_us.append(answer["blind_us"])
-        if not blind_us and who.startswith("candidate") and self._is_punctual(who.replace("candidate", "baseline")):
-            raise _Unqueued("its launches cannot be queued in time, although those of empty calls can")
+        if who.startswith("candidate") and self._is_punctual(who.replace("candidate", "baseline")):
+            what = "it is seen too late when its calls begin or end" if blind_us else "its launches are queued too late"
+            raise _Unqueued(f"{what}, although empty calls are in time")
         shown = f", by {median(blind_us):.1f} µs" if blind_us else ""
         raise Fault(Verdict.NOISY, f"the host is too busy: it sees too late when a call of {who} begins or ends{shown}")
 
     def _is_punctual(self, baseline: str) -> bool:
         """Whether its empty calls are in time: the host is not too busy. In an executor device code decides that."""
-        return not any(self._empty(baseline)["is_late"] for _ in range(_PUNCTUAL_CALLS))
+        return all(_is_worth(self._empty(baseline)) for _ in range(_PUNCTUAL_CALLS))
 
     def _collected(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> _Answers:
         """A call, for whose end the referee waits. A baseline copies compared results itself, so it goes first."""
@@ -468,6 +462,10 @@ class Replay:
         if who.startswith("candidate"):
             return [list(self.calls[config][number].places) for number in sets]
         return [list(self.layout.outputs[config])]
+
+
+def _lateness(times: WordTimes, taken: Mapping[str, Any]) -> Lateness:
+    return Lateness(times.behind_us, float(taken["tail_us"]), float(taken["sampled_us"]))
 
 
 def _is_worth(answer: dict[str, Any]) -> bool:

@@ -195,7 +195,7 @@ class GpuReferee:
             return {}
         ended_ns = _now_ns()
         self._sampler.take()
-        sampled_us = (_now_ns() - ended_ns) / 1e3
+        sampled_us = (_now_ns() - ended_ns) / 1e3 if calls else 0.0
         if not _await(desk.words, Word.FOLLOWED, step, how["timeout_s"]):
             return {}
         followed_ns = _now_ns()
