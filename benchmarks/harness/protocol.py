@@ -39,12 +39,14 @@ class Word(IntEnum):
     READY = 16
     GO = 32
     CHOICE = 33
+    AIMED = 34  # GPU only: the referee waits for the end of a replayed call
     DONE = 48
     STATUS = 49
     EVENT_NS = 50  # GPU only: the time of the call as the child's device events claim it
     COPIED = 51  # GPU only: 1 if a result had to be copied into shared memory
-    ENDED = 52  # GPU only: of a replayed call, its end has been seen
-    FOLLOWED = 53  # GPU only: and the word behind it, so that the GPU should be idle
+    ENDED = 52  # GPU only: of a replayed call, its end has been seen,
+    ENDED_NS = 53  # when that was, by the clock that all processes share,
+    FOLLOWED = 54  # and the word behind it, so that the GPU should be idle
     PLACES = 56  # GPU only: where in shared memory each result lies, in bytes
 
 

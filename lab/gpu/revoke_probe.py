@@ -7,8 +7,8 @@ at once: a copy takes long if the first process still works. Measured, a JSON li
 revoke   how long it takes while nothing runs, and to give it back
 beside   the same 1 ms after a kernel of 20 ms has started that writes at its end: when the call came back, whether the
          write arrived, and what the driver says of the kernel
-sample   how long the referee's sampler takes for a small and a large result while this process does nothing, and while it
-         runs that kernel; and how often it saw the write that had not happened yet
+sample   how long the referee's sampler takes for a small and a large result while this process does nothing, and while
+         it runs that kernel; and how often it saw that the write had not happened yet
 copy     how long another process takes to copy 64 KB, on the GPU and to the host, while this one does nothing, and
          while it runs that kernel
 
@@ -23,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,6 +47,7 @@ _SIZES = (2 << 20, 64 << 20, 1 << 30)
 _KERNEL_NS, _WAIT_S = 20_000_000, 0.001
 _TRIALS, _COPIES, _COPY_BYTES = 30, 50, 64 << 10
 _ON_DEVICE = 1
+_PAUSE_S = 0.03
 
 
 class Borrower:
@@ -140,49 +143,67 @@ def main() -> int:
                 told = _said(_started(what, arena.fd, size_bytes, image))
                 written = bool(arena.data[:8].any())
                 print(json.dumps({"what": what, "bytes": size_bytes, **told, "written": written}), flush=True)
-        sampler = device.sampler()
-        kept = {
-            "device": torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda"),
-            "host": torch.empty(_COPY_BYTES, dtype=torch.uint8, pin_memory=True),
-        }
         with _started("copy", arena.fd, _SIZES[-1], image) as process:
-            assert process.stdin is not None  # noqa: S101
-            assert process.stdout is not None  # noqa: S101
-            process.stdout.readline()
-            for to, busy in itertools.product(kept, (False, True)):
-                times = list[float]()
-                for _ in range(_COPIES):
-                    if busy:
-                        process.stdin.write("go\n")
-                        process.stdin.flush()
-                        process.stdout.readline()
-                        time.sleep(_WAIT_S)
-                    began = time.perf_counter()
-                    kept[to].copy_(arena.data[:_COPY_BYTES], non_blocking=True)
-                    torch.cuda.synchronize()
-                    times.append(1e6 * (time.perf_counter() - began))
-                    time.sleep(0.03)
-                print(json.dumps({"what": "copy", "to": to, "busy": busy, "copy_us": _shown(times)}), flush=True)
-            for size_bytes, busy in itertools.product((8, 1 << 28), (False, True)):
-                times, missed = list[float](), 0
-                for _ in range(_COPIES):
-                    arena.data[:8].zero_()
-                    sampler.aim(arena, drawn_rows([(0, size_bytes)]))
-                    torch.cuda.synchronize()
-                    if busy:
-                        process.stdin.write("go\n")
-                        process.stdin.flush()
-                        process.stdout.readline()
-                        time.sleep(_WAIT_S)
-                    began = time.perf_counter()
-                    sampler.take()
-                    times.append(1e6 * (time.perf_counter() - began))
-                    time.sleep(0.03)
-                    missed += sampler.has_changed()
-                told = {"bytes": size_bytes, "busy": busy, "missed": missed, "sample_us": _shown(times)}
-                print(json.dumps({"what": "sample", **told}), flush=True)
-            process.stdin.close()
+            launch = partial(_launch_beside, process)
+            _receive(process)
+            copy(arena, launch)
+            sample(device, arena, launch)
+            if process.stdin is not None:
+                process.stdin.close()
     return 0
+
+
+def copy(arena: Any, launch: Callable[[], None]) -> None:
+    import torch
+
+    kept = {
+        "device": torch.empty(_COPY_BYTES, dtype=torch.uint8, device="cuda"),
+        "host": torch.empty(_COPY_BYTES, dtype=torch.uint8, pin_memory=True),
+    }
+    for to, busy in itertools.product(kept, (False, True)):
+        times = list[float]()
+        for _ in range(_COPIES):
+            if busy:
+                launch()
+            began = time.perf_counter()
+            kept[to].copy_(arena.data[:_COPY_BYTES], non_blocking=True)
+            torch.cuda.synchronize()
+            times.append(1e6 * (time.perf_counter() - began))
+            time.sleep(_PAUSE_S)
+        print(json.dumps({"what": "copy", "to": to, "busy": busy, "copy_us": _shown(times)}), flush=True)
+
+
+def sample(device: Any, arena: Any, launch: Callable[[], None]) -> None:
+    sampler = device.sampler()
+    for size_bytes, busy in itertools.product((8, 1 << 28), (False, True)):
+        times, missed = list[float](), 0
+        for _ in range(_COPIES):
+            arena.data[:8].zero_()
+            rows = drawn_rows(size_bytes)
+            sampler.aim(arena, [rows])
+            device.synchronize()
+            if busy:
+                launch()
+            began = time.perf_counter()
+            (taken,) = sampler.take()
+            times.append(1e6 * (time.perf_counter() - began))
+            time.sleep(_PAUSE_S)
+            missed += not rows.of(arena.data).cpu().equal(taken)
+        told = {"bytes": size_bytes, "busy": busy, "missed": missed, "sample_us": _shown(times)}
+        print(json.dumps({"what": "sample", **told}), flush=True)
+
+
+def _launch_beside(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None  # noqa: S101
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    _receive(process)
+    time.sleep(_WAIT_S)
+
+
+def _receive(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout is not None  # noqa: S101
+    process.stdout.readline()
 
 
 def _started(what: str, fd: int, size_bytes: int, image: Path) -> "subprocess.Popen[str]":

@@ -54,6 +54,7 @@ class Burst:
             "input_bytes": layout.input_bytes,
             "output_bytes": CALLS * len(results) * self.room,
             "controls": {WHO: self.page.fd},
+            "pages": {},
             "reserve_bytes": 0,
             "flush_bytes": 64,
         }
@@ -82,19 +83,19 @@ class Burst:
         batch.bits(place)[byte] ^= 1
 
     def together(self) -> Any:
-        return outcome(lambda: self.referee.compare_all(WHO, 0, self.places))
+        return outcome(lambda: self.referee.compare_all(WHO, 0, self.places, list(range(len(self.places)))))
 
     def one_by_one(self) -> Any:
         """As every burst was compared before there were batches."""
 
         def compare_all() -> dict[str, Any]:
             for number, places in enumerate(self.places):
-                self.referee.collect(WHO, 0, places)
+                self.referee.collect(WHO, 0, 0, [places], kept=True)
                 found = self.referee.compare(WHO, 0, number)
                 self.referee._references.pop(number, None)
                 if not found["ok"] or not found["intact"]:
-                    return {"ok": False, "reason": found["reason"] or "the inputs were changed"}
-            return {"ok": True, "reason": ""}
+                    return {"ok": False, "late": False, "reason": found["reason"] or "the inputs were changed"}
+            return {"ok": True, "late": False, "reason": ""}
 
         return outcome(compare_all)
 
@@ -176,7 +177,7 @@ def test_right_results_are_right_in_both_ways(
         assert expected[0] is ZeroDivisionError  # a task's fault, as ever
         assert asked == [0]
     else:
-        assert expected == {"ok": True, "reason": ""}
+        assert expected == {"ok": True, "late": False, "reason": ""}
         assert asked == []
 
 
@@ -219,7 +220,7 @@ def test_results_of_two_calls_that_were_swapped_are_found(make: Make) -> None:
 def test_an_input_that_was_changed_in_one_bit_is_found(make: Make, call: int) -> None:
     burst = make()
     burst.change_input(call)
-    assert burst.same() == {"ok": False, "reason": "the inputs were changed"}
+    assert burst.same() == {"ok": False, "late": False, "reason": "the inputs were changed"}
 
 
 def test_a_sign_of_zero_in_the_inputs_is_a_change_and_in_a_result_is_none(make: Make) -> None:
@@ -231,7 +232,7 @@ def test_a_sign_of_zero_in_the_inputs_is_a_change_and_in_a_result_is_none(make: 
     burst.referee._values[1][0][0, 0] = 0.0
     tensors_of(burst.config, burst.referee._inputs, burst.config["input_offsets"][1])[0][0, 0] = -0.0
     burst.write(burst.truths())
-    assert burst.same() == {"ok": False, "reason": "the inputs were changed"}
+    assert burst.same() == {"ok": False, "late": False, "reason": "the inputs were changed"}
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-160, 1e-200, 5e-324, 1e160, math.inf, math.nan])
@@ -411,4 +412,4 @@ def test_a_group_of_one_call_is_no_batch(make: Make, monkeypatch: pytest.MonkeyP
     burst = make()
     monkeypatch.setattr(batch, "_GROUP_BYTES", 1)
     monkeypatch.setattr(batch, "differ", None)
-    assert burst.together() == {"ok": True, "reason": ""}
+    assert burst.together() == {"ok": True, "late": False, "reason": ""}

@@ -25,12 +25,14 @@ EAGER_TIMES, COMPILE_TIMES = ("baseline", EAGER), ("baseline", COMPILE)
 class Session:
     """Every burst takes so many microseconds a call as is said of its contestant."""
 
-    def __init__(self, burst_us: dict[int | None, float], *, most: int = 64, replay: bool = True) -> None:
+    def __init__(
+        self, burst_us: dict[int | None, float], *, most: int = 64, sets: int = 64, replay: bool = True
+    ) -> None:
         self.setting = SimpleNamespace(rules=RULES, gpu_rules=RULES.gpu)
         self.replay = None
         if replay:
             told = {"records": ["r"], "nothing_us": 1.0, "repeated": 3, "gaps_us": lambda: {"gap_us": 2.0}}
-            self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, **told)
+            self.replay = SimpleNamespace(most_in_a_burst=lambda _: most, input_sets=lambda _: sets, **told)
         self._burst_us, self.log = burst_us, list[str]()
 
     def turn(self, launch: int) -> None:
@@ -107,12 +109,18 @@ def test_a_call_after_which_another_process_waits_for_the_gpu_is_charged() -> No
     assert ledger.times_us[CANDIDATE] == [600.0 + more_us for more_us in (0.0, 185.0, 0.0, 1.0, 0.0)]
 
 
-def test_a_call_whose_results_were_sampled_late_is_charged() -> None:
-    ledger = tally(600.0)
-    ledger.seen[CANDIDATE] = [CallResult(Status.OK, tail_us=0.0, sampled_us=us) for us in (40.0, 100.0, 101.0, 400.0)]
-    ledger.times_us[CANDIDATE] = [600.0] * 4
-    credited(Session({}), ledger)
-    assert ledger.times_us[CANDIDATE] == [600.0 + more_us for more_us in (0.0, 0.0, 1.0, 300.0)]
+@pytest.mark.parametrize(
+    ("kernel_us", "most", "sets", "more_us"),
+    [(70.0, 1, 64, 40.0), (70.0, 3, 64, 40.0 / 3), (70.0, 4, 64, 0.0), (70.0, 1, 1, 0.0), (600.0, 1, 64, 0.0)],
+    ids=["one call", "three", "half as long as wanted", "no more input sets", "long by itself"],
+)
+def test_who_keeps_out_of_bursts_is_charged_what_a_forged_end_hides(
+    kernel_us: float, most: int, sets: int, more_us: float
+) -> None:
+    """Calls with many launches or large parameters, which may do nothing."""
+    ledger = tally(kernel_us)
+    credited(Session({None: 1.0, EAGER: 1.0, COMPILE: 1.0}, most=most, sets=sets), ledger)
+    assert ledger.times_us[CANDIDATE] == [kernel_us + more_us] * 5
 
 
 @pytest.mark.parametrize(

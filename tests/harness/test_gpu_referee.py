@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,73 +77,115 @@ def test_the_cache_is_emptied_before_a_replayed_call_and_after_its_inputs_are_wr
 
 
 RESULT = {"shape": [64, 100], "dtype": "float32"}
+SIZE_BYTES = item_bytes(RESULT)
 
 
-def collected(*, calls: list[list[int]], late_byte: int | None = None, ends: bool = True) -> dict[str, Any]:
-    """What the referee says of calls that write one of their bytes after it has been told that they had ended."""
-    device, words = HostAccelerator(), (ctypes.c_uint64 * 512)()
-    arena = device.create(1 << 20)
-    sampler = device.sampler()
-    own: Any = SimpleNamespace(
-        _desks={"candidate0": (desk := ContestantDesk(arena, words))},
-        _configs=[{"results": [RESULT]}],
-        _device=device,
-        _mark=torch.zeros(1),
-        _sampler=sampler,
-        _spans=lambda *told: GpuReferee._spans(own, *told),
-        _copy_results=lambda *told: GpuReferee._copy_results(own, *told),
-    )
+class Judging:
+    """A referee, and the process of some calls that writes one byte after it has told the referee of their end."""
 
-    def execute() -> None:
-        taken = threading.Event()
-        take = sampler.take
-        sampler.take = lambda: (take(), taken.set())  # type: ignore[method-assign]
-        words[Word.ENDED] = 77
+    def __init__(self, calls: list[list[int]], late_byte: int | None = None) -> None:
+        self.device, self.page, self.calls = HostAccelerator(), (ctypes.c_uint64 * 512)(), calls
+        self.arena, self.late_byte = self.device.create(1 << 20), late_byte
+        self.arena.data.random_()
+        self.desk = ContestantDesk(self.arena, self.page, self.page)
+        self.referee: Any = GpuReferee.__new__(GpuReferee)
+        self.referee._desks = {"candidate0": self.desk}
+        self.referee._configs = [{"results": [RESULT]}]
+        self.referee._device, self.referee._sampler = self.device, self.device.sampler()
+        self.referee._mark = torch.zeros(1)
+        self.referee._values = [[torch.zeros(1)] for _ in calls]
+        self.referee._doubtful = lambda *_: []
+
+    def collected(self, *, kept: bool) -> dict[str, Any]:
+        threading.Thread(target=self._execute).start()
+        return self.referee.collect("candidate0", 0, 77, self.calls, kept=kept)  # type: ignore[no-any-return]
+
+    def compared(self) -> dict[str, Any]:
+        numbers = list(range(len(self.calls)))
+        return self.referee.compare_all("candidate0", 0, self.calls, numbers)  # type: ignore[no-any-return]
+
+    def _execute(self) -> None:
+        while self.page[Word.AIMED] != 77:
+            pass
+        taken, take = threading.Event(), self.referee._sampler.take
+
+        def take_and_tell() -> Any:
+            found = take()
+            taken.set()
+            return found
+
+        self.referee._sampler.take = take_and_tell
+        self.page[Word.ENDED_NS] = time.perf_counter_ns()
+        self.page[Word.ENDED] = 77
         taken.wait()
-        if late_byte is not None:
-            arena.data[late_byte] = 1
-        words[Word.FOLLOWED] = 77
-
-    if ends:
-        threading.Thread(target=execute).start()
-    else:
-        words[Word.ABORT] = 77
-    found = GpuReferee.collect(own, "candidate0", 0, calls=calls, kept=True, step=77, timeout_s=10.0)
-    return {**found, "kept": [tuple(item.shape) for item in desk.snapshot]}
+        if self.late_byte is not None:
+            self.arena.data[self.late_byte] ^= 1
+        self.page[Word.FOLLOWED] = 77
 
 
 def test_results_that_are_written_after_the_end_are_late() -> None:
-    size_bytes = item_bytes(RESULT)
-    found = collected(calls=[[512]])
-    assert (found["late"], found["kept"]) == (False, [(64, 100)])
-    assert found["sampled_us"] > 0
-    assert not collected(calls=[[512]], late_byte=511)["late"]
-    assert any(collected(calls=[[512]], late_byte=512 + byte)["late"] for byte in range(0, size_bytes, 64))
+    judging = Judging([[512]])
+    found = judging.collected(kept=True)
+    assert not found["late"]
+    assert 0 < found["sampled_us"] < 10_000_000
+    assert [tuple(item.shape) for item in judging.desk.snapshot] == [(64, 100)]
+    assert not Judging([[512]], late_byte=511).collected(kept=True)["late"]
+    every = range(512, 512 + SIZE_BYTES, 32)
+    assert any(Judging([[512]], late_byte=byte).collected(kept=True)["late"] for byte in every)
+
+
+def test_late_results_of_a_burst_are_found_when_they_are_compared() -> None:
+    """What counts is what is compared: it may have been written after the referee had looked for the first time."""
+    calls = [[number << 15] for number in range(8)]
+    judging = Judging(calls)
+    assert not judging.collected(kept=False)["late"]
+    assert judging.compared() == {"ok": True, "late": False, "reason": ""}
+    judging.arena.data.bitwise_not_()
+    assert judging.compared()["late"]
 
 
 def test_a_process_that_is_gone_has_no_results() -> None:
-    assert collected(calls=[[512]], ends=False) == {"kept": []}
+    judging = Judging([[512]])
+    judging.page[Word.ABORT] = 77
+    assert judging.referee.collect("candidate0", 0, 77, [[512]], kept=True) == {}
+
+
+def test_what_has_ended_already_is_not_waited_for() -> None:
+    judging = Judging([[512]])
+    found = judging.referee.collect("candidate0", 0, 0, [[512]], kept=True)
+    assert (found["late"], found["sampled_us"]) == (False, 0.0)
 
 
 @pytest.mark.parametrize("size_bytes", [1, 4, 16 << 10, (16 << 10) + 1, 100_000, (1 << 28) + 3])
-def test_sampled_rows_lie_in_the_result_and_reach_all_of_it(size_bytes: int) -> None:
-    """A stretch that is late is met if it is longer than the distance of two rows; a small result is copied whole."""
+def test_sampled_rows_lie_in_the_result(size_bytes: int) -> None:
     for _ in range(50):
-        [rows] = sample.drawn_rows([(4096, size_bytes)])
-        assert rows.first_byte >= 4096
-        last = rows.first_byte + (rows.count - 1) * rows.pitch_bytes + rows.width_bytes
-        assert last <= 4096 + size_bytes
+        rows = sample.drawn_rows(size_bytes)
+        assert rows.first_byte >= 0
+        assert rows.first_byte + (rows.count - 1) * rows.pitch_bytes + rows.width_bytes <= size_bytes
         assert rows.total_bytes <= sample.SAMPLE_MAX_BYTES // 8
-        if size_bytes <= 16 << 10:
-            assert rows.total_bytes == size_bytes
-        else:
-            assert rows.first_byte - 4096 < rows.pitch_bytes
-            assert 4096 + size_bytes - last < 2 * rows.pitch_bytes
+        assert size_bytes > 16 << 10 or rows.total_bytes == size_bytes
 
 
-def test_which_rows_are_sampled_is_drawn_anew() -> None:
-    assert len({sample.drawn_rows([(0, 1 << 24)])[0].first_byte for _ in range(20)}) > 1
-    many = [(place << 20, 4) for place in range(64)]
-    drawn = {item.first_byte for _ in range(40) for item in sample.drawn_rows(many)}
-    assert all(len(sample.drawn_rows(many)) == 8 for _ in range(3))
-    assert len(drawn) > 32
+def test_work_that_is_left_out_at_regular_places_is_met() -> None:
+    """A twentieth of each 64th of the result; and the last of its bytes."""
+    size_bytes = 1 << 24
+    period, met, ends = size_bytes // 64, 0, 0
+    for _ in range(100):
+        rows = sample.drawn_rows(size_bytes)
+        starts = [rows.first_byte + number * rows.pitch_bytes for number in range(rows.count)]
+        met += any(start % period < period // 20 for start in starts)
+        ends += starts[-1] > size_bytes - 2 * period
+    assert met > 80
+    assert ends > 0
+
+
+def test_which_results_are_sampled_is_drawn_but_a_large_one_always_is() -> None:
+    calls = [[(60 * call + result) << 20 for result in range(60)] for call in range(2)]
+    sizes = [4] * 59 + [1 << 20]
+    drawn = [sample.drawn_pieces(calls, sizes) for _ in range(60)]
+    assert all(len(pieces) == 8 for pieces in drawn)
+    assert all(any(piece.result == 59 for piece in pieces) for pieces in drawn)
+    assert len({(piece.call, piece.result) for pieces in drawn for piece in pieces}) > 60
+    assert all(piece.place == calls[piece.call][piece.result] for pieces in drawn for piece in pieces)
+    assert sample.drawn_pieces([[0, 64]], [0, 0]) == []
+    assert sample.drawn_pieces([], [4]) == []

@@ -20,14 +20,16 @@ from benchmarks.harness.child.gpu import clock as clock_module
 from benchmarks.harness.child.gpu.clock import CallTimes, Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError, pointer
 from benchmarks.harness.child.gpu.launches import program
-from benchmarks.harness.errors import SupervisorError
+from benchmarks.harness.errors import RefereeError, SupervisorError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
+from benchmarks.harness.gpu.recording import Recording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.faults import Fault
+from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.memory import overlay
 from benchmarks.harness.measuring.session import NOTHING
-from benchmarks.harness.protocol import ProtocolError, Status, Word
+from benchmarks.harness.protocol import ControlWords, ProtocolError, Status, Word
 from benchmarks.harness.report import Verdict
 
 
@@ -236,11 +238,57 @@ def test_a_branch_whose_join_is_forged_is_waited_for_nevertheless(*, forges: boo
     gpu.kernels = {1: first, 2: long}
     clock = Clock(driver := Driver(gpu))
     branches = [{**BRANCH, "name": str(number)} for number in gpu.kernels]
-    made = program(driver, clock.lanes, branches, lambda node: pointer(int(node["name"])))
+    made = program(driver, clock.lanes, branches, named)
     times = clock.measure([made])
     assert ended
     assert 30_000 <= times.call_us < 150_000  # one thread of Python after the other sees the start late
     assert times.behind_us < 30_000
+
+
+def test_the_first_start_of_several_streams_counts() -> None:
+    """Work on one of them could keep the others waiting until it is done: it knows the word that they wait for."""
+    gpu = ForkingGpu()
+    clock = Clock(driver := Driver(gpu))
+
+    def keeps_the_other_waiting() -> None:
+        time.sleep(0.05)
+
+    gpu.kernels = {1: lambda: None, 2: keeps_the_other_waiting}
+    made = program(driver, clock.lanes, [{**BRANCH, "name": str(number)} for number in gpu.kernels], named)
+    first = clock.lanes.first.value
+    queued = gpu.cuStreamWaitValue32_v2
+
+    def wait_value(stream: Any, *told: Any) -> int:
+        if stream.value == first:
+            gpu.queues[first].put(lambda: time.sleep(0.05))  # as long as the other works
+        return queued(stream, *told)
+
+    gpu.cuStreamWaitValue32_v2 = wait_value  # type: ignore[method-assign]
+    gpu.cuStreamWaitEvent = lambda *_: 0  # type: ignore[method-assign]
+    assert clock.measure([made]).call_us >= 30_000
+
+
+def named(node: dict[str, Any]) -> pointer:
+    return pointer(int(node["name"]))
+
+
+def test_a_function_keeps_the_largest_of_the_sizes_that_its_calls_need() -> None:
+    """Calls of several configurations launch it, the one with the smallest perhaps last."""
+    gpu, sizes = ForkingGpu(), dict[int, int]()
+
+    def set_attribute(function: Any, which: Any, value: Any) -> int:
+        sizes[which.value] = value.value
+        return 0
+
+    def get_attribute(place: Any, which: Any, _: Any) -> int:
+        place._obj.value = sizes.get(which.value, 0)
+        return 0
+
+    gpu.cuFuncSetAttribute, gpu.cuFuncGetAttribute = set_attribute, get_attribute  # type: ignore[attr-defined]
+    clock = Clock(driver := Driver(gpu))
+    for needed in (1000, 90_000, 50_000):
+        program(driver, clock.lanes, [{**BRANCH, "name": "1", "max_dynamic_bytes": needed}], named)
+    assert sizes[8] == 90_000
 
 
 def test_another_word_than_that_of_the_stream_is_tampering() -> None:
@@ -284,7 +332,7 @@ def test_when_words_came_before_the_last_one_does_not_matter() -> None:
 
 
 def test_the_referee_is_told_of_the_end_before_the_third_word_is_queued() -> None:
-    gpu, page, seen = FakeGpu(), (ctypes.c_uint64 * 512)(), list[tuple[int, int]]()
+    gpu, page, seen = FakeGpu(), page_of_a_waiting_referee(), list[tuple[int, int]]()
     queued = gpu.cuStreamWriteValue32_v2
 
     def write_value(*told: Any) -> int:
@@ -295,10 +343,51 @@ def test_the_referee_is_told_of_the_end_before_the_third_word_is_queued() -> Non
     Clock(Driver(gpu), page).measure([Work(gpu)], 77)  # type: ignore[list-item]
     assert seen == [(0, 0), (0, 0), (77, 0)]
     assert (page[Word.ENDED], page[Word.FOLLOWED]) == (77, 77)
+    assert 0 < time.perf_counter_ns() - page[Word.ENDED_NS] < 10_000_000_000
+
+
+def page_of_a_waiting_referee() -> ControlWords:
+    page = (ctypes.c_uint64 * 512)()
+    page[Word.AIMED] = 77
+    return page
+
+
+def test_a_call_begins_when_the_referee_waits_for_its_end() -> None:
+    """Else its results would be sampled too late."""
+    gpu, page = FakeGpu(), (ctypes.c_uint64 * 512)()
+    began_s = time.monotonic()
+    threading.Timer(0.05, page.__setitem__, (Word.AIMED, 77)).start()
+    Clock(Driver(gpu), page).measure([], 77)
+    assert time.monotonic() - began_s >= 0.05
+
+
+def test_a_referee_that_does_not_wait_stops_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_module, "_TIMEOUT_S", 0.02)
+    gpu = FakeGpu()
+    with pytest.raises(DriverError, match="does not wait"):
+        Clock(Driver(gpu)).measure([], 77)
+    assert gpu.places == []
+
+
+def test_what_was_launched_before_an_error_has_ended_when_the_referee_is_told() -> None:
+    """Else it would sample results that are not there yet."""
+    gpu, page, told = FakeGpu(), page_of_a_waiting_referee(), list[int]()
+
+    class Failing(Work):
+        def launch(self) -> None:
+            raise DriverError("launching b: CUDA_ERROR_INVALID_VALUE")
+
+    def long() -> None:
+        time.sleep(0.03)
+        told.append(page[Word.ENDED])
+
+    with pytest.raises(DriverError, match="INVALID_VALUE"):
+        Clock(Driver(gpu), page).measure([Work(gpu, first=long), Failing(gpu)], 77)  # type: ignore[list-item]
+    assert (told, page[Word.ENDED]) == ([0], 77)
 
 
 def test_the_referee_is_told_of_an_end_by_a_fault_as_well() -> None:
-    gpu, page = FakeGpu(breaks=True), (ctypes.c_uint64 * 512)()
+    gpu, page = FakeGpu(breaks=True), page_of_a_waiting_referee()
     with pytest.raises(DriverError):
         Clock(Driver(gpu), page).measure([], 77)
     assert (page[Word.ENDED], page[Word.FOLLOWED]) == (77, 77)
@@ -329,7 +418,6 @@ class FakeActor:
         self.asked: list[dict[str, Any]] = []
         self.link = SimpleNamespace(send=lambda **message: self.asked.append(message))
         self.child = SimpleNamespace(wait=lambda _: -11, log_tail=lambda _: "")
-        self.control = SimpleNamespace(words=[0] * 64)
 
     def receive(self, _: float) -> Any:
         answer = self.answers.pop(0)
@@ -349,7 +437,7 @@ class FakeReferee:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.collected: list[dict[str, Any]] = []
-        self.tail_us, self.late = 15.0, False
+        self.tail_us, self.sampled_us, self.late, self.ok = 15.0, 12.0, False, True
         self.link = SimpleNamespace(send=self._told)
 
     def ask(self, request: str, **details: Any) -> dict[str, Any]:
@@ -357,7 +445,8 @@ class FakeReferee:
         return self.receive()
 
     def receive(self) -> dict[str, Any]:
-        return {"throttle": [], "ok": True, "tail_us": self.tail_us, "sampled_us": 12.0, "late": self.late}
+        said = {"ok": self.ok, "reason": "no", "late": self.late}
+        return {**said, "throttle": [], "tail_us": self.tail_us, "sampled_us": self.sampled_us}
 
     def _told(self, do: str, **details: Any) -> None:
         self.asked.append(do)
@@ -370,8 +459,9 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     drawn: list[tuple[int, int]] = []
     crew: Any = SimpleNamespace(
         executors=[executor],
-        baselines=[FakeActor(*[ANSWER] * 10)],
+        baselines=[FakeActor(*[ANSWER] * 8, *[LATE] * 2)],
         candidates=[candidate or FakeActor()],
+        pages=[SimpleNamespace(words=[0] * 64)],
         folder=Path(),
     )
     made = Replay(
@@ -382,6 +472,10 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     made.captured = Captured(True, {0: [1, 1]})
     made.drawn = drawn  # type: ignore[attr-defined]
     return made
+
+
+def recording_of(replay: Replay) -> Recording:
+    return Recording(replay.crew.candidates[0], replay.referee, replay.configs, 1.0, Laps())
 
 
 def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
@@ -424,8 +518,9 @@ def test_the_referee_waits_for_the_end_of_a_call_before_that_is_made() -> None:
     replay.call("baseline0", 0, 3, 0, compared=True)
     assert order == ["stage", "collect", "call", "stage", "collect", "baseline", "stage", "baseline", "collect"]
     steps = [item["step"] for item in replay.referee.collected]  # type: ignore[attr-defined]
-    assert len(set(steps)) == 3
     assert executor.asked[0]["step"] == steps[0]
+    assert steps[0] != steps[1]
+    assert steps[2] == 0  # the referee does not wait
 
 
 def test_results_that_change_after_the_end_are_tampering() -> None:
@@ -441,10 +536,54 @@ def test_results_that_change_after_the_end_are_tampering() -> None:
 
 
 def test_the_referee_does_not_wait_for_a_process_that_is_gone() -> None:
-    replay = replay_of(executor=FakeActor(ProtocolError("gone")), candidate=(candidate := FakeActor()))
+    replay = replay_of(executor=FakeActor(ProtocolError("gone")))
     replay.call("candidate0", 0, 3, 0, compared=True)
     [collected] = replay.referee.collected  # type: ignore[attr-defined]
-    assert candidate.control.words[Word.ABORT] == collected["step"]
+    assert replay.crew.pages[0].words[Word.ABORT] == collected["step"]
+
+
+def test_a_referee_that_misses_the_end_of_a_call_is_our_fault() -> None:
+    replay = replay_of(executor=FakeActor(ANSWER))
+    replay.referee.receive = dict  # type: ignore[method-assign]
+    replay.referee.ask = lambda *_, **__: {}  # type: ignore[method-assign]
+    with pytest.raises(RefereeError, match="did not see"):
+        replay.call("candidate0", 0, 3, 0, compared=True)
+
+
+@pytest.mark.parametrize("worthless", [LATE, UNSEEN], ids=["late", "unseen"])
+def test_a_call_that_is_repeated_must_be_right_as_well(worthless: Any) -> None:
+    """Else device code could choose on which values it is judged: it can make the host look late."""
+    replay = replay_of(executor=FakeActor(worthless, ANSWER))
+    replay.referee.ok = False  # type: ignore[attr-defined]
+    with pytest.raises(Fault) as caught:
+        replay.call("candidate0", 0, 3, 0, compared=True)
+    assert caught.value.verdict is Verdict.INCORRECT_VALUE
+    baseline = replay_of()
+    baseline.crew.baselines = [FakeActor(worthless, ANSWER)]  # type: ignore[list-item]
+    baseline.call("baseline0", 0, 3, 0, compared=True)
+    assert "compare_all" not in baseline.referee.asked  # type: ignore[attr-defined]
+
+
+def test_results_of_a_burst_are_compared_at_once() -> None:
+    replay = replay_of(executor=FakeActor(ANSWER))
+    replay.burst_us("candidate0", 0, 4, 0)
+    assert replay.referee.asked == ["stage", "collect", "compare_all"]  # type: ignore[attr-defined]
+    replay = replay_of(executor=FakeActor(ANSWER))
+    replay.referee.ok = False  # type: ignore[attr-defined]
+    with pytest.raises(Fault, match="in 4 calls back to back: no") as caught:
+        replay.burst_us("candidate0", 0, 4, 0)
+    assert caught.value.verdict is Verdict.INCORRECT_VALUE
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "verdict"), [(-11, Verdict.RUNTIME_ERROR), (None, Verdict.TIMEOUT)], ids=["crash", "hang"]
+)
+def test_an_executor_that_ends_in_a_burst_has_its_verdict(exit_code: int | None, verdict: Verdict) -> None:
+    replay = replay_of(executor=(executor := FakeActor(ProtocolError("gone"))))
+    executor.broken = lambda _: SimpleNamespace(exit_code=exit_code)  # type: ignore[method-assign,assignment,return-value]
+    with pytest.raises(Fault) as caught:
+        replay.burst_us("candidate0", 0, 4, 0)
+    assert caught.value.verdict is verdict
 
 
 @pytest.mark.parametrize("worthless", [LATE, UNSEEN], ids=["late", "unseen"])
@@ -452,13 +591,13 @@ def test_a_call_whose_times_are_worthless_is_repeated_on_other_values(worthless:
     replay = replay_of(executor=FakeActor(worthless, ANSWER))
     replay.call("candidate0", 0, 3, 0, compared=True)
     assert replay.drawn == [(0, 4)]  # type: ignore[attr-defined]
-    assert replay.referee.asked == ["stage", "collect"] * 2  # type: ignore[attr-defined]
+    assert replay.referee.asked == ["stage", "collect", "compare_all", "stage", "collect"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("answer", "tries", "empty"), [(LATE, 5, LATE), (UNSEEN, 25, UNSEEN)], ids=["late", "unseen"])
 def test_a_host_that_is_always_too_busy_is_noise(answer: Any, tries: int, empty: Any) -> None:
     replay = replay_of(executor=FakeActor(*[answer] * tries))
-    replay.crew.baselines = [FakeActor(*[ANSWER] * 9, empty)]  # type: ignore[list-item]
+    replay.crew.baselines = [FakeActor(*[ANSWER] * 7, *[empty] * 3)]  # type: ignore[list-item]
     with pytest.raises(Fault) as caught:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.NOISY
@@ -535,12 +674,14 @@ def test_a_burst_after_which_the_gpu_is_busy_is_charged() -> None:
     assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 200 - 100) / 4)
 
 
-def test_a_sample_that_device_code_delays_is_charged() -> None:
-    """A copy engine may be kept busy, by copies of its own for example."""
-    replay = replay_of(executor=FakeActor(ANSWER, ANSWER))
-    replay.referee.receive = lambda: {"throttle": [], "tail_us": 15.0, "sampled_us": 400.0}  # type: ignore[method-assign]
-    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 400 - 100) / 4)
-    assert replay.call("candidate0", 0, 3, 0, compared=True).sampled_us == 400.0
+def test_a_call_whose_results_were_sampled_late_is_repeated() -> None:
+    """The host may have been busy. Device code can keep a copy engine busy, too, with copies of its own."""
+    replay = replay_of(executor=FakeActor(*[ANSWER] * 25))
+    replay.referee.sampled_us = 101.0  # type: ignore[attr-defined]
+    with pytest.raises(Fault, match="seen too late") as caught:
+        replay.burst_us("candidate0", 0, 4, 0)
+    assert caught.value.verdict is Verdict.RUNTIME_ERROR
+    assert replay.repeated == 25
 
 
 def test_device_code_cannot_make_empty_calls_long() -> None:
@@ -597,7 +738,7 @@ def test_a_baseline_answers_for_calls_of_nothing() -> None:
 def test_a_recorder_that_talks_without_end_or_gives_up_is_not_replayed(answers: list[Any]) -> None:
     replay = replay_of(candidate=FakeActor(*answers))
     with pytest.raises(NotReplayable):
-        replay._ask_recorder(replay.crew.candidates[0], replay.configs[0], "recorded", record=0)
+        recording_of(replay).ask(replay.configs[0], "recorded", record=0)
 
 
 @pytest.mark.parametrize(
@@ -606,7 +747,7 @@ def test_a_recorder_that_talks_without_end_or_gives_up_is_not_replayed(answers: 
 def test_a_recorder_that_dies_or_hangs_has_its_verdict(answer: Exception, verdict: Verdict) -> None:
     replay = replay_of(candidate=FakeActor(answer))
     with pytest.raises(Fault) as caught:
-        replay._ask_recorder(replay.crew.candidates[0], replay.configs[0], "warmed", warm=0)
+        recording_of(replay).ask(replay.configs[0], "warmed", warm=0)
     assert caught.value.verdict is verdict
 
 
@@ -617,7 +758,7 @@ def test_nothing_is_told_of_a_hidden_configuration() -> None:
     )
     replay = replay_of(candidate=FakeActor({"not_recorded": "RuntimeError: sizes 77 and 99"}))
     with pytest.raises(NotReplayable) as caught:
-        replay._ask_recorder(replay.crew.candidates[0], hidden, "recorded", record=0)
+        recording_of(replay).ask(hidden, "recorded", record=0)
     assert str(caught.value) == "a hidden configuration: it cannot be replayed there"
 
 
@@ -637,9 +778,10 @@ def test_what_is_printed_is_seen_up_to_the_first_hidden_configuration(tmp_path: 
         GpuSession._cut_log(session)
         printed.write_text("64 by 128, 77 by 99")
 
-    replay.before_hidden = cut
+    recording = recording_of(replay)
+    recording.warm_up(lambda _: 0, cut)
     with pytest.raises(NotReplayable):
-        replay._record(None, lambda _: 0)  # type: ignore[arg-type]
+        recording.calls(None, [8, 8])  # type: ignore[arg-type]
     assert asked == [{"warm": 0}]
     assert log.read_text() == "64 by 128"
 

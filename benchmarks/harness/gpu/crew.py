@@ -20,6 +20,7 @@ from ..errors import ChildSurvived, NotAwake, SupervisorError
 from ..measuring.baselines import baseline_room
 from ..measuring.contestants import Actor
 from ..measuring.faults import Stuck
+from ..measuring.memory import ControlPage
 from ..measuring.session import REFEREE_TIMEOUT_S, RefereeProcess
 from ..protocol import Link, ProtocolError, clean_text
 from ..rules import Rules
@@ -71,6 +72,7 @@ class Crew:
         # a stand-in for a GPU has no device code to launch
         self._on_cuda = order.gpu.accelerator == "cuda"
         self.executors = [Actor("gpu.executor") for _ in launches if self._on_cuda]
+        self.pages = [ControlPage() for _ in launches]  # of the executors, one after the other; a submission has none
         self._answer = AnswerFile(2 * KERNELS.total_bytes)
         self._warmer: Actor | None = None
         self._referee: RefereeProcess | None = None
@@ -209,6 +211,8 @@ class Crew:
             end_theirs(held)
         finally:
             self._answer.close()
+            for page in self.pages:
+                page.close()
             for actor in held:
                 actor.close()
             discard(self.folder)
@@ -258,7 +262,8 @@ class Crew:
                 filter_program,
                 arguments=(*arguments, *compiles),
             )
-        fds = tuple(actor.control.fd for actor in (*self.baselines, *self.candidates))
+        controls = [actor.control for actor in (*self.baselines, *self.candidates)]
+        fds = tuple(page.fd for page in (*controls, *self.pages))
         log = self.folder / "referee.log"
         self._referee = RefereeProcess(
             "gpu.referee", self._referee_room(), log, fds=fds, filter_program=filter_program, arguments=arguments

@@ -26,26 +26,26 @@ from ..report import Verdict
 from ..sandbox.isolation import inside
 from ..tasks.spec import Config
 from .crew import Crew
-from .device_code import CODE_MAX_CHARACTERS, device_code, handed_over
+from .device_code import device_code
 from .record import (
     ALL_PARAMETERS_MAX_BYTES,
     NODES_MAX,
-    RECORD_MAX_CHARACTERS,
     MemorySpans,
     NotReplayable,
     RecordedCall,
     Span,
-    read_record,
     summary,
 )
-from .word_times import BLIND_MAX_US, MEASURED, Lateness, WordTimes, no_longer
+from .recording import Recording, not_replayable
+from .word_times import BLIND_MAX_US, MEASURED, SAMPLED_MAX_US, Lateness, WordTimes, no_longer
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
 _NULL_CALLS = 25
-_STEP_BITS = 62
-_PUNCTUAL_CALLS = 10
+_STEPS = 1 << 62
+_PUNCTUAL_CALLS, _PUNCTUAL_LEAST = 10, 8
 _BASELINE_SETS = 16  # that a baseline captures
+LATE_RESULTS = "results were written after the call had shown its end"
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
 
 
@@ -103,7 +103,7 @@ class Replay:
     draw: Callable[[int, int], None]  # fresh values for so many input sets of a configuration
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
-    calls: list[tuple[RecordedCall, ...]] = field(default_factory=list)
+    calls: Sequence[tuple[RecordedCall, ...]] = ()
     _late: list[Lateness] = field(default_factory=list)  # of all single calls
     _usual_tails_us: list[float] = field(default_factory=list)  # of those of baselines
     captured: Captured = field(default_factory=Captured)
@@ -116,16 +116,17 @@ class Replay:
 
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
-        self._record(shared.memory, fill)
+        recording = Recording(self.crew.candidates[0], self.referee, self.configs, self.timeout_s, self.laps)
+        recording.warm_up(fill, self.before_hidden)
+        self.calls = recording.calls(shared.memory, [len(sets) for sets in self.layout.inputs])
         self.laps.end("recorded")
-        self._write_code(binary, self._loaded_code())
+        images, self._is_unseen = recording.loaded_code()
+        self._write_code(binary, images)
         self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])
         self._open_executors(shared)
         self.laps.end("executors")
         self._capture_and_try(fill, wanted)
         self.crew.end_candidates()
-        for candidate in self.crew.candidates:
-            candidate.control.numbers[:] = 0  # what it has left there: the executor uses the page now
         self.laps.end("candidates_ended")
         self._measure_all()
         self.laps.end("nothing_measured")
@@ -152,7 +153,6 @@ class Replay:
             event_us=times.credited_us,
             behind_us=late.behind_us,
             tail_us=late.tail_us,
-            sampled_us=late.sampled_us,
             throttled=tuple(taken["throttle"]),
         )
 
@@ -167,11 +167,18 @@ class Replay:
         if "error" in answer:
             raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
         if "gone" in answer:
-            raise Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
+            raise self._end_of(who)
+        self._demand_right(who, config, range(count))
         times = self._times(who, answer)
         late = _lateness(times, taken)
         usual = Lateness(0.0, median(self._usual_tails_us or [late.tail_us]))
         return (times.credited_us + late.beyond_us(usual)) / count
+
+    def _end_of(self, who: str) -> Fault:
+        exit_code = self._actor(who).broken(self.timeout_s).exit_code
+        if exit_code is not None:
+            return death("in calls back to back", exit_code)
+        return Fault(Verdict.TIMEOUT, f"calls back to back gave no answer within {self.timeout_s:g} s")
 
     def burn(self, config: int, count: int, burn_s: float, lead_s: float) -> Burn | None:
         """`count` calls of the submission again and again while the referee reads the energy counter.
@@ -191,8 +198,8 @@ class Replay:
             raise Fault(Verdict.TIMEOUT, f"calls again and again gave no answer within {self.timeout_s:g} s") from None
         return Burn(steps, answer["took_s"] / answer["calls"]) if answer.get("calls") else None
 
-    def places_of(self, config: int, count: int) -> list[list[int]]:
-        return [list(call.places) for call in self.calls[config][:count]]
+    def input_sets(self, config: int) -> int:
+        return len(self.calls[config])
 
     def most_in_a_burst(self, config: int) -> int:
         """As many calls as there are input sets, and as a stream can hold. They are alike."""
@@ -226,62 +233,6 @@ class Replay:
     def _launches(self) -> range:
         return range(len(self.crew.executors))
 
-    def _record(self, memory: MemorySpans, fill: Callable[[int], int]) -> None:
-        """Every configuration is called once before any is captured, so that what is made only once stays."""
-        candidate = self.crew.candidates[0]
-        is_hidden = False
-        for number, config in enumerate(self.configs):
-            if config.hidden and not is_hidden:
-                self.before_hidden()
-            is_hidden = is_hidden or config.hidden
-            fill(number)
-            self.laps.end("filled")
-            self.referee.ask("stage", who="candidate0", config=number, places=[])
-            self._ask_recorder(candidate, config, "warmed", warm=number)
-            self.laps.end("first_calls")
-        for number, config in enumerate(self.configs):
-            text = self._ask_recorder(candidate, config, "recorded", record=number)
-            sizes = [item.nbytes for item in config.results]
-            try:
-                self.calls.append(read_record(text, memory, sizes, len(self.layout.inputs[number])))
-            except NotReplayable as error:
-                raise _not_replayable(config, str(error)) from error
-
-    def _ask_recorder(
-        self,
-        candidate: Actor,
-        config: Config | None,
-        word: str,
-        max_characters: int = RECORD_MAX_CHARACTERS,
-        **request: int,
-    ) -> str:
-        """Joins the messages that arrive before `word`; `config` is what a failure is told of, None: of all calls."""
-        pieces, length = list[str](), 0
-        candidate.link.send(**request)
-        try:
-            for message in candidate.messages(3 * self.timeout_s):
-                if message.get(word):
-                    break
-                if "not_recorded" in message:
-                    raise _not_replayable(config, str(message["not_recorded"])[:600])
-                pieces.append(str(message.get("piece", "")))
-                length += len(pieces[-1])
-                if length > max_characters or not pieces[-1]:
-                    raise _not_replayable(config, "the record is too long or empty")
-        except TimeoutError:
-            reason = f"a call that was to be recorded gave no answer within {3 * self.timeout_s:g} s"
-            where = f" ({_shown(config)})" if config else ""
-            raise Fault(Verdict.TIMEOUT, f"{reason}{where}") from None
-        except ProtocolError:
-            raise death("while its calls were recorded", candidate.child.wait(1.0)) from None
-        return "".join(pieces)
-
-    def _loaded_code(self) -> list[bytes]:
-        """What the recorder has seen its packages load."""
-        text = self._ask_recorder(self.crew.candidates[0], None, "recorded", CODE_MAX_CHARACTERS, code=0)
-        images, self._is_unseen = handed_over(text)
-        return images
-
     def _write_code(self, binary: Any, loaded: Sequence[bytes]) -> None:
         folder = self.crew.folder / "code"
         for number, image in enumerate(device_code(binary, self.crew.folder / "kernels", loaded)):
@@ -293,7 +244,7 @@ class Replay:
         for launch, executor in enumerate(self.crew.executors):
             code = inside(self.crew.folder / "code", "code")
             executor.open({"code": code, "inputs_at": INPUTS_AT, "outputs_at": OUTPUTS_AT})
-            shared.hand(executor, 2 * launch + 1, self.crew.candidates[launch].control.fd)
+            shared.hand(executor, 2 * launch + 1, self.crew.pages[launch].fd)
         for executor in self.crew.executors:
             message: dict[str, Any] = {}
             while not message.get("serving"):
@@ -304,7 +255,7 @@ class Replay:
                 if "not_replayable" in message:
                     why, number = str(message["not_replayable"])[:600], message.get("config")
                     why = f"{why}; {_UNSEEN}" if self._is_unseen else why
-                    raise NotReplayable(why) if number is None else _not_replayable(self.configs[number], why)
+                    raise NotReplayable(why) if number is None else not_replayable(self.configs[number], why)
 
     def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
         """On fresh values: the baselines capture, and every launch of the submission is replayed and compared."""
@@ -328,7 +279,7 @@ class Replay:
             baseline.link.send(capture=number, functions=list(wanted), sets=_BASELINE_SETS)
         for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
             if "not_captured" in answer:
-                raise _not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
+                raise not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
             if "nodes" not in answer:
                 raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
             self.captured.nodes[number] = answer["nodes"]
@@ -336,15 +287,15 @@ class Replay:
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]
         try:
-            answer, _ = self._timed(who, number, [choice], EAGER, compared=True)
+            answer, _ = self._timed(who, number, [choice], EAGER, compared=True, judged=False)
         except _Unqueued as error:
-            raise _not_replayable(config, str(error)) from error
+            raise not_replayable(config, str(error)) from error
         if "error" in answer or "gone" in answer:
             what = answer.get("error", "no answer")
-            raise _not_replayable(config, f"it fails when another process launches it ({what})")
+            raise not_replayable(config, f"it fails when another process launches it ({what})")
         if not self.referee.ask("compare", who=who, config=number, number=choice)["ok"]:
             reason = "replayed on fresh values, its results are wrong: they need something that the record lacks"
-            raise _not_replayable(config, reason)
+            raise not_replayable(config, reason)
 
     def _measure_all(self) -> None:
         for launch in self._launches:
@@ -379,10 +330,13 @@ class Replay:
         except _Unqueued as error:
             raise Fault(Verdict.RUNTIME_ERROR, str(error)) from error
 
-    def _timed(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> _Answers:
+    def _timed(
+        self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool, judged: bool = True
+    ) -> _Answers:
         """A call whose times are worth something, and what the referee collected: else it is made again.
 
-        On other values, since it has run, and device code remembers. Raises _Unqueued, Fault.
+        On other values, since it has run, and device code remembers; its results must be right if it is `judged`.
+        Raises _Unqueued, Fault.
         """
         places, late, blind_us = self._places(who, config, sets), 0, list[float]()
         while late < _LATE_TRIES and len(blind_us) < _TRIES:
@@ -392,11 +346,15 @@ class Replay:
             answer, taken = self._collected(who, config, sets, function, compared=compared)
             if "tampered" in answer:
                 raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
-            if taken.get("late"):
-                raise Fault(Verdict.TAMPERING, "results were written after the call had shown its end")
-            if _is_worth(answer):
+            if "error" in answer or "gone" in answer:
+                return answer, taken
+            if taken["late"]:
+                raise Fault(Verdict.TAMPERING, LATE_RESULTS)
+            if _is_worth(answer) and (not judged or taken["sampled_us"] <= SAMPLED_MAX_US):
                 return answer, taken
             self.repeated += 1
+            if judged:
+                self._demand_right(who, config, sets)
             if answer["is_late"]:
                 late += 1
             else:
@@ -409,24 +367,35 @@ class Replay:
 
     def _is_punctual(self, baseline: str) -> bool:
         """Whether its empty calls are in time: the host is not too busy. In an executor device code decides that."""
-        return all(_is_worth(self._empty(baseline)) for _ in range(_PUNCTUAL_CALLS))
+        return sum(_is_worth(self._empty(baseline)) for _ in range(_PUNCTUAL_CALLS)) >= _PUNCTUAL_LEAST
+
+    def _demand_right(self, who: str, config: int, sets: Sequence[int]) -> None:
+        """Compares the results of calls that the submission has just made. Raises Fault."""
+        if not who.startswith("candidate"):
+            return
+        places = self._places(who, config, sets)
+        found = self.referee.ask("compare_all", who=who, config=config, places=places, numbers=list(sets))
+        if found["late"]:
+            raise Fault(Verdict.TAMPERING, LATE_RESULTS)
+        if not found["ok"]:
+            where = f"in {len(sets)} calls back to back: " if len(sets) > 1 else ""
+            raise Fault(Verdict.INCORRECT_VALUE, f"{where}{found['reason']}")
 
     def _collected(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> _Answers:
         """A call, for whose end the referee waits. A baseline copies compared results itself, so it goes first."""
-        theirs, step, places = (
-            who.startswith("candidate"),
-            secrets.randbits(_STEP_BITS),
-            self._places(who, config, sets),
-        )
+        theirs, places = who.startswith("candidate"), self._places(who, config, sets)
+        waits = theirs or not compared
+        step = 1 + secrets.randbelow(_STEPS) if waits else 0
         details = {"step": step, "calls": places if theirs or compared else [], "kept": compared}
-        if waits := theirs or not compared:
-            self.referee.link.send(do="collect", who=who, config=config, timeout_s=REFEREE_TIMEOUT_S, **details)
+        if waits:
+            self.referee.link.send(do="collect", who=who, config=config, **details)
         answer = self._ask(who, config, sets, function, compared=compared, step=step)
         if "gone" in answer:
-            self.crew.candidates[self._launch_of(who)].control.words[Word.ABORT] = step
-        if waits:
-            return answer, self.referee.receive()
-        return answer, self.referee.ask("collect", who=who, config=config, timeout_s=REFEREE_TIMEOUT_S, **details)
+            self.crew.pages[self._launch_of(who)].words[Word.ABORT] = step
+        taken = self.referee.receive() if waits else self.referee.ask("collect", who=who, config=config, **details)
+        if not taken and "gone" not in answer:
+            raise RefereeError(f"the referee did not see the end of a call of {who}")
+        return answer, taken
 
     def _ask(
         self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, step: int = 0
@@ -481,17 +450,3 @@ def functions_of(problems: Sequence[str | None]) -> list[list[int]]:
 def close(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def _not_replayable(config: Config | None, why: str) -> NotReplayable:
-    """Of a hidden configuration nothing is told that the submission could have chosen, or that shows its sizes.
-
-    Nor of all together (None), when it has met the hidden ones.
-    """
-    if config is None:
-        return NotReplayable("it does not hand over its device code")
-    return NotReplayable(f"{_shown(config)}: {'it cannot be replayed there' if config.hidden else why}")
-
-
-def _shown(config: Config) -> str:
-    return "a hidden configuration" if config.hidden else config.key

@@ -143,7 +143,7 @@ class GpuSession(Session[Actor]):
             configs=setting.configs,
             layout=self._layout,
             timeout_s=setting.rules.limits.call_s,
-            draw=self.draw,
+            draw=self._draw_again,
             before_hidden=self._cut_log,
             laps=laps,
             captured=captured or Captured(),
@@ -183,18 +183,18 @@ class GpuSession(Session[Actor]):
         with memory_is_theirs(self._needs):
             if function is not None:
                 return replay.burst_us(f"baseline{self.launch}", config, count, function)
-            who = f"candidate{self.launch}"
-            us = replay.burst_us(who, config, count, EAGER)
-            places = replay.places_of(config, count)
-            found = self._referee.ask("compare_all", who=who, config=config, places=places)
-        if not found["ok"]:
-            raise Fault(Verdict.INCORRECT_VALUE, f"in {count} calls back to back: {found['reason']}")
-        return us
+            return replay.burst_us(f"candidate{self.launch}", config, count, EAGER)
 
-    def draw(self, config: int, count: int) -> None:
+    def draw(self, config: int, count: int, distribution: str | None = None) -> None:
         """Fresh values for `count` input sets."""
+        seeds = [self._seed() for _ in range(count)]
         with memory_is_theirs(self._needs):
-            self._referee.ask("fill", config=config, seeds=[self._seed() for _ in range(count)], distribution=None)
+            self._referee.ask("fill", config=config, seeds=seeds, distribution=distribution)
+
+    def _draw_again(self, config: int, count: int) -> None:
+        """Other values of the same distribution: else a submission could choose on which values it is judged."""
+        fills = self._fills.get(config)
+        self.draw(config, count, fills[-1].distribution if fills else None)
 
     @property
     def _replaying(self) -> Replay:
@@ -233,6 +233,7 @@ class GpuSession(Session[Actor]):
             **self._common(),
             task=crew.inside("task"),
             controls=controls,
+            pages={f"candidate{launch}": page.fd for launch, page in enumerate(crew.pages)},
             input_bytes=self._layout.input_bytes,
             output_bytes=self._arena_bytes,
             flush_bytes=self.setting.gpu_rules.flush_bytes,

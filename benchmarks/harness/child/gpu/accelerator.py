@@ -60,12 +60,8 @@ class Sampler(Protocol):
         """Prepares `take`, of which each microsecond counts."""
         ...
 
-    def take(self) -> None:
-        """Copies; returns when the copies have arrived."""
-        ...
-
-    def has_changed(self) -> bool:
-        """Whether the memory differs from the copies now."""
+    def take(self) -> list[torch.Tensor]:
+        """The rows as they are now, each a tensor of bytes in memory of the host. The next `take` overwrites them."""
         ...
 
 

@@ -8,8 +8,9 @@ device code can overwrite the instructions of any kernel here, and can forge CUD
 Words are random and lie at drawn places in memory of the host. Device code that finds out both could write the last
 one early. So when it is seen, a third word is drawn and queued, which the stream writes at once unless the call goes
 on. A call with parallel branches has several streams. They are joined by events, which device code can forge, so each
-of them waits for the host and writes words at its end. The referee is told at once when the end is seen, since no
-word could show that the results are there. Not covered: what the times mean (`gpu/replay.py`).
+of them waits for the host and writes words at its start and end; the first start and the last end count. The referee
+waits on a page that both share and is told at once when the end is seen, since no word could show that the results are
+there. Not covered: what the times mean (`gpu/replay.py`).
 """
 
 import ctypes
@@ -35,7 +36,7 @@ _RELEASE_LATEST_S = 1.0  # where more is launched than the stream holds, it must
 _EQUAL, _PLAIN = 1, 0  # how a word is compared and written
 _RELAXED = 2
 _BURN_AHEAD_S = 0.01  # of work is launched before the host waits for it
-_ENDED, _FOLLOWED = int(Word.ENDED), int(Word.FOLLOWED)
+_AIMED, _ENDED, _ENDED_NS, _FOLLOWED = map(int, (Word.AIMED, Word.ENDED, Word.ENDED_NS, Word.FOLLOWED))
 
 
 class Tampered(Exception):
@@ -74,19 +75,28 @@ class Clock:
     def measure(self, programs: Sequence[Program], step: int = 0) -> CallTimes:
         """Launches `programs` one behind the other. Raises DriverError, Tampered.
 
-        `step` is what the referee waits for: the words ENDED and FOLLOWED of its page, which are set in any case.
+        `step` is the number of the call for the referee, which is waited for and then told of the end in any case;
+        with 0 it does not wait.
         """
+        if step:
+            self._await_referee(step)
+        streams = self.lanes.of(programs)
         try:
-            return self._measure(programs, step)
+            return self._measure(programs, streams, step)
+        except DriverError:
+            for stream in streams:  # what was launched before the error may still run
+                self._driver.library.cuStreamSynchronize(stream)
+            raise
         finally:
+            self._page[_ENDED_NS] = self._page[_ENDED_NS] or time.perf_counter_ns()
             self._page[_ENDED] = self._page[_FOLLOWED] = step
 
-    def _measure(self, programs: Sequence[Program], step: int) -> CallTimes:
+    def _measure(self, programs: Sequence[Program], streams: Sequence[pointer], step: int) -> CallTimes:
         self._driver.call("cuCtxResetPersistingL2Cache")
-        streams = self.lanes.of(programs)
-        release, *places = self._draw(2 + 2 * len(streams))
-        words = list(map(self._drawn, places, (self.lanes.first, *streams, *streams)))
-        start, end, behind = slice(1), slice(1, 1 + len(streams)), slice(1 + len(streams), None)
+        count = len(streams)
+        release, *places = self._draw(1 + 3 * count)
+        words = list(map(self._drawn, places, (*streams, *streams, *streams)))
+        start, end, behind = slice(count), slice(count, 2 * count), slice(2 * count, None)
         with self._held_until(release, streams):
             self._let_write(words[start])
             for program in programs:
@@ -98,8 +108,9 @@ class Clock:
             at_start, at_end, at_behind, third = places[start], places[end], places[behind], words[behind]
             is_late, released_ns = bool(self._words[release]), time.perf_counter_ns()
             self._words[release] = 1
-            started, start_ns, start_blind_ns = self._see(at_start, released_ns)
+            start_ns, start_blind_ns = self._see_first(at_start, released_ns)
             ended, end_ns, end_blind_ns = self._see(at_end, start_ns)
+            self._page[_ENDED_NS] = end_ns
             self._page[_ENDED] = step
             self._let_write(third)
             followed, followed_ns, _ = self._see(at_behind, end_ns)
@@ -107,7 +118,7 @@ class Clock:
         for stream in streams:
             self._driver.call("cuStreamSynchronize", stream)
         there = [self._words[place] for place in places]
-        if not [word.value for word in words] == [*started, *ended, *followed] == there:
+        if not [word.value for word in words] == [*there[start], *ended, *followed] == there:
             raise Tampered("a word around a call was not written by the stream")
         return CallTimes(
             call_us=(end_ns - start_ns) / 1e3,
@@ -171,6 +182,28 @@ class Clock:
         for place in places:
             self._words[place] = 0
         return places
+
+    def _await_referee(self, step: int) -> None:
+        """Raises DriverError if it does not wait; whoever asked for the call then ends this process."""
+        self._page[_ENDED_NS], deadline_s = 0, time.monotonic() + _TIMEOUT_S
+        while self._page[_AIMED] != step:
+            if time.monotonic() > deadline_s:
+                raise DriverError("the referee does not wait for the call")
+
+    def _see_first(self, places: Sequence[int], looked_ns: int) -> tuple[int, int]:
+        """As `_see`, for the first word that comes."""
+        if len(places) == 1:
+            _, seen_ns, blind_ns = self._see(places, looked_ns)
+            return seen_ns, blind_ns
+        words, now, deadline_s = self._words, time.perf_counter_ns, time.monotonic() + _TIMEOUT_S
+        while True:
+            for _ in range(_POLLS_PER_LOOK // len(places)):
+                for place in places:
+                    if words[place]:
+                        seen_ns = now()
+                        return seen_ns, seen_ns - looked_ns
+                looked_ns = now()
+            self._demand_running(deadline_s)
 
     def _see(self, places: Sequence[int], looked_ns: int) -> tuple[list[int], int, int]:
         """The words at `places`, when the last was seen, and how long nobody had looked then; at `looked_ns` one had.

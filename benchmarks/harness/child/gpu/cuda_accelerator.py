@@ -228,26 +228,22 @@ class CudaSampler:
         self._memory = torch.zeros(SAMPLE_MAX_BYTES, dtype=torch.uint8, pin_memory=True)
         self._stream = ctypes.c_void_p(torch.cuda.Stream().cuda_stream)
         self._copies: list[_Copy2D] = []
-        self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # of views of the memory and of the copy
+        self._taken: list[torch.Tensor] = []
 
     def aim(self, arena: Arena, rows: Sequence[Rows]) -> None:
-        self._copies, self._pairs, offset = [], [], 0
+        self._copies, self._taken, offset = [], [], 0
         for item in rows:
             copied = self._memory[offset : offset + item.total_bytes]
             self._copies.append(_copy_of(arena.base, item, copied.data_ptr()))
-            self._pairs.append((item.of(arena.data), copied.view(item.count, item.width_bytes)))
+            self._taken.append(copied.view(item.count, item.width_bytes))
             offset += item.total_bytes
 
-    def take(self) -> None:
-        if not self._copies:
-            return
+    def take(self) -> list[torch.Tensor]:
         codes = [self._copy(ctypes.byref(item), self._stream) for item in self._copies]
         self._call("cuStreamSynchronize", self._stream)
         if any(codes):
             raise RuntimeError(f"cuMemcpy2DAsync: {max(codes)}")
-
-    def has_changed(self) -> bool:
-        return not all(torch.equal(view, copied.to(view.device)) for view, copied in self._pairs)
+        return self._taken
 
 
 def _copy_of(base: int, rows: Rows, to: int) -> "_Copy2D":

@@ -81,16 +81,12 @@ class HostTimer:
 class HostSampler:
     def __init__(self) -> None:
         self._views: list[torch.Tensor] = []
-        self._taken: list[torch.Tensor] = []
 
     def aim(self, arena: Arena, rows: Sequence[Rows]) -> None:
         self._views = [item.of(arena.data) for item in rows]
 
-    def take(self) -> None:
-        self._taken = [view.clone() for view in self._views]
-
-    def has_changed(self) -> bool:
-        return not all(map(torch.equal, self._views, self._taken))
+    def take(self) -> list[torch.Tensor]:
+        return [view.clone() for view in self._views]
 
 
 def open_device() -> HostAccelerator:

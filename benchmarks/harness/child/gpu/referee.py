@@ -26,7 +26,7 @@ from ..shell import connect
 from . import batch
 from .accelerator import Accelerator, Arena, exact_arithmetic, item_bytes, tensors_of
 from .asleep import sleep_until_called
-from .sample import drawn_rows
+from .sample import Piece, drawn_pieces
 from .shell import start_device
 
 _POLLS_PER_LOOK = 2048
@@ -36,6 +36,7 @@ _CANARY_GEMM = 4096
 _CANARY_REPEATS = 25
 _CANARY_WARM_UP_S = 0.15
 _COUNTER_POLL_S = 0.001
+_REPLAYED_S = 90.0  # a process that replays gives up earlier; if it is gone, the supervisor says so
 _STRETCHES, _WRITES_OF_A_STRETCH = 15, 220  # about 20 ms on a GPU: contexts that share it have it for some milliseconds
 
 
@@ -59,8 +60,10 @@ class ContestantDesk:
 
     arena: Arena
     words: ControlWords
+    page: ControlWords  # of the process that replays its calls
     places: dict[int, list[int]] = field(default_factory=dict)  # where the results of a configuration lay last
     snapshot: list[torch.Tensor] = field(default_factory=list)
+    sampled: list[tuple[Piece, torch.Tensor]] = field(default_factory=list)  # right after the end of replayed calls
 
 
 class GpuReferee:
@@ -75,9 +78,11 @@ class GpuReferee:
         self._checker = checker_of(self._module, self._direction)
         self._inputs = self._device.create(message["input_bytes"])
         self._desks = {
-            who: ContestantDesk(self._device.create(message["output_bytes"]), control_words(fd))
+            who: ContestantDesk(self._device.create(message["output_bytes"]), words := control_words(fd), words)
             for who, fd in message["controls"].items()
         }
+        for who, fd in message["pages"].items():
+            self._desks[who].page = control_words(fd)
         self._on_gpu = self._device.device.type == "cuda"
         reserve(self._device, message["reserve_bytes"])
         self._flush = torch.empty(message["flush_bytes"], dtype=torch.int8, device=self._device.device)
@@ -116,7 +121,7 @@ class GpuReferee:
         desk.places, desk.snapshot = {}, []
         desk.arena.data.zero_()
         for item in self._desks.values():
-            item.snapshot = []
+            item.snapshot, item.sampled = [], []
         self._device.synchronize()
         return {"forgotten": True}
 
@@ -182,49 +187,51 @@ class GpuReferee:
         self._flush_cache()
         return {"staged": True}
 
-    def collect(self, who: str, config: int, *, calls: list[list[int]], **how: Any) -> dict[str, Any]:
+    def collect(self, who: str, config: int, step: int, calls: list[list[int]], *, kept: bool) -> dict[str, Any]:
         """Waits for the end of replayed calls, and takes copies of the results of the first of them if it is `kept`.
 
-        `calls` are the places of their results, as far as they are known, and `how` has `step` and `timeout_s` too. As
-        soon as they end, some rows are copied: if they change later, they are `late`. Then it runs a kernel of its own,
-        which takes long if the process of the calls still uses the GPU. {} if that process is gone.
+        `calls` are the places of their results, as far as they are known. As soon as they end, some rows are copied:
+        if those that are judged differ, they are `late`. Then it runs a kernel of its own, which takes long if the
+        process of the calls still uses the GPU. With `step` 0 they have ended. {} if that process is gone.
         """
-        desk, step = self._desks[who], how["step"]
-        self._sampler.aim(desk.arena, drawn_rows(self._spans(config, calls)))
-        if not _await(desk.words, Word.ENDED, step, how["timeout_s"]):
-            return {}
-        ended_ns = _now_ns()
-        self._sampler.take()
-        sampled_us = (_now_ns() - ended_ns) / 1e3 if calls else 0.0
-        if not _await(desk.words, Word.FOLLOWED, step, how["timeout_s"]):
-            return {}
+        desk, page = self._desks[who], self._desks[who].page
+        desk.sampled, sampled_us = [], 0.0
+        if step:
+            pieces = drawn_pieces(calls, [item_bytes(item) for item in self._configs[config]["results"]])
+            self._sampler.aim(desk.arena, [piece.rows.behind(piece.place) for piece in pieces])
+            page[Word.AIMED] = step
+            if not _await(page, Word.ENDED, step, _REPLAYED_S):
+                return {}
+            desk.sampled = list(zip(pieces, self._sampler.take(), strict=True))
+            sampled_us = (time.perf_counter_ns() - page[Word.ENDED_NS]) / 1e3 if pieces else 0.0
+            if not _await(page, Word.FOLLOWED, step, _REPLAYED_S):
+                return {}
         followed_ns = _now_ns()
         self._mark.add_(1.0)
         self._device.synchronize()
         tail_us = (_now_ns() - followed_ns) / 1e3
-        self._copy_results(who, config, calls[0] if how["kept"] else [])
-        return {
-            "tail_us": tail_us,
-            "sampled_us": sampled_us,
-            "late": self._sampler.has_changed(),
-            "throttle": self._device.throttle(),
-        }
+        self._copy_results(who, config, calls[0] if kept else [])
+        late = kept and self._is_late(who, [0], [item[None] for item in desk.snapshot])
+        return {"tail_us": tail_us, "sampled_us": sampled_us, "late": late, "throttle": self._device.throttle()}
 
-    def compare_all(self, who: str, config: int, places: list[list[int]]) -> dict[str, Any]:
-        """Compares the results of a burst, each call with the reference for its own input set.
+    def compare_all(self, who: str, config: int, places: list[list[int]], numbers: list[int]) -> dict[str, Any]:
+        """Compares the results of calls back to back, each with the reference for its own input set.
 
         Many at a time; those that are not clearly right then are compared one by one, from the same copies.
         """
         desk, results = self._desks[who], self._configs[config]["results"]
-        for numbers in batch.groups(len(places), results, self._values[0]):
-            copied = batch.copies(desk.arena, results, [places[number] for number in numbers])
-            for row, number in self._doubtful(config, numbers, copied):
+        for group in batch.groups(len(places), results, self._values[0]):
+            copied, chosen = batch.copies(desk.arena, results, [places[call] for call in group]), numbers[group.start :]
+            if self._is_late(who, group, copied):
+                return {"ok": False, "late": True, "reason": ""}
+            for row, number in self._doubtful(config, chosen[: len(group)], copied):
                 desk.snapshot = [rows[row] for rows in copied]
                 found = self.compare(who, config, number)
                 self._references.pop(number, None)
                 if not found["ok"] or not found["intact"]:
-                    return {"ok": False, "reason": found["reason"] or "the inputs were changed"}
-        return {"ok": True, "reason": ""}
+                    reason = found["reason"] or "the inputs were changed"
+                    return {"ok": False, "late": False, "reason": reason}
+        return {"ok": True, "late": False, "reason": ""}
 
     def share_scratch(self, source: str, to: list[str]) -> dict[str, Any]:
         """What the recorder left in its memory, for the executors of all launches."""
@@ -306,11 +313,16 @@ class GpuReferee:
         desk, results = self._desks[who], self._configs[config]["results"] if places else []
         desk.snapshot = [desk.arena.view(item, at).clone() for item, at in zip(results, places, strict=True)]
 
-    def _spans(self, config: int, calls: list[list[int]]) -> list[tuple[int, int]]:
-        sizes = [item_bytes(item) for item in self._configs[config]["results"]]
-        return [span for places in calls for span in zip(places, sizes, strict=True)]
+    def _is_late(self, who: str, calls: Sequence[int], copied: Sequence[torch.Tensor]) -> bool:
+        """Whether rows of these calls differ from what they were at the end; `copied` has a row for each call."""
+        for piece, taken in self._desks[who].sampled:
+            if piece.call in calls:
+                judged = batch.bits(copied[piece.result][calls.index(piece.call)])
+                if not torch.equal(piece.rows.of(judged), taken.to(judged.device)):
+                    return True
+        return False
 
-    def _doubtful(self, config: int, numbers: range, copied: list[torch.Tensor]) -> list[tuple[int, int]]:
+    def _doubtful(self, config: int, numbers: Sequence[int], copied: list[torch.Tensor]) -> list[tuple[int, int]]:
         """Row and number of the calls that have to be compared one by one: all, if there is but one, however large."""
         data, values = self._configs[config], [self._values[number] for number in numbers]
         if len(numbers) == 1 or not batch.is_possible(self._checker, data["results"]):

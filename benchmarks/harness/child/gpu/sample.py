@@ -7,13 +7,13 @@ copied is drawn in the referee, so nobody else can know. Not covered: whether th
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 _WHOLE_BYTES = 16 << 10  # a result of so many is copied as a whole
-_ROWS, _ROW_BYTES = 256, 64  # of a larger one
-_RESULTS_MAX = 8  # of a burst: each takes the host some microseconds
+_ROWS, _ROW_BYTES = 64, 64  # of a larger one; 256 rows that were far apart took 70 µs in place of 30
+_RESULTS_MAX = 8  # of all results of a call or burst: each takes the host some microseconds
 SAMPLE_MAX_BYTES = _RESULTS_MAX * _WHOLE_BYTES
 
 _draw = random.SystemRandom()
@@ -21,7 +21,7 @@ _draw = random.SystemRandom()
 
 @dataclass(frozen=True)
 class Rows:
-    """`count` rows of `width_bytes`, `pitch_bytes` apart, the first of them at the offset `first_byte` of an arena."""
+    """`count` rows of `width_bytes`, `pitch_bytes` apart, the first of them at `first_byte`."""
 
     first_byte: int
     width_bytes: int
@@ -33,18 +33,39 @@ class Rows:
         return self.width_bytes * self.count
 
     def of(self, data: torch.Tensor) -> torch.Tensor:
-        """As a view of all bytes of the arena."""
-        return data.as_strided((self.count, self.width_bytes), (self.pitch_bytes, 1), self.first_byte)
+        """As a view of contiguous bytes."""
+        return data[self.first_byte :].as_strided((self.count, self.width_bytes), (self.pitch_bytes, 1))
+
+    def behind(self, offset_bytes: int) -> "Rows":
+        return replace(self, first_byte=self.first_byte + offset_bytes)
 
 
-def drawn_rows(results: Sequence[tuple[int, int]]) -> list[Rows]:
-    """Of results that are told by place and size in bytes; of a few of them, if there are many."""
-    chosen = _draw.sample(results, min(len(results), _RESULTS_MAX))
-    return [_rows(place, size_bytes) for place, size_bytes in chosen]
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one result of one of several calls; they begin at `place` of the arena and are counted from there."""
+
+    call: int
+    result: int
+    place: int
+    rows: Rows
 
 
-def _rows(place: int, size_bytes: int) -> Rows:
+def drawn_pieces(calls: Sequence[Sequence[int]], sizes_bytes: Sequence[int]) -> list[Piece]:
+    """Of the results of `calls`, which are told by their places; a large one is always among them."""
+    every = [(call, result) for call in range(len(calls)) for result, size in enumerate(sizes_bytes) if size]
+    if not every:
+        return []
+    large = _draw.choice([one for one in every if sizes_bytes[one[1]] == max(sizes_bytes)])
+    every.remove(large)
+    chosen = [large, *_draw.sample(every, min(len(every), _RESULTS_MAX - 1))]
+    return [Piece(call, result, calls[call][result], drawn_rows(sizes_bytes[result])) for call, result in chosen]
+
+
+def drawn_rows(size_bytes: int) -> Rows:
+    """Rows of a result, at a distance that is drawn as well: work that is left out at regular places is met, too."""
     if size_bytes <= _WHOLE_BYTES:
-        return Rows(place, size_bytes, size_bytes, 1)
-    pitch_bytes = size_bytes // _ROWS
-    return Rows(place + _draw.randrange(pitch_bytes - _ROW_BYTES + 1), _ROW_BYTES, pitch_bytes, _ROWS)
+        return Rows(0, size_bytes, size_bytes, 1)
+    most_bytes = (size_bytes - _ROW_BYTES) // (_ROWS - 1)
+    pitch_bytes = _draw.randint(max(_ROW_BYTES, most_bytes // 2), most_bytes)
+    room_bytes = size_bytes - (_ROWS - 1) * pitch_bytes - _ROW_BYTES
+    return Rows(_draw.randint(0, room_bytes), _ROW_BYTES, pitch_bytes, _ROWS)

@@ -1,0 +1,91 @@
+"""Recording the calls of a submission: what its own process is asked before others launch what it has recorded.
+
+Whatever it answers is hostile. Not covered: what a record may say (`record.py`), and launching it (`replay.py`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..measuring.contestants import Actor
+from ..measuring.faults import Fault, death
+from ..measuring.laps import Laps
+from ..measuring.session import RefereeProcess
+from ..protocol import ProtocolError
+from ..report import Verdict
+from ..tasks.spec import Config
+from .device_code import CODE_MAX_CHARACTERS, handed_over
+from .record import RECORD_MAX_CHARACTERS, MemorySpans, NotReplayable, RecordedCall, read_record
+
+
+@dataclass(frozen=True)
+class Recording:
+    candidate: Actor
+    referee: RefereeProcess
+    configs: Sequence[Config]
+    timeout_s: float
+    laps: Laps
+
+    def warm_up(self, fill: Callable[[int], int], before_hidden: Callable[[], None]) -> None:
+        """Every configuration is called once before any is captured, so that what is made only once stays."""
+        is_hidden = False
+        for number, config in enumerate(self.configs):
+            if config.hidden and not is_hidden:
+                before_hidden()
+            is_hidden = is_hidden or config.hidden
+            fill(number)
+            self.laps.end("filled")
+            self.referee.ask("stage", who="candidate0", config=number, places=[])
+            self.ask(config, "warmed", warm=number)
+            self.laps.end("first_calls")
+
+    def calls(self, memory: MemorySpans, sets: Sequence[int]) -> list[tuple[RecordedCall, ...]]:
+        """Of every configuration as many calls as it has input sets. Raises NotReplayable, Fault."""
+        found = []
+        for number, config in enumerate(self.configs):
+            text = self.ask(config, "recorded", record=number)
+            sizes = [item.nbytes for item in config.results]
+            try:
+                found.append(read_record(text, memory, sizes, sets[number]))
+            except NotReplayable as error:
+                raise not_replayable(config, str(error)) from error
+        return found
+
+    def loaded_code(self) -> tuple[list[bytes], bool]:
+        """What the recorder has seen its packages load, and whether it could not see that."""
+        return handed_over(self.ask(None, "recorded", CODE_MAX_CHARACTERS, code=0))
+
+    def ask(self, config: Config | None, word: str, max_characters: int = RECORD_MAX_CHARACTERS, **request: int) -> str:
+        """Joins the messages that arrive before `word`; `config` is what a failure is told of, None: of all calls."""
+        pieces, length = list[str](), 0
+        self.candidate.link.send(**request)
+        try:
+            for message in self.candidate.messages(3 * self.timeout_s):
+                if message.get(word):
+                    break
+                if "not_recorded" in message:
+                    raise not_replayable(config, str(message["not_recorded"])[:600])
+                pieces.append(str(message.get("piece", "")))
+                length += len(pieces[-1])
+                if length > max_characters or not pieces[-1]:
+                    raise not_replayable(config, "the record is too long or empty")
+        except TimeoutError:
+            reason = f"a call that was to be recorded gave no answer within {3 * self.timeout_s:g} s"
+            where = f" ({_shown(config)})" if config else ""
+            raise Fault(Verdict.TIMEOUT, f"{reason}{where}") from None
+        except ProtocolError:
+            raise death("while its calls were recorded", self.candidate.child.wait(1.0)) from None
+        return "".join(pieces)
+
+
+def not_replayable(config: Config | None, why: str) -> NotReplayable:
+    """Of a hidden configuration nothing is told that the submission could have chosen, or that shows its sizes.
+
+    Nor of all together (None), when it has met the hidden ones.
+    """
+    if config is None:
+        return NotReplayable("it does not hand over its device code")
+    return NotReplayable(f"{_shown(config)}: {'it cannot be replayed there' if config.hidden else why}")
+
+
+def _shown(config: Config) -> str:
+    return "a hidden configuration" if config.hidden else config.key
