@@ -109,6 +109,14 @@ def test_a_call_after_which_another_process_waits_for_the_gpu_is_charged() -> No
     assert ledger.times_us[CANDIDATE] == [600.0 + more_us for more_us in (0.0, 185.0, 0.0, 1.0, 0.0)]
 
 
+def test_a_call_whose_results_were_sampled_late_is_charged() -> None:
+    ledger = tally(600.0)
+    ledger.seen[CANDIDATE] = [CallResult(Status.OK, tail_us=0.0, sampled_us=us) for us in (40.0, 100.0, 101.0, 400.0)]
+    ledger.times_us[CANDIDATE] = [600.0] * 4
+    credited(Session({}), ledger)
+    assert ledger.times_us[CANDIDATE] == [600.0 + more_us for more_us in (0.0, 0.0, 1.0, 300.0)]
+
+
 @pytest.mark.parametrize(
     ("kernel_us", "most", "sets", "more_us"),
     [(70.0, 1, 64, 40.0), (70.0, 3, 64, 40.0 / 3), (70.0, 4, 64, 0.0), (70.0, 1, 1, 0.0), (600.0, 1, 64, 0.0)],

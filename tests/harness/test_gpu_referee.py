@@ -162,7 +162,7 @@ def test_sampled_rows_lie_in_the_result(size_bytes: int) -> None:
         rows = sample.drawn_rows(size_bytes)
         assert rows.first_byte >= 0
         assert rows.first_byte + (rows.count - 1) * rows.pitch_bytes + rows.width_bytes <= size_bytes
-        assert rows.total_bytes <= sample.SAMPLE_MAX_BYTES // 8
+        assert rows.total_bytes <= sample.SAMPLE_MAX_BYTES // 3
         assert size_bytes > 16 << 10 or rows.total_bytes == size_bytes
 
 
@@ -183,9 +183,9 @@ def test_which_results_are_sampled_is_drawn_but_a_large_one_always_is() -> None:
     calls = [[(60 * call + result) << 20 for result in range(60)] for call in range(2)]
     sizes = [4] * 59 + [1 << 20]
     drawn = [sample.drawn_pieces(calls, sizes) for _ in range(60)]
-    assert all(len(pieces) == 8 for pieces in drawn)
+    assert all(len(pieces) == 3 for pieces in drawn)
     assert all(any(piece.result == 59 for piece in pieces) for pieces in drawn)
-    assert len({(piece.call, piece.result) for pieces in drawn for piece in pieces}) > 60
+    assert len({(piece.call, piece.result) for pieces in drawn for piece in pieces}) > 30
     assert all(piece.place == calls[piece.call][piece.result] for pieces in drawn for piece in pieces)
     assert sample.drawn_pieces([[0, 64]], [0, 0]) == []
     assert sample.drawn_pieces([], [4]) == []

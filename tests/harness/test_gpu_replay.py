@@ -674,14 +674,15 @@ def test_a_burst_after_which_the_gpu_is_busy_is_charged() -> None:
     assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 200 - 100) / 4)
 
 
-def test_a_call_whose_results_were_sampled_late_is_repeated() -> None:
+def test_a_call_whose_results_were_sampled_late_is_repeated_and_then_charged() -> None:
     """The host may have been busy. Device code can keep a copy engine busy, too, with copies of its own."""
-    replay = replay_of(executor=FakeActor(*[ANSWER] * 25))
-    replay.referee.sampled_us = 101.0  # type: ignore[attr-defined]
-    with pytest.raises(Fault, match="seen too late") as caught:
-        replay.burst_us("candidate0", 0, 4, 0)
-    assert caught.value.verdict is Verdict.RUNTIME_ERROR
-    assert replay.repeated == 25
+    replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
+    replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]
+    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 400 - 100) / 4)
+    assert replay.repeated == 4
+    replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
+    replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]
+    assert replay.call("candidate0", 0, 3, 0, compared=True).sampled_us == 400.0
 
 
 def test_device_code_cannot_make_empty_calls_long() -> None:

@@ -42,7 +42,10 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
 
 def _charge_late(ledger: ConfigTally) -> None:
     """Each call for what came late after it: a median would leave out what is forged in fewer than half of them."""
-    seen = {who: [Lateness(call.behind_us, call.tail_us or 0.0) for call in ledger.seen[who]] for who in ledger.seen}
+    seen = {
+        who: [Lateness(call.behind_us, call.tail_us or 0.0, call.sampled_us) for call in calls]
+        for who, calls in ledger.seen.items()
+    }
     medians = [tuple(map(median, zip(*late, strict=True))) for who, late in seen.items() if who != CANDIDATE]
     usual = Lateness(*map(max, zip(*medians, strict=True)))
     pairs = zip(ledger.times_us[CANDIDATE], seen[CANDIDATE], strict=True)

@@ -13,7 +13,7 @@ import torch
 
 _WHOLE_BYTES = 16 << 10  # a result of so many is copied as a whole
 _ROWS, _ROW_BYTES = 64, 64  # of a larger one; 256 rows that were far apart took 70 µs in place of 30
-_RESULTS_MAX = 8  # of all results of a call or burst: each takes the host some microseconds
+_RESULTS_MAX = 3  # of all results of a call or burst: each takes about 10 µs, and those of eight came too late
 SAMPLE_MAX_BYTES = _RESULTS_MAX * _WHOLE_BYTES
 
 _draw = random.SystemRandom()
