@@ -713,18 +713,18 @@ def test_an_empty_call_that_fails_in_an_executor_is_the_submissions_fault(answer
 
 
 def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count() -> None:
-    replay = replay_of(executor=FakeActor(*[LATE] * 25), candidate=FakeActor())
+    replay = replay_of(executor=FakeActor(*[LATE] * 100), candidate=FakeActor())
     replay.crew.baselines = [FakeActor(*[{**ANSWER, "call_us": 3.0}] * 25)]  # type: ignore[list-item]
     replay._measure_all()
     assert replay._nothing["candidate0"] == replay._nothing["baseline0"] == (3.0, 6.0)
 
 
 def test_where_empty_calls_of_a_baseline_are_worthless_the_judge_is_broken() -> None:
-    """One more than half of them is enough."""
+    """Twelve of a hundred are enough, and no more than 25 are needed."""
     replay = replay_of(candidate=FakeActor(), executor=FakeActor(*[ANSWER] * 25))
-    replay.crew.baselines = [FakeActor(*[UNSEEN] * 13, *[ANSWER] * 12)]  # type: ignore[list-item]
+    replay.crew.baselines = [FakeActor(*[UNSEEN] * 88, *[ANSWER] * 12)]  # type: ignore[list-item]
     replay._measure_all()
-    replay.crew.baselines = [FakeActor(*[UNSEEN] * 14, *[ANSWER] * 11)]  # type: ignore[list-item]
+    replay.crew.baselines = [FakeActor(*[UNSEEN] * 89, *[ANSWER] * 11)]  # type: ignore[list-item]
     with pytest.raises(SupervisorError, match="does not see"):
         replay._measure_all()
 

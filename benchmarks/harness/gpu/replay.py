@@ -12,6 +12,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -42,7 +43,7 @@ from .word_times import BLIND_MAX_US, MEASURED, SAMPLED_MAX_US, Lateness, WordTi
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
 _SAMPLES = 5  # of which the last counts, even if all were late
-_NULL_CALLS = 25
+_NULL_CALLS, _NULL_TRIES = 25, 100
 _STEPS = 1 << 62
 _PUNCTUAL_CALLS, _PUNCTUAL_LEAST = 10, 8
 _BASELINE_SETS = 16  # that a baseline captures
@@ -309,8 +310,9 @@ class Replay:
             self._nothing[f"candidate{launch}"] = usual if own is None else no_longer(own, usual)
 
     def _measure_nothing(self, who: str) -> tuple[float, ...] | None:
-        """Medians of empty calls; None if the times of fewer than half of them are worth something."""
-        kept = [answer for answer in (self._empty(who) for _ in range(_NULL_CALLS)) if _is_worth(answer)]
+        """Medians of empty calls whose times are worth something; None if there are too few of them."""
+        made = (self._empty(who) for _ in range(_NULL_TRIES))
+        kept = list(islice(filter(_is_worth, made), _NULL_CALLS))
         if len(kept) < _NULL_CALLS // 2:
             return None
         return tuple(median(answer[name] for answer in kept) for name in MEASURED)
@@ -346,12 +348,8 @@ class Replay:
                 self.draw(config, max(sets) + 1)
             self.referee.ask("stage", who=who, config=config, places=places)
             answer, taken = self._collected(who, config, sets, function, compared=compared)
-            if "tampered" in answer:
-                raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
             if "error" in answer or "gone" in answer:
                 return answer, taken
-            if taken["late"]:
-                raise Fault(Verdict.TAMPERING, LATE_RESULTS)
             is_worth = _is_worth(answer)
             seen += is_worth
             if is_worth and (taken["sampled_us"] <= SAMPLED_MAX_US or seen == _SAMPLES or not judged):
@@ -399,6 +397,10 @@ class Replay:
         taken = self.referee.receive() if waits else self.referee.ask("collect", who=who, config=config, **details)
         if not taken and "gone" not in answer:
             raise RefereeError(f"the referee did not see the end of a call of {who}")
+        if "tampered" in answer:
+            raise Fault(Verdict.TAMPERING, str(answer["tampered"]))
+        if "call_us" in answer and taken["late"]:
+            raise Fault(Verdict.TAMPERING, LATE_RESULTS)
         return answer, taken
 
     def _ask(
