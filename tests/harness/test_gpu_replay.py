@@ -22,7 +22,7 @@ from benchmarks.harness.child.gpu.driver import Driver, DriverError, pointer
 from benchmarks.harness.child.gpu.launches import program
 from benchmarks.harness.errors import RefereeError, SupervisorError
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
-from benchmarks.harness.gpu.recording import Recording
+from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.faults import Fault
@@ -474,8 +474,8 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     return made
 
 
-def recording_of(replay: Replay) -> Recording:
-    return Recording(replay.crew.candidates[0], replay.referee, replay.configs, 1.0, Laps())
+def recording_of(replay: Replay) -> CallRecording:
+    return CallRecording(replay.crew.candidates[0], replay.referee, replay.configs, 1.0, Laps())
 
 
 def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:

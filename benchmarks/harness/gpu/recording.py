@@ -18,7 +18,7 @@ from .record import RECORD_MAX_CHARACTERS, MemorySpans, NotReplayable, RecordedC
 
 
 @dataclass(frozen=True)
-class Recording:
+class CallRecording:
     candidate: Actor
     referee: RefereeProcess
     configs: Sequence[Config]

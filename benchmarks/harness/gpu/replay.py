@@ -37,7 +37,7 @@ from .record import (
     Span,
     summary,
 )
-from .recording import Recording, not_replayable
+from .recording import CallRecording, not_replayable
 from .word_times import BLIND_MAX_US, MEASURED, SAMPLED_MAX_US, Lateness, WordTimes, no_longer
 
 INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
@@ -118,7 +118,7 @@ class Replay:
 
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
-        recording = Recording(self.crew.candidates[0], self.referee, self.configs, self.timeout_s, self.laps)
+        recording = CallRecording(self.crew.candidates[0], self.referee, self.configs, self.timeout_s, self.laps)
         recording.warm_up(fill, self.before_hidden)
         self.calls = recording.calls(shared.memory, [len(sets) for sets in self.layout.inputs])
         self.laps.end("recorded")

@@ -14,7 +14,7 @@ import torch
 
 from ...dtypes import DTYPES
 from ..shell import TORCH_DTYPES
-from .sample import Rows
+from .sample import SampleRows
 
 
 class Arena:
@@ -56,7 +56,7 @@ class Timer(Protocol):
 class Sampler(Protocol):
     """Copies rows of shared memory to the host at once, whatever other processes do on the device."""
 
-    def aim(self, arena: Arena, rows: Sequence[Rows]) -> None:
+    def aim(self, arena: Arena, rows: Sequence[SampleRows]) -> None:
         """Prepares `take`, of which each microsecond counts."""
         ...
 

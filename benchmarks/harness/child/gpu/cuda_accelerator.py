@@ -16,7 +16,7 @@ import torch
 
 from .accelerator import Arena
 from .driver import ROOM_BYTES
-from .sample import SAMPLE_MAX_BYTES, Rows
+from .sample import SAMPLE_MAX_BYTES, SampleRows
 
 _PINNED, _FILE_DESCRIPTOR, _DEVICE = 1, 1, 1
 _IN_HOST, _IN_DEVICE = 1, 2
@@ -230,7 +230,7 @@ class CudaSampler:
         self._copies: list[_Copy2D] = []
         self._taken: list[torch.Tensor] = []
 
-    def aim(self, arena: Arena, rows: Sequence[Rows]) -> None:
+    def aim(self, arena: Arena, rows: Sequence[SampleRows]) -> None:
         self._copies, self._taken, offset = [], [], 0
         for item in rows:
             copied = self._memory[offset : offset + item.total_bytes]
@@ -246,7 +246,7 @@ class CudaSampler:
         return self._taken
 
 
-def _copy_of(base: int, rows: Rows, to: int) -> "_Copy2D":
+def _copy_of(base: int, rows: SampleRows, to: int) -> "_Copy2D":
     return _Copy2D(
         from_type=_IN_DEVICE,
         from_device=base + rows.first_byte,

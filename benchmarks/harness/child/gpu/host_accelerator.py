@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .accelerator import Arena
-from .sample import Rows
+from .sample import SampleRows
 
 
 class HostAccelerator:
@@ -82,7 +82,7 @@ class HostSampler:
     def __init__(self) -> None:
         self._views: list[torch.Tensor] = []
 
-    def aim(self, arena: Arena, rows: Sequence[Rows]) -> None:
+    def aim(self, arena: Arena, rows: Sequence[SampleRows]) -> None:
         self._views = [item.of(arena.data) for item in rows]
 
     def take(self) -> list[torch.Tensor]:

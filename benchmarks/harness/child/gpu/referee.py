@@ -26,7 +26,7 @@ from ..shell import connect
 from . import batch
 from .accelerator import Accelerator, Arena, exact_arithmetic, item_bytes, tensors_of
 from .asleep import sleep_until_called
-from .sample import Piece, drawn_pieces
+from .sample import SampledPiece, drawn_pieces
 from .shell import start_device
 
 _POLLS_PER_LOOK = 2048
@@ -63,7 +63,9 @@ class ContestantDesk:
     page: ControlWords  # of the process that replays its calls
     places: dict[int, list[int]] = field(default_factory=dict)  # where the results of a configuration lay last
     snapshot: list[torch.Tensor] = field(default_factory=list)
-    sampled: list[tuple[Piece, torch.Tensor]] = field(default_factory=list)  # right after the end of replayed calls
+    sampled: list[tuple[SampledPiece, torch.Tensor]] = field(
+        default_factory=list
+    )  # right after the end of replayed calls
 
 
 class GpuReferee:

@@ -20,7 +20,7 @@ _draw = random.SystemRandom()
 
 
 @dataclass(frozen=True)
-class Rows:
+class SampleRows:
     """`count` rows of `width_bytes`, `pitch_bytes` apart, the first of them at `first_byte`."""
 
     first_byte: int
@@ -36,21 +36,21 @@ class Rows:
         """As a view of contiguous bytes."""
         return data[self.first_byte :].as_strided((self.count, self.width_bytes), (self.pitch_bytes, 1))
 
-    def behind(self, offset_bytes: int) -> "Rows":
+    def behind(self, offset_bytes: int) -> "SampleRows":
         return replace(self, first_byte=self.first_byte + offset_bytes)
 
 
 @dataclass(frozen=True)
-class Piece:
+class SampledPiece:
     """Rows of one result of one of several calls; they begin at `place` of the arena and are counted from there."""
 
     call: int
     result: int
     place: int
-    rows: Rows
+    rows: SampleRows
 
 
-def drawn_pieces(calls: Sequence[Sequence[int]], sizes_bytes: Sequence[int]) -> list[Piece]:
+def drawn_pieces(calls: Sequence[Sequence[int]], sizes_bytes: Sequence[int]) -> list[SampledPiece]:
     """Of the results of `calls`, which are told by their places; a large one is always among them."""
     every = [(call, result) for call in range(len(calls)) for result, size in enumerate(sizes_bytes) if size]
     if not every:
@@ -58,14 +58,14 @@ def drawn_pieces(calls: Sequence[Sequence[int]], sizes_bytes: Sequence[int]) -> 
     large = _draw.choice([one for one in every if sizes_bytes[one[1]] == max(sizes_bytes)])
     every.remove(large)
     chosen = [large, *_draw.sample(every, min(len(every), _RESULTS_MAX - 1))]
-    return [Piece(call, result, calls[call][result], drawn_rows(sizes_bytes[result])) for call, result in chosen]
+    return [SampledPiece(call, result, calls[call][result], drawn_rows(sizes_bytes[result])) for call, result in chosen]
 
 
-def drawn_rows(size_bytes: int) -> Rows:
+def drawn_rows(size_bytes: int) -> SampleRows:
     """Rows of a result, at a distance that is drawn as well: work that is left out at regular places is met, too."""
     if size_bytes <= _WHOLE_BYTES:
-        return Rows(0, size_bytes, size_bytes, 1)
+        return SampleRows(0, size_bytes, size_bytes, 1)
     most_bytes = (size_bytes - _ROW_BYTES) // (_ROWS - 1)
     pitch_bytes = _draw.randint(max(_ROW_BYTES, most_bytes // 2), most_bytes)
     room_bytes = size_bytes - (_ROWS - 1) * pitch_bytes - _ROW_BYTES
-    return Rows(_draw.randint(0, room_bytes), _ROW_BYTES, pitch_bytes, _ROWS)
+    return SampleRows(_draw.randint(0, room_bytes), _ROW_BYTES, pitch_bytes, _ROWS)
