@@ -226,6 +226,14 @@ def test_a_kernel_that_claims_less_than_it_used_is_accused(finish: Finish) -> No
     assert raised.value.verdict is Verdict.TAMPERING
 
 
+def test_what_a_busy_machine_could_explain_is_charged_and_accuses_nobody(finish: Finish, rules: Rules) -> None:
+    """On an H200 an honest call of cuBLAS once took 45 µs longer than it said, beside empty calls that did not."""
+    (result,), _ = finish(calls(50.0, 453.7 + 45.0))
+    assert result.excess_us == pytest.approx(45.0, abs=1.0)
+    with pytest.raises(Fault, match="longer than the reported time"):
+        finish(calls(50.0, 453.7 + 45.0 + rules.gpu.spread_max_us))
+
+
 def test_a_hidden_configuration_has_no_times_to_bound(finish: Finish) -> None:
     """Whatever its calls claimed: it is checked and not timed."""
     (result,), _ = finish(calls(5.0, 903.7), hidden=True)

@@ -342,9 +342,10 @@ class Replay:
         On other values, since it has run, and device code remembers; its results must be right if it is `judged`.
         Raises _Unqueued, Fault.
         """
-        places, late, seen, blind_us = self._places(who, config, sets), 0, 0, list[float]()
+        theirs, places = _is_candidate(who), self._places(who, config, sets)
+        late, seen, blind_us = 0, 0, list[float]()
         while late < _LATE_TRIES and len(blind_us) < _TRIES:
-            if late + seen + len(blind_us) > 0 and who.startswith("candidate"):
+            if theirs and (late or seen or blind_us):
                 self.draw(config, max(sets) + 1)
             self.referee.ask("stage", who=who, config=config, places=places)
             answer, taken = self._collected(who, config, sets, function, compared=compared)
@@ -361,7 +362,7 @@ class Replay:
                 late += 1
             elif not is_worth:
                 blind_us.append(answer["blind_us"])
-        if who.startswith("candidate") and self._is_punctual(who.replace("candidate", "baseline")):
+        if theirs and self._is_punctual(who.replace("candidate", "baseline")):
             what = "it is seen too late when its calls begin or end" if blind_us else "its launches are queued too late"
             raise _Unqueued(f"{what}, although empty calls are in time")
         shown = f", by {median(blind_us):.1f} µs" if blind_us else ""
@@ -373,7 +374,7 @@ class Replay:
 
     def _demand_right(self, who: str, config: int, sets: Sequence[int]) -> None:
         """Compares the results of calls that the submission has just made. Raises Fault."""
-        if not who.startswith("candidate"):
+        if not _is_candidate(who):
             return
         places = self._places(who, config, sets)
         found = self.referee.ask("compare_all", who=who, config=config, places=places, numbers=list(sets))
@@ -385,7 +386,7 @@ class Replay:
 
     def _collected(self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool) -> _Answers:
         """A call, for whose end the referee waits. A baseline copies compared results itself, so it goes first."""
-        theirs, places = who.startswith("candidate"), self._places(who, config, sets)
+        theirs, places = _is_candidate(who), self._places(who, config, sets)
         waits = theirs or not compared
         step = 1 + secrets.randbelow(_STEPS) if waits else 0
         details = {"step": step, "calls": places if theirs or compared else [], "kept": compared}
@@ -406,7 +407,7 @@ class Replay:
     def _ask(
         self, who: str, config: int, sets: Sequence[int], function: int, *, compared: bool = False, step: int = 0
     ) -> dict[str, Any]:
-        actor, theirs = self._actor(who), who.startswith("candidate")
+        actor, theirs = self._actor(who), _is_candidate(who)
         request: dict[str, Any] = {"config": config, "sets": list(sets), "step": step}
         try:
             actor.link.send(**request, **({} if theirs else {"function": function, "compared": compared}))
@@ -427,16 +428,21 @@ class Replay:
         return WordTimes(*(answer[name] - nothing_us for name, nothing_us in pairs))
 
     def _actor(self, who: str) -> Actor:
-        cast = self.crew.executors if who.startswith("candidate") else self.crew.baselines
+        cast = self.crew.executors if _is_candidate(who) else self.crew.baselines
         return cast[self._launch_of(who)]
 
     def _launch_of(self, who: str) -> int:
         return int(who.removeprefix("candidate").removeprefix("baseline"))
 
     def _places(self, who: str, config: int, sets: Sequence[int]) -> list[list[int]]:
-        if who.startswith("candidate"):
+        if _is_candidate(who):
             return [list(self.calls[config][number].places) for number in sets]
         return [list(self.layout.outputs[config])]
+
+
+def _is_candidate(who: str) -> bool:
+    """Whether these are calls of the submission: names are candidate0, baseline0 and so on, one for each launch."""
+    return who.startswith("candidate")
 
 
 def _lateness(times: WordTimes, taken: Mapping[str, Any]) -> Lateness:

@@ -130,7 +130,7 @@ def _kernel(driver: Driver, stream: pointer, node: GraphNode, function: pointer)
     if max((offset + size for offset, size in places), default=0) != len(data):
         raise DriverError(f"{node['name']} takes parameters of another size than were recorded")
     for name, which in _FUNCTION_ATTRIBUTES.items():
-        _raise(driver, function, which, node[name])
+        _allow(driver, function, which, node[name])
     block = ctypes.create_string_buffer(data, max(1, len(data)))
     parameters = (pointer * max(1, len(places)))(*(ctypes.addressof(block) + offset for offset, _ in places))
     attributes = _attributes(node)
@@ -152,8 +152,8 @@ def _kernel(driver: Driver, stream: pointer, node: GraphNode, function: pointer)
     return call
 
 
-def _raise(driver: Driver, function: pointer, which: int, wanted: int) -> None:
-    """Other calls may launch the same function with a larger value."""
+def _allow(driver: Driver, function: pointer, which: int, wanted: int) -> None:
+    """Raises the limit `which` of a function if need be; another call may want more of it."""
     now = ctypes.c_int(0)
     driver.call("cuFuncGetAttribute", ctypes.byref(now), ctypes.c_int(which), function)
     if wanted > max(0, now.value):

@@ -63,9 +63,7 @@ class ContestantDesk:
     page: ControlWords  # of the process that replays its calls
     places: dict[int, list[int]] = field(default_factory=dict)  # where the results of a configuration lay last
     snapshot: list[torch.Tensor] = field(default_factory=list)
-    sampled: list[tuple[SampledPiece, torch.Tensor]] = field(
-        default_factory=list
-    )  # right after the end of replayed calls
+    sampled: list[tuple[SampledPiece, torch.Tensor]] = field(default_factory=list)  # as a replayed call ended
 
 
 class GpuReferee:
