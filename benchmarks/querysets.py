@@ -191,14 +191,15 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         """When the last evaluation of a row's owner on the row's device ended. Asks the database.
 
         A subquery would read the recently ended evaluations again for each row, and a condition on the owners would
-        read all submissions.
+        read all submissions. Owners of no row are left out, since Django takes 0.3 ms for each case.
         """
-        of_devices = self.model.objects.filter(device_kind__in=self.order_by().values("device_kind")).served_lately()
+        here = set(self.order_by().values_list("device_kind", "submission__owner").distinct())
+        of_devices = self.model.objects.filter(device_kind__in={device_kind for device_kind, _ in here}).served_lately()
         of_owners = of_devices.order_by().values_list("device_kind", "submission__owner")
         known = [
             When(device_kind=device_kind, who=owner or 0, then=Value(at))
             for device_kind, owner, at in of_owners.annotate(at=LAST_SERVED)
-            if at is not None
+            if at is not None and (device_kind, owner) in here
         ]
         return Case(*known, default=Value(NOT_SERVED), output_field=models.DateTimeField())
 

@@ -202,8 +202,8 @@ def test_who_submits_now_is_told_place_and_time(submit, workers, cpu, version):
 def test_the_number_of_queries_does_not_depend_on_the_queue(submit, person, workers, django_assert_num_queries):
     judged_before(submit)
     first = submit()
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         waiting(first)
     crowd(submit, person, 40)
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         waiting(first)
