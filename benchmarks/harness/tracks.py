@@ -358,9 +358,9 @@ class GpuTrack(Track):
             return tuple(results), {**found, **bursts, "bursts_s": round(time.monotonic() - started_s, 2)}
         found["not_replayed"] = session.not_replayed
         found["null_bound_us"] = round(bounds.median_bound_us(judging.null_calls), 1)
-        spread_us = bounds.spread_us(judging.null_calls)
+        spread_us, alone = bounds.spread_us(judging.null_calls), judging.null_calls
         if self.gpu.accelerator == "cuda":  # of a stand-in, everybody else on its processors takes some
-            demand_that_nothing_is_left(
+            alone = demand_that_nothing_is_left(
                 session,
                 self.rules.gpu,
                 drift=drift,
@@ -368,7 +368,7 @@ class GpuTrack(Track):
                 drift_now=lambda: self._drift(self._steadiest()),
             )
         found["null_spread_us"] = round(spread_us, 1)
-        return tuple(self._bounded(judging, number, item) for number, item in enumerate(results)), found
+        return tuple(self._bounded(judging, alone, number, item) for number, item in enumerate(results)), found
 
     def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
         return gpu_energy(self._opened(), results)
@@ -396,29 +396,33 @@ class GpuTrack(Track):
         timeout_s = self.rules.gpu.audit_timeout_s
         return Watching(task, binary, self.gpu, self.rules.gpu, scratch, timeout_s, cancelled)
 
-    def _bounded(self, judging: Judging, number: int, result: ConfigReport) -> ConfigReport:
+    def _bounded(
+        self, judging: Judging, alone: Sequence[CallResult], number: int, result: ConfigReport
+    ) -> ConfigReport:
         ledger = judging.ledgers[number]
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             return result
         seen, null = ledger.seen[CANDIDATE], judging.null_calls
-        trusted = _trusted(ledger, null)
+        usual_us = bounds.usual_us(bounds.trusted(ledger, null), alone, self.rules.gpu)
         for launch in sorted(set(ledger.launches)):
-            self._demand_true_claims(of_launch(ledger, launch), null, result.key)
+            self._demand_true_claims(of_launch(ledger, launch), null, alone, result.key)
         for who, calls in ledger.seen.items():
-            charges_us = bounds.charges_us(calls, trusted, null, self.rules.gpu)
+            charges_us = bounds.charges_us(calls, usual_us, null, self.rules.gpu)
             ledger.times_us[who] = [sum(pair) for pair in zip(ledger.times_us[who], charges_us, strict=True)]
         everybody = [item for calls in ledger.seen.values() for item in calls]
         if bounds.busy(everybody, self._opened().machine["flush_us"], self.rules.gpu):
             raise Fault(Verdict.TAMPERING, f"something kept running on the GPU between the calls ({result.key})")
-        return replace(result, excess_us=bounds.excess_us(seen, trusted), copied=any(item.copied for item in seen))
+        return replace(result, excess_us=bounds.excess_us(seen, usual_us), copied=any(item.copied for item in seen))
 
-    def _demand_true_claims(self, ledger: ConfigTally, null: Sequence[CallResult], key: str) -> None:
+    def _demand_true_claims(
+        self, ledger: ConfigTally, null: Sequence[CallResult], alone: Sequence[CallResult], key: str
+    ) -> None:
         """Checks one launch; correct times in another launch do not excuse it.
 
         What a busy machine could explain is added to the calls and accuses nobody.
         """
         seen = ledger.seen[CANDIDATE]
-        excess_us = bounds.excess_us(seen, _trusted(ledger, null))
+        excess_us = bounds.excess_us(seen, bounds.usual_us(bounds.trusted(ledger, null), alone, self.rules.gpu))
         explained_us = bounds.slack_us(seen, null, self.rules.gpu) + self.rules.gpu.spread_max_us
         if excess_us > explained_us:
             raise Fault(
@@ -441,12 +445,6 @@ def of_launch(ledger: ConfigTally, launch: int) -> ConfigTally:
     """The timed calls of one launch alone."""
     kept = [number for number, one in enumerate(ledger.launches) if one == launch]
     return replace(ledger, seen={who: [calls[number] for number in kept] for who, calls in ledger.seen.items()})
-
-
-def _trusted(ledger: ConfigTally, null: Sequence[CallResult]) -> list[Sequence[CallResult]]:
-    """Empty calls, and calls of baselines that are short enough to show the overhead of a call."""
-    baselines = (calls for who, calls in ledger.seen.items() if who != CANDIDATE)
-    return [null, *(calls for calls in baselines if bounds.comparable(calls))]
 
 
 def open_track(device: str, rules: Rules, paths: Paths) -> Track:

@@ -1,5 +1,6 @@
 """What the referee's clock says of claimed times."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,19 +39,37 @@ def calls(
 NULL = calls(1.3, 405.0)
 
 
+def usual_us(trusted: Sequence[Sequence[CallResult]], alone: Sequence[CallResult] = NULL) -> float:
+    return bounds.usual_us(trusted, alone, RULES)
+
+
+def excess_us(seen: Sequence[CallResult], trusted: Sequence[Sequence[CallResult]]) -> float:
+    return bounds.excess_us(seen, usual_us(trusted, max(trusted, key=bounds.median_bound_us)))
+
+
 def test_an_honest_claim_leaves_nothing_over() -> None:
-    assert bounds.excess_us(calls(50.0, 453.7), [NULL]) == pytest.approx(0.0, abs=1.0)
+    assert excess_us(calls(50.0, 453.7), [NULL]) == pytest.approx(0.0, abs=1.0)
 
 
 def test_hidden_work_shows_in_the_excess() -> None:
     seen = calls(50.0, 953.7)
-    assert bounds.excess_us(seen, [NULL]) == pytest.approx(500.0, abs=1.0)
-    assert bounds.excess_us(seen, [NULL]) > bounds.slack_us(seen, NULL, RULES)
+    assert excess_us(seen, [NULL]) == pytest.approx(500.0, abs=1.0)
+    assert excess_us(seen, [NULL]) > bounds.slack_us(seen, NULL, RULES)
 
 
 def test_a_machine_that_is_slow_for_trusted_calls_is_slow_for_everybody() -> None:
     slow = calls(20.0, 750.0)
-    assert bounds.excess_us(calls(50.0, 780.0), [NULL, slow]) == pytest.approx(0.0, abs=1.0)
+    assert excess_us(calls(50.0, 780.0), [NULL, slow]) == pytest.approx(0.0, abs=1.0)
+
+
+def test_what_is_left_running_beside_trusted_calls_hides_nothing() -> None:
+    """A kernel that outlives each call of a submission slows the baselines after it, and ends before anybody looks."""
+    slowed = calls(300.0, 1900.0)
+    assert usual_us([NULL, slowed]) == pytest.approx(usual_us([NULL]) + RULES.spread_max_us)
+    lying = calls(30.0, 300.0 + 403.7)
+    left = bounds.excess_us(lying, usual_us([NULL, slowed]))
+    assert left > bounds.slack_us(lying, NULL, RULES) + RULES.spread_max_us
+    assert excess_us(lying, [NULL, slowed]) < 0  # if it were not for the calls alone
 
 
 def test_only_short_baselines_say_what_a_call_costs() -> None:
@@ -75,13 +94,13 @@ def test_slow_flushes_before_many_calls_mean_that_something_is_running() -> None
 
 def test_each_call_is_charged_with_what_nothing_explains() -> None:
     mixed = calls(50.0, 453.7, count=5) + calls(50.0, 953.7, count=4)
-    charges = bounds.charges_us(mixed, [NULL], NULL, RULES)
+    charges = bounds.charges_us(mixed, usual_us([NULL]), NULL, RULES)
     assert charges[:5] == [0.0] * 5
     assert all(500.0 - bounds.slack_us(mixed, NULL, RULES) - 3 < charge < 500.0 for charge in charges[5:])
 
 
 def test_an_honest_contestant_is_charged_nothing() -> None:
-    assert set(bounds.charges_us(calls(50.0, 453.7), [NULL], NULL, RULES)) == {0.0}
+    assert set(bounds.charges_us(calls(50.0, 453.7), usual_us([NULL]), NULL, RULES)) == {0.0}
 
 
 def ledger_of(*launches: list[CallResult]) -> ConfigTally:
@@ -100,13 +119,13 @@ def bounded(ledger: ConfigTally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setattr(track, "_opened", lambda: SimpleNamespace(machine={"flush_us": 90.0}))
     judging = SimpleNamespace(ledgers=[ledger], null_calls=NULL)
-    return track._bounded(judging, 0, ConfigReport("c", "single"))
+    return track._bounded(judging, NULL, 0, ConfigReport("c", "single"))  # type: ignore[arg-type]
 
 
 def test_every_launch_holds_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly nothing is claimed in one launch and the truth in the other: pooled, the median would be honest."""
     honest, lying = calls(500.0, 903.7, count=9), calls(5.0, 903.7, count=8)
-    assert bounds.excess_us(honest + lying, [NULL]) == pytest.approx(0.0, abs=3.0)
+    assert excess_us(honest + lying, [NULL]) == pytest.approx(0.0, abs=3.0)
     with pytest.raises(Fault, match="longer than the reported time"):
         bounded(ledger_of(honest, lying), tmp_path, monkeypatch)
 

@@ -68,7 +68,8 @@ def tally(
 
 
 def credited(session: Session, *tallies: ConfigTally) -> dict[str, Any]:
-    return credit_bursts(session, SimpleNamespace(ledgers=list(tallies)))  # type: ignore[arg-type]
+    judging = SimpleNamespace(ledgers=list(tallies), give_up_if_late=lambda: session.log.append("in time"))
+    return credit_bursts(session, judging)  # type: ignore[arg-type]
 
 
 def test_who_is_slower_in_bursts_is_charged_the_difference_and_so_are_baselines() -> None:
@@ -109,6 +110,33 @@ def test_a_call_after_which_another_process_waits_for_the_gpu_is_charged() -> No
     assert ledger.times_us[CANDIDATE] == [600.0 + more_us for more_us in (0.0, 185.0, 0.0, 1.0, 0.0)]
 
 
+@pytest.mark.parametrize(("name", "spare_us"), [("lead_us", 100.0), ("start_us", 20.0)])
+def test_work_that_is_left_on_the_gpu_before_a_call_is_charged(name: str, spare_us: float) -> None:
+    """The inputs are there before the call begins: device code that forges its end could go on with them."""
+    ledger = tally(600.0)
+    usual = [CallResult(Status.OK, **{name: 7.0})] * 5  # type: ignore[arg-type]
+    ledger.seen = {CANDIDATE: usual, EAGER_TIMES: usual, COMPILE_TIMES: usual}
+    late_us = (7.0, 7.0 + spare_us, 8.0 + spare_us, 400.0)
+    ledger.seen[CANDIDATE] = [CallResult(Status.OK, **{name: us}) for us in late_us]  # type: ignore[arg-type]
+    ledger.times_us[CANDIDATE] = [600.0] * 4
+    credited(Session({}), ledger)
+    assert ledger.times_us[CANDIDATE] == [600.0, 600.0, 601.0, 993.0 - spare_us]
+
+
+def test_a_host_that_copies_slowly_for_baselines_as_well_is_too_busy() -> None:
+    ledger = tally(600.0)
+    ledger.seen[EAGER_TIMES] = [CallResult(Status.OK, sampled_us=150.0)] * 5
+    with pytest.raises(Fault, match="copying rows of a result takes 150 µs") as raised:
+        credited(Session({}), ledger)
+    assert raised.value.verdict is Verdict.NOISY
+
+
+def test_bursts_belong_to_the_time_of_a_judging() -> None:
+    session = Session({None: 1.0, EAGER: 1.0, COMPILE: 1.0})
+    credited(session, tally())
+    assert session.log.count("in time") == 3 * RULES.time.launches * RULES.gpu.bursts
+
+
 def test_a_call_whose_results_were_sampled_late_is_charged() -> None:
     ledger = tally(600.0)
     ledger.seen[CANDIDATE] = [CallResult(Status.OK, tail_us=0.0, sampled_us=us) for us in (40.0, 100.0, 101.0, 400.0)]
@@ -119,16 +147,17 @@ def test_a_call_whose_results_were_sampled_late_is_charged() -> None:
 
 @pytest.mark.parametrize(
     ("kernel_us", "most", "sets", "more_us"),
-    [(70.0, 1, 64, 40.0), (70.0, 3, 64, 40.0 / 3), (70.0, 4, 64, 0.0), (70.0, 1, 1, 0.0), (600.0, 1, 64, 0.0)],
-    ids=["one call", "three", "half as long as wanted", "no more input sets", "long by itself"],
+    [(70.0, 1, 64, 35.0), (70.0, 3, 64, 25.0 / 3), (70.0, 8, 64, 0.0), (70.0, 1, 1, 0.0), (600.0, 1, 64, 0.0)],
+    ids=["one call", "three", "as many as wanted", "no more input sets", "long by itself"],
 )
 def test_who_keeps_out_of_bursts_is_charged_what_a_forged_end_hides(
     kernel_us: float, most: int, sets: int, more_us: float
 ) -> None:
-    """Calls with many launches or large parameters, which may do nothing."""
+    """Calls with many launches or large parameters, which may do nothing. In each burst 40 µs could be hidden."""
     ledger = tally(kernel_us)
+    ledger.seen[CANDIDATE] = [CallResult(Status.OK, sampled_us=40.0)] * 5
     credited(Session({None: 1.0, EAGER: 1.0, COMPILE: 1.0}, most=most, sets=sets), ledger)
-    assert ledger.times_us[CANDIDATE] == [kernel_us + more_us] * 5
+    assert ledger.times_us[CANDIDATE] == pytest.approx([kernel_us + more_us] * 5)
 
 
 @pytest.mark.parametrize(

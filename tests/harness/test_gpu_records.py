@@ -15,7 +15,15 @@ from benchmarks.harness.child.gpu.driver import Driver, DriverError, LaunchConfi
 from benchmarks.harness.child.gpu.launches import Lanes, program
 from benchmarks.harness.gpu import device_code as device_code_module
 from benchmarks.harness.gpu.device_code import device_code, fat_binaries
-from benchmarks.harness.gpu.record import MemorySpans, NotReplayable, Span, read_record, summary
+from benchmarks.harness.gpu.record import (
+    MemorySpans,
+    NotReplayable,
+    RecordedCall,
+    Span,
+    demand_little_moved,
+    read_record,
+    summary,
+)
 
 IN, OUT = 0x5000_0000_0000, 0x6000_0000_0000
 MEMORY = MemorySpans(Span(IN, 1 << 20), Span(OUT, 1 << 20))
@@ -50,13 +58,25 @@ def test_what_may_be_launched_comes_out_as_it_went_in() -> None:
     assert summary([call])["nodes"][0]["kernel"] == KERNEL["name"]
 
 
-@pytest.mark.parametrize("other", [[KERNEL] * 201, [{**KERNEL, "parameters": "00" * 30_000}]])
+@pytest.mark.parametrize(
+    "other", [[KERNEL] * 201, [{**KERNEL, "parameters": "00" * 30_000}], [{**COPY, "after": [], "bytes": 1}]]
+)
 def test_calls_that_are_not_alike_are_not_replayed(other: list[dict[str, Any]]) -> None:
     """Bursts hold as many calls as the stream holds of the largest one, which need not be timed alone."""
     nodes = [[KERNEL]] * 7 + [other]
     text = json.dumps([{"nodes": items, "places": [512 * number]} for number, items in enumerate(nodes)])
-    with pytest.raises(NotReplayable, match="not alike: 1 launches with 12 bytes"):
+    with pytest.raises(NotReplayable, match=r"not alike: 1 launches with (12|0) bytes"):
         read_record(text, MEMORY, [512], 8)
+
+
+def test_a_call_copies_little_more_than_its_data() -> None:
+    """Behind a long copy the rest of the GPU is idle, so nobody would see that the call goes on."""
+    calls = [RecordedCall(({**COPY, "after": [], "bytes": 50 << 20}, {**MEMSET, "after": []}), (0,))]
+    demand_little_moved(calls, 1 << 20)
+    calls = [RecordedCall((*calls[0].nodes, *calls[0].nodes), (0,))]
+    demand_little_moved(calls, 10 << 20)
+    with pytest.raises(NotReplayable, match="a call copies and sets 10"):
+        demand_little_moved(calls, 1 << 20)
 
 
 @pytest.mark.parametrize(

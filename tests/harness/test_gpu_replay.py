@@ -245,6 +245,32 @@ def test_a_branch_whose_join_is_forged_is_waited_for_nevertheless(*, forges: boo
     assert times.behind_us < 30_000
 
 
+def test_more_branches_than_the_host_can_look_for_are_not_launched() -> None:
+    clock = Clock(driver := Driver(ForkingGpu()))
+    branches = [{**BRANCH, "name": str(number)} for number in range(16)]
+    program(driver, clock.lanes, branches, named)
+    with pytest.raises(DriverError, match="more than 16 branches"):
+        program(driver, clock.lanes, [*branches, {**BRANCH, "name": "16"}], named)
+
+
+def test_work_that_is_still_queued_at_the_release_shows_in_the_start() -> None:
+    """The start word comes after it, so the time of the call does not have it."""
+    gpu = ForkingGpu()
+    clock = Clock(driver := Driver(gpu))
+    gpu.kernels = {1: lambda: None}
+    made = program(driver, clock.lanes, [{**BRANCH, "name": "1"}], named)
+    assert clock.measure([made]).start_us < 20_000
+    queued = gpu.cuStreamWaitValue32_v2
+
+    def wait_value(stream: Any, *told: Any) -> int:
+        code = queued(stream, *told)
+        gpu.queues[stream.value].put(lambda: time.sleep(0.05))
+        return code
+
+    gpu.cuStreamWaitValue32_v2 = wait_value  # type: ignore[method-assign]
+    assert clock.measure([made]).start_us >= 40_000
+
+
 def test_the_first_start_of_several_streams_counts() -> None:
     """Work on one of them could keep the others waiting until it is done: it knows the word that they wait for."""
     gpu = ForkingGpu()
@@ -406,7 +432,7 @@ def test_a_fault_of_the_gpu_is_told_by_its_name() -> None:
         measured(FakeGpu(breaks=True))
 
 
-ANSWER = {"call_us": 12.0, "behind_us": 6.0, "is_late": False, "blind_us": 0.4}
+ANSWER = {"call_us": 12.0, "behind_us": 6.0, "is_late": False, "blind_us": 0.4, "start_us": 2.0}
 LATE, UNSEEN = {**ANSWER, "is_late": True}, {**ANSWER, "blind_us": 2.1}
 
 
@@ -446,7 +472,7 @@ class FakeReferee:
 
     def receive(self) -> dict[str, Any]:
         said = {"ok": self.ok, "reason": "no", "late": self.late}
-        return {**said, "throttle": [], "tail_us": self.tail_us, "sampled_us": self.sampled_us}
+        return {**said, "throttle": [], "lead_us": 9.0, "tail_us": self.tail_us, "sampled_us": self.sampled_us}
 
     def _told(self, do: str, **details: Any) -> None:
         self.asked.append(do)
@@ -484,6 +510,7 @@ def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
     for _ in range(2):
         replay = replay_of(executor=FakeActor(ANSWER), candidate=FakeActor())
         replay.captured, replay.crew.baselines = captured, [baseline]  # type: ignore[list-item]
+        replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
         replay._capture_and_try(lambda _: 0, [[0]])
     assert [next(iter(message)) for message in baseline.asked] == ["replay", "capture"]
     assert captured.nodes == {0: [3]}
@@ -502,7 +529,10 @@ def test_results_that_nobody_compares_are_not_copied() -> None:
     replay.call("baseline0", 0, 3, 0, compared=False)
     replay.call("candidate0", 0, 3, 0, compared=True)
     collected: Any = replay.referee.collected  # type: ignore[attr-defined]
-    assert [(item["kept"], item["calls"]) for item in collected] == [(False, []), (True, [[512 * 3]])]
+    assert [(item["kept"], item["calls"]) for item in collected] == [
+        (False, [list(replay.layout.outputs[0])]),
+        (True, [[512 * 3]]),
+    ]
 
 
 def test_the_referee_waits_for_the_end_of_a_call_before_that_is_made() -> None:
@@ -521,6 +551,28 @@ def test_the_referee_waits_for_the_end_of_a_call_before_that_is_made() -> None:
     assert executor.asked[0]["step"] == steps[0]
     assert steps[0] != steps[1]
     assert steps[2] == 0  # the referee does not wait
+
+
+def test_device_code_that_slows_empty_calls_of_baselines_gains_nothing() -> None:
+    """What an empty call takes is measured before any of it has run in an executor, and again."""
+    replay = replay_of(executor=FakeActor(*[ANSWER] * 26))
+    rest, busy = {**ANSWER, "call_us": 2.0}, {**ANSWER, "call_us": 7.0}
+    told = [*[rest] * 25, {"nodes": [3]}, *[busy] * 25]
+    replay.captured = Captured()
+    replay.crew.baselines = [FakeActor(*told)]  # type: ignore[list-item]
+    replay._capture_and_try(lambda _: 0, [[0]])
+    replay._measure_all()
+    assert replay.nothing_us == {"baseline0": 2.0, "candidate0": 2.5}
+
+
+def test_a_call_is_not_repeated_for_longer_than_one_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Device code that knows a burst could take 9 s in each attempt, and have it repeated."""
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr("benchmarks.harness.gpu.replay.time.monotonic", lambda: 0.4 * next(clock))
+    replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
+    replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]
+    replay.burst_us("candidate0", 0, 4, 0)
+    assert replay.repeated < 4
 
 
 def test_results_that_change_after_the_end_are_tampering() -> None:
@@ -663,7 +715,8 @@ def test_work_behind_the_end_counts() -> None:
     for _ in range(3):
         call = replay.call("candidate0", 0, 3, 0, compared=True)
         assert (call.event_us, call.behind_us) == (10.0, 300.0)
-    medians = {"behind_p50_us": 300.0, "tail_p50_us": 15.0, "sampled_p50_us": 12.0}
+    medians = {"behind_p50_us": 300.0, "tail_p50_us": 15.0, "sampled_p50_us": 12.0, "lead_p50_us": 9.0}
+    medians["start_p50_us"] = 2.0
     assert replay.gaps_us() == {**medians, **{name.replace("50", "99"): value for name, value in medians.items()}}
 
 

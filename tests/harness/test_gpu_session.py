@@ -23,7 +23,7 @@ from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.session import GpuSession, memory_is_theirs
 from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
-from benchmarks.harness.measuring.session import EAGER, NOTHING
+from benchmarks.harness.measuring.session import DISTRIBUTIONS, EAGER, NOTHING
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.sandbox.outbox import scratch_folder
 from benchmarks.harness.source import Watcher
@@ -275,7 +275,12 @@ def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_nam
 
     replay = SimpleNamespace(burst_us=burst_us)
     own: Any = SimpleNamespace(
-        _replaying=replay, _needs="", _referee=SimpleNamespace(ask=ask), _seed=lambda: "00", launch=0
+        _replaying=replay,
+        _needs="",
+        _referee=SimpleNamespace(ask=ask),
+        _seed=lambda: "00",
+        launch=0,
+        _distributions={},
     )
 
     def drawn_and_called() -> None:
@@ -284,6 +289,25 @@ def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_nam
 
     with pytest.raises(Fault, match="too little GPU memory"):
         drawn_and_called()
+
+
+def test_values_that_are_drawn_again_have_the_same_distribution(opened: Opened) -> None:
+    """Else a submission could have its calls repeated until they are made on values that it is fast on."""
+    with opened.session(RIGHT) as session:
+        asked = list[str]()
+        ask = session._referee.ask
+        session._referee.ask = lambda request, **how: (  # type: ignore[method-assign]
+            asked.append(how["distribution"]) if request == "fill" else None,
+            ask(request, **how),
+        )[1]
+        for _ in range(6):
+            session.fill(0)
+            session._draw_again(0, 2)
+            session.draw(1, 2)
+            session._draw_again(1, 2)
+    assert set(asked) <= set(DISTRIBUTIONS)
+    assert len(set(asked)) > 1
+    assert asked[::2] == asked[1::2]
 
 
 def test_a_task_that_fills_the_gpu_is_told_beside_the_kernel() -> None:

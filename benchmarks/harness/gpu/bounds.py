@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..measuring.contestants import CallResult
+from ..measuring.tally import CANDIDATE, ConfigTally
 from ..rules import GpuRules
 
 _MANY = 0.2  # of all calls
@@ -23,13 +24,26 @@ def bound_us(result: CallResult) -> float:
     return result.wall_us + result.tail_us - result.gate_us
 
 
-def excess_us(seen: Sequence[CallResult], trusted: Sequence[Sequence[CallResult]]) -> float:
-    """How much more time than claimed the calls took, in the median, beyond what trusted calls beside them did.
+def usual_us(beside: Sequence[Sequence[CallResult]], alone: Sequence[CallResult], rules: GpuRules) -> float:
+    """How much more time than claimed calls take on this machine, in the median.
 
-    Near zero for an honest contestant. `trusted` are calls of nothing and of baselines; the one that took the most
-    counts, since a machine that is slow for them is slow for everybody.
+    Of the `trusted` calls that were made `beside` the submission, the kind that took the most counts: a machine that is
+    slow for them is slow for everybody. But what the submission leaves running between the calls slows them too, so it
+    is at most a little more than empty calls take `alone`, when its processes have been ended.
     """
-    return _median(_beyond_claim_us(seen)) - max(_median(_beyond_claim_us(calls)) for calls in trusted)
+    beside_us = max(_median(_beyond_claim_us(calls)) for calls in beside)
+    return min(beside_us, _median(_beyond_claim_us(alone)) + rules.spread_max_us)
+
+
+def excess_us(seen: Sequence[CallResult], usual_us: float) -> float:
+    """How much more time than claimed the calls took, in the median; near zero for an honest contestant."""
+    return _median(_beyond_claim_us(seen)) - usual_us
+
+
+def trusted(ledger: ConfigTally, null: Sequence[CallResult]) -> list[Sequence[CallResult]]:
+    """Empty calls, and calls of baselines that are short enough to show the overhead of a call."""
+    baselines = (calls for who, calls in ledger.seen.items() if who != CANDIDATE)
+    return [null, *(calls for calls in baselines if comparable(calls))]
 
 
 def comparable(calls: Sequence[CallResult]) -> bool:
@@ -49,11 +63,8 @@ def slack_us(seen: Sequence[CallResult], null: Sequence[CallResult], rules: GpuR
     return rules.slack_us + rules.slack_fraction * claimed + spread_us(null)
 
 
-def charges_us(
-    seen: Sequence[CallResult], trusted: Sequence[Sequence[CallResult]], null: Sequence[CallResult], rules: GpuRules
-) -> list[float]:
+def charges_us(seen: Sequence[CallResult], usual_us: float, null: Sequence[CallResult], rules: GpuRules) -> list[float]:
     """The time added to each call: what the referee measured beyond the reported time, slack and noise."""
-    usual_us = max(_median(_beyond_claim_us(calls)) for calls in trusted)
     claims_us = np.array([item.event_us or 0.0 for item in seen])
     allowed_us = rules.slack_us + rules.slack_fraction * claims_us + spread_us(null)
     return [float(us) for us in np.maximum(0.0, _beyond_claim_us(seen) - usual_us - allowed_us)]

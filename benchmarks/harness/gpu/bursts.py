@@ -9,17 +9,17 @@ from statistics import median
 from typing import Any
 
 from ..measuring.calls import Judging
+from ..measuring.faults import Fault
 from ..measuring.tally import CANDIDATE, ConfigTally, Contender
+from ..report import Verdict
 from .session import GpuSession
-from .word_times import Lateness
-
-_HIDDEN_US = 40.0  # as much of a burst could be hidden by a forged end: added if launches or parameters make it short
+from .word_times import SAMPLED_MAX_US, Lateness
 
 
 def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
     """Measures bursts of every visible configuration and credits them in the ledgers; what a report says of it.
 
-    Raises Fault if results in a burst are wrong.
+    Raises Fault if results in a burst are wrong, or all of it takes too long.
     """
     rules, replay = session.setting.gpu_rules, session.replay
     if replay is None:
@@ -30,29 +30,31 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
             continue
         _charge_late(ledger)
         single_us = median(ledger.times_us[CANDIDATE])
-        wanted, most = math.ceil(rules.burst_us / single_us), replay.most_in_a_burst(number)
-        count = min(most, wanted)
-        if most < min(wanted, replay.input_sets(number)) and count * single_us < rules.burst_us / 2:
-            ledger.times_us[CANDIDATE] = [us + _HIDDEN_US / count for us in ledger.times_us[CANDIDATE]]
+        whole = min(math.ceil(rules.burst_us / single_us), replay.input_sets(number))
+        count = min(replay.most_in_a_burst(number), whole)
+        # So much could be hidden by a forged end. Who makes bursts short, by many launches, gains nothing by it.
+        hidden_us = median(call.sampled_us for call in ledger.seen[CANDIDATE])
+        shorter_us = hidden_us / count - hidden_us / whole
+        ledger.times_us[CANDIDATE] = [us + shorter_us for us in ledger.times_us[CANDIDATE]]
         if count > 1:
-            found[ledger.config.key] = _credited(session, number, ledger, count)
+            found[ledger.config.key] = _credited(session, judging, number, count)
     told = {"nothing_us": replay.nothing_us, "repeated": replay.repeated, **replay.gaps_us()}
     return {"replay": {"bursts": found, "records": replay.records, **told}}
 
 
 def _charge_late(ledger: ConfigTally) -> None:
     """Each call for what came late after it: a median would leave out what is forged in fewer than half of them."""
-    seen = {
-        who: [Lateness(call.behind_us, call.tail_us or 0.0, call.sampled_us) for call in calls]
-        for who, calls in ledger.seen.items()
-    }
+    seen = {who: [Lateness.of(call) for call in calls] for who, calls in ledger.seen.items()}
     medians = [tuple(map(median, zip(*late, strict=True))) for who, late in seen.items() if who != CANDIDATE]
     usual = Lateness(*map(max, zip(*medians, strict=True)))
+    if usual.sampled_us > SAMPLED_MAX_US:
+        raise Fault(Verdict.NOISY, f"the host is too busy: copying rows of a result takes {usual.sampled_us:.0f} µs")
     pairs = zip(ledger.times_us[CANDIDATE], seen[CANDIDATE], strict=True)
     ledger.times_us[CANDIDATE] = [time_us + late.beyond_us(usual) for time_us, late in pairs]
 
 
-def _credited(session: GpuSession, number: int, ledger: ConfigTally, count: int) -> dict[str, Any]:
+def _credited(session: GpuSession, judging: Judging, number: int, count: int) -> dict[str, Any]:
+    ledger = judging.ledgers[number]
     launches, turns = session.setting.rules.time.launches, session.setting.gpu_rules.bursts
     bursts_us: dict[Contender, list[float]] = {who: [] for who in ledger.times_us}
     for launch in range(launches):
@@ -60,6 +62,7 @@ def _credited(session: GpuSession, number: int, ledger: ConfigTally, count: int)
         for _ in range(turns):
             session.draw(number, count)
             for who, times in bursts_us.items():
+                judging.give_up_if_late()
                 times.append(session.burst(number, None if who == CANDIDATE else who[1], count))
     shown: dict[str, Any] = {"calls": count}
     for who, times in bursts_us.items():

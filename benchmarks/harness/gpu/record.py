@@ -17,6 +17,7 @@ RECORD_MAX_CHARACTERS = 16 << 20  # of one configuration
 NODES_MAX, EDGES_MAX = 400, 1600  # of one call: what the queue of a stream holds, and what is queued in time
 ALL_PARAMETERS_MAX_BYTES = 2 << 20  # of one call or burst: with six times as much the queue was full
 _PARAMETERS_MAX_BYTES = 32_764
+_MOVED_BYTES, _MOVED_TIMES = 64 << 20, 4  # what memsets and copies of a call may write, the latter times its data
 _NAME = re.compile(r"[\x21-\x7e]{1,4096}", re.ASCII)
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _DIGEST = re.compile(r"(?:[0-9a-f]{64})?", re.ASCII)
@@ -65,6 +66,11 @@ class RecordedCall:
     def launches(self) -> int:
         """How many nodes the GPU has work with: what costs nothing would only make bursts short."""
         return sum(node["kind"] == "kernel" or node.get("width", node.get("bytes", 0)) > 0 for node in self.nodes)
+
+    @property
+    def moved_bytes(self) -> int:
+        """How much its memsets and copies write."""
+        return sum(node.get("bytes", 0) + node.get("width", 0) * node.get("element_bytes", 0) for node in self.nodes)
 
     @property
     def parameter_bytes(self) -> int:
@@ -128,11 +134,24 @@ def _demand_early_behind_kernels(nodes: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _demand_alike(calls: Sequence[RecordedCall]) -> None:
-    """One large call among small ones would make bursts of all of them short."""
-    sizes = {(call.launches, call.parameter_bytes) for call in calls}
+    """One large call among small ones would make bursts of all of them short, or take long in bursts alone."""
+    sizes = sorted({(call.launches, call.parameter_bytes, call.moved_bytes) for call in calls})
     if len(sizes) > 1:
-        shown = " and ".join(f"{launches} launches with {told} bytes" for launches, told in (min(sizes), max(sizes)))
-        raise NotReplayable(f"its calls are not alike: {shown} of parameters")
+        shown = " and ".join(
+            f"{launches} launches with {told} bytes of parameters and {moved} bytes copied or set"
+            for launches, told, moved in (sizes[0], sizes[-1])
+        )
+        raise NotReplayable(f"its calls are not alike: {shown}")
+
+
+def demand_little_moved(calls: Sequence[RecordedCall], data_bytes: int) -> None:
+    """A copy engine leaves the rest of the GPU idle, so work behind a long copy could look as if there was none.
+
+    `data_bytes` is the size of a call's arguments and results.
+    """
+    most = _MOVED_BYTES + _MOVED_TIMES * data_bytes
+    if calls[0].moved_bytes > most:
+        raise NotReplayable(f"a call copies and sets {calls[0].moved_bytes} bytes, more than {most}")
 
 
 def _demand_distinct(calls: Sequence[RecordedCall], result_bytes: Sequence[int]) -> None:

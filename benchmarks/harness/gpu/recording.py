@@ -14,7 +14,7 @@ from ..protocol import ProtocolError
 from ..report import Verdict
 from ..tasks.spec import Config
 from .device_code import CODE_MAX_CHARACTERS, handed_over
-from .record import RECORD_MAX_CHARACTERS, MemorySpans, NotReplayable, RecordedCall, read_record
+from .record import RECORD_MAX_CHARACTERS, MemorySpans, NotReplayable, RecordedCall, demand_little_moved, read_record
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,11 @@ class CallRecording:
             text = self.ask(config, "recorded", record=number)
             sizes = [item.nbytes for item in config.results]
             try:
-                found.append(read_record(text, memory, sizes, sets[number]))
+                calls = read_record(text, memory, sizes, sets[number])
+                demand_little_moved(calls, sum(item.nbytes for item in config.tensors) + sum(sizes))
             except NotReplayable as error:
                 raise not_replayable(config, str(error)) from error
+            found.append(calls)
         return found
 
     def loaded_code(self) -> tuple[list[bytes], bool]:

@@ -10,6 +10,7 @@ may say (`record.py`) and the clock itself (`child/gpu/clock.py`).
 import json
 import os
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -107,10 +108,12 @@ class Replay:
     laps: Laps = field(default_factory=Laps)
     calls: Sequence[tuple[RecordedCall, ...]] = ()
     _late: list[Lateness] = field(default_factory=list)  # of all single calls
-    _usual_tails_us: list[float] = field(default_factory=list)  # of those of baselines
+    _usual: list[Lateness] = field(default_factory=list)  # of those of baselines
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    # empty calls of baselines before device code ran in an executor, which could make later ones long
+    _at_rest: dict[str, tuple[float, ...] | None] = field(default_factory=dict)
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
     def begin(self, shared: Shared, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], binary: Any) -> None:
@@ -144,18 +147,16 @@ class Replay:
         if "gone" in answer:
             return self._actor(who).broken(self.timeout_s)
         times = self._times(who, answer)
-        late = _lateness(times, taken)
+        late = _lateness(times, answer, taken)
         self._late.append(late)
-        if who.startswith("baseline"):
-            self._usual_tails_us.append(late.tail_us)
+        if not _is_candidate(who):
+            self._usual.append(late)
         return CallResult(
             Status.OK,
             wall_us=float(answer["call_us"]),
             resume_us=0.0,
             event_us=times.credited_us,
-            behind_us=late.behind_us,
-            tail_us=late.tail_us,
-            sampled_us=late.sampled_us,
+            **late._asdict(),
             throttled=tuple(taken["throttle"]),
         )
 
@@ -173,8 +174,8 @@ class Replay:
             raise self._end_of(who)
         self._demand_right(who, config, range(count))
         times = self._times(who, answer)
-        late = _lateness(times, taken)
-        usual = Lateness(0.0, median(self._usual_tails_us or [late.tail_us]))
+        late = _lateness(times, answer, taken)
+        usual = Lateness(*map(median, zip(*(self._usual or [late]), strict=True)))._replace(behind_us=0.0)
         return (times.credited_us + late.beyond_us(usual)) / count
 
     def _end_of(self, who: str) -> Fault:
@@ -266,6 +267,8 @@ class Replay:
             self.captured.is_told = True
             for baseline in self.crew.baselines:
                 baseline.link.send(replay=True)
+        for who in (f"baseline{launch}" for launch in self._launches):
+            self._at_rest[who] = self._measure_nothing(who)
         for number in range(len(self.configs)):
             choice = fill(number)
             self.laps.end("filled")
@@ -305,6 +308,7 @@ class Replay:
             usual = self._measure_nothing(f"baseline{launch}")
             if usual is None:
                 raise SupervisorError("the host does not see when empty calls of a baseline begin and end")
+            usual = tuple(map(min, usual, self._at_rest.get(f"baseline{launch}") or usual))
             own = self._measure_nothing(f"candidate{launch}")
             self._nothing[f"baseline{launch}"] = usual
             self._nothing[f"candidate{launch}"] = usual if own is None else no_longer(own, usual)
@@ -339,12 +343,13 @@ class Replay:
     ) -> _Answers:
         """A call whose times are worth something, and what the referee collected: else it is made again.
 
-        On other values, since it has run, and device code remembers; its results must be right if it is `judged`.
+        On other values, since it has run, and device code remembers; its results must be right if it is `judged`. All
+        of it together has the time of one call that does not end.
         Raises _Unqueued, Fault.
         """
         theirs, places = _is_candidate(who), self._places(who, config, sets)
-        late, seen, blind_us = 0, 0, list[float]()
-        while late < _LATE_TRIES and len(blind_us) < _TRIES:
+        late, seen, blind_us, until_s = 0, 0, list[float](), time.monotonic() + self.timeout_s
+        while late < _LATE_TRIES and len(blind_us) < _TRIES and time.monotonic() < until_s:
             if theirs and (late or seen or blind_us):
                 self.draw(config, max(sets) + 1)
             self.referee.ask("stage", who=who, config=config, places=places)
@@ -353,7 +358,8 @@ class Replay:
                 return answer, taken
             is_worth = _is_worth(answer)
             seen += is_worth
-            if is_worth and (taken["sampled_us"] <= SAMPLED_MAX_US or seen == _SAMPLES or not judged):
+            is_sampled = taken["sampled_us"] <= SAMPLED_MAX_US or seen == _SAMPLES or time.monotonic() > until_s
+            if is_worth and (is_sampled or not (judged and theirs)):
                 return answer, taken
             self.repeated += 1
             if judged:
@@ -389,7 +395,7 @@ class Replay:
         theirs, places = _is_candidate(who), self._places(who, config, sets)
         waits = theirs or not compared
         step = 1 + secrets.randbelow(_STEPS) if waits else 0
-        details = {"step": step, "calls": places if theirs or compared else [], "kept": compared}
+        details = {"step": step, "calls": places, "kept": compared}
         if waits:
             self.referee.link.send(do="collect", who=who, config=config, **details)
         answer = self._ask(who, config, sets, function, compared=compared, step=step)
@@ -445,8 +451,9 @@ def _is_candidate(who: str) -> bool:
     return who.startswith("candidate")
 
 
-def _lateness(times: WordTimes, taken: Mapping[str, Any]) -> Lateness:
-    return Lateness(times.behind_us, float(taken["tail_us"]), float(taken["sampled_us"]))
+def _lateness(times: WordTimes, answer: Mapping[str, Any], taken: Mapping[str, Any]) -> Lateness:
+    told = {name: float(taken[name]) for name in ("tail_us", "sampled_us", "lead_us")}
+    return Lateness(times.behind_us, **told, start_us=float(answer["start_us"]))
 
 
 def _is_worth(answer: dict[str, Any]) -> bool:

@@ -6,6 +6,7 @@ Not covered: the number of calls (`measuring/calls.py`) and the bounds on their 
 import base64
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,17 @@ from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, first_line, load_fault, slow_load
 from ..measuring.laps import Laps
 from ..measuring.memory import describe, overlay
-from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, CallComparison, Session, Setting, faults_of, files_of
+from ..measuring.session import (
+    DISTRIBUTIONS,
+    EAGER,
+    NOTHING,
+    REFEREE_TIMEOUT_S,
+    CallComparison,
+    Session,
+    Setting,
+    faults_of,
+    files_of,
+)
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
@@ -69,6 +80,7 @@ class GpuSession(Session[Actor]):
         self._layout = overlay(setting.configs, recorded)
         self._described = describe(setting.configs, self._layout)
         self._step = 0
+        self._distributions: dict[int, str] = {}  # of each configuration's values as they were drawn last
         spare = min(rules.spare_bytes, setting.gpu.memory_bytes // _SPARE_FRACTION)
         most = max(sets * _result_bytes(config) for config, sets in zip(setting.configs, recorded, strict=True))
         wanted, contestants = 3 * self._layout.output_bytes + 2 * most + spare, 2 * setting.rules.time.launches
@@ -186,15 +198,15 @@ class GpuSession(Session[Actor]):
             return replay.burst_us(f"candidate{self.launch}", config, count, EAGER)
 
     def draw(self, config: int, count: int, distribution: str | None = None) -> None:
-        """Fresh values for `count` input sets."""
+        """Fresh values for `count` input sets, of a distribution that is drawn too unless one is named."""
+        self._distributions[config] = distribution or secrets.choice(DISTRIBUTIONS)
         seeds = [self._seed() for _ in range(count)]
         with memory_is_theirs(self._needs):
-            self._referee.ask("fill", config=config, seeds=seeds, distribution=distribution)
+            self._referee.ask("fill", config=config, seeds=seeds, distribution=self._distributions[config])
 
     def _draw_again(self, config: int, count: int) -> None:
         """Other values of the same distribution: else a submission could choose on which values it is judged."""
-        fills = self._fills.get(config)
-        self.draw(config, count, fills[-1].distribution if fills else None)
+        self.draw(config, count, self._distributions[config])
 
     @property
     def _replaying(self) -> Replay:
@@ -314,8 +326,9 @@ class GpuSession(Session[Actor]):
             raise load_fault({}, warm.child.wait(1.0)) from None
 
     def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
+        self._distributions[config] = distribution or secrets.choice(DISTRIBUTIONS)
         with memory_is_theirs(self._needs):
-            return super().fill(config, distribution, decoys=decoys)
+            return super().fill(config, self._distributions[config], decoys=decoys)
 
     def compare(self, who: str, config: int, choice: int) -> CallComparison:
         with memory_is_theirs(self._needs):

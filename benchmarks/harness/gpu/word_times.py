@@ -5,7 +5,9 @@ Not covered: measuring (`child/gpu/clock.py`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+from ..measuring.contestants import CallResult
 
 _LEAST_US = 0.05
 # an empty call may take so much longer in an executor than in a baseline, and its third word so much longer to come
@@ -16,6 +18,7 @@ _LATE_SPARE_US = 5.0
 # How much longer than usual the referee's kernel may take: on an H200 the 99th percentile was 20 to 80 µs beyond the
 # median for all honest kernels but one (170 µs).
 _TAIL_SPARE_US = 100.0
+_START_SPARE_US = 20.0  # a stream that has waited for the host goes on within a few microseconds
 # From the end until rows of the results are copied: 35 to 70 µs. A call where it takes longer is repeated, since the
 # host may be busy; if it takes longer each time, the rest is added to the call.
 SAMPLED_MAX_US = 100.0
@@ -36,16 +39,27 @@ class WordTimes:
 
 
 class Lateness(NamedTuple):
-    """What happened after the end of a call, in microseconds; also what is usual for baselines."""
+    """What happened around a call, in microseconds; also what is usual for baselines."""
 
-    behind_us: float  # until the third word came
-    tail_us: float  # how long the referee's own kernel took, which device code cannot see or hasten
-    sampled_us: float = 0.0  # until rows of the results had been copied; baselines have no sample
+    behind_us: float  # from its end until the third word came
+    tail_us: float  # how long the referee's own kernel took then, which device code cannot see or hasten
+    sampled_us: float = 0.0  # from its end until rows of the results had been copied
+    lead_us: float = 0.0  # how long the referee's own kernel took before it: long if work was left on the GPU
+    start_us: float = 0.0  # from its release to its beginning
+
+    @classmethod
+    def of(cls, call: CallResult) -> Self:
+        return cls(call.behind_us, call.tail_us or 0.0, call.sampled_us, call.lead_us, call.start_us)
 
     def beyond_us(self, usual: "Lateness") -> float:
-        """What is added to the call: about zero unless its end was forged, or its sample delayed."""
-        behind_us, tail_us = self.behind_us - usual.behind_us, self.tail_us - usual.tail_us
-        spares = ((behind_us, _LATE_SPARE_US), (tail_us, _TAIL_SPARE_US), (self.sampled_us, SAMPLED_MAX_US))
+        """What is added to the call: about zero unless work went on before or after it, or its sample was delayed."""
+        spares = (
+            (self.behind_us - usual.behind_us, _LATE_SPARE_US),
+            (self.tail_us - usual.tail_us, _TAIL_SPARE_US),
+            (self.sampled_us, SAMPLED_MAX_US),
+            (self.lead_us - usual.lead_us, _TAIL_SPARE_US),
+            (self.start_us - usual.start_us, _START_SPARE_US),
+        )
         return sum(max(0.0, late_us - spare_us) for late_us, spare_us in spares)
 
 

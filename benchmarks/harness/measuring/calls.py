@@ -26,7 +26,7 @@ from ..source import Step, Watcher
 from ..tasks.spec import Config
 from .contestants import CallResult
 from .faults import Fault, call_fault
-from .session import COMPILE, EAGER, NOTHING, Fill, Session
+from .session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING, Fill, Session
 from .tally import CANDIDATE, ConfigTally, Contender, gathered, with_decoys
 from .used_up import Watch, fresh_us_per_byte
 
@@ -37,8 +37,6 @@ _CHECK_DECOYS_ONCE_IN = 16
 _DECOYS_US, _DECOYS_LEAST, _DECOYS_MOST = 1000.0, 1.25, 6.0
 _DECOYS_BYTES = 128 << 20  # of arguments that are drawn for a visit; where there are more of them, decoys are few
 _RANDOM = secrets.SystemRandom()
-# verification uses these distributions in turn; in timed calls the seed decides
-_DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 # The mean visit of a kernel may take longer than its median visit. The share is this difference, less that of eager,
 # divided by the time of a call. A share above the first limit is charged if it is also more than the second number of
 # standard errors. If it is not, the kernel is judged again if the share is above the third limit and more than the
@@ -71,7 +69,7 @@ class Judging:
             name = "a hidden configuration" if ledger.config.hidden else ledger.config.key
             self._tell(Step("verify", "progress", number + 1, total, name))
             for turn in range(self._rules.verify.calls_per_config):
-                distribution = _DISTRIBUTIONS[(turn + number) % len(_DISTRIBUTIONS)]
+                distribution = DISTRIBUTIONS[(turn + number) % len(DISTRIBUTIONS)]
                 self._verify_step(number, distribution, with_baselines=turn == 0)
                 if ledger.fault is not None:
                     break
@@ -208,7 +206,7 @@ class Judging:
         return used_bytes * fresh_us_per_byte() if used_bytes > 0 else 0.0
 
     def _verify_step(self, number: int, distribution: str, *, with_baselines: bool) -> None:
-        self._give_up_if_late()
+        self.give_up_if_late()
         decoys = self._number_of_decoys(number)
         choice = self._session.fill(number, distribution, decoys=decoys)
         if with_baselines:
@@ -306,7 +304,7 @@ class Judging:
         yield from chosen
 
     def _time_step(self, number: int, *, backwards: bool, noted: bool = True) -> None:
-        self._give_up_if_late()
+        self.give_up_if_late()
         ledger, planned = self.ledgers[number], self._number_of_decoys(number)
         choice = self._session.fill(number, decoys=planned)
         results: dict[Contender, CallResult] = {}
@@ -360,7 +358,8 @@ class Judging:
             raise Cancelled
         self._watcher.on_step(step)
 
-    def _give_up_if_late(self) -> None:
+    def give_up_if_late(self) -> None:
+        """Raises Fault if verifying and timing have taken longer than the rules allow."""
         if time.monotonic() > self._deadline:
             limit = self._rules.limits.judging_s
             raise Fault(Verdict.TIMEOUT, f"verifying and timing together took more than {limit:g} s")

@@ -47,6 +47,8 @@ class CallResult:
     tail_us: float | None = None  # GPU: from DONE (replayed: from the report) until the referee's own kernel had run
     flush_us: float | None = None  # GPU: how long flushing the cache took before the call
     behind_us: float = 0.0  # GPU, replayed: until the word came that was queued when the last one had been seen
+    start_us: float = 0.0  # GPU, replayed: from its release until the word before it
+    lead_us: float = 0.0  # GPU, replayed: how long the referee's own kernel took right before the call
     sampled_us: float = 0.0  # GPU, replayed: from the end until rows of the results had been copied
     gate_us: float = 0.0  # GPU: how long the referee kept it occupied after GO
     copied: bool = False  # GPU: a result was copied within the timed window

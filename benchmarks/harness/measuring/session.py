@@ -36,6 +36,8 @@ from .used_up import Touched
 ActorT = TypeVar("ActorT", bound=Actor)
 EAGER, COMPILE, NOTHING = 0, 1, 2
 REFEREE_TIMEOUT_S = 120.0
+# of values; verification uses them in turn
+DISTRIBUTIONS = ("normal", "outliers", "mixed", "integers", "uniform", "published", "large", "small")
 
 
 @dataclass(frozen=True)

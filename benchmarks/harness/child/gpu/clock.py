@@ -51,6 +51,7 @@ class CallTimes:
     behind_us: float  # from then on to the word that was queued when that one had been seen
     is_late: bool  # the stream had to go on before everything was queued, so the times are worth nothing
     blind_us: float  # for how long at most the host had not looked before it saw a word
+    start_us: float  # from its release to the word before it: long if the GPU still had other work
 
 
 class _Word(NamedTuple):
@@ -125,6 +126,7 @@ class Clock:
             behind_us=(followed_ns - end_ns) / 1e3,
             is_late=is_late,
             blind_us=blind_ns / 1e3,
+            start_us=(start_ns - released_ns) / 1e3,
         )
 
     def burn(self, programs: Sequence[Program], least_s: float) -> tuple[int, float]:

@@ -12,6 +12,7 @@ from .driver import VALUE_BYTES, Attribute, Driver, DriverError, LaunchConfig, p
 
 _EARLY = 6  # the attribute of a launch that may start before the one in front of it has ended
 _NO_TIMING = 2
+_LANES_MAX = 16  # to look for the words of so many takes the host less than it may be blind for
 _FUNCTION_ATTRIBUTES = {"max_dynamic_bytes": 8, "carveout": 9, "non_portable": 14}
 _MEMSETS = {
     1: ("cuMemsetD8Async", ctypes.c_ubyte),
@@ -99,6 +100,8 @@ def program(driver: Driver, lanes: Lanes, nodes: Sequence[GraphNode], function_o
     for number, node in enumerate(nodes):
         awaited = [edge[0] for edge in node["after"]]
         lane = next((made.steps[one].lane for one in awaited if tails[made.steps[one].lane] == one), len(tails))
+        if lane >= _LANES_MAX:
+            raise DriverError(f"a call has more than {_LANES_MAX} branches at a time")
         waits = [one for one in awaited if made.steps[one].lane != lane]
         if number > 0 and not awaited:
             waits = [-1]

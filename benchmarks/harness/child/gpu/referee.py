@@ -191,14 +191,15 @@ class GpuReferee:
         """Waits for the end of replayed calls, and takes copies of the results of the first of them if it is `kept`.
 
         `calls` are the places of their results, as far as they are known. As soon as they end, some rows are copied:
-        if those that are judged differ, they are `late`. Then it runs a kernel of its own, which takes long if the
-        process of the calls still uses the GPU. With `step` 0 they have ended. {} if that process is gone.
+        if those that are judged differ, they are `late`. Before the calls and after them it runs a kernel of its own,
+        which takes long if another process uses the GPU. With `step` 0 they have ended. {} if their process is gone.
         """
         desk, page = self._desks[who], self._desks[who].page
-        desk.sampled, sampled_us = [], 0.0
+        desk.sampled, sampled_us, lead_us = [], 0.0, 0.0
         if step:
             pieces = drawn_pieces(calls, [item_bytes(item) for item in self._configs[config]["results"]])
             self._sampler.aim(desk.arena, [piece.rows.behind(piece.place) for piece in pieces])
+            lead_us = self._own_kernel_us()
             page[Word.AIMED] = step
             if not _await(page, Word.ENDED, step, _REPLAYED_S):
                 return {}
@@ -206,13 +207,11 @@ class GpuReferee:
             sampled_us = (time.perf_counter_ns() - page[Word.ENDED_NS]) / 1e3 if pieces else 0.0
             if not _await(page, Word.FOLLOWED, step, _REPLAYED_S):
                 return {}
-        followed_ns = _now_ns()
-        self._mark.add_(1.0)
-        self._device.synchronize()
-        tail_us = (_now_ns() - followed_ns) / 1e3
+        tail_us = self._own_kernel_us()
         self._copy_results(who, config, calls[0] if kept else [])
         late = kept and self._is_late(who, [0], [item[None] for item in desk.snapshot])
-        return {"tail_us": tail_us, "sampled_us": sampled_us, "late": late, "throttle": self._device.throttle()}
+        told = {"lead_us": lead_us, "tail_us": tail_us, "sampled_us": sampled_us}
+        return {**told, "late": late, "throttle": self._device.throttle()}
 
     def compare_all(self, who: str, config: int, places: list[list[int]], numbers: list[int]) -> dict[str, Any]:
         """Compares the results of calls back to back, each with the reference for its own input set.
@@ -358,6 +357,12 @@ class GpuReferee:
         for places in (desk.places.get(config, []), data["output_offsets"]):
             for place, item in zip(places, data["results"], strict=False):
                 desk.arena.bytes_of(item, place).fill_(_POISON)
+
+    def _own_kernel_us(self) -> float:
+        began_ns = _now_ns()
+        self._mark.add_(1.0)
+        self._device.synchronize()
+        return (_now_ns() - began_ns) / 1e3
 
     def _flush_cache(self) -> float:
         """Leaves nothing of inputs and results in the cache; how long that took, in microseconds."""
