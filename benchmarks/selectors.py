@@ -126,10 +126,7 @@ def _with_best(chosen: TaskFilter) -> QuerySet[Any]:
 
 def _annotated(device: str) -> QuerySet[Any]:
     """Listed tasks with `entries` and `best_score` on a device kind."""
-    # Counted by the ranks alone, which an index holds: whatever may not be listed has been taken off its board.
-    ranked = Standing.objects.filter(rank__isnull=False, **_of_active_boards(device)).order_by()
-    counted = ranked.filter(task_version__task=OuterRef("pk")).values("task_version__task")
-    counted = counted.annotate(n=Count("pk")).values("n")
+    counted = _ranked(device).order_by().values("task_version__task").annotate(n=Count("pk")).values("n")
     tasks: QuerySet[Any] = Task.objects.listed().annotate(
         entries=Coalesce(Subquery(counted), 0),
         best_score=_of_leader(device, "score"),
@@ -139,8 +136,13 @@ def _annotated(device: str) -> QuerySet[Any]:
 
 def _of_leader(device: str, column: str) -> Subquery:
     """Of the standing that leads on the board of a task."""
-    leader = visible_standings(device).filter(task_version__task=OuterRef("pk")).order_by("rank", "verified_at", "pk")
-    return Subquery(leader.values(column)[:1])
+    return Subquery(_ranked(device).order_by("rank", "verified_at", "pk").values(column)[:1])
+
+
+def _ranked(device: str) -> QuerySet[Standing]:
+    """Standings of a task by their ranks alone, which an index holds: what may not be listed is off its board."""
+    boards = _of_active_boards(device)
+    return Standing.objects.filter(rank__isnull=False, task_version__task=OuterRef("pk"), **boards)
 
 
 def _attach_best(tasks: list[Any]) -> None:
