@@ -1,6 +1,7 @@
 """Explains why an evaluation waits: its position, the sentence shown on pages, and the expected wait.
 
-The queue is counted, never loaded: the number of queries does not depend on its length. Does NOT change anything.
+Rows of the queue are counted, never loaded: the number of queries does not depend on its length. Does NOT change
+anything.
 """
 
 from collections.abc import Sequence

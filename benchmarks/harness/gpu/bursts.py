@@ -19,7 +19,7 @@ from .word_times import SAMPLED_MAX_US, Lateness
 def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
     """Measures bursts of every visible configuration and credits them in the ledgers; what a report says of it.
 
-    Raises Fault if results in a burst are wrong, or all of it takes too long.
+    Raises Fault if results in a burst are wrong, if all of it takes too long, or if the host is too busy.
     """
     rules, replay = session.setting.gpu_rules, session.replay
     if replay is None:

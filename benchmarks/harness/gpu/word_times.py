@@ -18,7 +18,7 @@ _LATE_SPARE_US = 5.0
 # How much longer than usual the referee's kernel may take: on an H200 the 99th percentile was 20 to 80 µs beyond the
 # median for all honest kernels but one (170 µs).
 _TAIL_SPARE_US = 100.0
-_START_SPARE_US = 20.0  # a stream that has waited for the host goes on within a few microseconds
+_START_SPARE_US = 20.0  # a waiting stream should go on within a few microseconds; not measured on a GPU yet
 # From the end until rows of the results are copied: 35 to 70 µs. A call where it takes longer is repeated, since the
 # host may be busy; if it takes longer each time, the rest is added to the call.
 SAMPLED_MAX_US = 100.0
