@@ -302,10 +302,11 @@ class StagedJudging:
             session = self._stage("load", lambda: self._load(stack, new))
             with pinned_to(self.track.cores.supervisor):
                 self.environment |= self.track.before()
-                score, reason, finished = self._judge_calls(
-                    Judging(session, Watcher(self._listen, self.watcher.cancelled))
-                )
-            return score, reason, self._with_energy(finished)
+                judging = Judging(session, Watcher(self._listen, self.watcher.cancelled))
+                score, reason, finished = self._judge_calls(judging)
+                self.results = finished = self._with_energy(finished)
+                self.environment |= self.track.confirm(judging)
+            return score, reason, finished
 
     def _load(self, stack: ExitStack, session: Session[Any]) -> Session[Any]:
         try:
@@ -335,7 +336,6 @@ class StagedJudging:
             return finished
         started_s = time.monotonic()
         try:
-            self.track.timed()
             if self.watcher.others_wait():
                 unknown = _OTHERS_WAIT
             else:

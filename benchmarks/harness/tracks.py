@@ -15,6 +15,7 @@ from .compilers import gxx, nvcc
 from .compilers.device_source import missing_here
 from .errors import SupervisorError, UsageError
 from .gpu import bounds
+from .gpu.alone import demand_quick_baselines, demand_quick_replays
 from .gpu.audit import Auditor
 from .gpu.baselines import GpuPreparation
 from .gpu.bursts import credit_bursts
@@ -33,7 +34,6 @@ from .hosts.processors import processor
 from .languages import device_classes
 from .measuring.baselines import CpuPreparation, Preparation, PreparedBaseline
 from .measuring.calls import Judging
-from .measuring.contestants import CallResult
 from .measuring.energy import cpu_energy
 from .measuring.faults import Fault
 from .measuring.session import CpuSession, CpuSetting, Session
@@ -149,9 +149,6 @@ class Track(ABC):
         """Audits with other tools. Raises UsageError if there are none."""
         raise UsageError(f"nothing is audited on {self.device.name}: its times are measured by the supervisor")
 
-    def timed(self) -> None:  # noqa: B027 - most devices have nothing to do
-        """Called when no time that counts will be measured any more."""
-
     def finished(self) -> None:  # noqa: B027 - most devices have nothing to do
         """Called when the session has ended."""
 
@@ -169,6 +166,10 @@ class Track(ABC):
     def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
         """Scored results with the energy of a call, and why there is none, if so."""
         return tuple(results), "it is not measured on this device"
+
+    def confirm(self, judging: Judging) -> dict[str, Any]:
+        """The last look at a judging that has a score. Raises Fault where something slowed the baselines."""
+        return {}
 
 
 class CpuTrack(Track):
@@ -243,16 +244,6 @@ class GpuTrack(Track):
         """Compiling does not disturb a GPU, but it disturbs what is timed on the processors of the same machine."""
         return host_build_lock("compile", watcher)
 
-    def timed(self) -> None:
-        """While energy is measured, the processes of the next judging wake up.
-
-        Not beside a process of the submission, which calls that are not replayed have until the end, and not where the
-        task takes most of the memory: they would get no context, and new ones would have to be started.
-        """
-        session = self._opened()
-        if session.replay is not None and not session.takes_most:
-            self.finished()
-
     def finished(self) -> None:
         """Those processes wake up now, if they have not before."""
         if self._session is not None and self.keeper is None:
@@ -301,7 +292,9 @@ class GpuTrack(Track):
     ) -> GpuSession | None:
         if self.keeper is not None:  # a look blames nobody
             return None
-        return GpuSession(replace(self._setting(task, configs, binary, prepared, scratch), control=True))
+        new = GpuSession(replace(self._setting(task, configs, binary, prepared, scratch), control=True))
+        new.repeats_replay = self.gpu.accelerator == "cuda" and not self._opened().not_replayed
+        return new
 
     def _setting(
         self, task: TaskSpec, configs: Sequence[Config], binary: Path, prepared: PreparedBaseline, scratch: Path
@@ -358,17 +351,25 @@ class GpuTrack(Track):
             return tuple(results), {**found, **bursts, "bursts_s": round(time.monotonic() - started_s, 2)}
         found["not_replayed"] = session.not_replayed
         found["null_bound_us"] = round(bounds.median_bound_us(judging.null_calls), 1)
-        spread_us, alone = bounds.spread_us(judging.null_calls), judging.null_calls
+        spread_us, alone = bounds.spread_us(judging.null_calls), bounds.CallsAlone(judging.null_calls)
         if self.gpu.accelerator == "cuda":  # of a stand-in, everybody else on its processors takes some
-            alone = demand_that_nothing_is_left(
+            empty = demand_that_nothing_is_left(
                 session,
                 self.rules.gpu,
                 drift=drift,
                 scatter_us=spread_us,
                 drift_now=lambda: self._drift(self._steadiest()),
             )
+            alone = demand_quick_baselines(session, judging, empty)
         found["null_spread_us"] = round(spread_us, 1)
         return tuple(self._bounded(judging, alone, number, item) for number, item in enumerate(results)), found
+
+    def confirm(self, judging: Judging) -> dict[str, Any]:
+        session, started_s = self._opened(), time.monotonic()
+        if session.replay is None or self.keeper is not None:  # bounded: `after` has looked; a look is not ranked
+            return {}
+        demand_quick_replays(session, session.replay, judging)
+        return {"confirm_s": round(time.monotonic() - started_s, 2)}
 
     def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:
         return gpu_energy(self._opened(), results)
@@ -396,34 +397,36 @@ class GpuTrack(Track):
         timeout_s = self.rules.gpu.audit_timeout_s
         return Watching(task, binary, self.gpu, self.rules.gpu, scratch, timeout_s, cancelled)
 
-    def _bounded(
-        self, judging: Judging, alone: Sequence[CallResult], number: int, result: ConfigReport
-    ) -> ConfigReport:
-        ledger = judging.ledgers[number]
+    def _bounded(self, judging: Judging, alone: bounds.CallsAlone, number: int, result: ConfigReport) -> ConfigReport:
+        ledger, rules = judging.ledgers[number], self.rules.gpu
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             return result
-        seen, null = ledger.seen[CANDIDATE], judging.null_calls
-        usual_us = bounds.usual_us(bounds.trusted(ledger, null), alone, self.rules.gpu)
+        seen, scatter_us = ledger.seen[CANDIDATE], min(map(bounds.spread_us, (judging.null_calls, alone.null)))
         for launch in sorted(set(ledger.launches)):
-            self._demand_true_claims(of_launch(ledger, launch), null, alone, result.key)
-        for who, calls in ledger.seen.items():
-            charges_us = bounds.charges_us(calls, usual_us, null, self.rules.gpu)
-            ledger.times_us[who] = [sum(pair) for pair in zip(ledger.times_us[who], charges_us, strict=True)]
+            of_launch = ledger.of_launch(launch)
+            pairs = bounds.trusted(of_launch, number, judging.null_calls, alone)
+            self._demand_true_claims(of_launch, pairs, scatter_us, result.key)
+        usual_us = bounds.usual_us(bounds.trusted(ledger, number, judging.null_calls, alone), rules)
+        charges_us = bounds.charges_us(seen, usual_us, scatter_us, rules)
+        ledger.times_us[CANDIDATE] = [sum(pair) for pair in zip(ledger.times_us[CANDIDATE], charges_us, strict=True)]
         everybody = [item for calls in ledger.seen.values() for item in calls]
-        if bounds.busy(everybody, self._opened().machine["flush_us"], self.rules.gpu):
+        if bounds.busy(everybody, self._opened().machine["flush_us"], rules):
             raise Fault(Verdict.TAMPERING, f"something kept running on the GPU between the calls ({result.key})")
         return replace(result, excess_us=bounds.excess_us(seen, usual_us), copied=any(item.copied for item in seen))
 
     def _demand_true_claims(
-        self, ledger: ConfigTally, null: Sequence[CallResult], alone: Sequence[CallResult], key: str
+        self, ledger: ConfigTally, pairs: Sequence[bounds.TrustedCalls], scatter_us: float, key: str
     ) -> None:
         """Checks one launch; correct times in another launch do not excuse it.
 
         What a busy machine could explain is added to the calls and accuses nobody.
         """
-        seen = ledger.seen[CANDIDATE]
-        excess_us = bounds.excess_us(seen, bounds.usual_us(bounds.trusted(ledger, null), alone, self.rules.gpu))
-        explained_us = bounds.slack_us(seen, null, self.rules.gpu) + self.rules.gpu.spread_max_us
+        seen, rules = ledger.seen[CANDIDATE], self.rules.gpu
+        if (slowed_us := max(map(bounds.slowed_us, pairs))) > rules.spread_max_us:
+            told = f"calls of the judge took {slowed_us:.0f} µs longer beside the submission than without it"
+            raise Fault(Verdict.NOISY, f"something slowed the machine: {told} ({key})")
+        excess_us = bounds.excess_us(seen, bounds.usual_us(pairs, rules))
+        explained_us = bounds.slack_us(seen, scatter_us, rules) + rules.spread_max_us
         if excess_us > explained_us:
             raise Fault(
                 Verdict.TAMPERING,
@@ -439,12 +442,6 @@ class GpuTrack(Track):
     def _drift(self, now: dict[str, Any]) -> float:
         """Against the nearest of the measurements before: a single one is noise as well."""
         return min(max(abs(float(now[name]) / float(before[name]) - 1) for name in _RATES) for before in self._before)
-
-
-def of_launch(ledger: ConfigTally, launch: int) -> ConfigTally:
-    """The timed calls of one launch alone."""
-    kept = [number for number, one in enumerate(ledger.launches) if one == launch]
-    return replace(ledger, seen={who: [calls[number] for number in kept] for who, calls in ledger.seen.items()})
 
 
 def open_track(device: str, rules: Rules, paths: Paths) -> Track:

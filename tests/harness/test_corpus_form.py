@@ -41,7 +41,8 @@ def test_says_what_it_is(case: Case) -> None:
     assert case.about.endswith(".")
     assert (case.expect == ("PASS",)) == (case.kind == "honest") or case.exploit
     assert set(case.expect) <= set(Verdict)
-    assert not {"INTERNAL_ERROR", "NOISY"} & set(case.expect)
+    # what slows the baselines may be the machine as well
+    assert not {"INTERNAL_ERROR", *(() if case.exploit == "E41" else ("NOISY",))} & set(case.expect)
 
 
 def test_an_attack_that_may_pass_may_not_gain(case: Case) -> None:

@@ -1,6 +1,7 @@
 """What the referee's clock says of claimed times."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from benchmarks.harness.measuring.calls import CANDIDATE, ConfigTally
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.protocol import Status
-from benchmarks.harness.report import ConfigReport
+from benchmarks.harness.report import ConfigReport, Verdict
 from benchmarks.harness.tracks import GpuTrack
 
 RULES = default_rules().gpu
@@ -39,37 +40,41 @@ def calls(
 NULL = calls(1.3, 405.0)
 
 
-def usual_us(trusted: Sequence[Sequence[CallResult]], alone: Sequence[CallResult] = NULL) -> float:
-    return bounds.usual_us(trusted, alone, RULES)
+def usual_us(*beside: Sequence[CallResult], alone: Sequence[CallResult] | None = None) -> float:
+    return bounds.usual_us([bounds.TrustedCalls(calls, alone or calls) for calls in beside], RULES)
 
 
-def excess_us(seen: Sequence[CallResult], trusted: Sequence[Sequence[CallResult]]) -> float:
-    return bounds.excess_us(seen, usual_us(trusted, max(trusted, key=bounds.median_bound_us)))
+def excess_us(seen: Sequence[CallResult], *trusted: Sequence[CallResult]) -> float:
+    return bounds.excess_us(seen, usual_us(*trusted))
+
+
+SCATTER_US = bounds.spread_us(NULL)
 
 
 def test_an_honest_claim_leaves_nothing_over() -> None:
-    assert excess_us(calls(50.0, 453.7), [NULL]) == pytest.approx(0.0, abs=1.0)
+    assert excess_us(calls(50.0, 453.7), NULL) == pytest.approx(0.0, abs=1.0)
 
 
 def test_hidden_work_shows_in_the_excess() -> None:
     seen = calls(50.0, 953.7)
-    assert excess_us(seen, [NULL]) == pytest.approx(500.0, abs=1.0)
-    assert excess_us(seen, [NULL]) > bounds.slack_us(seen, NULL, RULES)
+    assert excess_us(seen, NULL) == pytest.approx(500.0, abs=1.0)
+    assert excess_us(seen, NULL) > bounds.slack_us(seen, SCATTER_US, RULES)
 
 
 def test_a_machine_that_is_slow_for_trusted_calls_is_slow_for_everybody() -> None:
     slow = calls(20.0, 750.0)
-    assert excess_us(calls(50.0, 780.0), [NULL, slow]) == pytest.approx(0.0, abs=1.0)
+    assert excess_us(calls(50.0, 780.0), NULL, slow) == pytest.approx(0.0, abs=1.0)
 
 
 def test_what_is_left_running_beside_trusted_calls_hides_nothing() -> None:
     """A kernel that outlives each call of a submission slows the baselines after it, and ends before anybody looks."""
-    slowed = calls(300.0, 1900.0)
-    assert usual_us([NULL, slowed]) == pytest.approx(usual_us([NULL]) + RULES.spread_max_us)
+    slowed, alone = calls(300.0, 1900.0), calls(300.0, 703.7)
+    assert usual_us(slowed, alone=alone) == pytest.approx(usual_us(alone) + RULES.slack_us)
+    assert bounds.slowed_us(bounds.TrustedCalls(slowed, alone)) == pytest.approx(1900.0 - 703.7)
     lying = calls(30.0, 300.0 + 403.7)
-    left = bounds.excess_us(lying, usual_us([NULL, slowed]))
-    assert left > bounds.slack_us(lying, NULL, RULES) + RULES.spread_max_us
-    assert excess_us(lying, [NULL, slowed]) < 0  # if it were not for the calls alone
+    left = bounds.excess_us(lying, usual_us(slowed, alone=alone))
+    assert left > bounds.slack_us(lying, SCATTER_US, RULES) + RULES.spread_max_us
+    assert excess_us(lying, slowed) < 0  # if it were not for the calls alone
 
 
 def test_only_short_baselines_say_what_a_call_costs() -> None:
@@ -94,13 +99,13 @@ def test_slow_flushes_before_many_calls_mean_that_something_is_running() -> None
 
 def test_each_call_is_charged_with_what_nothing_explains() -> None:
     mixed = calls(50.0, 453.7, count=5) + calls(50.0, 953.7, count=4)
-    charges = bounds.charges_us(mixed, usual_us([NULL]), NULL, RULES)
+    charges = bounds.charges_us(mixed, usual_us(NULL), SCATTER_US, RULES)
     assert charges[:5] == [0.0] * 5
-    assert all(500.0 - bounds.slack_us(mixed, NULL, RULES) - 3 < charge < 500.0 for charge in charges[5:])
+    assert all(500.0 - bounds.slack_us(mixed, SCATTER_US, RULES) - 3 < charge < 500.0 for charge in charges[5:])
 
 
 def test_an_honest_contestant_is_charged_nothing() -> None:
-    assert set(bounds.charges_us(calls(50.0, 453.7), usual_us([NULL]), NULL, RULES)) == {0.0}
+    assert set(bounds.charges_us(calls(50.0, 453.7), usual_us(NULL), SCATTER_US, RULES)) == {0.0}
 
 
 def ledger_of(*launches: list[CallResult]) -> ConfigTally:
@@ -113,19 +118,21 @@ def ledger_of(*launches: list[CallResult]) -> ConfigTally:
     return found
 
 
-def bounded(ledger: ConfigTally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigReport:
+def bounded(
+    ledger: ConfigTally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bounds.CallsAlone | None = None
+) -> ConfigReport:
     track = GpuTrack(
         Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", ()), default_rules(), Paths(tmp_path)
     )
     monkeypatch.setattr(track, "_opened", lambda: SimpleNamespace(machine={"flush_us": 90.0}))
     judging = SimpleNamespace(ledgers=[ledger], null_calls=NULL)
-    return track._bounded(judging, NULL, 0, ConfigReport("c", "single"))  # type: ignore[arg-type]
+    return track._bounded(judging, alone or bounds.CallsAlone(NULL), 0, ConfigReport("c", "single"))  # type: ignore[arg-type]
 
 
 def test_every_launch_holds_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly nothing is claimed in one launch and the truth in the other: pooled, the median would be honest."""
     honest, lying = calls(500.0, 903.7, count=9), calls(5.0, 903.7, count=8)
-    assert excess_us(honest + lying, [NULL]) == pytest.approx(0.0, abs=3.0)
+    assert excess_us(honest + lying, NULL) == pytest.approx(0.0, abs=3.0)
     with pytest.raises(Fault, match="longer than the reported time"):
         bounded(ledger_of(honest, lying), tmp_path, monkeypatch)
 
@@ -136,3 +143,37 @@ def test_a_few_late_calls_are_charged_and_are_no_tampering(tmp_path: Path, monke
     times = ledger.times_us[CANDIDATE]
     assert times[:18] == [50.0] * 18
     assert min(times[18:]) > 500.0
+
+
+def test_what_is_left_running_beside_baselines_gains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel in a second context beside every call of a baseline: what they took longer counted for the kernel."""
+    ledger, eager = ledger_of(calls(50.0, 453.7), calls(50.0, 453.7)), ("baseline", 0)
+    ledger.seen[eager] = calls(60.0, 463.7 + 55.0, count=18)
+    times_us = list(ledger.times_us[eager])
+    bounded(ledger, tmp_path, monkeypatch)
+    assert ledger.times_us[eager] == times_us
+
+
+def test_a_machine_that_was_slower_beside_the_submission_is_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no proof that the kernel hides anything: honest calls are as much slower."""
+    slower_us = RULES.spread_max_us + 100.0
+    ledger = ledger_of(*[calls(50.0, 453.7 + slower_us)] * 2)
+    monkeypatch.setitem(globals(), "NULL", calls(1.3, 405.0 + slower_us))
+    track_alone = bounds.CallsAlone(calls(1.3, 405.0))
+    with pytest.raises(Fault, match="something slowed the machine") as raised:
+        bounded(ledger, tmp_path, monkeypatch, track_alone)
+    assert raised.value.verdict is Verdict.NOISY
+
+
+def test_scatter_of_empty_calls_beside_the_submission_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could make every other one late: then as much of its own calls would count as noise."""
+    ledger = ledger_of(*[calls(50.0, 453.7 + 50.0)] * 2)
+    wild = [replace(item, wall_us=405.0 + 18.0 * (number % 3 - 1)) for number, item in enumerate(NULL)]
+    assert bounds.spread_us(wild) > 50.0
+    monkeypatch.setitem(globals(), "NULL", wild)
+    bounded(ledger, tmp_path, monkeypatch, bounds.CallsAlone(calls(1.3, 405.0)))
+    assert min(ledger.times_us[CANDIDATE]) > 70.0

@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +22,8 @@ from benchmarks.harness.child.gpu import clock as clock_module
 from benchmarks.harness.child.gpu.clock import CallTimes, Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError, pointer
 from benchmarks.harness.child.gpu.launches import program
-from benchmarks.harness.errors import RefereeError, SupervisorError
+from benchmarks.harness.errors import RefereeError
+from benchmarks.harness.gpu import recording as recording_module
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
@@ -253,6 +256,20 @@ def test_more_branches_than_the_host_can_look_for_are_not_launched() -> None:
         program(driver, clock.lanes, [*branches, {**BRANCH, "name": "16"}], named)
 
 
+def test_forks_one_after_the_other_share_their_streams() -> None:
+    """A call that forks into two and joins, 20 times, has two branches at a time."""
+    clock, nodes = Clock(driver := Driver(ForkingGpu())), list[dict[str, Any]]()
+    for number in range(20):
+        joins = [[3 * number - 2, 0], [3 * number - 1, 0]] if number else []
+        nodes += [{**BRANCH, "name": "0", "after": joins}, *[{**BRANCH, "name": "0", "after": [[3 * number, 0]]}] * 2]
+    made = program(driver, clock.lanes, nodes, named)
+    assert {step.lane for step in made.steps} == {0, 1}
+    for number, (step, node) in enumerate(zip(made.steps, nodes, strict=True)):
+        for awaited, _ in node["after"]:
+            assert awaited in step.waits or made.steps[awaited].lane == step.lane
+        assert all(awaited < number for awaited in step.waits)
+
+
 def test_work_that_is_still_queued_at_the_release_shows_in_the_start() -> None:
     """The start word comes after it, so the time of the call does not have it."""
     gpu = ForkingGpu()
@@ -443,7 +460,10 @@ class FakeActor:
         self.answers = list(answers)
         self.asked: list[dict[str, Any]] = []
         self.link = SimpleNamespace(send=lambda **message: self.asked.append(message))
-        self.child = SimpleNamespace(wait=lambda _: -11, log_tail=lambda _: "")
+        self.frozen = list[bool]()
+        self.child = SimpleNamespace(
+            wait=lambda _: -11, log_tail=lambda _: "", freeze=lambda: self.frozen.append(True), exit_code=lambda: None
+        )
 
     def receive(self, _: float) -> Any:
         answer = self.answers.pop(0)
@@ -491,17 +511,26 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
         folder=Path(),
     )
     made = Replay(
-        crew, FakeReferee(), [config], overlay([config], [8]), 1.0, lambda *what: drawn.append(what), lambda: None
+        crew,
+        FakeReferee(),
+        [config],
+        overlay([config], [8]),
+        [8],
+        1.0,
+        9.0,
+        lambda *what: drawn.append(what),
+        lambda: None,
     )  # type: ignore[arg-type]
     made.calls = [tuple(RecordedCall(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
     made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 6.0))
-    made.captured = Captured(True, {0: [1, 1]})
+    made._at_rest = {"baseline0": (99.0, 99.0)}
+    made.captured = Captured(True, {0})
     made.drawn = drawn  # type: ignore[attr-defined]
     return made
 
 
 def recording_of(replay: Replay) -> CallRecording:
-    return CallRecording(replay.crew.candidates[0], replay.referee, replay.configs, 1.0, Laps())
+    return CallRecording(replay.crew.candidates[0], replay.referee, replay.configs, 1.0, time.monotonic() + 9.0, Laps())
 
 
 def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
@@ -513,7 +542,7 @@ def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
         replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
         replay._capture_and_try(lambda _: 0, [[0]])
     assert [next(iter(message)) for message in baseline.asked] == ["replay", "capture"]
-    assert captured.nodes == {0: [3]}
+    assert captured.configs == {0}
 
 
 def test_what_an_empty_call_takes_is_not_the_calls() -> None:
@@ -571,7 +600,7 @@ def test_a_call_is_not_repeated_for_longer_than_one_may_take(monkeypatch: pytest
     monkeypatch.setattr("benchmarks.harness.gpu.replay.time.monotonic", lambda: 0.4 * next(clock))
     replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
     replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]
-    replay.burst_us("candidate0", 0, 4, 0)
+    replay.burst_us("candidate0", 0, 4)
     assert replay.repeated < 4
 
 
@@ -580,7 +609,7 @@ def test_results_that_change_after_the_end_are_tampering() -> None:
     replay.referee.late = True  # type: ignore[attr-defined]
     for make in (
         lambda: replay.call("candidate0", 0, 3, 0, compared=True),
-        lambda: replay.burst_us("candidate0", 0, 4, 0),
+        lambda: replay.burst_us("candidate0", 0, 4),
     ):
         with pytest.raises(Fault, match="after the call had shown its end") as caught:
             make()
@@ -618,12 +647,12 @@ def test_a_call_that_is_repeated_must_be_right_as_well(worthless: Any) -> None:
 
 def test_results_of_a_burst_are_compared_at_once() -> None:
     replay = replay_of(executor=FakeActor(ANSWER))
-    replay.burst_us("candidate0", 0, 4, 0)
+    replay.burst_us("candidate0", 0, 4)
     assert replay.referee.asked == ["stage", "collect", "compare_all"]  # type: ignore[attr-defined]
     replay = replay_of(executor=FakeActor(ANSWER))
     replay.referee.ok = False  # type: ignore[attr-defined]
     with pytest.raises(Fault, match="in 4 calls back to back: no") as caught:
-        replay.burst_us("candidate0", 0, 4, 0)
+        replay.burst_us("candidate0", 0, 4)
     assert caught.value.verdict is Verdict.INCORRECT_VALUE
 
 
@@ -634,7 +663,7 @@ def test_an_executor_that_ends_in_a_burst_has_its_verdict(exit_code: int | None,
     replay = replay_of(executor=(executor := FakeActor(ProtocolError("gone"))))
     executor.broken = lambda _: SimpleNamespace(exit_code=exit_code)  # type: ignore[method-assign,assignment,return-value]
     with pytest.raises(Fault) as caught:
-        replay.burst_us("candidate0", 0, 4, 0)
+        replay.burst_us("candidate0", 0, 4)
     assert caught.value.verdict is verdict
 
 
@@ -662,7 +691,7 @@ def test_launches_that_nobody_can_queue_in_time_are_no_noise() -> None:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.RUNTIME_ERROR
     with pytest.raises(Fault) as caught:
-        replay_of(executor=FakeActor(*[LATE] * 5)).burst_us("candidate0", 0, 4, 0)
+        replay_of(executor=FakeActor(*[LATE] * 5)).burst_us("candidate0", 0, 4)
     assert caught.value.verdict is Verdict.RUNTIME_ERROR
 
 
@@ -711,7 +740,7 @@ def test_work_behind_the_end_counts() -> None:
     """The third word came 300 µs later than after nothing, so the stream had not written the one before."""
     forged = {**ANSWER, "behind_us": 306.0}
     replay = replay_of(executor=FakeActor(forged, *[forged] * 3))
-    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 300 - 5) / 4)
+    assert replay.burst_us("candidate0", 0, 4) == pytest.approx((10 + 300 - 5) / 4)
     for _ in range(3):
         call = replay.call("candidate0", 0, 3, 0, compared=True)
         assert (call.event_us, call.behind_us) == (10.0, 300.0)
@@ -724,14 +753,14 @@ def test_a_burst_after_which_the_gpu_is_busy_is_charged() -> None:
     replay = replay_of(executor=FakeActor(ANSWER))
     replay.call("baseline0", 0, 3, 0, compared=True)
     replay.referee.tail_us = 215.0  # type: ignore[attr-defined]
-    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 200 - 100) / 4)
+    assert replay.burst_us("candidate0", 0, 4) == pytest.approx((10 + 200 - 100) / 4)
 
 
 def test_a_call_whose_results_were_sampled_late_is_repeated_and_then_charged() -> None:
     """The host may have been busy. Device code can keep a copy engine busy, too, with copies of its own."""
     replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
     replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]
-    assert replay.burst_us("candidate0", 0, 4, 0) == pytest.approx((10 + 400 - 100) / 4)
+    assert replay.burst_us("candidate0", 0, 4) == pytest.approx((10 + 400 - 100) / 4)
     assert replay.repeated == 4
     replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
     replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]
@@ -772,14 +801,15 @@ def test_where_empty_calls_of_an_executor_are_late_those_of_the_baseline_count()
     assert replay._nothing["candidate0"] == replay._nothing["baseline0"] == (3.0, 6.0)
 
 
-def test_where_empty_calls_of_a_baseline_are_worthless_the_judge_is_broken() -> None:
+def test_where_empty_calls_of_a_baseline_are_worthless_the_host_is_too_busy() -> None:
     """Twelve of a hundred are enough, and no more than 25 are needed."""
     replay = replay_of(candidate=FakeActor(), executor=FakeActor(*[ANSWER] * 25))
     replay.crew.baselines = [FakeActor(*[UNSEEN] * 88, *[ANSWER] * 12)]  # type: ignore[list-item]
     replay._measure_all()
     replay.crew.baselines = [FakeActor(*[UNSEEN] * 89, *[ANSWER] * 11)]  # type: ignore[list-item]
-    with pytest.raises(SupervisorError, match="does not see"):
+    with pytest.raises(Fault, match="does not see") as caught:
         replay._measure_all()
+    assert caught.value.verdict is Verdict.NOISY
 
 
 def test_a_baseline_answers_for_calls_of_nothing() -> None:
@@ -816,14 +846,18 @@ def test_nothing_is_told_of_a_hidden_configuration() -> None:
     assert str(caught.value) == "a hidden configuration: it cannot be replayed there"
 
 
-def test_what_is_printed_is_seen_up_to_the_first_hidden_configuration(tmp_path: Path) -> None:
+def test_what_is_told_of_visible_configurations_is_told_before_the_first_hidden_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     configs = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")
     shown, hidden = (next(item for item in configs if item.hidden is is_hidden) for is_hidden in (False, True))
     printed, log = tmp_path / "printed", tmp_path / "candidate0.log"
     printed.write_text("64 by 128")
     log.hardlink_to(printed)  # as a session links the log of its crew
     session: Any = SimpleNamespace(setting=SimpleNamespace(scratch=tmp_path), crew=SimpleNamespace(log=log))
-    candidate = FakeActor({"warmed": True}, {"warmed": True}, {"not_recorded": "no"})
+    candidate = FakeActor({"warmed": True}, {"recorded": True}, {"warmed": True}, {"not_recorded": "no"})
+    monkeypatch.setattr(recording_module, "read_record", lambda *_: ())
+    monkeypatch.setattr(recording_module, "demand_little_moved", lambda *_: None)
     replay = replay_of(candidate=candidate)
     replay.configs, asked = [shown, hidden], []
 
@@ -832,12 +866,51 @@ def test_what_is_printed_is_seen_up_to_the_first_hidden_configuration(tmp_path: 
         GpuSession._cut_log(session)
         printed.write_text("64 by 128, 77 by 99")
 
-    recording = recording_of(replay)
-    recording.warm_up(lambda _: 0, cut)
-    with pytest.raises(NotReplayable):
-        recording.calls(None, [8, 8])  # type: ignore[arg-type]
-    assert asked == [{"warm": 0}]
+    with pytest.raises(NotReplayable, match="a hidden configuration: it cannot be replayed there"):
+        recording_of(replay).calls(lambda _: 0, cut, None, [8, 8])  # type: ignore[arg-type]
+    assert asked == [{"warm": 0}, {"record": 0}]
     assert log.read_text() == "64 by 128"
+    assert session.has_met_hidden
+
+
+def test_recording_has_one_time_for_all_its_requests() -> None:
+    """Each may take 30 s, and there are two for each configuration."""
+    replay = replay_of(candidate=FakeActor(TimeoutError()))
+    recording = replace(recording_of(replay), until_s=time.monotonic())
+    with pytest.raises(Fault, match="took too long in all") as caught:
+        recording.ask(replay.configs[0], "warmed", warm=0)
+    assert caught.value.verdict is Verdict.TIMEOUT
+
+
+def test_candidates_are_frozen_before_anything_is_timed() -> None:
+    """Their threads could keep the host from seeing words in time."""
+    replay = replay_of(executor=FakeActor(ANSWER), candidate=(candidate := FakeActor()))
+    replay._freeze_candidates()
+    assert candidate.frozen == [True]
+
+
+def test_a_control_run_replays_the_baselines() -> None:
+    """What failed in the judging is repeated: else a failure of ours would be called the submission's."""
+    replay = replay_of()
+    replay.captured, replay._nothing = Captured(), {}
+    replay.crew.executors = []
+    replay.crew.baselines = [baseline := FakeActor(*[ANSWER] * 25, {"nodes": [3]}, ANSWER)]  # type: ignore[list-item]
+    replay.begin_control(lambda _: 0, [[0]])
+    assert [message for message in baseline.asked if "capture" in message or "replay" in message] == [
+        {"replay": True},
+        {"capture": 0, "functions": [0], "sets": 8},
+    ]
+    assert replay.call("baseline0", 0, 3, 0, compared=True).status is Status.OK
+
+
+@pytest.mark.parametrize(("now_us", "is_noise"), [(4.0, False), (2.9, True)])
+def test_an_executor_was_not_granted_more_than_an_empty_call_takes(*, now_us: float, is_noise: bool) -> None:
+    """Left-over work that slows empty calls of baselines would be subtracted from every call."""
+    replay = replay_of()
+    replay._nothing["candidate0"] = (4.0, 6.0)
+    replay.crew.baselines = [FakeActor(*[{**ANSWER, "call_us": now_us}] * 25)]  # type: ignore[list-item]
+    with pytest.raises(Fault, match="something slowed") if is_noise else nullcontext():
+        replay.demand_short_nothing()
 
 
 def test_the_referee_reads_the_counter_while_an_executor_launches() -> None:

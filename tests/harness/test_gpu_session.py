@@ -117,7 +117,7 @@ def test_a_stand_in_says_why_nothing_is_replayed(session: GpuSession) -> None:
     assert session.replay is None
     assert "stand-in" in session.not_replayed
     with pytest.raises(SupervisorError, match="nothing is replayed"):
-        session.burst(0, None, 4)
+        session.burst(0, 4)
 
 
 def test_the_state_of_the_device_is_measured(session: GpuSession) -> None:
@@ -203,26 +203,9 @@ def test_nobody_wakes_up_beside_a_process_of_the_submission(
     woken: list[bool] = []
     with opened.session(RIGHT) as session:
         monkeypatch.setattr(Standby, "wake", lambda _: woken.append(session.candidate.child.exit_code() is not None))
-        opened.track.timed()
         assert woken == []
     opened.track.finished()
     assert woken == [True]
-
-
-@pytest.mark.parametrize("takes_most", [True, False])
-def test_nobody_wakes_up_beside_a_task_that_takes_most_of_the_memory(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch, takes_most: bool
-) -> None:
-    """They would get no context and be replaced, which the next judging waits for: 10 s after resnet_block."""
-    woken: list[str] = []
-    monkeypatch.setattr(Standby, "wake", lambda _: woken.append("woken"))
-    monkeypatch.setattr(Standby, "refill", lambda *_: None)
-    session: Any = SimpleNamespace(replay=SimpleNamespace(), takes_most=takes_most, setting=SimpleNamespace(order=dict))
-    opened.track._session = session
-    opened.track.timed()
-    assert woken == ([] if takes_most else ["woken"])
-    opened.track.finished()
-    assert woken[-1:] == ["woken"]
 
 
 def test_a_waiting_crew_becomes_a_session(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +268,7 @@ def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_nam
 
     def drawn_and_called() -> None:
         GpuSession.draw(own, 0, 2)
-        GpuSession.burst(own, 0, None, 2)
+        GpuSession.burst(own, 0, 2)
 
     with pytest.raises(Fault, match="too little GPU memory"):
         drawn_and_called()

@@ -136,7 +136,7 @@ def test_nothing_begins_that_would_not_end_in_time(judgings: Callable[..., tuple
 
 
 def test_seconds_leave_out_what_is_compiled_once(tmp_path: Path) -> None:
-    raw = Path("docs/results/h200/kernels-rk2.jsonl")
+    raw = Path("docs/results/h200/kernels-timestamps.jsonl")
     records = proof_times.accepted([raw])
     assert len(records) == 25
     pool = records["mnist_pool/forward forward_cuda.cu"][0]

@@ -17,11 +17,12 @@ from benchmarks.harness.hosts.locks import open_shared, try_lock
 from benchmarks.harness.measuring.calls import CANDIDATE, ConfigTally
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
+from benchmarks.harness.measuring.session import NOTHING
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.report import ConfigReport
 from benchmarks.harness.source import Watcher
 from benchmarks.harness.tasks.spec import Config, TaskSpec
-from benchmarks.harness.tracks import CpuTrack, GpuTrack, of_launch, open_track
+from benchmarks.harness.tracks import CpuTrack, GpuTrack, open_track
 
 GPUS = (
     Gpu("cuda:0", "NVIDIA H200", "GPU-a", "580.1", 8 << 30, "sm_90", ()),
@@ -190,7 +191,7 @@ def finish(track: GpuTrack, task: TaskSpec) -> Finish:
         hidden: bool = False,
     ) -> tuple[tuple[ConfigReport, ...], Mapping[str, Any]]:
         empty = calls(1.3, 405.0) if null is None else null
-        again = cycle(empty)
+        again, quick = cycle(empty), calls(60.0, 463.7)[0]
         session = SimpleNamespace(
             canary=lambda: CANARY,
             machine={"flush_us": 90.0},
@@ -199,7 +200,8 @@ def finish(track: GpuTrack, task: TaskSpec) -> Finish:
             crew=SimpleNamespace(end_candidates=lambda: None),
             writes_us=lambda: 90.0,
             fill=lambda number: number,
-            call_baseline=lambda *_: next(again),
+            turn=lambda _: None,
+            call_baseline=lambda _, __, function: next(again) if function == NOTHING else quick,
         )
         track._session = session  # type: ignore[assignment]
         track.before()
@@ -286,6 +288,6 @@ def test_drift_is_measured_against_the_nearest_of_the_first_measurements(track: 
 def test_a_launch_is_looked_at_alone(task: TaskSpec) -> None:
     config = task.configs_for("cuda")[0]
     found = tally(config, calls(50.0, 453.7))
-    first, second = of_launch(found, 0), of_launch(found, 1)
+    first, second = found.of_launch(0), found.of_launch(1)
     assert (len(first.seen[CANDIDATE]), len(second.seen[CANDIDATE])) == (5, 4)
     assert len(found.seen[CANDIDATE]) == 9

@@ -4,17 +4,34 @@ Pure arithmetic. By the referee's clock a call lasts from GO until the GPU is fr
 time plus the time of an empty call (`null`), within a slack. If the report is shorter, part of the work was not in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..measuring.contestants import CallResult
-from ..measuring.tally import CANDIDATE, ConfigTally
+from ..measuring.tally import CANDIDATE, ConfigTally, Contender
 from ..rules import GpuRules
 
 _MANY = 0.2  # of all calls
 _LONG_US = 1000.0
+
+
+class TrustedCalls(NamedTuple):
+    """Calls of one kind that the submission has no part in."""
+
+    beside: Sequence[CallResult]  # while its processes existed
+    alone: Sequence[CallResult]  # when they had been ended
+
+
+@dataclass(frozen=True)
+class CallsAlone:
+    """What was called when the submission's processes had been ended."""
+
+    null: Sequence[CallResult]
+    made: Mapping[tuple[int, Contender], Sequence[CallResult]] = field(default_factory=dict)  # of each configuration
 
 
 def bound_us(result: CallResult) -> float:
@@ -24,15 +41,22 @@ def bound_us(result: CallResult) -> float:
     return result.wall_us + result.tail_us - result.gate_us
 
 
-def usual_us(beside: Sequence[Sequence[CallResult]], alone: Sequence[CallResult], rules: GpuRules) -> float:
+def usual_us(pairs: Sequence[TrustedCalls], rules: GpuRules) -> float:
     """How much more time than claimed calls take on this machine, in the median.
 
-    Of the `trusted` calls that were made `beside` the submission, the kind that took the most counts: a machine that is
-    slow for them is slow for everybody. But what the submission leaves running between the calls slows them too, so it
-    is at most a little more than empty calls take `alone`, when its processes have been ended.
+    Of the trusted calls that were made beside the submission, the kind that took the most counts: a machine that is
+    slow for them is slow for everybody. But what the submission leaves running between the calls slows them too, so
+    each kind counts for at most a little more than it takes when the submission's processes have been ended.
     """
-    beside_us = max(_median(_beyond_claim_us(calls)) for calls in beside)
-    return min(beside_us, _median(_beyond_claim_us(alone)) + rules.spread_max_us)
+    return max(
+        min(_median(_beyond_claim_us(kind.beside)), _median(_beyond_claim_us(kind.alone)) + rules.slack_us)
+        for kind in pairs
+    )
+
+
+def slowed_us(kind: TrustedCalls) -> float:
+    """How much more than their own time trusted calls took beside the submission than without it, in the median."""
+    return _median(_beyond_claim_us(kind.beside)) - _median(_beyond_claim_us(kind.alone))
 
 
 def excess_us(seen: Sequence[CallResult], usual_us: float) -> float:
@@ -40,10 +64,14 @@ def excess_us(seen: Sequence[CallResult], usual_us: float) -> float:
     return _median(_beyond_claim_us(seen)) - usual_us
 
 
-def trusted(ledger: ConfigTally, null: Sequence[CallResult]) -> list[Sequence[CallResult]]:
+def trusted(ledger: ConfigTally, number: int, null: Sequence[CallResult], alone: CallsAlone) -> list[TrustedCalls]:
     """Empty calls, and calls of baselines that are short enough to show the overhead of a call."""
-    baselines = (calls for who, calls in ledger.seen.items() if who != CANDIDATE)
-    return [null, *(calls for calls in baselines if comparable(calls))]
+    baselines = [
+        TrustedCalls(calls, alone.made.get((number, who), calls))
+        for who, calls in ledger.seen.items()
+        if who != CANDIDATE and comparable(calls)
+    ]
+    return [TrustedCalls(null, alone.null), *baselines]
 
 
 def comparable(calls: Sequence[CallResult]) -> bool:
@@ -57,16 +85,16 @@ def spread_us(null: Sequence[CallResult]) -> float:
     return 3.0 * _median(np.abs(beyond - _median(beyond)))
 
 
-def slack_us(seen: Sequence[CallResult], null: Sequence[CallResult], rules: GpuRules) -> float:
-    """The part of an excess that counts as noise and launch overhead."""
+def slack_us(seen: Sequence[CallResult], scatter_us: float, rules: GpuRules) -> float:
+    """The part of an excess that counts as noise and launch overhead; empty calls scatter by `scatter_us`."""
     claimed = _median(np.array([item.event_us or 0.0 for item in seen]))
-    return rules.slack_us + rules.slack_fraction * claimed + spread_us(null)
+    return rules.slack_us + rules.slack_fraction * claimed + scatter_us
 
 
-def charges_us(seen: Sequence[CallResult], usual_us: float, null: Sequence[CallResult], rules: GpuRules) -> list[float]:
+def charges_us(seen: Sequence[CallResult], usual_us: float, scatter_us: float, rules: GpuRules) -> list[float]:
     """The time added to each call: what the referee measured beyond the reported time, slack and noise."""
     claims_us = np.array([item.event_us or 0.0 for item in seen])
-    allowed_us = rules.slack_us + rules.slack_fraction * claims_us + spread_us(null)
+    allowed_us = rules.slack_us + rules.slack_fraction * claims_us + scatter_us
     return [float(us) for us in np.maximum(0.0, _beyond_claim_us(seen) - usual_us - allowed_us)]
 
 

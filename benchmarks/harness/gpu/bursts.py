@@ -1,7 +1,7 @@
 """Bursts: replayed calls back to back after one start time, each on inputs of its own, and all results compared.
 
 A forged end would gain no more for a whole burst than for a single call. The time of a configuration is the larger of
-the medians of single calls and of bursts, for baselines as well.
+the medians of single calls and of bursts. Baselines make none: what slowed their few bursts would count for the kernel.
 """
 
 import math
@@ -10,10 +10,10 @@ from typing import Any
 
 from ..measuring.calls import Judging
 from ..measuring.faults import Fault
-from ..measuring.tally import CANDIDATE, ConfigTally, Contender
+from ..measuring.tally import CANDIDATE, ConfigTally
 from ..report import Verdict
 from .session import GpuSession
-from .word_times import SAMPLED_MAX_US, Lateness
+from .word_times import SAMPLED_MAX_US, Lateness, usual_lateness
 
 
 def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
@@ -44,34 +44,24 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
 
 def _charge_late(ledger: ConfigTally) -> None:
     """Each call for what came late after it: a median would leave out what is forged in fewer than half of them."""
-    seen = {who: [Lateness.of(call) for call in calls] for who, calls in ledger.seen.items()}
-    medians = [tuple(map(median, zip(*late, strict=True))) for who, late in seen.items() if who != CANDIDATE]
-    usual = Lateness(*map(max, zip(*medians, strict=True)))
+    usual = usual_lateness({who: calls for who, calls in ledger.seen.items() if who != CANDIDATE})
     if usual.sampled_us > SAMPLED_MAX_US:
         raise Fault(Verdict.NOISY, f"the host is too busy: copying rows of a result takes {usual.sampled_us:.0f} µs")
-    pairs = zip(ledger.times_us[CANDIDATE], seen[CANDIDATE], strict=True)
-    ledger.times_us[CANDIDATE] = [time_us + late.beyond_us(usual) for time_us, late in pairs]
+    pairs = zip(ledger.times_us[CANDIDATE], ledger.seen[CANDIDATE], strict=True)
+    ledger.times_us[CANDIDATE] = [time_us + Lateness.of(call).beyond_us(usual) for time_us, call in pairs]
 
 
 def _credited(session: GpuSession, judging: Judging, number: int, count: int) -> dict[str, Any]:
     ledger = judging.ledgers[number]
     launches, turns = session.setting.rules.time.launches, session.setting.gpu_rules.bursts
-    bursts_us: dict[Contender, list[float]] = {who: [] for who in ledger.times_us}
+    bursts_us = []
     for launch in range(launches):
         session.turn(launch)
         for _ in range(turns):
+            judging.give_up_if_late()
             session.draw(number, count)
-            for who, times in bursts_us.items():
-                judging.give_up_if_late()
-                times.append(session.burst(number, None if who == CANDIDATE else who[1], count))
-    shown: dict[str, Any] = {"calls": count}
-    for who, times in bursts_us.items():
-        single_us, burst_us = median(ledger.times_us[who]), median(times)
-        more_us = max(0.0, burst_us - single_us)
-        ledger.times_us[who] = [time + more_us for time in ledger.times_us[who]]
-        shown[_name(who)] = {"single_us": round(single_us, 3), "burst_us": round(burst_us, 3)}
-    return shown
-
-
-def _name(who: Contender) -> str:
-    return "kernel" if who == CANDIDATE else ("eager", "compile")[who[1]]
+            bursts_us.append(session.burst(number, count))
+    single_us, burst_us = median(ledger.times_us[CANDIDATE]), median(bursts_us)
+    more_us = max(0.0, burst_us - single_us)
+    ledger.times_us[CANDIDATE] = [time_us + more_us for time_us in ledger.times_us[CANDIDATE]]
+    return {"calls": count, "kernel": {"single_us": round(single_us, 3), "burst_us": round(burst_us, 3)}}

@@ -3,6 +3,7 @@
 Whatever it answers is hostile. Not covered: what a record may say (`record.py`), and launching it (`replay.py`).
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,35 +23,51 @@ class CallRecording:
     candidate: Actor
     referee: RefereeProcess
     configs: Sequence[Config]
-    timeout_s: float
+    timeout_s: float  # of one request
+    until_s: float  # all of them, on the monotonic clock
     laps: Laps
 
-    def warm_up(self, fill: Callable[[int], int], before_hidden: Callable[[], None]) -> None:
-        """Every configuration is called once before any is captured, so that what is made only once stays."""
-        is_hidden = False
-        for number, config in enumerate(self.configs):
-            if config.hidden and not is_hidden:
-                before_hidden()
-            is_hidden = is_hidden or config.hidden
-            fill(number)
-            self.laps.end("filled")
-            self.referee.ask("stage", who="candidate0", config=number, places=[])
-            self.ask(config, "warmed", warm=number)
-            self.laps.end("first_calls")
+    def calls(
+        self,
+        fill: Callable[[int], int],
+        before_hidden: Callable[[], None],
+        memory: MemorySpans,
+        sets: Sequence[int],
+    ) -> list[tuple[RecordedCall, ...]]:
+        """Of every configuration as many calls as it has input sets. Raises NotReplayable, Fault.
 
-    def calls(self, memory: MemorySpans, sets: Sequence[int]) -> list[tuple[RecordedCall, ...]]:
-        """Of every configuration as many calls as it has input sets. Raises NotReplayable, Fault."""
-        found = []
-        for number, config in enumerate(self.configs):
-            text = self.ask(config, "recorded", record=number)
-            sizes = [item.nbytes for item in config.results]
-            try:
-                calls = read_record(text, memory, sizes, sets[number])
-                demand_little_moved(calls, sum(item.nbytes for item in config.tensors) + sum(sizes))
-            except NotReplayable as error:
-                raise not_replayable(config, str(error)) from error
-            found.append(calls)
-        return found
+        All visible ones are called once before any is captured, so that what is made only once stays. Then they are
+        recorded, and only then does the submission meet the hidden ones: nothing that is told of the visible ones can
+        be about these.
+        """
+        found: dict[int, tuple[RecordedCall, ...]] = {}
+        for is_hidden in (False, True):
+            numbers = [number for number, config in enumerate(self.configs) if config.hidden is is_hidden]
+            if is_hidden and numbers:
+                before_hidden()
+            for number in numbers:
+                self._warm_up(number, fill)
+            found |= {number: self._recorded(number, memory, sets[number]) for number in numbers}
+            self.laps.end("recorded")
+        return [found[number] for number in range(len(self.configs))]
+
+    def _warm_up(self, number: int, fill: Callable[[int], int]) -> None:
+        fill(number)
+        self.laps.end("filled")
+        self.referee.ask("stage", who="candidate0", config=number, places=[])
+        self.ask(self.configs[number], "warmed", warm=number)
+        self.laps.end("first_calls")
+
+    def _recorded(self, number: int, memory: MemorySpans, sets: int) -> tuple[RecordedCall, ...]:
+        config = self.configs[number]
+        text = self.ask(config, "recorded", record=number)
+        sizes = [item.nbytes for item in config.results]
+        try:
+            calls = read_record(text, memory, sizes, sets)
+            demand_little_moved(calls, sum(item.nbytes for item in config.tensors) + sum(sizes))
+        except NotReplayable as error:
+            raise not_replayable(config, str(error)) from error
+        return calls
 
     def loaded_code(self) -> tuple[list[bytes], bool]:
         """What the recorder has seen its packages load, and whether it could not see that."""
@@ -59,9 +76,10 @@ class CallRecording:
     def ask(self, config: Config | None, word: str, max_characters: int = RECORD_MAX_CHARACTERS, **request: int) -> str:
         """Joins the messages that arrive before `word`; `config` is what a failure is told of, None: of all calls."""
         pieces, length = list[str](), 0
+        left_s = min(self.timeout_s, self.until_s - time.monotonic())
         self.candidate.link.send(**request)
         try:
-            for message in self.candidate.messages(3 * self.timeout_s):
+            for message in self.candidate.messages(left_s):
                 if message.get(word):
                     break
                 if "not_recorded" in message:
@@ -71,7 +89,9 @@ class CallRecording:
                 if length > max_characters or not pieces[-1]:
                     raise not_replayable(config, "the record is too long or empty")
         except TimeoutError:
-            reason = f"a call that was to be recorded gave no answer within {3 * self.timeout_s:g} s"
+            reason = f"a call that was to be recorded gave no answer within {self.timeout_s:g} s"
+            if left_s < self.timeout_s:
+                reason = "recording the calls took too long in all"
             where = f" ({_shown(config)})" if config else ""
             raise Fault(Verdict.TIMEOUT, f"{reason}{where}") from None
         except ProtocolError:

@@ -17,12 +17,12 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
-from ..errors import RefereeError, SupervisorError
+from ..errors import RefereeError
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, death
 from ..measuring.laps import Laps
 from ..measuring.memory import Layout
-from ..measuring.session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess
+from ..measuring.session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess, faults_of
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..sandbox.isolation import inside
@@ -45,9 +45,9 @@ INPUTS_AT, OUTPUTS_AT = 0x5000_0000_0000, 0x6000_0000_0000
 _TRIES, _LATE_TRIES = 25, 5
 _SAMPLES = 5  # of which the last counts, even if all were late
 _NULL_CALLS, _NULL_TRIES = 25, 100
+_GRANTED_SPARE_US = 1.0  # half of it is what an executor may take longer, the rest is the scatter of medians
 _STEPS = 1 << 62
 _PUNCTUAL_CALLS, _PUNCTUAL_LEAST = 10, 8
-_BASELINE_SETS = 16  # that a baseline captures
 LATE_RESULTS = "results were written after the call had shown its end"
 _UNSEEN = "what its packages load could not be seen: there is no CUPTI, or it failed"
 
@@ -91,7 +91,7 @@ class Captured:
     """What the baselines of a session have captured: once, however many submissions it meets."""
 
     is_told: bool = False  # that they are to replay
-    nodes: dict[int, list[int]] = field(default_factory=dict)  # of each configuration, by function
+    configs: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -102,7 +102,9 @@ class Replay:
     referee: RefereeProcess
     configs: Sequence[Config]
     layout: Layout
-    timeout_s: float
+    sets: Sequence[int]  # of each configuration, that a baseline captures: as many as lie ready for a step
+    timeout_s: float  # of a call
+    recording_s: float  # all calls together may take so long to be recorded
     draw: Callable[[int, int], None]  # fresh values for so many input sets of a configuration
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
@@ -113,7 +115,7 @@ class Replay:
     repeated: int = 0  # calls whose times were worth nothing
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
     # empty calls of baselines before device code ran in an executor, which could make later ones long
-    _at_rest: dict[str, tuple[float, ...] | None] = field(default_factory=dict)
+    _at_rest: dict[str, tuple[float, ...]] = field(default_factory=dict)
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
     def begin(self, shared: Shared, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], binary: Any) -> None:
@@ -121,11 +123,13 @@ class Replay:
 
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
-        recording = CallRecording(self.crew.candidates[0], self.referee, self.configs, self.timeout_s, self.laps)
-        recording.warm_up(fill, self.before_hidden)
-        self.calls = recording.calls(shared.memory, [len(sets) for sets in self.layout.inputs])
-        self.laps.end("recorded")
+        candidate, until_s = self.crew.candidates[0], time.monotonic() + self.recording_s
+        recording = CallRecording(candidate, self.referee, self.configs, 3 * self.timeout_s, until_s, self.laps)
+        self.calls = recording.calls(
+            fill, self.before_hidden, shared.memory, [len(sets) for sets in self.layout.inputs]
+        )
         images, self._is_unseen = recording.loaded_code()
+        self._freeze_candidates()
         self._write_code(binary, images)
         self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])
         self._open_executors(shared)
@@ -135,6 +139,22 @@ class Replay:
         self.laps.end("candidates_ended")
         self._measure_all()
         self.laps.end("nothing_measured")
+
+    def begin_control(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
+        """The baselines' part of `begin`, without a submission. Raises NotReplayable, Fault."""
+        self._open_baselines()
+        for number in range(len(self.configs)):
+            fill(number)
+            self._capture(number, wanted[number])
+        self._nothing.update(self._at_rest)
+
+    def demand_short_nothing(self) -> None:
+        """The executors have been ended. Raises Fault if they were granted more than an empty call takes now."""
+        for launch in self._launches:
+            now_us, granted_us = self._nothing_of_baseline(launch)[0], self._nothing[f"candidate{launch}"][0]
+            if granted_us > now_us + _GRANTED_SPARE_US:
+                told = f"an empty call took {granted_us:.1f} µs beside the submission and {now_us:.1f} µs without it"
+                raise Fault(Verdict.NOISY, f"something slowed the machine: {told}")
 
     def call(self, who: str, config: int, choice: int, function: int, *, compared: bool) -> CallResult:
         """One call as a contestant makes it in the other way. `who` has the launch's number."""
@@ -160,14 +180,9 @@ class Replay:
             throttled=tuple(taken["throttle"]),
         )
 
-    def burst_us(self, who: str, config: int, count: int, function: int) -> float:
-        """Time per call of `count` calls back to back, each on inputs of its own. Raises Fault.
-
-        A baseline makes fewer calls: it is trusted, and the capacity of a stream is limited.
-        """
-        if who.startswith("baseline"):
-            count = max(1, min(count, _BASELINE_SETS, NODES_MAX // self.captured.nodes[config][function]))
-        answer, taken = self._of_judging(who, config, list(range(count)), function, compared=False)
+    def burst_us(self, who: str, config: int, count: int) -> float:
+        """Time per call of `count` calls of the submission back to back, each on inputs of its own. Raises Fault."""
+        answer, taken = self._of_judging(who, config, list(range(count)), EAGER, compared=False)
         if "error" in answer:
             raise Fault(Verdict.RUNTIME_ERROR, f"calls back to back: {answer['error']}")
         if "gone" in answer:
@@ -235,7 +250,7 @@ class Replay:
 
     @property
     def _launches(self) -> range:
-        return range(len(self.crew.executors))
+        return range(len(self.crew.baselines))
 
     def _write_code(self, binary: Any, loaded: Sequence[bytes]) -> None:
         folder = self.crew.folder / "code"
@@ -261,34 +276,45 @@ class Replay:
                     why = f"{why}; {_UNSEEN}" if self._is_unseen else why
                     raise NotReplayable(why) if number is None else not_replayable(self.configs[number], why)
 
-    def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
-        """On fresh values: the baselines capture, and every launch of the submission is replayed and compared."""
+    def _freeze_candidates(self) -> None:
+        """Their threads could keep the host from seeing words in time. Those that cannot be replayed go on later."""
+        for candidate in self.crew.candidates:
+            with faults_of("candidate"):
+                candidate.child.freeze()
+
+    def _open_baselines(self) -> None:
+        """They are told once, and make empty calls at rest: device code could make later ones long."""
         if not self.captured.is_told:
             self.captured.is_told = True
             for baseline in self.crew.baselines:
                 baseline.link.send(replay=True)
-        for who in (f"baseline{launch}" for launch in self._launches):
-            self._at_rest[who] = self._measure_nothing(who)
+        for launch in self._launches:
+            self._at_rest[f"baseline{launch}"] = self._nothing_of_baseline(launch)
+
+    def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
+        """On fresh values: the baselines capture, and every launch of the submission is replayed and compared."""
+        self._open_baselines()
         for number in range(len(self.configs)):
             choice = fill(number)
             self.laps.end("filled")
-            if number not in self.captured.nodes:
-                self._capture(number, wanted[number])
-                self.laps.end("baselines_captured")
+            self._capture(number, wanted[number])
+            self.laps.end("baselines_captured")
             for launch in self._launches:
                 self._try(f"candidate{launch}", number, choice)
             self.laps.end("tried")
 
     def _capture(self, number: int, wanted: Sequence[int]) -> None:
+        if number in self.captured.configs:
+            return
         self.referee.ask("stage", who="baseline0", config=number, places=[])
         for baseline in self.crew.baselines:
-            baseline.link.send(capture=number, functions=list(wanted), sets=_BASELINE_SETS)
+            baseline.link.send(capture=number, functions=list(wanted), sets=self.sets[number])
         for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
             if "not_captured" in answer:
                 raise not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
             if "nodes" not in answer:
                 raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
-            self.captured.nodes[number] = answer["nodes"]
+        self.captured.configs.add(number)
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]
@@ -305,13 +331,17 @@ class Replay:
 
     def _measure_all(self) -> None:
         for launch in self._launches:
-            usual = self._measure_nothing(f"baseline{launch}")
-            if usual is None:
-                raise SupervisorError("the host does not see when empty calls of a baseline begin and end")
-            usual = tuple(map(min, usual, self._at_rest.get(f"baseline{launch}") or usual))
+            usual = tuple(map(min, self._nothing_of_baseline(launch), self._at_rest[f"baseline{launch}"]))
             own = self._measure_nothing(f"candidate{launch}")
             self._nothing[f"baseline{launch}"] = usual
             self._nothing[f"candidate{launch}"] = usual if own is None else no_longer(own, usual)
+
+    def _nothing_of_baseline(self, launch: int) -> tuple[float, ...]:
+        nothing_us = self._measure_nothing(f"baseline{launch}")
+        if nothing_us is None:
+            what = "it does not see when empty calls of a baseline begin and end"
+            raise Fault(Verdict.NOISY, f"the host is too busy: {what}")
+        return nothing_us
 
     def _measure_nothing(self, who: str) -> tuple[float, ...] | None:
         """Medians of empty calls whose times are worth something; None if there are too few of them."""

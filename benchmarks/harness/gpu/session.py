@@ -10,7 +10,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from ..measuring.laps import Laps
 from ..measuring.memory import describe, overlay
 from ..measuring.session import (
     DISTRIBUTIONS,
-    EAGER,
     NOTHING,
     REFEREE_TIMEOUT_S,
     CallComparison,
@@ -92,6 +91,7 @@ class GpuSession(Session[Actor]):
         self.machine: dict[str, Any] = {}
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
+        self.repeats_replay = False  # of a control run: what it repeats was replayed, or was to be
 
     def show(self, config: int, *, decoys: int | None = None) -> None:
         """The referee writes the inputs of a call itself, right before it."""
@@ -139,6 +139,8 @@ class GpuSession(Session[Actor]):
             laps.end("baselines_loaded")
             if candidates:
                 self._begin_replay(crew, shared, laps)
+            elif self.repeats_replay:
+                self._begin_control(crew, laps)
             if self.replay is None:
                 self._serve(crew, candidates)
                 laps.end("serving")
@@ -148,29 +150,45 @@ class GpuSession(Session[Actor]):
         self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s, "load_s": load_s}
 
     def _begin_replay(self, crew: Crew, shared: Shared, laps: Laps, captured: Captured | None = None) -> None:
-        setting = self.setting
-        replay = Replay(
-            crew=crew,
-            referee=self._referee,
-            configs=setting.configs,
-            layout=self._layout,
-            timeout_s=setting.rules.limits.call_s,
-            draw=self._draw_again,
-            before_hidden=self._cut_log,
-            laps=laps,
-            captured=captured or Captured(),
-        )
-        wanted = functions_of(setting.prepared.problems)
+        self.has_met_hidden = False
+        replay = self._new_replay(crew, laps, captured or Captured())
+        wanted = functions_of(self.setting.prepared.problems)
         try:
-            replay.begin(shared, self.fill, wanted, setting.binary)
+            replay.begin(shared, self.fill, wanted, self.setting.binary)
         except NotReplayable as error:
             self.not_replayed = str(error)
+            for candidate in crew.candidates:
+                candidate.child.resume()
             return
         self.replay = replay
         self._casts = list(zip(crew.baselines, crew.executors, strict=True))
 
+    def _begin_control(self, crew: Crew, laps: Laps) -> None:
+        """The baselines do what they did in the judging that failed: there they were replayed, or were to be."""
+        replay = self._new_replay(crew, laps, Captured())
+        with suppress(NotReplayable):
+            replay.begin_control(self.fill, functions_of(self.setting.prepared.problems))
+            self.replay = replay
+
+    def _new_replay(self, crew: Crew, laps: Laps, captured: Captured) -> Replay:
+        limits = self.setting.rules.limits
+        return Replay(
+            crew=crew,
+            referee=self._referee,
+            configs=self.setting.configs,
+            layout=self._layout,
+            sets=self._sets,
+            timeout_s=limits.call_s,
+            recording_s=limits.judging_s,
+            draw=self._draw_again,
+            before_hidden=self._cut_log,
+            laps=laps,
+            captured=captured,
+        )
+
     def _cut_log(self) -> None:
         """Output from here on could describe hidden configurations, so it is not kept."""
+        self.has_met_hidden = True
         log = self.setting.scratch / self.crew.log.name
         printed = log_end(log, _LOG_BYTES)
         log.unlink()
@@ -189,13 +207,10 @@ class GpuSession(Session[Actor]):
             self._await_baseline(baseline)
             baseline.child.freeze()
 
-    def burst(self, config: int, function: int | None, count: int) -> float:
-        """Time per call of `count` calls on as many input sets, of the candidate (None) or a baseline. Raises Fault."""
-        replay = self._replaying
+    def burst(self, config: int, count: int) -> float:
+        """Time per call of `count` calls of the candidate on as many input sets. Raises Fault."""
         with memory_is_theirs(self._needs):
-            if function is not None:
-                return replay.burst_us(f"baseline{self.launch}", config, count, function)
-            return replay.burst_us(f"candidate{self.launch}", config, count, EAGER)
+            return self._replaying.burst_us(f"candidate{self.launch}", config, count)
 
     def draw(self, config: int, count: int, distribution: str | None = None) -> None:
         """Fresh values for `count` input sets, of a distribution that is drawn too unless one is named."""

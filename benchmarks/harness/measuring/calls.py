@@ -55,6 +55,7 @@ class Judging:
         self.ledgers = [ConfigTally(config) for config in session.setting.configs]
         self.compile_problems = list(session.setting.prepared.problems)
         self.null_calls: list[CallResult] = []
+        self._has_met_hidden = session.has_met_hidden
         self._watch = Watch(session.forget_touched, session.touched)
 
     @property
@@ -269,7 +270,8 @@ class Judging:
     def _check(self, number: int, choice: int, result: CallResult, *, compare: bool = True) -> Fault | None:
         ledger = self.ledgers[number]
         ledger.calls += 1
-        fault = call_fault(result)
+        self._has_met_hidden |= ledger.config.hidden
+        fault = call_fault(result, quoted=not self._has_met_hidden)
         if fault is not None or not compare:
             return fault
         comparison = self._session.compare("candidate", number, choice)

@@ -60,6 +60,9 @@ class Stuck(Fault):
         super().__init__(Verdict.TIMEOUT, reason)
 
 
+_UNQUOTED = "the kernel failed in a call; it has met hidden configurations before, so its message is not shown"
+
+
 def slow_load(timeout_s: float) -> Fault:
     return Fault(Verdict.TIMEOUT, f"loading the module took more than {timeout_s:g} s")
 
@@ -78,8 +81,11 @@ def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
     return death("while the module was loaded", exit_code)
 
 
-def call_fault(result: CallResult) -> Fault | None:
-    """The fault of a call that shows before its values are compared; None if there is none."""
+def call_fault(result: CallResult, *, quoted: bool = True) -> Fault | None:
+    """The fault of a call that shows before its values are compared; None if there is none.
+
+    What the process says of it is `quoted` unless it could be about hidden configurations.
+    """
     if result.timed_out:
         return Fault(Verdict.TIMEOUT, f"a call gave {result.text}")
     if result.status is None:
@@ -87,7 +93,8 @@ def call_fault(result: CallResult) -> Fault | None:
     if result.early:
         return Fault(Verdict.TAMPERING, "the process reported results before the call had begun")
     if result.status is not Status.OK:
-        return _refused(result.status, result)
+        fault = _refused(result.status, result)
+        return fault if quoted else Fault(fault.verdict, _UNQUOTED)
     return _suspicious(result)
 
 

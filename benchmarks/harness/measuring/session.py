@@ -86,6 +86,7 @@ class Session(ABC, Generic[ActorT]):
     """Context manager; every child is dead when it is left. Raises Fault if the submission cannot be loaded."""
 
     decoys: bool  # a contestant warms up on other values before its call counts
+    has_met_hidden = False  # the submission has met a hidden configuration before the first call is judged
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting

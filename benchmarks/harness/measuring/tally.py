@@ -158,6 +158,11 @@ class ConfigTally:
         launches = np.array(self.launches)
         return [np.flatnonzero(launches == launch) for launch in np.unique(launches)]
 
+    def of_launch(self, launch: int) -> "ConfigTally":
+        """The timed calls of one launch alone."""
+        kept = [number for number, one in enumerate(self.launches) if one == launch]
+        return replace(self, seen={who: [calls[number] for number in kept] for who, calls in self.seen.items()})
+
     def charged_us(self, who: Contender, rules: Rules) -> NDArray[np.float64]:
         """The times of `who`; the delay of each call and the work beside it are added.
 

@@ -4,8 +4,10 @@ Not covered: the clock around it (`clock.py`) and whether a record may be launch
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from .driver import VALUE_BYTES, Attribute, Driver, DriverError, LaunchConfig, pointer, size_t, u64
@@ -97,9 +99,11 @@ def program(driver: Driver, lanes: Lanes, nodes: Sequence[GraphNode], function_o
     """Raises DriverError for a node that cannot be launched."""
     made = Program(driver, lanes)
     tails: dict[int, int] = {}
+    before: list[int] = []  # of each node those that end before it begins, as bits
     for number, node in enumerate(nodes):
         awaited = [edge[0] for edge in node["after"]]
-        lane = next((made.steps[one].lane for one in awaited if tails[made.steps[one].lane] == one), len(tails))
+        before.append(reduce(or_, (before[one] | 1 << one for one in awaited), 0))
+        lane = _lane_behind(awaited, before[number], tails)
         if lane >= _LANES_MAX:
             raise DriverError(f"a call has more than {_LANES_MAX} branches at a time")
         waits = [one for one in awaited if made.steps[one].lane != lane]
@@ -111,6 +115,12 @@ def program(driver: Driver, lanes: Lanes, nodes: Sequence[GraphNode], function_o
         tails[lane] = number
     made.prepare_events()
     return made
+
+
+def _lane_behind(awaited: Sequence[int], before: int, tails: Mapping[int, int]) -> int:
+    """A stream whose last node ends before: one that is awaited, else any, else a new one."""
+    free = [lane for lane, tail in tails.items() if before >> tail & 1]
+    return next((lane for lane in free if tails[lane] in awaited), free[0] if free else len(tails))
 
 
 def _launch_of(driver: Driver, stream: pointer, node: GraphNode, function_of: FunctionOf) -> Callable[[], None]:

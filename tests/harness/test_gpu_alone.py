@@ -1,0 +1,131 @@
+"""Baselines that were slower beside the submission than without it: nobody is accused, and there is no score."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.harness import Verdict, default_suites, find_task
+from benchmarks.harness.gpu.alone import demand_quick_baselines, demand_quick_replays, is_as_quick
+from benchmarks.harness.measuring.contestants import CallResult
+from benchmarks.harness.measuring.faults import Fault
+from benchmarks.harness.measuring.session import COMPILE, EAGER
+from benchmarks.harness.measuring.tally import CANDIDATE, ConfigTally
+from benchmarks.harness.protocol import Status
+
+TASK = find_task(default_suites(), "mnist_linear_relu/forward")
+SHOWN = next(item for item in TASK.configs["cuda"] if not item.hidden)
+HIDDEN = next(item for item in TASK.configs["cuda"] if item.hidden)
+BASELINES = (("baseline", EAGER), ("baseline", COMPILE))
+SLOW = "something slowed the baselines"
+
+
+def call(us: float, **more: float) -> CallResult:
+    return CallResult(Status.OK, wall_us=us, resume_us=0.0, event_us=us, **more)  # type: ignore[arg-type]
+
+
+class Session:
+    """After the submission has gone, each baseline takes so many microseconds a call."""
+
+    def __init__(self, alone_us: Mapping[int, float], **more: float) -> None:
+        self.alone_us, self.more, self.log = alone_us, more, list[str]()
+        self.crew = SimpleNamespace(end_executors=lambda: self.log.append("ended"))
+        self.replay: Any = SimpleNamespace(demand_short_nothing=lambda: self.log.append("nothing"))
+
+    def turn(self, launch: int) -> None:
+        self.log.append(f"launch {launch}")
+
+    def fill(self, config: int) -> int:
+        return config
+
+    def call_baseline(self, config: int, choice: int, function: int) -> CallResult:
+        self.log.append(f"call {function}")
+        return call(self.alone_us[function], **self.more)
+
+
+def tally(beside_us: Mapping[int, float], config: Any = SHOWN, **more: float) -> ConfigTally:
+    """In launch 0; in launch 1 everybody takes as long as alone."""
+    found = ConfigTally(config)
+    for number in range(20):
+        found.launches.append(number // 10)
+        found.note_time(CANDIDATE, call(10.0))
+        for who in BASELINES:
+            found.note_time(who, call(beside_us[who[1]], **more))
+    return found
+
+
+def look(session: Session, *tallies: ConfigTally) -> Any:
+    judging = SimpleNamespace(ledgers=list(tallies))
+    return demand_quick_baselines(session, judging, ())  # type: ignore[arg-type]
+
+
+def test_baselines_that_are_as_quick_beside_the_submission_are_called_five_times() -> None:
+    session = Session({EAGER: 40.0, COMPILE: 20.0})
+    found = look(session, tally({EAGER: 41.0, COMPILE: 20.5}), tally({EAGER: 1.0, COMPILE: 1.0}, HIDDEN))
+    assert {key: len(calls) for key, calls in found.made.items()} == {(0, who): 5 for who in BASELINES}
+    assert {item for item in session.log if item.startswith("launch")} <= {"launch 0", "launch 1"}
+
+
+@pytest.mark.parametrize("slower", [EAGER, COMPILE])
+def test_a_baseline_that_was_slower_beside_the_submission_ends_the_judging(slower: int) -> None:
+    """It may be a kernel that was left running beside its calls, in a second context."""
+    alone_us = {EAGER: 40.0, COMPILE: 20.0}
+    session = Session(alone_us)
+    with pytest.raises(Fault, match=SLOW) as raised:
+        look(session, tally({**alone_us, slower: 1.1 * alone_us[slower]}))
+    assert raised.value.verdict is Verdict.NOISY
+    assert session.log.count(f"call {slower}") == 15  # enough to be sure
+
+
+def test_one_launch_does_not_excuse_the_other() -> None:
+    """The launch that is looked at is drawn: of twenty judgings hardly one has only that which is quick."""
+    ledger = tally({EAGER: 40.0, COMPILE: 20.0})
+    for who in BASELINES:
+        ledger.seen[who][:10] = [call(90.0)] * 10
+    refused = 0
+    for _ in range(60):
+        try:
+            look(Session({EAGER: 40.0, COMPILE: 20.0}), ledger)
+        except Fault:
+            refused += 1
+    assert 30 <= refused < 60  # three of four, since there are two baselines
+
+
+def test_one_call_is_enough_where_calls_are_long() -> None:
+    session = Session({EAGER: 30_000.0, COMPILE: 20_000.0})
+    look(session, tally({EAGER: 30_000.0, COMPILE: 20_000.0}))
+    assert session.log.count("call 0") == session.log.count("call 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("beside_us", "alone_us", "is_quick"),
+    [
+        ([5.2] * 9, [5.0] * 15, True),  # within 0.3 µs
+        ([6.0] * 9, [5.0] * 15, False),
+        ([104.0] * 9, [100.0] * 15, True),  # within 5 %
+        ([106.0] * 9, [100.0] * 15, False),
+        ([106.0] * 9, [95.0, 100.0, 105.0] * 5, True),  # the calls alone scatter
+        ([90.0, 130.0, 110.0] * 3, [100.0] * 15, False),  # how those beside scatter counts for nothing
+    ],
+)
+def test_what_chance_explains_is_told_by_the_calls_alone(
+    beside_us: list[float], alone_us: list[float], *, is_quick: bool
+) -> None:
+    assert is_as_quick(np.array(beside_us), np.array(alone_us), 0.3) is is_quick
+
+
+@pytest.mark.parametrize("name", ["behind_us", "tail_us", "lead_us", "start_us"])
+@pytest.mark.parametrize("more_us", [0.0, 400.0])
+def test_what_happens_around_calls_of_baselines_was_no_later_beside_the_submission(name: str, more_us: float) -> None:
+    """Lateness of the kernel's calls is held against theirs, so what is beside all of them would be seen by nobody.
+
+    The third word is later after long calls and on a busy host, and the referee's kernel shows what it would show.
+    """
+    session = Session({EAGER: 40.0, COMPILE: 20.0}, **{name: 50.0})
+    judging: Any = SimpleNamespace(ledgers=[tally({EAGER: 40.0, COMPILE: 20.0}, **{name: 50.0 + more_us})])
+    with pytest.raises(Fault, match="slowed the machine") if more_us and name != "behind_us" else nullcontext():
+        demand_quick_replays(session, session.replay, judging)  # type: ignore[arg-type]
+    assert session.log[:2] == ["ended", "nothing"]
