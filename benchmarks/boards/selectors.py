@@ -134,12 +134,14 @@ def board_records(key: BoardKey) -> list[Evaluation]:
     what was refused at another time: that has no row on the board where its holder has a sound entry.
     """
     doubted: set[int] = set()
+    sound: set[int] = set()  # of these it has been asked in an earlier round
     for _ in range(ROUNDS_MAX):
         records = _best_so_far(key, doubted)
-        found = _in_question(key, records)
+        found = _in_question(key, [record for record in records if record.pk not in sound])
         if not found:
             break
         doubted |= found
+        sound |= {record.pk for record in records}
     return _without_repeats([record for record in records if record.submission_id not in doubted])
 
 
@@ -158,6 +160,8 @@ def _in_question(key: BoardKey, records: list[Evaluation]) -> set[int]:
 
     Only those are asked about whose text, tokens or compiled code were refused or held back there at any time.
     """
+    if not records:
+        return set()
     texts = {record.submission.blob_id for record in records}
     tokens = {record.submission.source_key for record in records} - {""}
     objects = {record.object_key for record in records} - {""}
