@@ -209,15 +209,23 @@ class StagedJudging:
         return (lambda _: nullcontext()) if self.locked else wanted
 
     def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
-        """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`."""
+        """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`.
+
+        Whatever goes wrong in it is nobody's fault but ours, and a machine that is too busy is told.
+        """
         assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
         fills = self._session.last_fills() if self._session else ()
         with scratch_folder("control-", self.paths.scratch) as scratch:
             new = self.track.control(self.task, self.configs, build.binary, prepared, scratch)
             if new is None:
                 return
-            with new as session:
-                Judging(session, Watcher(cancelled=self.watcher.cancelled)).control(fills)
+            try:
+                with new as session:
+                    Judging(session, Watcher(cancelled=self.watcher.cancelled)).control(fills)
+            except Fault as fault:
+                if fault.verdict is Verdict.NOISY:
+                    raise
+                return
         reason = f"the judging failed while the submission ran and works without it: {first_line(str(error))}"
         raise Fault(Verdict.RUNTIME_ERROR, reason) from error
 

@@ -15,7 +15,7 @@ from .compilers import gxx, nvcc
 from .compilers.device_source import missing_here
 from .errors import SupervisorError, UsageError
 from .gpu import bounds
-from .gpu.alone import demand_quick_baselines, demand_quick_replays
+from .gpu.alone import calls_alone, demand_quick_replays
 from .gpu.audit import Auditor
 from .gpu.baselines import GpuPreparation
 from .gpu.bursts import credit_bursts
@@ -353,14 +353,14 @@ class GpuTrack(Track):
         found["null_bound_us"] = round(bounds.median_bound_us(judging.null_calls), 1)
         spread_us, alone = bounds.spread_us(judging.null_calls), bounds.CallsAlone(judging.null_calls)
         if self.gpu.accelerator == "cuda":  # of a stand-in, everybody else on its processors takes some
-            empty = demand_that_nothing_is_left(
+            demand_that_nothing_is_left(
                 session,
                 self.rules.gpu,
                 drift=drift,
                 scatter_us=spread_us,
                 drift_now=lambda: self._drift(self._steadiest()),
             )
-            alone = demand_quick_baselines(session, judging, empty)
+            alone = calls_alone(session, judging)
         found["null_spread_us"] = round(spread_us, 1)
         return tuple(self._bounded(judging, alone, number, item) for number, item in enumerate(results)), found
 
@@ -401,13 +401,13 @@ class GpuTrack(Track):
         ledger, rules = judging.ledgers[number], self.rules.gpu
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             return result
-        seen, scatter_us = ledger.seen[CANDIDATE], min(map(bounds.spread_us, (judging.null_calls, alone.null)))
+        seen, scatter_us = ledger.seen[CANDIDATE], bounds.spread_us(judging.null_calls)
         for launch in sorted(set(ledger.launches)):
             of_launch = ledger.of_launch(launch)
             pairs = bounds.trusted(of_launch, number, judging.null_calls, alone)
             self._demand_true_claims(of_launch, pairs, scatter_us, result.key)
         usual_us = bounds.usual_us(bounds.trusted(ledger, number, judging.null_calls, alone), rules)
-        charges_us = bounds.charges_us(seen, usual_us, scatter_us, rules)
+        charges_us = bounds.charges_us(seen, usual_us, min(scatter_us, bounds.spread_us(alone.null)), rules)
         ledger.times_us[CANDIDATE] = [sum(pair) for pair in zip(ledger.times_us[CANDIDATE], charges_us, strict=True)]
         everybody = [item for calls in ledger.seen.values() for item in calls]
         if bounds.busy(everybody, self._opened().machine["flush_us"], rules):
@@ -419,20 +419,22 @@ class GpuTrack(Track):
     ) -> None:
         """Checks one launch; correct times in another launch do not excuse it.
 
-        What a busy machine could explain is added to the calls and accuses nobody.
+        What a busy machine could explain accuses nobody: that is how slow it was beside the submission. What it does
+        not explain alone is added to the calls.
         """
         seen, rules = ledger.seen[CANDIDATE], self.rules.gpu
-        if (slowed_us := max(map(bounds.slowed_us, pairs))) > rules.spread_max_us:
-            told = f"calls of the judge took {slowed_us:.0f} µs longer beside the submission than without it"
-            raise Fault(Verdict.NOISY, f"something slowed the machine: {told} ({key})")
-        excess_us = bounds.excess_us(seen, bounds.usual_us(pairs, rules))
-        explained_us = bounds.slack_us(seen, scatter_us, rules) + rules.spread_max_us
-        if excess_us > explained_us:
+        usual_us = bounds.usual_us([kind._replace(alone=kind.beside) for kind in pairs], rules)
+        excess_us, explained_us = bounds.excess_us(seen, usual_us), bounds.slack_us(seen, scatter_us, rules)
+        if excess_us > explained_us + rules.spread_max_us:
             raise Fault(
                 Verdict.TAMPERING,
                 f"the calls used the GPU or the process {excess_us:.0f} µs longer than the reported time, where a busy "
-                f"machine explains {explained_us:.0f} µs: work must be joined to the current stream ({key})",
+                f"machine explains {explained_us + rules.spread_max_us:.0f} µs: work must be joined to the current "
+                f"stream ({key})",
             )
+        if (slowed_us := max(map(bounds.slowed_us, pairs))) > rules.spread_max_us:
+            told = f"calls of the judge took {slowed_us:.0f} µs longer beside the submission than without it"
+            raise Fault(Verdict.NOISY, f"something slowed the machine: {told} ({key})")
 
     def _opened(self) -> GpuSession:
         if self._session is None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Verdict, default_suites, find_task
-from benchmarks.harness.gpu.alone import demand_quick_baselines, demand_quick_replays, is_as_quick
+from benchmarks.harness.gpu.alone import calls_alone, demand_quick_replays, is_as_quick
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
-from benchmarks.harness.measuring.session import COMPILE, EAGER
+from benchmarks.harness.measuring.session import COMPILE, EAGER, NOTHING
 from benchmarks.harness.measuring.tally import CANDIDATE, ConfigTally
 from benchmarks.harness.protocol import Status
 
@@ -20,25 +20,27 @@ TASK = find_task(default_suites(), "mnist_linear_relu/forward")
 SHOWN = next(item for item in TASK.configs["cuda"] if not item.hidden)
 HIDDEN = next(item for item in TASK.configs["cuda"] if item.hidden)
 BASELINES = (("baseline", EAGER), ("baseline", COMPILE))
-SLOW = "something slowed the baselines"
+QUICK = {EAGER: 40.0, COMPILE: 20.0}
 
 
-def call(us: float, **more: float) -> CallResult:
-    return CallResult(Status.OK, wall_us=us, resume_us=0.0, event_us=us, **more)  # type: ignore[arg-type]
+def call(us: float, **more: Any) -> CallResult:
+    return CallResult(Status.OK, wall_us=us, resume_us=0.0, event_us=us, tail_us=more.pop("tail_us", 0.0), **more)
 
 
 class Session:
     """After the submission has gone, each baseline takes so many microseconds a call."""
 
-    def __init__(self, alone_us: Mapping[int, float], **more: float) -> None:
-        self.alone_us, self.more, self.log = alone_us, more, list[str]()
+    def __init__(self, alone_us: Mapping[int, float], *, replayed: bool = True, **more: Any) -> None:
+        self.alone_us, self.more, self.log = {**alone_us, NOTHING: 1.0}, more, list[str]()
         self.crew = SimpleNamespace(end_executors=lambda: self.log.append("ended"))
-        self.replay: Any = SimpleNamespace(demand_short_nothing=lambda: self.log.append("nothing"))
+        told = SimpleNamespace(demand_short_nothing=lambda: self.log.append("nothing"))
+        self.replay: Any = told if replayed else None
 
     def turn(self, launch: int) -> None:
         self.log.append(f"launch {launch}")
 
     def fill(self, config: int) -> int:
+        self.log.append(f"fill {config}")
         return config
 
     def call_baseline(self, config: int, choice: int, function: int) -> CallResult:
@@ -46,58 +48,53 @@ class Session:
         return call(self.alone_us[function], **self.more)
 
 
-def tally(beside_us: Mapping[int, float], config: Any = SHOWN, **more: float) -> ConfigTally:
+def tally(beside_us: Mapping[int, float], config: Any = SHOWN, **more: Any) -> ConfigTally:
     """In launch 0; in launch 1 everybody takes as long as alone."""
     found = ConfigTally(config)
     for number in range(20):
         found.launches.append(number // 10)
         found.note_time(CANDIDATE, call(10.0))
         for who in BASELINES:
-            found.note_time(who, call(beside_us[who[1]], **more))
+            first = number < 10
+            found.note_time(who, call((beside_us if first else QUICK)[who[1]], **(more if first else {})))
     return found
 
 
 def look(session: Session, *tallies: ConfigTally) -> Any:
-    judging = SimpleNamespace(ledgers=list(tallies))
-    return demand_quick_baselines(session, judging, ())  # type: ignore[arg-type]
+    return calls_alone(session, SimpleNamespace(ledgers=list(tallies)))  # type: ignore[arg-type]
 
 
-def test_baselines_that_are_as_quick_beside_the_submission_are_called_five_times() -> None:
-    session = Session({EAGER: 40.0, COMPILE: 20.0})
+def test_baselines_that_are_as_quick_beside_the_submission_are_called_five_times_in_each_launch() -> None:
+    session = Session(QUICK)
     found = look(session, tally({EAGER: 41.0, COMPILE: 20.5}), tally({EAGER: 1.0, COMPILE: 1.0}, HIDDEN))
-    assert {key: len(calls) for key, calls in found.made.items()} == {(0, who): 5 for who in BASELINES}
-    assert {item for item in session.log if item.startswith("launch")} <= {"launch 0", "launch 1"}
+    assert {key: len(calls) for key, calls in found.made.items()} == {(0, who): 10 for who in BASELINES}
+    assert [item for item in session.log if item.startswith("launch")] == ["launch 0", "launch 1"]
+    assert session.log.count("fill 0") == 10  # on values of their own, as beside the submission
+    assert (session.log.count("fill 1"), found.null) == (0, [])
 
 
+@pytest.mark.parametrize("replayed", [True, False])
 @pytest.mark.parametrize("slower", [EAGER, COMPILE])
-def test_a_baseline_that_was_slower_beside_the_submission_ends_the_judging(slower: int) -> None:
-    """It may be a kernel that was left running beside its calls, in a second context."""
-    alone_us = {EAGER: 40.0, COMPILE: 20.0}
-    session = Session(alone_us)
-    with pytest.raises(Fault, match=SLOW) as raised:
-        look(session, tally({**alone_us, slower: 1.1 * alone_us[slower]}))
+def test_a_baseline_that_was_slower_beside_the_submission_ends_the_judging(slower: int, *, replayed: bool) -> None:
+    """It may be a kernel that was left running beside its calls, in one launch alone, in a second context."""
+    session = Session(QUICK, replayed=replayed)
+    with pytest.raises(Fault, match=r"something slowed the GPU: .* µs beside the submission") as raised:
+        look(session, tally({**QUICK, slower: 1.15 * QUICK[slower]}))
     assert raised.value.verdict is Verdict.NOISY
     assert session.log.count(f"call {slower}") == 15  # enough to be sure
-
-
-def test_one_launch_does_not_excuse_the_other() -> None:
-    """The launch that is looked at is drawn: of twenty judgings hardly one has only that which is quick."""
-    ledger = tally({EAGER: 40.0, COMPILE: 20.0})
-    for who in BASELINES:
-        ledger.seen[who][:10] = [call(90.0)] * 10
-    refused = 0
-    for _ in range(60):
-        try:
-            look(Session({EAGER: 40.0, COMPILE: 20.0}), ledger)
-        except Fault:
-            refused += 1
-    assert 30 <= refused < 60  # three of four, since there are two baselines
+    assert session.log.count(f"call {NOTHING}") == (0 if replayed else 15)
 
 
 def test_one_call_is_enough_where_calls_are_long() -> None:
-    session = Session({EAGER: 30_000.0, COMPILE: 20_000.0})
-    look(session, tally({EAGER: 30_000.0, COMPILE: 20_000.0}))
-    assert session.log.count("call 0") == session.log.count("call 1") == 1
+    session = Session({EAGER: 40.0, COMPILE: 20_000.0})
+    look(session, tally({EAGER: 40.0, COMPILE: 20_000.0}))
+    assert session.log.count("call 1") == 1 + 5
+
+
+def test_calls_beside_which_the_clocks_were_lowered_do_not_count() -> None:
+    with pytest.raises(Fault, match="its clocks are lowered") as raised:
+        look(Session(QUICK, throttled=("thermal",)), tally(QUICK))
+    assert raised.value.verdict is Verdict.NOISY
 
 
 @pytest.mark.parametrize(
@@ -124,8 +121,8 @@ def test_what_happens_around_calls_of_baselines_was_no_later_beside_the_submissi
 
     The third word is later after long calls and on a busy host, and the referee's kernel shows what it would show.
     """
-    session = Session({EAGER: 40.0, COMPILE: 20.0}, **{name: 50.0})
-    judging: Any = SimpleNamespace(ledgers=[tally({EAGER: 40.0, COMPILE: 20.0}, **{name: 50.0 + more_us})])
-    with pytest.raises(Fault, match="slowed the machine") if more_us and name != "behind_us" else nullcontext():
+    session = Session(QUICK, **{name: 50.0})
+    judging: Any = SimpleNamespace(ledgers=[tally(QUICK, **{name: 50.0 + more_us})])
+    with pytest.raises(Fault, match="something slowed the GPU") if more_us and name != "behind_us" else nullcontext():
         demand_quick_replays(session, session.replay, judging)  # type: ignore[arg-type]
     assert session.log[:2] == ["ended", "nothing"]

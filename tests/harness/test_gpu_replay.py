@@ -540,7 +540,7 @@ def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
         replay = replay_of(executor=FakeActor(ANSWER), candidate=FakeActor())
         replay.captured, replay.crew.baselines = captured, [baseline]  # type: ignore[list-item]
         replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
-        replay._capture_and_try(lambda _: 0, [[0]])
+        replay._capture_and_try(lambda _: 0, [[0]], time.monotonic() + 9.0)
     assert [next(iter(message)) for message in baseline.asked] == ["replay", "capture"]
     assert captured.configs == {0}
 
@@ -589,7 +589,7 @@ def test_device_code_that_slows_empty_calls_of_baselines_gains_nothing() -> None
     told = [*[rest] * 25, {"nodes": [3]}, *[busy] * 25]
     replay.captured = Captured()
     replay.crew.baselines = [FakeActor(*told)]  # type: ignore[list-item]
-    replay._capture_and_try(lambda _: 0, [[0]])
+    replay._capture_and_try(lambda _: 0, [[0]], time.monotonic() + 9.0)
     replay._measure_all()
     assert replay.nothing_us == {"baseline0": 2.0, "candidate0": 2.5}
 
@@ -880,6 +880,25 @@ def test_recording_has_one_time_for_all_its_requests() -> None:
     with pytest.raises(Fault, match="took too long in all") as caught:
         recording.ask(replay.configs[0], "warmed", warm=0)
     assert caught.value.verdict is Verdict.TIMEOUT
+
+
+def test_trying_the_calls_belongs_to_that_time() -> None:
+    """Device code could spin for almost as long as a call may take, in every configuration and launch."""
+    replay = replay_of(executor=FakeActor(ANSWER))
+    replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
+    with pytest.raises(Fault, match="recording and trying its calls took more than 9 s") as caught:
+        replay._capture_and_try(lambda _: 0, [[0]], time.monotonic() - 1.0)
+    assert caught.value.verdict is Verdict.TIMEOUT
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_an_exit_code_tells_nothing_of_hidden_configurations(*, hidden: bool) -> None:
+    configs = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cuda")
+    replay = replay_of(candidate=(candidate := FakeActor(ProtocolError("gone"))))
+    candidate.child.wait = lambda _: 77
+    with pytest.raises(Fault) as caught:
+        recording_of(replay).ask(next(item for item in configs if item.hidden is hidden), "warmed", warm=0)
+    assert ("77" in caught.value.reason) is not hidden
 
 
 def test_candidates_are_frozen_before_anything_is_timed() -> None:

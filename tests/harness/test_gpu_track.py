@@ -32,6 +32,7 @@ from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.measuring.contestants import CallResult
+from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.sandbox.isolation import Child
 from benchmarks.harness.tasks.spec import TaskSpec
 
@@ -327,6 +328,27 @@ def test_a_device_that_judges_nothing_is_our_fault(
 
     monkeypatch.setattr(GpuSession, "call_baseline", call)
     with pytest.raises(SupervisorError, match="the device does not answer"):
+        judged(RIGHT, task, rules, paths)
+
+
+@pytest.mark.usefixtures("referee_dies")
+@pytest.mark.parametrize("verdict", [Verdict.OUT_OF_MEMORY, Verdict.NOISY])
+def test_what_goes_wrong_without_the_submission_is_not_its_fault(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch, verdict: Verdict
+) -> None:
+    """A control run that lacked memory told that the kernel had left too little. A busy machine is told as such."""
+    real_call = GpuSession.call_baseline
+
+    def call(session: GpuSession, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
+        if session.setting.control:
+            raise Fault(verdict, "in the control run")
+        return real_call(session, config, choice, function, compared=compared)
+
+    monkeypatch.setattr(GpuSession, "call_baseline", call)
+    if verdict is Verdict.NOISY:
+        assert judged(RIGHT, task, rules, paths).verdict is Verdict.NOISY
+        return
+    with pytest.raises(SupervisorError, match="the referee"):
         judged(RIGHT, task, rules, paths)
 
 

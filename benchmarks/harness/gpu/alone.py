@@ -2,21 +2,20 @@
 
 A kernel that a submission leaves running beside calls of the baselines, or threads that keep the processors busy, make
 these slower, and so the submission seem faster. Its own times would be true. Whatever it left ends with its processes,
-so every baseline is called again then, on every configuration, in a launch that is drawn. If it was clearly slower
-before, the verdict is NOISY, since a busy machine may have been the cause: it is nobody's fault, and there is no score.
+so every baseline is called again then, on every configuration and in every launch, on fresh values each time. If it was
+clearly slower before, the verdict is NOISY, since a busy machine may have been the cause: it is nobody's fault, and
+there is no score.
 """
 
-import secrets
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..measuring.calls import Judging
 from ..measuring.contestants import CallResult
 from ..measuring.faults import Fault
-from ..measuring.session import EAGER
-from ..measuring.tally import CANDIDATE, Contender
+from ..measuring.session import NOTHING
+from ..measuring.tally import CANDIDATE, ConfigTally, Contender
 from ..report import Verdict
 from ..scores.stats import Times, iqr_us, median_us
 from .bounds import CallsAlone
@@ -30,55 +29,78 @@ _REPLAYED_SPARE_US, _EVENT_SPARE_US = 0.3, 1.0  # and at least; events of a GPU 
 _CHANCE = 3 * 0.93 / 15**0.5
 _CALLS, _CALLS_MOST = 5, 15
 _LONG_US = 1000.0  # one such call is enough at first: they scatter little, and there may be many
+_THROTTLED_MOST = 15  # calls beside which the driver lowered the clocks, before it is given up
+
+Calls = Mapping[Contender, Sequence[CallResult]]
 
 
-def demand_quick_baselines(session: GpuSession, judging: Judging, null: Sequence[CallResult]) -> CallsAlone:
-    """Calls the baselines; the submission's processes have been ended, and `null` are empty calls since then.
+def calls_alone(session: GpuSession, judging: Judging) -> CallsAlone:
+    """Calls every baseline, and nothing; the submission's processes have been ended.
 
-    Raises Fault: NOISY if a baseline was slower beside the submission.
+    Raises Fault: NOISY if a baseline was slower beside the submission, or what happens around its calls was.
     """
-    made: dict[tuple[int, Contender], Sequence[CallResult]] = {}
-    spare_us = _EVENT_SPARE_US if session.replay is None else _REPLAYED_SPARE_US
+    null, made = list[CallResult](), dict[tuple[int, Contender], list[CallResult]]()
     for number, ledger in enumerate(judging.ledgers):
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             continue
-        choice = session.fill(number)
-        for who in (who for who in ledger.seen if who != CANDIDATE):
-            launch = secrets.choice(ledger.launches)
+        for launch in sorted(set(ledger.launches)):
             session.turn(launch)
-            beside_us = _times_us(ledger.of_launch(launch).seen[who])
-            calls = _called(partial(session.call_baseline, number, choice, who[1]), beside_us, spare_us)
-            if not is_as_quick(beside_us, _times_us(calls), spare_us):
-                took = (
-                    f"{median_us(beside_us):.1f} µs beside the submission and {median_us(_times_us(calls)):.1f} alone"
-                )
-                told = f"something slowed the baselines: {_name(who)} took {took} ({ledger.config.key})"
-                raise Fault(Verdict.NOISY, told)
-            made[number, who] = calls
+            for who, calls in _settled(session, number, ledger.of_launch(launch), null).items():
+                made.setdefault((number, who), []).extend(calls)
     return CallsAlone(null, made)
 
 
 def demand_quick_replays(session: GpuSession, replay: Replay, judging: Judging) -> None:
     """Ends the executors and calls the baselines, which must not have been slower, nor later, beside them.
 
-    Raises Fault: NOISY if they were, and if an executor was granted more for an empty call than these take now.
+    Raises Fault: NOISY if they were, or if an executor was granted more for an empty call than these take now.
     """
     session.crew.end_executors()
     replay.demand_short_nothing()
-    alone = demand_quick_baselines(session, judging, ())
-    calls = [call for made in alone.made.values() for call in made]
-    usual = usual_lateness({("baseline", EAGER): calls})
-    for number, ledger in enumerate(judging.ledgers):
-        if not any(place == number for place, _ in alone.made):
-            continue
-        seen = usual_lateness({who: calls for who, calls in ledger.seen.items() if who != CANDIDATE})
-        # the third word depends on the host's caches alone
-        late_us = seen._replace(behind_us=0.0).beyond_us(usual._replace(behind_us=0.0))
-        if late_us > 0:
-            told = (
-                f"what happens around calls of baselines took {late_us:.0f} µs longer beside the submission than alone"
-            )
-            raise Fault(Verdict.NOISY, f"something slowed the machine: {told} ({ledger.config.key})")
+    calls_alone(session, judging)
+
+
+def _settled(
+    session: GpuSession, number: int, ledger: ConfigTally, null: list[CallResult]
+) -> dict[Contender, list[CallResult]]:
+    """A few calls of each baseline in one launch, or as many as decide. With bounds, as many empty calls for `null`."""
+    beside = {who: calls for who, calls in ledger.seen.items() if who != CANDIDATE}
+    made: dict[Contender, list[CallResult]] = {who: [] for who in beside}
+    is_long = max(median_us(_times_us(calls)) for calls in beside.values()) > _LONG_US
+    slower, throttled = "", 0
+    for wanted in (1 if is_long else _CALLS, _CALLS_MOST):
+        while min(map(len, made.values())) < wanted and throttled < _THROTTLED_MOST:
+            if session.replay is None:
+                null.append(session.call_baseline(0, session.fill(0), NOTHING))
+            choice = session.fill(number)
+            found = {who: session.call_baseline(number, choice, who[1]) for who in made}
+            if any(call.throttled for call in found.values()):
+                throttled += 1
+                continue
+            for who, call in found.items():
+                made[who].append(call)
+        slower = "its clocks are lowered" if throttled == _THROTTLED_MOST else _slower(session, beside, made)
+        if not slower:
+            return made
+    raise Fault(Verdict.NOISY, f"something slowed the GPU: {slower} ({ledger.config.key})")
+
+
+def _slower(session: GpuSession, beside: Calls, alone: Calls) -> str:
+    """What took longer beside the submission than alone; empty if nothing did."""
+    spare_us = _EVENT_SPARE_US if session.replay is None else _REPLAYED_SPARE_US
+    for who, calls in beside.items():
+        beside_us, alone_us = _times_us(calls), _times_us(alone[who])
+        if not is_as_quick(beside_us, alone_us, spare_us):
+            name = ("eager", "torch.compile")[who[1]]
+            took = f"{median_us(beside_us):.1f} µs beside the submission and {median_us(alone_us):.1f} µs alone"
+            return f"{name} took {took}"
+    if session.replay is None:
+        return ""
+    # the third word depends on the host's caches and on the length of a call alone
+    seen, usual = (usual_lateness(calls)._replace(behind_us=0.0) for calls in (beside, alone))
+    late_us = seen.beyond_us(usual)
+    around = "what happens around calls of baselines took"
+    return f"{around} {late_us:.0f} µs longer beside the submission than alone" if late_us > 0 else ""
 
 
 def is_as_quick(beside_us: Times, alone_us: Times, spare_us: float) -> bool:
@@ -90,17 +112,5 @@ def is_as_quick(beside_us: Times, alone_us: Times, spare_us: float) -> bool:
     return median_us(beside_us) <= allowed_us
 
 
-def _called(call: Callable[[], CallResult], beside_us: Times, spare_us: float) -> list[CallResult]:
-    """A few calls, or as many as decide whether those beside the submission were slower."""
-    made = [call() for _ in range(1 if median_us(beside_us) > _LONG_US else _CALLS)]
-    if not is_as_quick(beside_us, _times_us(made), spare_us):
-        made += [call() for _ in range(_CALLS_MOST - len(made))]
-    return made
-
-
 def _times_us(calls: Sequence[CallResult]) -> Times:
     return np.array([call.time_us for call in calls], dtype=np.float64)
-
-
-def _name(who: Contender) -> str:
-    return ("eager", "torch.compile")[who[1]]

@@ -8,7 +8,6 @@ timed there, so a busy processor does not prolong them. Not covered: replayed ca
 import time
 from collections.abc import Callable
 
-from ..measuring.contestants import CallResult
 from ..measuring.faults import Fault
 from ..measuring.session import NOTHING
 from ..report import Verdict
@@ -22,8 +21,8 @@ _BLOCKS, _CALLS_OF_A_BLOCK, _PAUSE_S = 3, 15, 0.3  # a machine is not busy in al
 
 def demand_that_nothing_is_left(
     session: GpuSession, rules: GpuRules, *, drift: float, scatter_us: float, drift_now: Callable[[], float]
-) -> list[CallResult]:
-    """Ends the candidates; empty calls after that.
+) -> None:
+    """Ends the candidates.
 
     Raises Fault: TAMPERING if a disturbance ends with them, NOISY if empty calls scatter.
     `drift` is how far the GPU's rates are from those at the beginning, `scatter_us` that of the empty calls so far.
@@ -43,19 +42,15 @@ def demand_that_nothing_is_left(
             raise _left_running(told, f", and by {after_us:.0f} µs then")
     if is_scattered:
         raise Fault(Verdict.NOISY, f"the host is too busy: empty calls scatter by {scatter_us:.0f} µs")
-    return _empty_calls(session)
 
 
 def _scatter_of_blocks(session: GpuSession) -> list[float]:
     found = []
     for _ in range(_BLOCKS):
-        found.append(spread_us(_empty_calls(session)))
+        empty = [session.call_baseline(0, session.fill(0), NOTHING) for _ in range(_CALLS_OF_A_BLOCK)]
+        found.append(spread_us(empty))
         time.sleep(_PAUSE_S)
     return found
-
-
-def _empty_calls(session: GpuSession) -> list[CallResult]:
-    return [session.call_baseline(0, session.fill(0), NOTHING) for _ in range(_CALLS_OF_A_BLOCK)]
 
 
 def _left_running(what: str, then: str) -> Fault:

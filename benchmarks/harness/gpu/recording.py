@@ -95,7 +95,10 @@ class CallRecording:
             where = f" ({_shown(config)})" if config else ""
             raise Fault(Verdict.TIMEOUT, f"{reason}{where}") from None
         except ProtocolError:
-            raise death("while its calls were recorded", self.candidate.child.wait(1.0)) from None
+            fault = death("while its calls were recorded", self.candidate.child.wait(1.0))
+            if config is None or config.hidden:  # an exit code could tell of what it has met
+                fault = Fault(fault.verdict, "the process ended while its calls were recorded")
+            raise fault from None
         return "".join(pieces)
 
 

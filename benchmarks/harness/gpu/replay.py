@@ -8,7 +8,6 @@ may say (`record.py`) and the clock itself (`child/gpu/clock.py`).
 """
 
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault, death
 from ..measuring.laps import Laps
 from ..measuring.memory import Layout
-from ..measuring.session import COMPILE, EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess, faults_of
+from ..measuring.session import EAGER, NOTHING, REFEREE_TIMEOUT_S, RefereeProcess, faults_of
 from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..sandbox.isolation import inside
@@ -104,7 +103,7 @@ class Replay:
     layout: Layout
     sets: Sequence[int]  # of each configuration, that a baseline captures: as many as lie ready for a step
     timeout_s: float  # of a call
-    recording_s: float  # all calls together may take so long to be recorded
+    begin_s: float  # recording and trying all calls together may take so long
     draw: Callable[[int, int], None]  # fresh values for so many input sets of a configuration
     before_hidden: Callable[[], None]  # called before the submission meets a hidden configuration
     laps: Laps = field(default_factory=Laps)
@@ -123,7 +122,7 @@ class Replay:
 
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
-        candidate, until_s = self.crew.candidates[0], time.monotonic() + self.recording_s
+        candidate, until_s = self.crew.candidates[0], time.monotonic() + self.begin_s
         recording = CallRecording(candidate, self.referee, self.configs, 3 * self.timeout_s, until_s, self.laps)
         self.calls = recording.calls(
             fill, self.before_hidden, shared.memory, [len(sets) for sets in self.layout.inputs]
@@ -134,7 +133,7 @@ class Replay:
         self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])
         self._open_executors(shared)
         self.laps.end("executors")
-        self._capture_and_try(fill, wanted)
+        self._capture_and_try(fill, wanted, until_s)
         self.crew.end_candidates()
         self.laps.end("candidates_ended")
         self._measure_all()
@@ -291,7 +290,7 @@ class Replay:
         for launch in self._launches:
             self._at_rest[f"baseline{launch}"] = self._nothing_of_baseline(launch)
 
-    def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
+    def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], until_s: float) -> None:
         """On fresh values: the baselines capture, and every launch of the submission is replayed and compared."""
         self._open_baselines()
         for number in range(len(self.configs)):
@@ -300,6 +299,8 @@ class Replay:
             self._capture(number, wanted[number])
             self.laps.end("baselines_captured")
             for launch in self._launches:
+                if time.monotonic() > until_s:
+                    raise Fault(Verdict.TIMEOUT, f"recording and trying its calls took more than {self.begin_s:g} s")
                 self._try(f"candidate{launch}", number, choice)
             self.laps.end("tried")
 
@@ -489,13 +490,3 @@ def _lateness(times: WordTimes, answer: Mapping[str, Any], taken: Mapping[str, A
 def _is_worth(answer: dict[str, Any]) -> bool:
     """Whether the times of a call count; an answer that tells of a failure does."""
     return not answer.get("is_late") and answer.get("blind_us", 0.0) <= BLIND_MAX_US
-
-
-def functions_of(problems: Sequence[str | None]) -> list[list[int]]:
-    """Which baselines each configuration has: torch.compile only where it could be built."""
-    return [[EAGER] if problem else [EAGER, COMPILE] for problem in problems]
-
-
-def close(fds: Sequence[int]) -> None:
-    for fd in fds:
-        os.close(fd)

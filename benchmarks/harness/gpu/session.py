@@ -21,7 +21,9 @@ from ..measuring.faults import Fault, first_line, load_fault, slow_load
 from ..measuring.laps import Laps
 from ..measuring.memory import describe, overlay
 from ..measuring.session import (
+    COMPILE,
     DISTRIBUTIONS,
+    EAGER,
     NOTHING,
     REFEREE_TIMEOUT_S,
     CallComparison,
@@ -41,7 +43,7 @@ from .capacity import arena_bytes, judging_bytes, referee_bytes, taken_bytes, ta
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
-from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared, close, functions_of
+from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
 from .room import demand_room
 
 PYTHON_SUFFIXES = (".py", ".model")  # functions of a package such as Triton, or a module: launched from Python
@@ -152,7 +154,7 @@ class GpuSession(Session[Actor]):
     def _begin_replay(self, crew: Crew, shared: Shared, laps: Laps, captured: Captured | None = None) -> None:
         self.has_met_hidden = False
         replay = self._new_replay(crew, laps, captured or Captured())
-        wanted = functions_of(self.setting.prepared.problems)
+        wanted = _functions_of(self.setting.prepared.problems)
         try:
             replay.begin(shared, self.fill, wanted, self.setting.binary)
         except NotReplayable as error:
@@ -167,7 +169,7 @@ class GpuSession(Session[Actor]):
         """The baselines do what they did in the judging that failed: there they were replayed, or were to be."""
         replay = self._new_replay(crew, laps, Captured())
         with suppress(NotReplayable):
-            replay.begin_control(self.fill, functions_of(self.setting.prepared.problems))
+            replay.begin_control(self.fill, _functions_of(self.setting.prepared.problems))
             self.replay = replay
 
     def _new_replay(self, crew: Crew, laps: Laps, captured: Captured) -> Replay:
@@ -179,7 +181,7 @@ class GpuSession(Session[Actor]):
             layout=self._layout,
             sets=self._sets,
             timeout_s=limits.call_s,
-            recording_s=limits.judging_s,
+            begin_s=limits.judging_s,
             draw=self._draw_again,
             before_hidden=self._cut_log,
             laps=laps,
@@ -296,7 +298,7 @@ class GpuSession(Session[Actor]):
             sizes, fds = self._referee.link.receive_descriptors(REFEREE_TIMEOUT_S)
         except (TimeoutError, ProtocolError) as error:
             raise self._referee.failed(error) from error
-        self._stack.callback(close, fds)
+        self._stack.callback(_close, fds)
         return Shared(fds[0], fds[1:], sizes["input_bytes"], sizes["output_bytes"])
 
     def _warm(self, crew: Crew) -> None:
@@ -461,3 +463,13 @@ def _result(answer: dict[str, Any], actor: Actor) -> CallResult:
         copied=answer["copied"],
         throttled=tuple(answer["throttle"]),
     )
+
+
+def _functions_of(problems: Sequence[str | None]) -> list[list[int]]:
+    """Which baselines each configuration has: torch.compile only where it could be built."""
+    return [[EAGER] if problem else [EAGER, COMPILE] for problem in problems]
+
+
+def _close(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -84,12 +84,13 @@ def load_fault(message: Mapping[str, Any], exit_code: int | None) -> Fault:
 def call_fault(result: CallResult, *, quoted: bool = True) -> Fault | None:
     """The fault of a call that shows before its values are compared; None if there is none.
 
-    What the process says of it is `quoted` unless it could be about hidden configurations.
+    What the process says of it, with its exit code too, is `quoted` unless it could be about hidden configurations.
     """
     if result.timed_out:
         return Fault(Verdict.TIMEOUT, f"a call gave {result.text}")
     if result.status is None:
-        return death("in the middle of a call", result.exit_code)
+        fault = death("in the middle of a call", result.exit_code)
+        return fault if quoted else Fault(fault.verdict, _UNQUOTED)
     if result.early:
         return Fault(Verdict.TAMPERING, "the process reported results before the call had begun")
     if result.status is not Status.OK:
