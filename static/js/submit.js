@@ -126,6 +126,7 @@
     editor.mark([]);
     beside.hidden = false;
     beside.textContent = "Sending the source …";
+    beside.scrollIntoView({ block: "nearest" }); // the button is a screen below
   });
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.target !== beside || !event.detail.xhr.getResponseHeader("Content-Type")?.startsWith("text/html")) return;

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from .seeded import grave_violations
+from .seeded import grave_violations, press
 
 pytestmark = pytest.mark.browser
 SUBMIT = "/tasks/robust-kbench/mnist_linear_relu/forward/submit/"
@@ -220,6 +220,19 @@ def test_a_quick_check_is_answered_beside_the_editor_and_its_source_submitted_af
     page.goto(BOARD)
     expect(page.get_by_role("row").filter(has_text="Checked beside")).to_contain_text("1.75×")
     assert visitor.complaints == []
+
+
+@pytest.mark.parametrize("width", [1280, 320])
+def test_with_the_keyboard_alone_a_quick_check_shows_its_answer_and_keeps_the_focus(visitor: Any, width: int) -> None:
+    page = visitor.tab(SUBMIT, viewport={"width": width, "height": 700})
+    write(page, kernel_with("verdict: INCORRECT_VALUE", "seconds: 1", f"asked for with keys at {width}"))
+    button = page.get_by_role("button", name="Quick check")
+    press(page, button)
+    expect(beside(page)).to_be_in_viewport()
+    expect(button).to_be_focused()
+    expect(beside(page)).to_contain_text("Wrong values", timeout=JUDGED_MS)
+    expect(beside(page).get_by_text("Wrong values").first).to_be_in_viewport()
+    expect(button).to_be_focused()
 
 
 def test_errors_of_the_compiler_stand_at_their_lines_though_the_text_moved(visitor: Any) -> None:
