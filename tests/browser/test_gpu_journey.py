@@ -63,6 +63,19 @@ def test_the_page_of_the_api_works_under_the_content_policy(visitor: Any) -> Non
     assert visitor.complaints == []
 
 
+@pytest.mark.parametrize(("width", "shaded"), [(320, True), (1280, False)])
+def test_a_table_that_goes_on_has_a_shade_at_its_edge(visitor: Any, width: int, shaded: bool) -> None:
+    page = visitor.tab("/tasks/", viewport={"width": width, "height": 640})
+    table = page.locator(".table-box").first
+    shade = "item => getComputedStyle(item).boxShadow"
+    assert (table.evaluate(shade) != "none") is shaded
+    if shaded:
+        before = table.evaluate(shade)
+        table.evaluate("item => { item.scrollLeft = item.scrollWidth; }")
+        page.wait_for_timeout(200)
+        assert table.evaluate(shade) != before
+
+
 @pytest.mark.parametrize("path", [TASK, f"{TASK}submit/", "/leaderboards/", "/tasks/", "/api/v1/docs", "/status/"])
 def test_nothing_scrolls_sideways_on_a_narrow_screen(visitor: Any, path: str) -> None:
     page = visitor.tab(path, viewport={"width": 320, "height": 800}, color_scheme="dark")
