@@ -72,7 +72,7 @@ def test_a_board_shows_entries_baselines_and_what_others_report(client: Client, 
 
 def test_a_board_of_a_task_that_is_not_here_offers_no_submission(client: Client, bundle: Any) -> None:
     said = text(client, f"{BUNDLE}elsewhere/attention/forward/")
-    assert "attention/forward: recorded leaderboard" in said
+    assert "attention/<wbr>forward: recorded leaderboard" in said
     assert "Submit a kernel" not in said
 
 
