@@ -240,6 +240,18 @@ def test_a_board_shows_replayed_times_first_in_a_tie_and_alone(visitor: Client, 
     assert 'name="timing"' not in html(visitor, board_url("cpu-avx2"))
 
 
+def test_facts_of_a_gpu_have_titles_and_units() -> None:
+    facts = {"gpu": "NVIDIA H200", "sm_count": 132, "l2_bytes": 62914560, "flush_us": 88.86399865150452, "nvcc": "13"}
+    told = record(facts)
+    assert [(fact.title, fact.text) for fact in [*told.device, *told.others]] == [
+        ("GPU", "NVIDIA H200"),
+        ("Multiprocessors", "132"),
+        ("L2 cache", "60 MiB"),
+        ("Time to clear the caches before a call", "88.864 µs"),
+        ("CUDA compiler", "13"),
+    ]
+
+
 def test_facts_of_a_processor_have_titles_and_units() -> None:
     facts = {"build_seconds": 4.216, "build_cached": True, "null_call_us": 82.2, "load_1min": None, "new_fact": "x"}
     facts["load_s"] = {"files": 0.02, "first_calls": 1.5}

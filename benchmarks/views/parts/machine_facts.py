@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.templatetags.numbers import size
+
 GPU_FACTS = (
     ("GPU", "{gpu}"),
     ("Driver", "{driver}"),
@@ -34,17 +36,27 @@ OTHER_FACTS = {
     "cores": ("Cores", "{}"),
     "cpu": ("Processor", "{}"),
     "crew_waited_s": ("Time that processes started ahead waited for the judging", "{} s"),
+    "cuda": ("CUDA", "{}"),
+    "driver": ("Driver", "{}"),
     "energy_s": ("Time spent on measuring the energy", "{} s"),
     "energy_unknown": ("Reason for not measuring the energy", "{}"),
+    "flush_us": ("Time to clear the caches before a call", "{} µs"),
+    "gpu": ("GPU", "{}"),
     "kernel": ("Linux kernel", "{}"),
+    "l2_bytes": ("L2 cache", "{}"),
     "load_1min": ("Load average over 1 min", "{}"),
     "load_s": ("Loading times in seconds", "{}"),
     "machine": ("Machine", "{}"),
+    "memory_bytes": ("GPU memory", "{}"),
     "null_call_us": ("Time of an empty call", "{} µs"),
+    "null_spread_us": ("Spread of the time of an empty call", "{} µs"),
+    "nvcc": ("CUDA compiler", "{}"),
     "python": ("Python", "{}"),
     "quick": ("Quick check", "{}"),
+    "sm_count": ("Multiprocessors", "{}"),
     "steps_per_config": ("Steps per configuration", "{}"),
     "threads": ("Threads", "{}"),
+    "torch": ("torch", "{}"),
 }
 SHOWN_ELSEWHERE = ("isolation", "replay")
 
@@ -78,6 +90,10 @@ def _other(name: str, value: Any) -> Fact:
     title, form = OTHER_FACTS.get(name, (name.replace("_", " "), "{}"))
     if isinstance(value, Mapping):
         value = ", ".join(f"{part.replace('_', ' ')} {figure}" for part, figure in value.items())
+    elif isinstance(value, float):
+        value = f"{value + 0.0:.6g}"  # no minus zero
+    elif name.endswith("_bytes") and isinstance(value, int):
+        value = size(value)
     return Fact(title, form.format({True: "yes", False: "no"}[value] if isinstance(value, bool) else value))
 
 
