@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.paginator import Page, Paginator
-from django.db.models import Avg, F, Q, QuerySet
+from django.db.models import Avg, F, OuterRef, Q, QuerySet, Subquery
 from django.http import Http404
 from django.utils import timezone
 
@@ -59,7 +59,7 @@ def _all_runs() -> QuerySet[Run]:
 
 
 def run_rows(chosen: RunFilter, page: int | str = 1) -> Page[Any]:
-    rows = runs()
+    rows = _with_intervals(runs())
     if chosen.task:
         rows = rows.filter(Q(task_version__task__op__icontains=chosen.task) | Q(code__startswith=chosen.task))
     if chosen.state:
@@ -69,6 +69,12 @@ def run_rows(chosen: RunFilter, page: int | str = 1) -> Page[Any]:
     if chosen.by:
         rows = rows.filter(owner__username=chosen.by)
     return Paginator(rows, PAGE_ROWS).get_page(page)
+
+
+def _with_intervals(rows: QuerySet[Run]) -> QuerySet[Run]:
+    """Those of the best scores, as `score_lo` and `score_hi`."""
+    best = Candidate.objects.filter(run=OuterRef("pk"), key=OuterRef("best_key"))
+    return rows.annotate(**{name: Subquery(best.values(name)[:1]) for name in ("score_lo", "score_hi")})
 
 
 def best_candidates(runs: Sequence[Run]) -> dict[int, Candidate]:
@@ -82,7 +88,7 @@ def run_methods() -> list[tuple[str, str]]:
 
 
 def newest_runs_of(person: Any, limit: int = 10) -> list[Run]:
-    return list(runs().filter(owner=person)[:limit])
+    return list(_with_intervals(runs()).filter(owner=person)[:limit])
 
 
 def has_runs(person: Any) -> bool:

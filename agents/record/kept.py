@@ -44,7 +44,11 @@ def load_run(path: Path) -> Loaded:
     columns = {
         "code": header.code,
         "header": header.model_dump(mode="json"),
-        "summary": {**{name: getattr(ended, name) for name in _SUMMARY}, "began_s": events[0].at_s},
+        "summary": {
+            **{name: getattr(ended.run, name) for name in _SUMMARY},
+            "began_s": events[0].at_s,
+            **_interval(ended),
+        },
         "sources": sources,
         "events": [event.model_dump(mode="json") for event in events],
         "file_sha256": file_sha256,
@@ -70,6 +74,7 @@ def runs_shown() -> list[Run]:
     for row, run in found:
         if run is not None:
             vars(run).update({name: row.summary[name] for name in _SUMMARY})
+            vars(run).update({name: row.summary.get(name) for name in ("score_lo", "score_hi")})
             run.created = datetime.fromtimestamp(row.summary["began_s"], UTC)
     return [run for _, run in found if run is not None]
 
@@ -132,7 +137,7 @@ def _blank(run: Run) -> Run:
     return fresh
 
 
-def _checked(header: KeptHeader, sources: dict[str, str], events: list[KeptEvent]) -> Run:
+def _checked(header: KeptHeader, sources: dict[str, str], events: list[KeptEvent]) -> Picture:
     """The run as it ended: its log can be folded, and the rows made of it are such as the tables could hold."""
     if not events or events[0].type != "run.created":
         raise BundleError("the log does not begin with the event run.created")
@@ -158,7 +163,12 @@ def _checked(header: KeptHeader, sources: dict[str, str], events: list[KeptEvent
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ValidationError) as error:
         raise BundleError(f"{where}: {type(error).__name__}: {str(error)[:300]}") from error
     picture.run.language = events[0].payload["config"].get("language", "")
-    return picture.run
+    return picture
+
+
+def _interval(ended: Picture) -> dict[str, float | None]:
+    best = ended.candidates.get(ended.run.best_key)
+    return {"score_lo": best.score_lo, "score_hi": best.score_hi} if best else {}
 
 
 def _check_candidate(row: Candidate, picture: Picture, sources: dict[str, str]) -> None:

@@ -18,6 +18,7 @@ from benchmarks.models import Notification, Submission
 from benchmarks.moderation import decisions
 from benchmarks.states import Moderation, Switch
 from benchmarks.switches import switch_set
+from benchmarks.templatetags.numbers import times
 from tests.web import factories as judgings
 
 from . import factories
@@ -57,6 +58,15 @@ def test_every_page_of_a_run_obeys_the_rules_of_the_site(visitor: Client, run: R
 def test_a_site_without_runs_shows_every_list(visitor: Client) -> None:
     for url in ("/runs/", "/runs/ablations/", "/runs/compare/", "/runs/verifiers/"):
         assert visitor.get(url).status_code == 200
+
+
+def test_every_best_speedup_in_a_list_has_its_baseline_and_interval(visitor: Client, run: Run) -> None:
+    best = run.candidates.get(key=run.best_key)
+    interval = f"{times(best.score_lo)} to {times(best.score_hi)}"
+    for url in ("/runs/", f"/runs/compare/?a={run.code}&b={run.code}", f"{run.get_absolute_url()}candidates/"):
+        page = " ".join(visitor.get(url).content.decode().replace("<br>", " ").split())
+        assert interval in page, url
+        assert "the stronger baseline" in page, url
 
 
 def test_of_many_runs_the_newest_have_lines_of_their_own(visitor: Client, run: Run, monkeypatch: Any) -> None:
