@@ -30,7 +30,8 @@ class LogLine(Protocol):
 def sentence(event: LogLine) -> str:
     """What happened, in at most `KEPT` characters; empty where the type says it all."""
     writer = WRITERS.get(event.type)
-    return (writer(event.payload) if writer else "")[:KEPT]
+    text = writer(event.payload) if writer else ""
+    return text if len(text) <= KEPT else f"{text[: KEPT - 1].rstrip()}…"
 
 
 def amounts(cost: Payload) -> str:

@@ -79,7 +79,8 @@ def test_every_type_of_event_has_words_or_needs_none() -> None:
 
 
 def test_a_long_text_of_a_model_is_cut() -> None:
-    assert len(sentence(Line("proposal.received", {"name": "n" * 5000}))) == KEPT
+    said = sentence(Line("proposal.received", {"name": "n" * 5000}))
+    assert (len(said), said[-2:]) == (KEPT, "n…")
 
 
 @pytest.mark.parametrize(
