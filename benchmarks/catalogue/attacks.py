@@ -61,12 +61,17 @@ class RedteamRun:
     attacks: tuple[Attack, ...]
 
     @property
+    def files(self) -> tuple[Attack, ...]:
+        """Without the rows of controls that failed after a hostile file, which are named after the control."""
+        return tuple(item for item in self.attacks if not item.case.endswith(" after"))
+
+    @property
     def hostile(self) -> tuple[Attack, ...]:
-        return tuple(item for item in self.attacks if item.kind != "honest")
+        return tuple(item for item in self.files if item.kind != "honest")
 
     @property
     def honest(self) -> tuple[Attack, ...]:
-        return tuple(item for item in self.attacks if item.kind == "honest")
+        return tuple(item for item in self.files if item.kind == "honest")
 
     @property
     def objections(self) -> tuple[Attack, ...]:
@@ -75,7 +80,7 @@ class RedteamRun:
     @property
     def believed(self) -> tuple[Attack, ...]:
         """Attacks for which the naive harness reports a speedup. Failures are not counted."""
-        return tuple(item for item in self.attacks if item.kind == "attack" and item.naive_speedup is not None)
+        return tuple(item for item in self.files if item.kind == "attack" and item.naive_speedup is not None)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

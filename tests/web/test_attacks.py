@@ -58,6 +58,15 @@ def test_shows_date_device_rules_and_every_column(visitor: Client, folder: Path)
     assert "the active one is" not in page
 
 
+def test_a_control_that_failed_after_a_file_is_no_further_file(visitor: Client, folder: Path) -> None:
+    after = record(case="mnist_linear_relu-forward/honest_loop after", objection="the honest control got TAMPERING")
+    write(folder, "cpu-avx2", run(record(), after, cases_in_corpus=1))
+    page = visitor.get("/rules/attacks/").content.decode()
+    assert "1 of 1 files in the corpus" in page
+    assert "1 hostile or broken and 0 honest" in page
+    assert "the honest control got TAMPERING" in page
+
+
 def test_what_is_not_as_demanded_is_said_and_counted(visitor: Client, folder: Path) -> None:
     write(folder, "cpu-avx2", run(record(speedup=0.5, verdict="PASS", objection="it scores 0.50")))
     page = visitor.get("/rules/attacks/").content.decode()
