@@ -1,5 +1,6 @@
 """A site with a GPU in a real browser: the editor per language, a .cu file, the audit, the switch between boards."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.stack import Stack
+
+from .seeded import VISIBLE_FOCUS
 
 pytestmark = pytest.mark.browser
 TASK = "/tasks/robust-kbench/mnist_linear_relu/forward/"
@@ -60,6 +63,11 @@ def test_a_cuda_file_is_judged_on_the_gpu_audited_and_ranked_there(visitor: Any,
 def test_the_page_of_the_api_works_under_the_content_policy(visitor: Any) -> None:
     page = visitor.tab("/api/v1/docs")
     expect(page.get_by_text("Submit a source for judging")).to_be_visible()
+    page.get_by_role("button", name="Difficulty").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate(VISIBLE_FOCUS)
+    page.get_by_role("link", name="Back to kbench").click()
+    expect(page).to_have_url(re.compile("/$"))
     assert visitor.complaints == []
 
 
