@@ -312,7 +312,8 @@ class StagedJudging:
                 self.environment |= self.track.before()
                 judging = Judging(session, Watcher(self._listen, self.watcher.cancelled))
                 score, reason, finished = self._judge_calls(judging)
-                self.results = finished = self._with_energy(finished)
+            self.results = finished = self._with_energy(finished)
+            with pinned_to(self.track.cores.supervisor):  # as while they were timed
                 self.environment |= self.track.confirm(judging)
             return score, reason, finished
 

@@ -186,7 +186,7 @@ def test_the_referee_tells_the_steps_of_the_counter() -> None:
 
 
 def work(energy: Any, **options: Any) -> StagedJudging:
-    made = StagedJudging(None, None, SimpleNamespace(energy=energy, timed=lambda: None), False, NOBODY, **options)  # type: ignore[arg-type]
+    made = StagedJudging(None, None, SimpleNamespace(energy=energy), False, NOBODY, **options)  # type: ignore[arg-type]
     made._session = SimpleNamespace()  # type: ignore[assignment]
     return made
 
@@ -208,10 +208,10 @@ def test_a_measurement_that_works_is_in_the_results() -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="with one core there is nothing to be pinned to")
-def test_what_starts_while_energy_is_measured_may_use_every_core(
+def test_energy_is_measured_on_every_core_and_baselines_alone_as_they_were_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The processes of the next judging start then, and keep the cores of whoever starts them."""
+    """What starts meanwhile keeps the cores of whoever starts it."""
     everything, seen = os.sched_getaffinity(0), list[set[int]]()
     core = min(everything)
 
@@ -222,22 +222,19 @@ def test_what_starts_while_energy_is_measured_may_use_every_core(
     judging = work(lambda _, results: (seen.append(os.sched_getaffinity(0)), (results, ""))[1])
     track: Any = judging.track
     track.session, track.before, track.cores = lambda *_: nullcontext(), dict, SimpleNamespace(supervisor=(core,))
-    track.timed, track.configs = lambda: seen.append(os.sched_getaffinity(0)), lambda _: ()
+    track.confirm, track.configs = lambda _: (seen.append(os.sched_getaffinity(0)), {})[1], lambda _: ()
     monkeypatch.setattr(stages, "Judging", lambda *_: None)
     monkeypatch.setattr(judging, "_judge_calls", judged)
     judging._run_session(SimpleNamespace(binary=tmp_path), None, tmp_path)  # type: ignore[arg-type]
-    assert seen == [{core}, everything, everything]
+    assert seen == [{core}, everything, {core}]
+    assert os.sched_getaffinity(0) == everything
 
 
 def test_none_is_measured_while_others_wait() -> None:
-    """The processes of the next judging wake up all the same."""
-    judging, timed = work(None), list[str]()
-    track: Any = judging.track
-    track.timed = lambda: timed.append("timed")
+    judging = work(None)
     judging.watcher = Watcher(others_wait=lambda: True)
     assert judging._with_energy((TIMED,)) == (TIMED,)
     assert judging.environment["energy_unknown"] == "other submissions were waiting for the device"
-    assert timed == ["timed"]
 
 
 def test_rehearsals_and_quick_checks_measure_none() -> None:

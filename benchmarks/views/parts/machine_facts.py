@@ -33,6 +33,7 @@ OTHER_FACTS = {
     "build_seconds": ("Build time", "{} s"),
     "bursts_s": ("Time spent on calls back to back", "{} s"),
     "compiler": ("Compiler", "{}"),
+    "confirm_s": ("Time spent on calling the baselines alone", "{} s"),
     "cores": ("Cores", "{}"),
     "cpu": ("Processor", "{}"),
     "crew_waited_s": ("Time that processes started ahead waited for the judging", "{} s"),
