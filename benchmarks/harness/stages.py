@@ -211,7 +211,7 @@ class StagedJudging:
     def _blame(self, build: Build, prepared: PreparedBaseline, error: SupervisorError) -> None:
         """Repeats the judging without the submission. Raises Fault if that works: the submission caused `error`.
 
-        Whatever goes wrong in it is nobody's fault but ours, and a machine that is too busy is told.
+        If it fails too, `error` stays ours; only NOISY is passed on.
         """
         assert build.binary is not None  # noqa: S101 - _build raises if there is no binary
         fills = self._session.last_fills() if self._session else ()

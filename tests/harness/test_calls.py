@@ -78,6 +78,18 @@ def judged(session: Scripted) -> Judging:
     return judging
 
 
+@pytest.mark.parametrize("has_met_hidden", [False, True])
+def test_messages_are_shown_until_the_submission_has_met_a_hidden_configuration(*, has_met_hidden: bool) -> None:
+    """As on a GPU, where it has met all of them if its calls could not be replayed."""
+    session = Scripted(lambda *_: CallResult(Status.RAISED, 1.0, 1.0, text="77 by 99", error="RuntimeError"))
+    session.has_met_hidden = has_met_hidden
+    session.call_baseline = lambda *_, **__: usual("baseline", 0, 1)  # type: ignore[method-assign]
+    judging = Judging(session, NOBODY)
+    judging.verify()
+    assert judging.fault is not None
+    assert ("77 by 99" in judging.fault[1].reason) is not has_met_hidden
+
+
 @pytest.mark.parametrize(("call_us", "most", "mean"), [(5000.0, 2, 1.25), (333.0, 5, 3.0), (40.0, 11, 6.0)])
 def test_decoys_come_a_random_number_of_times_with_sets_of_their_own(call_us: float, most: int, mean: float) -> None:
     """The shorter the calls are the more often, and the call that counts is as likely after any number of them."""

@@ -48,6 +48,23 @@ def test_a_wrong_signature_is_a_broken_contract_and_is_shown() -> None:
     assert "(x: Tensor)" in fault.reason
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        CallResult(Status.RAISED, 1.0, 1.0, text="77 by 99", error="RuntimeError"),
+        CallResult(Status.RAISED, 1.0, 1.0, text="out of memory: 77 by 99", error="MemoryError"),
+        CallResult(Status.WRONG_SHAPE, 1.0, 1.0, text="77 by 99"),
+        CallResult(None, exit_code=77),
+    ],
+)
+def test_what_a_process_says_after_it_has_met_hidden_configurations_is_not_shown(result: CallResult) -> None:
+    quoted, unquoted = call_fault(result), call_fault(result, quoted=False)
+    assert quoted is not None
+    assert unquoted is not None
+    assert ("77" in quoted.reason, "77" in unquoted.reason) == (True, False)
+    assert quoted.verdict is unquoted.verdict
+
+
 def test_a_missing_export_lists_what_there_is() -> None:
     fault = load_fault({"missing": "forward", "exported": ["run"]}, None)
     assert (fault.verdict, "run" in fault.reason) == (Verdict.REJECTED, True)

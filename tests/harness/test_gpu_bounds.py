@@ -120,14 +120,18 @@ def ledger_of(*launches: list[CallResult]) -> ConfigTally:
 
 
 def bounded(
-    ledger: ConfigTally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bounds.CallsAlone | None = None
+    ledger: ConfigTally,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    alone: Sequence[CallResult] = NULL,
+    null: Sequence[CallResult] = NULL,
 ) -> ConfigReport:
     track = GpuTrack(
         Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", ()), default_rules(), Paths(tmp_path)
     )
     monkeypatch.setattr(track, "_opened", lambda: SimpleNamespace(machine={"flush_us": 90.0}))
-    judging = SimpleNamespace(ledgers=[ledger], null_calls=NULL)
-    return track._bounded(judging, alone or bounds.CallsAlone(NULL), 0, ConfigReport("c", "single"))  # type: ignore[arg-type]
+    judging = SimpleNamespace(ledgers=[ledger], null_calls=null)
+    return track._bounded(judging, bounds.CallsAlone(alone), 0, ConfigReport("c", "single"))  # type: ignore[arg-type]
 
 
 def test_every_launch_holds_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,13 +163,12 @@ def test_a_machine_that_was_slower_beside_the_submission_is_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And no proof that the kernel hides anything: honest calls are as much slower."""
-    alone = bounds.CallsAlone(calls(1.3, 405.0))
     for slower_us in (RULES.spread_max_us - 5.0, RULES.spread_max_us + 100.0):
         ledger = ledger_of(*[calls(50.0, 453.7 + slower_us)] * 2)
-        monkeypatch.setitem(globals(), "NULL", calls(1.3, 405.0 + slower_us))
+        slow = calls(1.3, 405.0 + slower_us)
         is_noise = slower_us > RULES.spread_max_us
         with pytest.raises(Fault, match="something slowed the machine") if is_noise else nullcontext() as raised:
-            bounded(ledger, tmp_path, monkeypatch, alone)
+            bounded(ledger, tmp_path, monkeypatch, null=slow)
         assert not is_noise or raised.value.verdict is Verdict.NOISY
 
 
@@ -173,9 +176,8 @@ def test_how_slow_the_machine_was_beside_the_submission_accuses_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """55 µs slower for everybody, and 39 of its own where 24 and 60 are explained: charged, and no TAMPERING."""
-    monkeypatch.setitem(globals(), "NULL", calls(1.3, 405.0 + 55.0))
     ledger = ledger_of(*[calls(50.0, 453.7 + 55.0 + 39.0)] * 2)
-    bounded(ledger, tmp_path, monkeypatch, bounds.CallsAlone(calls(1.3, 405.0)))
+    bounded(ledger, tmp_path, monkeypatch, null=calls(1.3, 405.0 + 55.0))
     assert min(ledger.times_us[CANDIDATE]) > 50.0 + 39.0
 
 
@@ -186,6 +188,5 @@ def test_scatter_of_empty_calls_beside_the_submission_hides_nothing(
     ledger = ledger_of(*[calls(50.0, 453.7 + 50.0)] * 2)
     wild = [replace(item, wall_us=405.0 + 18.0 * (number % 3 - 1)) for number, item in enumerate(NULL)]
     assert bounds.spread_us(wild) > 50.0
-    monkeypatch.setitem(globals(), "NULL", wild)
-    bounded(ledger, tmp_path, monkeypatch, bounds.CallsAlone(calls(1.3, 405.0)))
+    bounded(ledger, tmp_path, monkeypatch, null=wild)
     assert min(ledger.times_us[CANDIDATE]) > 70.0

@@ -18,7 +18,7 @@ from ..measuring.session import NOTHING
 from ..measuring.tally import CANDIDATE, ConfigTally, Contender
 from ..report import Verdict
 from ..scores.stats import Times, iqr_us, median_us
-from .bounds import CallsAlone
+from .bounds import CallsAlone, comparable
 from .replay import Replay
 from .session import GpuSession
 from .word_times import usual_lateness
@@ -28,7 +28,6 @@ _REPLAYED_SPARE_US, _EVENT_SPARE_US = 0.3, 1.0  # and at least; events of a GPU 
 # three standard errors of a median of `_CALLS_MOST` calls, in parts of their interquartile range
 _CHANCE = 3 * 0.93 / 15**0.5
 _CALLS, _CALLS_MOST = 5, 15
-_LONG_US = 1000.0  # one such call is enough at first: they scatter little, and there may be many
 _THROTTLED_MOST = 15  # calls beside which the driver lowered the clocks, before it is given up
 
 Calls = Mapping[Contender, Sequence[CallResult]]
@@ -66,9 +65,9 @@ def _settled(
     """A few calls of each baseline in one launch, or as many as decide. With bounds, as many empty calls for `null`."""
     beside = {who: calls for who, calls in ledger.seen.items() if who != CANDIDATE}
     made: dict[Contender, list[CallResult]] = {who: [] for who in beside}
-    is_long = max(median_us(_times_us(calls)) for calls in beside.values()) > _LONG_US
-    slower, throttled = "", 0
-    for wanted in (1 if is_long else _CALLS, _CALLS_MOST):
+    # of long calls one is enough at first: they scatter little, and there may be many
+    few, slower, throttled = _CALLS if all(map(comparable, beside.values())) else 1, "", 0
+    for wanted in (few, _CALLS_MOST):
         while min(map(len, made.values())) < wanted and throttled < _THROTTLED_MOST:
             if session.replay is None:
                 null.append(session.call_baseline(0, session.fill(0), NOTHING))
