@@ -67,7 +67,7 @@ class CaseOutcome:
 
     @property
     def reason(self) -> str:
-        return self.objection or (self.report.reason if self.report else "")
+        return "; ".join(filter(None, (self.objection, self.report.reason if self.report else "")))
 
 
 JudgeCase = Callable[[Case], CaseOutcome]

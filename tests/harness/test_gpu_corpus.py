@@ -71,6 +71,7 @@ def test_an_honest_kernel_must_pass_after_every_failure() -> None:
     (outcome,) = run([FAILURE], judging, HONEST, deadline=NEVER)
     assert outcome.got == "RUNTIME_ERROR"
     assert "right after it: TIMEOUT" in outcome.objection
+    assert outcome.objection.endswith("; an illegal address")  # and why
 
 
 def test_no_case_starts_after_the_deadline() -> None:
