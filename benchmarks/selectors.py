@@ -364,10 +364,11 @@ def tasks_with_entry() -> int:
 
 @dataclass(frozen=True)
 class Notice:
-    """A banner on every page. `level` is warn or bad."""
+    """A banner on every page. `level` is warn or bad. Pages ask again whether one that `passes` has passed."""
 
     level: str
     text: str
+    passes: bool = False
 
 
 def site_notices() -> list[Notice]:
@@ -383,7 +384,7 @@ def _judge_notices() -> list[Notice]:
     starting = sorted({row[1] for row in rows} - {row[1] for row in online})
     weak = sorted({text for _, _, strong, text in online if strong is False})
     return [
-        *(Notice("warn", TESTING.format(title)) for title in starting),
+        *(Notice("warn", TESTING.format(title), passes=True) for title in starting),
         *(Notice("bad", f"Weak isolation on a judging worker: {text}") for text in weak),
     ]
 

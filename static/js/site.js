@@ -1,5 +1,6 @@
-// Shared by every page: the theme switch and copy buttons. Pages work without it.
+// Shared by every page: the theme switch, copy buttons, and banners that pass. Pages work without it.
 (() => {
+  const LOOK_MS = 5000;
   const root = document.documentElement;
 
   function themeNow() {
@@ -34,6 +35,25 @@
     setTimeout(() => { button.textContent = was; }, 2500);
   }
 
+  // Asks the home page, which has the same banners as every other one, until none of those shown passes by itself.
+  async function lookAtBanners() {
+    const banners = document.querySelector(".banners:has([data-passes])");
+    if (!banners) return;
+    if (!document.hidden) {
+      try {
+        const home = await fetch(document.querySelector(".brand").href);
+        if (home.ok) {
+          const now = new DOMParser().parseFromString(await home.text(), "text/html").querySelector(".banners");
+          banners.replaceWith(now ?? "");
+        }
+      } catch {
+        // the site does not answer; it is asked again
+      }
+    }
+    setTimeout(lookAtBanners, LOOK_MS);
+  }
+
+  setTimeout(lookAtBanners, LOOK_MS);
   document.querySelectorAll("[data-theme-switch]").forEach(watchTheme);
   document.querySelectorAll("[data-copy]").forEach((button) => { button.hidden = false; });
   document.addEventListener("click", (event) => {

@@ -170,6 +170,7 @@ def test_what_is_built_ahead_is_all_that_the_self_test_compiles(paths: Paths, mo
         job()
     monkeypatch.setattr(builds, "_compile", lambda *_: pytest.fail("it compiles"))
     self_test(default_rules(), paths)
+    assert is_prepared(TASK, default_rules(), paths)
 
 
 def test_each_task_begins_with_the_probes_of_the_machine(paths: Paths, tmp_path: Path) -> None:

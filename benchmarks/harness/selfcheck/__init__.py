@@ -58,11 +58,13 @@ def builds_ahead(rules: Rules, paths: Paths) -> tuple[Callable[[], None], ...]:
             for _, source, _ in _kernels(CPU):
                 builds.build(source, rules, paths)
 
-    def probes() -> None:
-        with host_ahead_lock():
-            track.preparation(_task(), NOBODY, stage="prepare").probes(paths)
+    def baselines() -> None:
+        """With what torch.compile learns of the machine, which every task needs. The first examples of the guides are of this task."""
+        preparation = track.preparation(_task(), NOBODY, stage="prepare")
+        with preparation.turn(paths, lambda _: host_ahead_lock()):
+            preparation.compiled(paths)
 
-    return tools, probes
+    return tools, baselines
 
 
 def _task() -> TaskSpec:
