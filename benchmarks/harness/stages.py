@@ -200,7 +200,8 @@ class StagedJudging:
             except NotAwake:
                 raise  # no process has seen the submission yet
             except SupervisorError as error:
-                self._blame(build, prepared, error)
+                if self._session is None or not self._session.is_alone:
+                    self._blame(build, prepared, error)
                 raise
             finally:
                 self.track.finished()

@@ -20,6 +20,7 @@ from .gpu.audit import Auditor
 from .gpu.baselines import GpuPreparation
 from .gpu.bursts import credit_bursts
 from .gpu.bytecode import bytecode_folder
+from .gpu.claims import charged, demand_true_claims
 from .gpu.crew import STANDBY, on_gpu
 from .gpu.discovery import Gpu, gpus
 from .gpu.energy import gpu_energy
@@ -35,12 +36,10 @@ from .languages import device_classes
 from .measuring.baselines import CpuPreparation, Preparation, PreparedBaseline
 from .measuring.calls import Judging
 from .measuring.energy import cpu_energy
-from .measuring.faults import Fault
 from .measuring.session import CpuSession, CpuSetting, Session
 from .measuring.shell_library import shell_library
 from .measuring.standing import SessionKeeper
-from .measuring.tally import CANDIDATE, ConfigTally
-from .report import ConfigReport, Verdict
+from .report import ConfigReport
 from .rules import Rules
 from .sandbox.isolation import Room
 from .source import NOBODY, CancelCheck, Paths, Watcher
@@ -360,9 +359,12 @@ class GpuTrack(Track):
                 scatter_us=spread_us,
                 drift_now=lambda: self._drift(self._steadiest()),
             )
+        demand_true_claims(judging, self.rules.gpu, session.machine["flush_us"])
+        if self.gpu.accelerator == "cuda":
             alone = calls_alone(session, judging)
         found["null_spread_us"] = round(spread_us, 1)
-        return tuple(self._bounded(judging, alone, number, item) for number, item in enumerate(results)), found
+        told = [charged(judging, alone, number, item, self.rules.gpu) for number, item in enumerate(results)]
+        return tuple(told), found
 
     def confirm(self, judging: Judging) -> dict[str, Any]:
         session, started_s = self._opened(), time.monotonic()
@@ -396,45 +398,6 @@ class GpuTrack(Track):
         """A tool around the process of a submission on this GPU."""
         timeout_s = self.rules.gpu.audit_timeout_s
         return Watching(task, binary, self.gpu, self.rules.gpu, scratch, timeout_s, cancelled)
-
-    def _bounded(self, judging: Judging, alone: bounds.CallsAlone, number: int, result: ConfigReport) -> ConfigReport:
-        ledger, rules = judging.ledgers[number], self.rules.gpu
-        if ledger.config.hidden or CANDIDATE not in ledger.seen:
-            return result
-        seen, scatter_us = ledger.seen[CANDIDATE], bounds.spread_us(judging.null_calls)
-        for launch in sorted(set(ledger.launches)):
-            of_launch = ledger.of_launch(launch)
-            pairs = bounds.trusted(of_launch, number, judging.null_calls, alone)
-            self._demand_true_claims(of_launch, pairs, scatter_us, result.key)
-        usual_us = bounds.usual_us(bounds.trusted(ledger, number, judging.null_calls, alone), rules)
-        charges_us = bounds.charges_us(seen, usual_us, min(scatter_us, bounds.spread_us(alone.null)), rules)
-        ledger.times_us[CANDIDATE] = [sum(pair) for pair in zip(ledger.times_us[CANDIDATE], charges_us, strict=True)]
-        everybody = [item for calls in ledger.seen.values() for item in calls]
-        if bounds.busy(everybody, self._opened().machine["flush_us"], rules):
-            raise Fault(Verdict.TAMPERING, f"something kept running on the GPU between the calls ({result.key})")
-        return replace(result, excess_us=bounds.excess_us(seen, usual_us), copied=any(item.copied for item in seen))
-
-    def _demand_true_claims(
-        self, ledger: ConfigTally, pairs: Sequence[bounds.TrustedCalls], scatter_us: float, key: str
-    ) -> None:
-        """Checks one launch; correct times in another launch do not excuse it.
-
-        What a busy machine could explain accuses nobody: that is how slow it was beside the submission. What it does
-        not explain alone is added to the calls.
-        """
-        seen, rules = ledger.seen[CANDIDATE], self.rules.gpu
-        usual_us = bounds.usual_us([kind._replace(alone=kind.beside) for kind in pairs], rules)
-        excess_us, explained_us = bounds.excess_us(seen, usual_us), bounds.slack_us(seen, scatter_us, rules)
-        if excess_us > explained_us + rules.spread_max_us:
-            raise Fault(
-                Verdict.TAMPERING,
-                f"the calls used the GPU or the process {excess_us:.0f} µs longer than the reported time, where a busy "
-                f"machine explains {explained_us + rules.spread_max_us:.0f} µs: work must be joined to the current "
-                f"stream ({key})",
-            )
-        if (slowed_us := max(map(bounds.slowed_us, pairs))) > rules.spread_max_us:
-            told = f"calls of the judge took {slowed_us:.0f} µs longer beside the submission than without it"
-            raise Fault(Verdict.NOISY, f"something slowed the machine: {told} ({key})")
 
     def _opened(self) -> GpuSession:
         if self._session is None:

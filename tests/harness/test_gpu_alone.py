@@ -35,6 +35,7 @@ class Session:
         self.crew = SimpleNamespace(end_executors=lambda: self.log.append("ended"))
         told = SimpleNamespace(demand_short_nothing=lambda: self.log.append("nothing"))
         self.replay: Any = told if replayed else None
+        self.is_alone = False
 
     def turn(self, launch: int) -> None:
         self.log.append(f"launch {launch}")
@@ -126,3 +127,4 @@ def test_what_happens_around_calls_of_baselines_was_no_later_beside_the_submissi
     with pytest.raises(Fault, match="something slowed the GPU") if more_us and name != "behind_us" else nullcontext():
         demand_quick_replays(session, session.replay, judging)  # type: ignore[arg-type]
     assert session.log[:2] == ["ended", "nothing"]
+    assert session.is_alone

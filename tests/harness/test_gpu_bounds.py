@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.harness import Paths, default_rules, default_suites, find_task
+from benchmarks.harness import default_rules, default_suites, find_task
 from benchmarks.harness.gpu import bounds
-from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.claims import charged, demand_true_claims
 from benchmarks.harness.measuring.calls import CANDIDATE, ConfigTally
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.report import ConfigReport, Verdict
-from benchmarks.harness.tracks import GpuTrack
 
 RULES = default_rules().gpu
 
@@ -119,74 +117,59 @@ def ledger_of(*launches: list[CallResult]) -> ConfigTally:
     return found
 
 
-def bounded(
-    ledger: ConfigTally,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    alone: Sequence[CallResult] = NULL,
-    null: Sequence[CallResult] = NULL,
-) -> ConfigReport:
-    track = GpuTrack(
-        Gpu("host:0", "Stand-in", "host-0", "none", 8 << 30, "sm_90", ()), default_rules(), Paths(tmp_path)
-    )
-    monkeypatch.setattr(track, "_opened", lambda: SimpleNamespace(machine={"flush_us": 90.0}))
+def bounded(ledger: ConfigTally, alone: Sequence[CallResult] = NULL, null: Sequence[CallResult] = NULL) -> ConfigReport:
     judging = SimpleNamespace(ledgers=[ledger], null_calls=null)
-    return track._bounded(judging, bounds.CallsAlone(alone), 0, ConfigReport("c", "single"))  # type: ignore[arg-type]
+    demand_true_claims(judging, RULES, 90.0)  # type: ignore[arg-type]
+    return charged(judging, bounds.CallsAlone(alone), 0, ConfigReport("c", "single"), RULES)  # type: ignore[arg-type]
 
 
-def test_every_launch_holds_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_launch_holds_by_itself() -> None:
     """Nearly nothing is claimed in one launch and the truth in the other: pooled, the median would be honest."""
     honest, lying = calls(500.0, 903.7, count=9), calls(5.0, 903.7, count=8)
     assert excess_us(honest + lying, NULL) == pytest.approx(0.0, abs=3.0)
     with pytest.raises(Fault, match="longer than the reported time"):
-        bounded(ledger_of(honest, lying), tmp_path, monkeypatch)
+        bounded(ledger_of(honest, lying))
 
 
-def test_a_few_late_calls_are_charged_and_are_no_tampering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_late_calls_are_charged_and_are_no_tampering() -> None:
     ledger = ledger_of(calls(50.0, 453.7), calls(50.0, 453.7) + calls(50.0, 953.7, count=3))
-    assert bounded(ledger, tmp_path, monkeypatch).excess_us == pytest.approx(0.0, abs=3.0)
+    assert bounded(ledger).excess_us == pytest.approx(0.0, abs=3.0)
     times = ledger.times_us[CANDIDATE]
     assert times[:18] == [50.0] * 18
     assert min(times[18:]) > 500.0
 
 
-def test_what_is_left_running_beside_baselines_gains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_running_beside_baselines_gains_nothing() -> None:
     """A kernel in a second context beside every call of a baseline: what they took longer counted for the kernel."""
     ledger, eager = ledger_of(calls(50.0, 453.7), calls(50.0, 453.7)), ("baseline", 0)
     ledger.seen[eager] = calls(60.0, 463.7 + 55.0, count=18)
     times_us = list(ledger.times_us[eager])
-    bounded(ledger, tmp_path, monkeypatch)
+    bounded(ledger)
     assert ledger.times_us[eager] == times_us
 
 
-def test_a_machine_that_was_slower_beside_the_submission_is_noise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_that_was_slower_beside_the_submission_is_noise() -> None:
     """And no proof that the kernel hides anything: honest calls are as much slower."""
     for slower_us in (RULES.spread_max_us - 5.0, RULES.spread_max_us + 100.0):
         ledger = ledger_of(*[calls(50.0, 453.7 + slower_us)] * 2)
         slow = calls(1.3, 405.0 + slower_us)
         is_noise = slower_us > RULES.spread_max_us
         with pytest.raises(Fault, match="something slowed the machine") if is_noise else nullcontext() as raised:
-            bounded(ledger, tmp_path, monkeypatch, null=slow)
+            bounded(ledger, null=slow)
         assert not is_noise or raised.value.verdict is Verdict.NOISY
 
 
-def test_how_slow_the_machine_was_beside_the_submission_accuses_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_slow_the_machine_was_beside_the_submission_accuses_nobody() -> None:
     """55 µs slower for everybody, and 39 of its own where 24 and 60 are explained: charged, and no TAMPERING."""
     ledger = ledger_of(*[calls(50.0, 453.7 + 55.0 + 39.0)] * 2)
-    bounded(ledger, tmp_path, monkeypatch, null=calls(1.3, 405.0 + 55.0))
+    bounded(ledger, null=calls(1.3, 405.0 + 55.0))
     assert min(ledger.times_us[CANDIDATE]) > 50.0 + 39.0
 
 
-def test_scatter_of_empty_calls_beside_the_submission_hides_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scatter_of_empty_calls_beside_the_submission_hides_nothing() -> None:
     """It could make every other one late: then as much of its own calls would count as noise."""
     ledger = ledger_of(*[calls(50.0, 453.7 + 50.0)] * 2)
     wild = [replace(item, wall_us=405.0 + 18.0 * (number % 3 - 1)) for number, item in enumerate(NULL)]
     assert bounds.spread_us(wild) > 50.0
-    bounded(ledger, tmp_path, monkeypatch, null=wild)
+    bounded(ledger, null=wild)
     assert min(ledger.times_us[CANDIDATE]) > 70.0

@@ -62,6 +62,7 @@ def test_nothing_is_said_of_a_calm_gpu() -> None:
     session = Session()
     look(session)
     assert session.ended
+    assert session.is_alone
     assert session.calls == 0
 
 

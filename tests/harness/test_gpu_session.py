@@ -243,6 +243,14 @@ def test_memory_that_our_processes_lack_is_held_by_the_submission(words: str) ->
     assert raised.value.verdict is Verdict.OUT_OF_MEMORY
 
 
+def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() -> None:
+    session = object.__new__(GpuSession)
+    session._needs = ""
+    for session.is_alone, error in ((False, Fault), (True, RefereeError)):
+        with pytest.raises(error), session._memory():
+            raise RefereeError("CUDA out of memory")
+
+
 @pytest.mark.parametrize("request_name", ["fill", "stage"])
 def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_name: str) -> None:
     """An executor holds memory as well: its kernels may need a large stack for each thread of the GPU."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,7 @@ from benchmarks.harness.errors import ChildSurvived, NotAwake, SupervisorError
 from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.session import GpuSession
+from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.sandbox.isolation import Child
@@ -313,6 +315,23 @@ def test_who_breaks_off_a_judging_that_works_without_it_pays(task: TaskSpec, rul
     report = judged(RIGHT, task, rules, paths)
     assert report.verdict is Verdict.RUNTIME_ERROR, report.reason
     assert "works without it: the referee" in report.reason
+
+
+def test_what_fails_when_the_submission_is_gone_is_our_fault(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The baselines are called alone when there is a score: who has none of its processes left breaks nothing off."""
+
+    def confirm(track: tracks.GpuTrack, judging: Judging) -> dict[str, Any]:
+        track._opened().crew.end_candidates()
+        track._opened().is_alone = True
+        track._opened()._referee.doom()
+        judging.control()
+        return {}
+
+    monkeypatch.setattr(tracks.GpuTrack, "confirm", confirm)
+    with pytest.raises(SupervisorError, match="the referee"):
+        judged(RIGHT, task, rules, paths)
 
 
 @pytest.mark.usefixtures("referee_dies")

@@ -228,6 +228,23 @@ def test_a_kernel_that_claims_less_than_it_used_is_accused(finish: Finish) -> No
     assert raised.value.verdict is Verdict.TAMPERING
 
 
+def test_a_false_claim_is_found_before_a_baseline_that_was_slower_makes_it_noise(
+    finish: Finish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A submission could slow baselines down, and NOISY is nobody's fault."""
+
+    def slowed(*_: object) -> None:
+        raise Fault(Verdict.NOISY, "something slowed the GPU")
+
+    monkeypatch.setattr(tracks, "calls_alone", slowed)
+    with pytest.raises(Fault, match="something slowed"):
+        finish(calls(50.0, 453.7))
+    for lying in (calls(5.0, 903.7), calls(50.0, 453.7, flush_us=900.0)):
+        with pytest.raises(Fault) as raised:
+            finish(lying)
+        assert raised.value.verdict is Verdict.TAMPERING
+
+
 def test_what_a_busy_machine_could_explain_is_charged_and_accuses_nobody(finish: Finish, rules: Rules) -> None:
     """On an H200 an honest call of cuBLAS once took 45 µs longer than it said, beside empty calls that did not."""
     (result,), _ = finish(calls(50.0, 453.7 + 45.0))

@@ -55,6 +55,7 @@ def demand_quick_replays(session: GpuSession, replay: Replay, judging: Judging) 
     Raises Fault: NOISY if they were, or if an executor was granted more for an empty call than these take now.
     """
     session.crew.end_executors()
+    session.is_alone = True
     replay.demand_short_nothing()
     calls_alone(session, judging)
 

@@ -30,6 +30,7 @@ def demand_that_nothing_is_left(
     is_scattered, is_slow = scatter_us > rules.spread_max_us, drift > LOST_SHARE
     with_it_us, blocks_us = session.writes_us(), _scatter_of_blocks(session) if is_scattered else []
     session.crew.end_candidates()
+    session.is_alone = True
     without_us = session.writes_us()
     if with_it_us > (1 + LOST_SHARE) * without_us:
         raise _left_running(f"writes took {with_it_us / without_us - 1:.0%} longer", "")

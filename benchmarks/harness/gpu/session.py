@@ -10,7 +10,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -344,19 +344,19 @@ class GpuSession(Session[Actor]):
 
     def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
         self._distributions[config] = distribution or secrets.choice(DISTRIBUTIONS)
-        with memory_is_theirs(self._needs):
+        with self._memory():
             return super().fill(config, self._distributions[config], decoys=decoys)
 
     def compare(self, who: str, config: int, choice: int) -> CallComparison:
-        with memory_is_theirs(self._needs):
+        with self._memory():
             return super().compare(who, config, choice)
 
     def call_candidate(self, config: int, choice: int, *, compared: bool = True) -> CallResult:
-        with memory_is_theirs(self._needs):
+        with self._memory():
             return super().call_candidate(config, choice, compared=compared)
 
     def call_baseline(self, config: int, choice: int, function: int, *, compared: bool = False) -> CallResult:
-        with memory_is_theirs(self._needs):
+        with self._memory():
             return super().call_baseline(config, choice, function, compared=compared)
 
     def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
@@ -377,6 +377,9 @@ class GpuSession(Session[Actor]):
         with faults_of(who):
             actor.child.freeze()
         return _result(answer, actor)
+
+    def _memory(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.is_alone else memory_is_theirs(self._needs)
 
     def _gate_us(self, who: str, function: int) -> float:
         """Null calls are held against those of the candidate; the other baselines launch from Python."""

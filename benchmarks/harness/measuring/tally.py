@@ -256,10 +256,10 @@ def hidden_words(config: Config, fault: Fault) -> str:
         Verdict.INCORRECT_VALUE: "values are further from the reference than the task allows",
         Verdict.INCORRECT_SHAPE: "a result has the wrong shape",
         Verdict.INCORRECT_DTYPE: "a result has the wrong dtype",
-    }.get(
-        fault.verdict,
-        fault.reason if fault.verdict is not Verdict.RUNTIME_ERROR else "the kernel failed here",
-    )
+        Verdict.NONDETERMINISTIC: "the same input gave a right and a wrong result",
+        Verdict.RUNTIME_ERROR: "the kernel failed here",
+        Verdict.OUT_OF_MEMORY: "the kernel asked for more memory than it may have",
+    }.get(fault.verdict, fault.reason)
 
 
 def with_decoys(call: CallResult, decoys: Sequence[CallResult]) -> CallResult:

@@ -59,7 +59,7 @@ def builds_ahead(rules: Rules, paths: Paths) -> tuple[Callable[[], None], ...]:
                 builds.build(source, rules, paths)
 
     def baselines() -> None:
-        """With what torch.compile learns of the machine, which every task needs. The first examples of the guides are of this task."""
+        """Of the task that the guides begin with; what torch.compile learns of the machine serves every other task."""
         preparation = track.preparation(_task(), NOBODY, stage="prepare")
         with preparation.turn(paths, lambda _: host_ahead_lock()):
             preparation.compiled(paths)
