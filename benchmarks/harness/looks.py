@@ -5,7 +5,7 @@ at so on a GPU gets a quick judging of its own. The machine's lock is held durin
 what a look says counts nowhere.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .errors import ChildSurvived, NotStanding, SupervisorError
 from .gpu.standing import GpuSessionKeeper
@@ -36,20 +36,23 @@ class Looks:
         self._keeper = SessionKeeper(self.paths.scratch) if on_cpu else GpuSessionKeeper()
 
     def judge(self, source: Source, watcher: Watcher = NOBODY) -> Report:
-        """A quick judging. Raises as `judge` does."""
+        """A quick judging. On a GPU the report says why it was judged alone, if it was. Raises as `judge` does."""
         asked = (source, self.task, self.rules, self.paths)
         if isinstance(self._keeper, SessionKeeper):
             return look(*asked, device=self.device, keeper=self._keeper, watcher=watcher)
+        alone = f"{_BROKEN_MAX} sessions broke off"
         if len(self.broken) < _BROKEN_MAX:
             try:
                 return look(*asked, device=self.device, keeper=self._keeper, watcher=watcher)
-            except NotStanding:
-                pass
+            except NotStanding as error:
+                alone = str(error)
             except ChildSurvived:
                 raise
             except SupervisorError as error:
-                self.broken.append(str(error))
-        return judge(*asked, device=self.device, quick=True, watcher=watcher)
+                alone = str(error)
+                self.broken.append(alone)
+        report = judge(*asked, device=self.device, quick=True, watcher=watcher)
+        return replace(report, environment={**report.environment, "judged_alone": alone[:600]})
 
     def close(self) -> None:
         self._keeper.close()

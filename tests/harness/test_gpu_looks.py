@@ -113,7 +113,8 @@ def test_a_session_that_breaks_off_is_replaced_and_the_kernel_judged_alone(
 
     with monkeypatch.context() as patch:
         patch.setattr(StandingGpuSession, "_clear_folders", broken)
-        assert looks.judge(RIGHT).verdict is Verdict.PASS
+        report = looks.judge(RIGHT)
+    assert (report.verdict, report.environment["judged_alone"]) == (Verdict.PASS, "it lost its way")
     assert looks.broken == ["it lost its way"]
     assert looks.judge(RIGHT).verdict is Verdict.PASS
     assert pids(looks) != stays
@@ -121,7 +122,9 @@ def test_a_session_that_breaks_off_is_replaced_and_the_kernel_judged_alone(
 
 def test_nothing_stays_where_it_would_fill_the_gpu(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standing, "_MEMORY_SHARE", 0.0)
-    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    report = looks.judge(RIGHT)
+    assert report.verdict is Verdict.PASS
+    assert "too much of the GPU's memory" in report.environment["judged_alone"]
     assert looks.broken == []
     assert not kept(looks).stands
 

@@ -524,7 +524,7 @@ def replay_of(*, executor: FakeActor | None = None, candidate: FakeActor | None 
     made.calls = [tuple(RecordedCall(({"kind": "empty", "after": []},), (512 * number,)) for number in range(8))]
     made._nothing = dict.fromkeys(("candidate0", "baseline0"), (2.0, 6.0))
     made._at_rest = {"baseline0": (99.0, 99.0)}
-    made.captured = Captured(True, {0})
+    made.captured = Captured(is_told=True, is_whole=True)
     made.drawn = drawn  # type: ignore[attr-defined]
     return made
 
@@ -535,14 +535,23 @@ def recording_of(replay: Replay) -> CallRecording:
 
 def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
     captured = Captured()
-    baseline = FakeActor({"nodes": [3]})
+    baseline = FakeActor({"nodes": [3], "takes_bytes": 7})
     for _ in range(2):
         replay = replay_of(executor=FakeActor(ANSWER), candidate=FakeActor())
         replay.captured, replay.crew.baselines = captured, [baseline]  # type: ignore[list-item]
         replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
-        replay._capture_and_try(lambda _: 0, [[0]], time.monotonic() + 9.0)
+        replay.capture_baselines(lambda _: 0, [[0]])
     assert [next(iter(message)) for message in baseline.asked] == ["replay", "capture"]
-    assert captured.configs == {0}
+    assert captured == Captured(is_told=True, is_whole=True, takes_bytes=7)
+
+
+def test_a_baseline_that_cannot_be_captured_is_told_before_the_submission_is_loaded() -> None:
+    replay = replay_of()
+    replay.captured, replay.crew.baselines = Captured(), [FakeActor({"not_captured": "eager: no"})]  # type: ignore[list-item]
+    replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
+    with pytest.raises(NotReplayable, match="its baseline: eager: no"):
+        replay.capture_baselines(lambda _: 0, [[0]])
+    assert not replay.captured.is_whole
 
 
 def test_what_an_empty_call_takes_is_not_the_calls() -> None:
@@ -589,7 +598,8 @@ def test_device_code_that_slows_empty_calls_of_baselines_gains_nothing() -> None
     told = [*[rest] * 25, {"nodes": [3]}, *[busy] * 25]
     replay.captured = Captured()
     replay.crew.baselines = [FakeActor(*told)]  # type: ignore[list-item]
-    replay._capture_and_try(lambda _: 0, [[0]], time.monotonic() + 9.0)
+    replay.capture_baselines(lambda _: 0, [[0]])
+    replay._try_all(lambda _: 0, time.monotonic() + 9.0)
     replay._measure_all()
     assert replay.nothing_us == {"baseline0": 2.0, "candidate0": 2.5}
 
@@ -887,7 +897,7 @@ def test_trying_the_calls_belongs_to_that_time() -> None:
     replay = replay_of(executor=FakeActor(ANSWER))
     replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
     with pytest.raises(Fault, match="recording and trying its calls took more than 9 s") as caught:
-        replay._capture_and_try(lambda _: 0, [[0]], time.monotonic() - 1.0)
+        replay._try_all(lambda _: 0, time.monotonic() - 1.0)
     assert caught.value.verdict is Verdict.TIMEOUT
 
 
@@ -914,7 +924,7 @@ def test_a_control_run_replays_the_baselines() -> None:
     replay.captured, replay._nothing = Captured(), {}
     replay.crew.executors = []
     replay.crew.baselines = [baseline := FakeActor(*[ANSWER] * 25, {"nodes": [3]}, ANSWER)]  # type: ignore[list-item]
-    replay.begin_control(lambda _: 0, [[0]])
+    replay.capture_baselines(lambda _: 0, [[0]])
     assert [message for message in baseline.asked if "capture" in message or "replay" in message] == [
         {"replay": True},
         {"capture": 0, "functions": [0], "sets": 8},

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,10 +20,11 @@ from benchmarks.harness.compilers import builds
 from benchmarks.harness.errors import RefereeError, SupervisorError
 from benchmarks.harness.gpu.crew import STANDBY, Crew, Standby
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.replay import Captured
 from benchmarks.harness.gpu.session import GpuSession, memory_is_theirs
 from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
-from benchmarks.harness.measuring.session import DISTRIBUTIONS, EAGER, NOTHING
+from benchmarks.harness.measuring.session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.sandbox.outbox import scratch_folder
 from benchmarks.harness.source import Watcher
@@ -241,6 +242,42 @@ def test_memory_that_our_processes_lack_is_held_by_the_submission(words: str) ->
     with pytest.raises(Fault, match="too little GPU memory") as raised, memory_is_theirs():
         raise RefereeError(words)
     assert raised.value.verdict is Verdict.OUT_OF_MEMORY
+
+
+def test_baselines_have_captured_before_anything_of_the_submission_is_loaded(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cuDNN chooses another plan where memory is lacking, and keeps it: a submission could take all of it first."""
+    order: list[str] = []
+    capture, message = GpuSession._capture_baselines, GpuSession._candidate_message
+    monkeypatch.setattr(GpuSession, "_capture_baselines", lambda *own: (order.append("captured"), capture(*own))[1])
+    monkeypatch.setattr(GpuSession, "_candidate_message", lambda *own: (order.append("loads"), message(*own))[1])
+    with opened.session(RIGHT) as session:
+        assert order == ["captured", *["loads"] * len(session.crew.candidates)]
+
+
+@pytest.mark.parametrize(("free_bytes", "fault"), [(7, None), (6, Verdict.OUT_OF_MEMORY)])
+def test_bounded_baselines_take_their_memory_before_the_first_call_or_there_is_no_judging(
+    free_bytes: int, fault: Verdict | None
+) -> None:
+    made: list[tuple[int, int, int]] = []
+    own: Any = SimpleNamespace(
+        _referee=SimpleNamespace(ask=lambda _: {"free_bytes": free_bytes}),
+        _captured=Captured(takes_bytes=7),
+        _casts=[0, 0],
+        setting=SimpleNamespace(prepared=SimpleNamespace(problems=("too slow", None))),
+        fill=lambda number: number,
+        launch=-1,
+    )
+    own.turn = lambda launch: setattr(own, "launch", launch)
+    own.call_baseline = lambda number, _, function: made.append((own.launch, number, function))
+    with pytest.raises(Fault, match="the baselines need") if fault else nullcontext() as raised:
+        GpuSession._settle_baselines(own)
+    if fault:
+        assert raised.value.verdict is fault
+    everything = [(0, 0, EAGER), (0, 1, EAGER), (0, 1, COMPILE), (1, 0, EAGER), (1, 1, EAGER), (1, 1, COMPILE)]
+    assert made == ([] if fault else everything)
+    assert own.launch == (-1 if fault else 0)
 
 
 def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() -> None:

@@ -1,7 +1,8 @@
 """Replay in a GPU session: the submission's calls are recorded once and then launched by other processes.
 
-The candidate records one call for each input set of each configuration. Executors, one for each launch, hold only its
-device code and launch what was recorded; the baselines replay captures of their own. When every configuration has been
+The baselines capture their calls before anything of the submission runs: torch chooses kernels and takes memory as it
+finds it, and keeps both. The candidate records one call for each input set of each configuration. Executors, one for
+each launch, hold only its device code and launch what was recorded. When every configuration has been
 replayed on fresh values with correct results, the candidate processes are ended, and only then the judging begins.
 Otherwise `NotReplayable` gives the reason, and the session continues with bounded times. Not covered: what a record
 may say (`record.py`) and the clock itself (`child/gpu/clock.py`).
@@ -90,7 +91,8 @@ class Captured:
     """What the baselines of a session have captured: once, however many submissions it meets."""
 
     is_told: bool = False  # that they are to replay
-    configs: set[int] = field(default_factory=set)
+    is_whole: bool = False
+    takes_bytes: int = 0  # by all of them, for calls in the other way
 
 
 @dataclass
@@ -117,8 +119,27 @@ class Replay:
     _at_rest: dict[str, tuple[float, ...]] = field(default_factory=dict)
     _is_unseen: bool = False  # the recorder says that it could not see what its packages load
 
-    def begin(self, shared: Shared, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], binary: Any) -> None:
-        """Records, loads, and replays everything once. `wanted` are the baselines' functions of each configuration.
+    def capture_baselines(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
+        """Nothing of the submission may run yet. `wanted` are the baselines' functions of each configuration.
+
+        Afterwards their processes hold the memory that their calls take in the other way. Raises NotReplayable, Fault.
+        """
+        if not self.captured.is_told:
+            self.captured.is_told = True
+            for baseline in self.crew.baselines:
+                baseline.link.send(replay=True)
+        for launch in self._launches:
+            self._at_rest[f"baseline{launch}"] = self._nothing_of_baseline(launch)
+        self._nothing.update(self._at_rest)
+        if not self.captured.is_whole:
+            for number, functions in enumerate(wanted):
+                fill(number)
+                self._capture(number, functions)
+            self.captured.is_whole = True
+        self.laps.end("baselines_captured")
+
+    def begin(self, shared: Shared, fill: Callable[[int], int], binary: Any) -> None:
+        """Records, loads, and replays everything once.
 
         Raises NotReplayable, and Fault if the submission's process does not survive being recorded.
         """
@@ -133,19 +154,11 @@ class Replay:
         self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])
         self._open_executors(shared)
         self.laps.end("executors")
-        self._capture_and_try(fill, wanted, until_s)
+        self._try_all(fill, until_s)
         self.crew.end_candidates()
         self.laps.end("candidates_ended")
         self._measure_all()
         self.laps.end("nothing_measured")
-
-    def begin_control(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
-        """The baselines' part of `begin`, without a submission. Raises NotReplayable, Fault."""
-        self._open_baselines()
-        for number in range(len(self.configs)):
-            fill(number)
-            self._capture(number, wanted[number])
-        self._nothing.update(self._at_rest)
 
     def demand_short_nothing(self) -> None:
         """The executors have been ended. Raises Fault if they were granted more than an empty call takes now."""
@@ -281,41 +294,29 @@ class Replay:
             with faults_of("candidate"):
                 candidate.child.freeze()
 
-    def _open_baselines(self) -> None:
-        """They are told once, and make empty calls at rest: device code could make later ones long."""
-        if not self.captured.is_told:
-            self.captured.is_told = True
-            for baseline in self.crew.baselines:
-                baseline.link.send(replay=True)
-        for launch in self._launches:
-            self._at_rest[f"baseline{launch}"] = self._nothing_of_baseline(launch)
-
-    def _capture_and_try(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]], until_s: float) -> None:
-        """On fresh values: the baselines capture, and every launch of the submission is replayed and compared."""
-        self._open_baselines()
+    def _try_all(self, fill: Callable[[int], int], until_s: float) -> None:
+        """On fresh values every launch of the submission is replayed and compared."""
         for number in range(len(self.configs)):
             choice = fill(number)
             self.laps.end("filled")
-            self._capture(number, wanted[number])
-            self.laps.end("baselines_captured")
             for launch in self._launches:
                 if time.monotonic() > until_s:
                     raise Fault(Verdict.TIMEOUT, f"recording and trying its calls took more than {self.begin_s:g} s")
                 self._try(f"candidate{launch}", number, choice)
             self.laps.end("tried")
 
-    def _capture(self, number: int, wanted: Sequence[int]) -> None:
-        if number in self.captured.configs:
-            return
+    def _capture(self, number: int, functions: Sequence[int]) -> None:
         self.referee.ask("stage", who="baseline0", config=number, places=[])
         for baseline in self.crew.baselines:
-            baseline.link.send(capture=number, functions=list(wanted), sets=self.sets[number])
+            baseline.link.send(capture=number, functions=list(functions), sets=self.sets[number])
+        takes_bytes = 0
         for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
             if "not_captured" in answer:
                 raise not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
             if "nodes" not in answer:
                 raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
-        self.captured.configs.add(number)
+            takes_bytes += answer.get("takes_bytes") or 0
+        self.captured.takes_bytes = max(self.captured.takes_bytes, takes_bytes)
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,7 @@ class GpuSession(Session[Actor]):
         self._needs = told(judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if is_tight else ""
         self.takes_most = takes_most(taken_bytes(self._arena_bytes, *needs, contestants), setting.gpu.memory_bytes)
         self.machine: dict[str, Any] = {}
+        self._captured = Captured()
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
         self.repeats_replay = False  # of a control run: what it repeats was replayed, or was to be
@@ -125,24 +126,26 @@ class GpuSession(Session[Actor]):
         self._open_referee(crew)
         laps.end("referee")
         self._open_baselines(crew)
-        if setting.binary.suffix in PYTHON_SUFFIXES and candidates:
-            self._warm(crew)
-            laps.end("warm")
-        crew.end_warmer()
-        for candidate in candidates:
-            candidate.open(self._candidate_message(crew))
-        STANDBY.refill(setting.order())
         with memory_is_theirs(self._needs):
-            shared = self._share_memory()
+            shared = self._receive_memory()
+            for launch, baseline in enumerate(crew.baselines):
+                shared.hand(baseline, 2 * launch)
+            loaded = [self._await_baseline(baseline, "loaded") for baseline in crew.baselines]
+            laps.end("baselines_loaded")
+            self._capture_baselines(laps)
+            if setting.binary.suffix in PYTHON_SUFFIXES and candidates:
+                self._warm(crew)
+                laps.end("warm")
+            crew.end_warmer()
+            for launch, candidate in enumerate(candidates):
+                candidate.open(self._candidate_message(crew))
+                shared.hand(candidate, 2 * launch + 1)
+            STANDBY.refill(setting.order())
             for candidate in candidates:
                 self._await_candidate(candidate, "loaded")
             laps.end("candidates_loaded")
-            loaded = [self._await_baseline(baseline, "loaded") for baseline in crew.baselines]
-            laps.end("baselines_loaded")
             if candidates:
-                self._begin_replay(crew, shared, laps)
-            elif self.repeats_replay:
-                self._begin_control(crew, laps)
+                self._begin_replay(crew, shared)
             if self.replay is None:
                 self._serve(crew, candidates)
                 laps.end("serving")
@@ -151,42 +154,43 @@ class GpuSession(Session[Actor]):
         load_s = {**laps.seconds, "of_it_torch_compile": compile_s}
         self.machine = {**self._referee.ask("describe"), "crew_waited_s": waited_s, "load_s": load_s}
 
-    def _begin_replay(self, crew: Crew, shared: Shared, laps: Laps, captured: Captured | None = None) -> None:
-        self.has_met_hidden = False
-        replay = self._new_replay(crew, laps, captured or Captured())
-        wanted = _functions_of(self.setting.prepared.problems)
-        try:
-            replay.begin(shared, self.fill, wanted, self.setting.binary)
-        except NotReplayable as error:
-            self.not_replayed = str(error)
-            for candidate in crew.candidates:
-                candidate.child.resume()
+    def _capture_baselines(self, laps: Laps) -> None:
+        """Before anything of the submission runs. In a control run they do what they did in the judging that failed."""
+        self.replay, self.not_replayed, setting = None, "", self.setting
+        if setting.control and not self.repeats_replay:
             return
-        self.replay = replay
-        self._casts = list(zip(crew.baselines, crew.executors, strict=True))
-
-    def _begin_control(self, crew: Crew, laps: Laps) -> None:
-        """The baselines do what they did in the judging that failed: there they were replayed, or were to be."""
-        replay = self._new_replay(crew, laps, Captured())
-        with suppress(NotReplayable):
-            replay.begin_control(self.fill, _functions_of(self.setting.prepared.problems))
-            self.replay = replay
-
-    def _new_replay(self, crew: Crew, laps: Laps, captured: Captured) -> Replay:
-        limits = self.setting.rules.limits
-        return Replay(
-            crew=crew,
+        self.replay = replay = Replay(
+            crew=self.crew,
             referee=self._referee,
-            configs=self.setting.configs,
+            configs=setting.configs,
             layout=self._layout,
             sets=self._sets,
-            timeout_s=limits.call_s,
-            begin_s=limits.judging_s,
+            timeout_s=setting.rules.limits.call_s,
+            begin_s=setting.rules.limits.judging_s,
             draw=self._draw_again,
             before_hidden=self._cut_log,
             laps=laps,
-            captured=captured,
+            captured=self._captured,
         )
+        if setting.gpu.accelerator == "cuda":
+            try:
+                replay.capture_baselines(self.fill, _functions_of(setting.prepared.problems))
+            except NotReplayable as error:
+                self.replay, self.not_replayed = None, str(error)
+
+    def _begin_replay(self, crew: Crew, shared: Shared) -> None:
+        """The submission's part of it; without one it is served in the other way."""
+        self.has_met_hidden, replay = False, self.replay
+        if replay is None:
+            return
+        try:
+            replay.begin(shared, self.fill, self.setting.binary)
+        except NotReplayable as error:
+            self.replay, self.not_replayed = None, str(error)
+            for candidate in crew.candidates:
+                candidate.child.resume()
+            return
+        self._casts = list(zip(crew.baselines, crew.executors, strict=True))
 
     def _cut_log(self) -> None:
         """Output from here on could describe hidden configurations, so it is not kept."""
@@ -208,6 +212,25 @@ class GpuSession(Session[Actor]):
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
+        if candidates and self.setting.gpu.accelerator == "cuda":
+            self._settle_baselines()
+
+    def _settle_baselines(self) -> None:
+        """They take the memory that their calls need, and keep it, while the candidates are frozen.
+
+        Where memory is lacking, libraries choose other kernels, and remember them. Raises Fault: OUT_OF_MEMORY.
+        """
+        free_bytes, wanted_bytes = int(self._referee.ask("room")["free_bytes"]), self._captured.takes_bytes
+        if free_bytes < wanted_bytes:
+            told = f"{free_bytes / 1e9:.1f} GB of the GPU's memory, and the baselines need {wanted_bytes / 1e9:.1f} GB"
+            raise Fault(Verdict.OUT_OF_MEMORY, f"the kernel left {told}")
+        for launch in range(len(self._casts)):
+            self.turn(launch)
+            for number, functions in enumerate(_functions_of(self.setting.prepared.problems)):
+                choice = self.fill(number)
+                for function in functions:
+                    self.call_baseline(number, choice, function)
+        self.turn(0)
 
     def burst(self, config: int, count: int) -> float:
         """Time per call of `count` calls of the candidate on as many input sets. Raises Fault."""
@@ -283,15 +306,6 @@ class GpuSession(Session[Actor]):
             "outputs_at": OUTPUTS_AT,
             "filter": base64.b64encode(candidate_program(gpu=True) if supported() else b"").decode(),
         }
-
-    def _share_memory(self) -> Shared:
-        """Hands every contestant the inputs and an arena of its own."""
-        shared = self._receive_memory()
-        for launch, (baseline, candidate) in enumerate(self._casts):
-            shared.hand(baseline, 2 * launch)
-            if not self.setting.control:
-                shared.hand(candidate, 2 * launch + 1)
-        return shared
 
     def _receive_memory(self) -> Shared:
         try:

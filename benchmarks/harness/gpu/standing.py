@@ -48,7 +48,6 @@ class StandingGpuSession(GpuSession):
         self._place = MemoryPlace(setting.gpu, self._make_room)
         self._started = 0
         self._spares: deque[Spare] = deque()
-        self._captured = Captured()
         self._baseline_serves = False
         self._canary: dict[str, Any] = {}
 
@@ -153,14 +152,14 @@ class StandingGpuSession(GpuSession):
         self._fills.clear()
         self._referee.ask("forget", who="candidate0")
         laps.end("files")
-        self.candidate.open(self._candidate_message(crew))
-        self._shared.hand(self.candidate, 1)
-        self._refill()
-        self.replay, self.not_replayed = None, ""
         with memory_is_theirs(self._needs):
+            self._capture_baselines(laps)
+            self.candidate.open(self._candidate_message(crew))
+            self._shared.hand(self.candidate, 1)
+            self._refill()
             self._await_candidate(self.candidate, "loaded")
             laps.end("candidate_loaded")
-            self._begin_replay(crew, self._shared, laps, self._captured)
+            self._begin_replay(crew, self._shared)
             if self.replay is None:
                 if self.setting.gpu.accelerator == "cuda":
                     raise NotStanding(self.not_replayed)

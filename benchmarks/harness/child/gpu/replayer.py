@@ -71,17 +71,35 @@ class Replayer:
         try:
             for function in functions:
                 self._programs[function, config] = self._calls_of(function, config, sets)
+            takes_bytes = self._taken_bytes(functions, config)
         except (NotCaptured, DriverError, RuntimeError) as error:  # torch has no memory left, for example
             return {"not_captured": f"{('eager', 'torch.compile')[function]}: {error}"[:600]}
         finally:
             gc.collect()
-        return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
+        nodes = [len(self._programs[function, config][0][0].steps) for function in functions]
+        return {"nodes": nodes, "takes_bytes": takes_bytes}
 
-    def _calls_of(self, number: int, config: int, sets: int) -> list[tuple[Program, list[_CapturedResult]]]:
-        function, call = self._functions[number][config], self._calls[config]
+    def _taken_bytes(self, functions: Sequence[int], config: int) -> int | None:
+        """The memory that these calls take in the other way, of which none is kept; None where there is too little."""
+        before_bytes = int(torch.cuda.memory_reserved())
+        torch.cuda.reset_peak_memory_stats()
+        try:
+            for function in functions:
+                self._capture.run(self._function(function, config), self._calls[config].sets[0])
+            return int(torch.cuda.max_memory_reserved()) - before_bytes
+        except torch.OutOfMemoryError:
+            return None
+        finally:
+            torch.cuda.empty_cache()
+
+    def _function(self, number: int, config: int) -> Function:
+        function = self._functions[number][config]
         if function is None:
             raise NotCaptured("there is none")
-        found = []
+        return function
+
+    def _calls_of(self, number: int, config: int, sets: int) -> list[tuple[Program, list[_CapturedResult]]]:
+        function, call, found = self._function(number, config), self._calls[config], []
         with torch.cuda.use_mem_pool(self._pool):
             self._capture.run(function, call.sets[0])  # makes what is made only once, and takes the memory
             for arguments in call.sets[:sets]:
