@@ -2,10 +2,10 @@
 
 The baselines capture their calls before anything of the submission runs: torch chooses kernels and takes memory as it
 finds it, and keeps both. The candidate records one call for each input set of each configuration. Executors, one for
-each launch, hold only its device code and launch what was recorded. When every configuration has been
-replayed on fresh values with correct results, the candidate processes are ended, and only then the judging begins.
-Otherwise `NotReplayable` gives the reason, and the session continues with bounded times. Not covered: what a record
-may say (`record.py`) and the clock itself (`child/gpu/clock.py`).
+each launch, hold only its device code and launch what was recorded. When every configuration has been replayed on
+fresh values with correct results, the candidate processes are ended, and only then the judging begins. Otherwise
+`NotReplayable` gives the reason, and the session continues with bounded times. Not covered: what a record may say
+(`record.py`) and the clock itself (`child/gpu/clock.py`).
 """
 
 import json
@@ -122,7 +122,7 @@ class Replay:
     def capture_baselines(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
         """Nothing of the submission may run yet. `wanted` are the baselines' functions of each configuration.
 
-        Afterwards their processes hold the memory that their calls take in the other way. Raises NotReplayable, Fault.
+        Also finds out how much memory their calls take in the other way. Raises NotReplayable, Fault.
         """
         if not self.captured.is_told:
             self.captured.is_told = True
