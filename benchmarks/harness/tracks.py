@@ -359,11 +359,12 @@ class GpuTrack(Track):
                 scatter_us=spread_us,
                 drift_now=lambda: self._drift(self._steadiest()),
             )
-        demand_true_claims(judging, self.rules.gpu, session.machine["flush_us"])
+        demand_true_claims(judging, self.rules.gpu)
         if self.gpu.accelerator == "cuda":
             alone = calls_alone(session, judging)
         found["null_spread_us"] = round(spread_us, 1)
-        told = [charged(judging, alone, number, item, self.rules.gpu) for number, item in enumerate(results)]
+        rules, flush_us = self.rules.gpu, session.machine["flush_us"]
+        told = [charged(judging, alone, number, item, rules, flush_us=flush_us) for number, item in enumerate(results)]
         return tuple(told), found
 
     def confirm(self, judging: Judging) -> dict[str, Any]:

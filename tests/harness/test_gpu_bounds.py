@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -118,9 +119,9 @@ def ledger_of(*launches: list[CallResult]) -> ConfigTally:
 
 
 def bounded(ledger: ConfigTally, alone: Sequence[CallResult] = NULL, null: Sequence[CallResult] = NULL) -> ConfigReport:
-    judging = SimpleNamespace(ledgers=[ledger], null_calls=null)
-    demand_true_claims(judging, RULES, 90.0)  # type: ignore[arg-type]
-    return charged(judging, bounds.CallsAlone(alone), 0, ConfigReport("c", "single"), RULES)  # type: ignore[arg-type]
+    judging: Any = SimpleNamespace(ledgers=[ledger], null_calls=null)
+    demand_true_claims(judging, RULES)
+    return charged(judging, bounds.CallsAlone(alone), 0, ConfigReport("c", "single"), RULES, flush_us=90.0)
 
 
 def test_every_launch_holds_by_itself() -> None:

@@ -16,12 +16,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks.harness import default_suites, find_task
 from benchmarks.harness.child.gpu import clock as clock_module
 from benchmarks.harness.child.gpu.clock import CallTimes, Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError, pointer
 from benchmarks.harness.child.gpu.launches import program
+from benchmarks.harness.child.gpu.replayer import Replayer
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.gpu import recording as recording_module
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
@@ -535,14 +537,14 @@ def recording_of(replay: Replay) -> CallRecording:
 
 def test_baselines_capture_once_for_all_submissions_of_a_session() -> None:
     captured = Captured()
-    baseline = FakeActor({"nodes": [3], "takes_bytes": 7})
+    baseline = FakeActor({"nodes": [3]})
     for _ in range(2):
         replay = replay_of(executor=FakeActor(ANSWER), candidate=FakeActor())
         replay.captured, replay.crew.baselines = captured, [baseline]  # type: ignore[list-item]
         replay._measure_nothing = lambda _: (1.0, 1.0)  # type: ignore[method-assign]
         replay.capture_baselines(lambda _: 0, [[0]])
     assert [next(iter(message)) for message in baseline.asked] == ["replay", "capture"]
-    assert captured == Captured(is_told=True, is_whole=True, takes_bytes=7)
+    assert captured == Captured(is_told=True, is_whole=True)
 
 
 def test_a_baseline_that_cannot_be_captured_is_told_before_the_submission_is_loaded() -> None:
@@ -552,6 +554,28 @@ def test_a_baseline_that_cannot_be_captured_is_told_before_the_submission_is_loa
     with pytest.raises(NotReplayable, match="its baseline: eager: no"):
         replay.capture_baselines(lambda _: 0, [[0]])
     assert not replay.captured.is_whole
+
+
+def test_a_baseline_says_how_often_it_lacked_memory_for_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN goes on with another plan then, so a call that ends well says nothing."""
+    stats = {"num_ooms": 3}
+
+    def swallows(*_: Any) -> None:
+        stats["num_ooms"] += 1
+
+    def raises(*_: Any) -> None:
+        stats["num_ooms"] += 1
+        raise torch.OutOfMemoryError
+
+    for name in ("synchronize", "empty_cache", "MemPool"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: stats)
+    for functions, lacked in (([lambda: None], 0), ([swallows, swallows], 2), ([raises, swallows], 1)):
+        replayer = object.__new__(Replayer)
+        replayer._functions, replayer._calls = [[each] for each in functions], [SimpleNamespace(sets=[()])]  # type: ignore[list-item]
+        replayer._programs = {(0, 0): []}
+        assert replayer._settled(0, range(len(functions))) == lacked
+        assert replayer._programs == {}, "its memory is given up first"
 
 
 def test_what_an_empty_call_takes_is_not_the_calls() -> None:

@@ -256,34 +256,66 @@ def test_baselines_have_captured_before_anything_of_the_submission_is_loaded(
         assert order == ["captured", *["loads"] * len(session.crew.candidates)]
 
 
-@pytest.mark.parametrize(("free_bytes", "fault"), [(7, None), (6, Verdict.OUT_OF_MEMORY)])
-def test_bounded_baselines_take_their_memory_before_the_first_call_or_there_is_no_judging(
-    free_bytes: int, fault: Verdict | None
+def test_a_package_compiles_its_kernels_after_that_as_well(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def warm(own: GpuSession, _: Crew) -> None:
+        order.append("nobody" if own.is_alone else "warms")
+        raise Fault(Verdict.REJECTED, "that is all")
+
+    session = opened.session(RIGHT)
+    module = session.setting.binary.with_suffix(".py")
+    module.write_text("")
+    session.setting = replace(session.setting, binary=module)
+    monkeypatch.setattr(GpuSession, "_capture_baselines", lambda own, _: order.append(f"captured {own.is_alone}"))
+    monkeypatch.setattr(GpuSession, "_warm", warm)
+    with pytest.raises(Fault, match="that is all"), session:
+        pass
+    assert order == ["captured True", "warms"]
+
+
+@pytest.mark.parametrize(("lacked", "fault"), [(0, None), (1, Verdict.OUT_OF_MEMORY)])
+def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
+    lacked: int, fault: Verdict | None
 ) -> None:
-    made: list[tuple[int, int, int]] = []
+    order: list[str] = []
+
+    def actor(name: str, answer: int = 0) -> Any:
+        child = SimpleNamespace(freeze=lambda: order.append(f"{name} frozen"))
+        link = SimpleNamespace(send=lambda **what: order.append(f"{name} {what}"))
+        return SimpleNamespace(name=name, child=child, link=link, lacked=answer)
+
     own: Any = SimpleNamespace(
-        _referee=SimpleNamespace(ask=lambda _: {"free_bytes": free_bytes}),
-        _captured=Captured(takes_bytes=7),
-        _casts=[0, 0],
+        _captured=Captured(is_told=True),
+        _referee=SimpleNamespace(ask=lambda *_, **what: order.append(f"staged {what['config']}")),
+        _await_candidate=lambda _: None,
+        _await_baseline=lambda item, _="": {"lacked": item.lacked},
         setting=SimpleNamespace(prepared=SimpleNamespace(problems=("too slow", None))),
-        fill=lambda number: number,
-        launch=-1,
+        fill=lambda _: None,
     )
-    own.turn = lambda launch: setattr(own, "launch", launch)
-    own.call_baseline = lambda number, _, function: made.append((own.launch, number, function))
-    with pytest.raises(Fault, match="the baselines need") if fault else nullcontext() as raised:
-        GpuSession._settle_baselines(own)
-    if fault:
-        assert raised.value.verdict is fault
-    everything = [(0, 0, EAGER), (0, 1, EAGER), (0, 1, COMPILE), (1, 0, EAGER), (1, 1, EAGER), (1, 1, COMPILE)]
-    assert made == ([] if fault else everything)
-    assert own.launch == (-1 if fault else 0)
+    own._settle_baselines = lambda crew: GpuSession._settle_baselines(own, crew)
+    crew: Any = SimpleNamespace(baselines=[actor("baseline", lacked)], end_executors=lambda: None)
+    with pytest.raises(Fault, match="too little GPU memory") if fault else nullcontext() as raised:
+        GpuSession._serve(own, crew, [actor("candidate")])
+    assert fault is None or raised.value.verdict is fault
+    frozen = [
+        "candidate {'serve': True}",
+        "candidate frozen",
+        "staged 0",
+        f"baseline {{'settle': 0, 'functions': {[EAGER]}}}",
+    ]
+    more = ["staged 1", f"baseline {{'settle': 1, 'functions': {[EAGER, COMPILE]}}}", "baseline {'serve': True}"]
+    assert order == (frozen if fault else [*frozen, *more, "baseline frozen"])
 
 
 def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() -> None:
     session = object.__new__(GpuSession)
-    session._needs = ""
-    for session.is_alone, error in ((False, Fault), (True, RefereeError)):
+    told = "a judging of it takes at least 99.0 GB"
+    for session.is_alone, session._needs, error in (
+        (False, "", Fault),
+        (True, "", RefereeError),
+        (True, told, Fault),  # the task alone is too large
+    ):
         with pytest.raises(error), session._memory():
             raise RefereeError("CUDA out of memory")
 

@@ -239,10 +239,9 @@ def test_a_false_claim_is_found_before_a_baseline_that_was_slower_makes_it_noise
     monkeypatch.setattr(tracks, "calls_alone", slowed)
     with pytest.raises(Fault, match="something slowed"):
         finish(calls(50.0, 453.7))
-    for lying in (calls(5.0, 903.7), calls(50.0, 453.7, flush_us=900.0)):
-        with pytest.raises(Fault) as raised:
-            finish(lying)
-        assert raised.value.verdict is Verdict.TAMPERING
+    with pytest.raises(Fault) as raised:
+        finish(calls(5.0, 903.7))
+    assert raised.value.verdict is Verdict.TAMPERING
 
 
 def test_what_a_busy_machine_could_explain_is_charged_and_accuses_nobody(finish: Finish, rules: Rules) -> None:

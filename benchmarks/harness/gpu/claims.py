@@ -14,12 +14,11 @@ from ..rules import GpuRules
 from . import bounds
 
 
-def demand_true_claims(judging: Judging, rules: GpuRules, flush_us: float) -> None:
+def demand_true_claims(judging: Judging, rules: GpuRules) -> None:
     """Checks every launch by itself; correct times in another launch do not excuse it.
 
     What a busy machine could explain accuses nobody: that is how slow it was beside the submission. Comes before
     anything that could end as NOISY: a submission could cause that. Raises Fault: TAMPERING.
-    `flush_us` is how long flushing the cache takes before any submission is loaded.
     """
     scatter_us = bounds.spread_us(judging.null_calls)
     for number, ledger in enumerate(judging.ledgers):
@@ -38,18 +37,15 @@ def demand_true_claims(judging: Judging, rules: GpuRules, flush_us: float) -> No
                     f"the calls used the GPU or the process {told} {explained_us:.0f} µs: work must be joined to the "
                     f"current stream ({ledger.config.key})",
                 )
-        everybody = [item for calls in ledger.seen.values() for item in calls]
-        if bounds.busy(everybody, flush_us, rules):
-            what = "something kept running on the GPU between the calls"
-            raise Fault(Verdict.TAMPERING, f"{what} ({ledger.config.key})")
 
 
 def charged(
-    judging: Judging, alone: bounds.CallsAlone, number: int, result: ConfigReport, rules: GpuRules
+    judging: Judging, alone: bounds.CallsAlone, number: int, result: ConfigReport, rules: GpuRules, *, flush_us: float
 ) -> ConfigReport:
     """Adds to each call what its reported time leaves out; what the report then says of the configuration.
 
-    Raises Fault: NOISY if the machine was much slower beside the submission than without it.
+    `flush_us` is how long flushing the cache takes before any submission is loaded. Raises Fault: NOISY if the machine
+    was much slower beside the submission than without it, TAMPERING if something kept running between the calls.
     """
     ledger = judging.ledgers[number]
     if not _is_bounded(ledger):
@@ -63,6 +59,9 @@ def charged(
     usual_us = bounds.usual_us(bounds.trusted(ledger, number, judging.null_calls, alone), rules)
     charges_us = bounds.charges_us(seen, usual_us, min(scatter_us, bounds.spread_us(alone.null)), rules)
     ledger.times_us[CANDIDATE] = [sum(pair) for pair in zip(ledger.times_us[CANDIDATE], charges_us, strict=True)]
+    if bounds.busy([item for calls in ledger.seen.values() for item in calls], flush_us, rules):
+        what = "something kept running on the GPU between the calls"
+        raise Fault(Verdict.TAMPERING, f"{what} ({result.key})")
     return replace(result, excess_us=bounds.excess_us(seen, usual_us), copied=any(item.copied for item in seen))
 
 

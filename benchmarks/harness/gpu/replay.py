@@ -92,7 +92,6 @@ class Captured:
 
     is_told: bool = False  # that they are to replay
     is_whole: bool = False
-    takes_bytes: int = 0  # by all of them, for calls in the other way
 
 
 @dataclass
@@ -122,7 +121,7 @@ class Replay:
     def capture_baselines(self, fill: Callable[[int], int], wanted: Sequence[Sequence[int]]) -> None:
         """Nothing of the submission may run yet. `wanted` are the baselines' functions of each configuration.
 
-        Also finds out how much memory their calls take in the other way. Raises NotReplayable, Fault.
+        Raises NotReplayable, and Fault if the host is too busy.
         """
         if not self.captured.is_told:
             self.captured.is_told = True
@@ -309,14 +308,11 @@ class Replay:
         self.referee.ask("stage", who="baseline0", config=number, places=[])
         for baseline in self.crew.baselines:
             baseline.link.send(capture=number, functions=list(functions), sets=self.sets[number])
-        takes_bytes = 0
         for baseline, answer in [(item, self._receive(item)) for item in self.crew.baselines]:
             if "not_captured" in answer:
                 raise not_replayable(self.configs[number], f"its baseline: {answer['not_captured']}")
             if "nodes" not in answer:
                 raise RefereeError(f"a baseline failed: {baseline.child.log_tail(4000)}")
-            takes_bytes += answer.get("takes_bytes") or 0
-        self.captured.takes_bytes = max(self.captured.takes_bytes, takes_bytes)
 
     def _try(self, who: str, number: int, choice: int) -> None:
         config = self.configs[number]

@@ -126,13 +126,16 @@ class GpuSession(Session[Actor]):
         self._open_referee(crew)
         laps.end("referee")
         self._open_baselines(crew)
-        with memory_is_theirs(self._needs):
+        self.is_alone = True
+        with self._memory():
             shared = self._receive_memory()
             for launch, baseline in enumerate(crew.baselines):
                 shared.hand(baseline, 2 * launch)
             loaded = [self._await_baseline(baseline, "loaded") for baseline in crew.baselines]
             laps.end("baselines_loaded")
             self._capture_baselines(laps)
+        self.is_alone = False
+        with self._memory():
             if setting.binary.suffix in PYTHON_SUFFIXES and candidates:
                 self._warm(crew)
                 laps.end("warm")
@@ -157,8 +160,6 @@ class GpuSession(Session[Actor]):
     def _capture_baselines(self, laps: Laps) -> None:
         """Before anything of the submission runs. In a control run they do what they did in the judging that failed."""
         self.replay, self.not_replayed, setting = None, "", self.setting
-        if setting.control and not self.repeats_replay:
-            return
         self.replay = replay = Replay(
             crew=self.crew,
             referee=self._referee,
@@ -177,6 +178,8 @@ class GpuSession(Session[Actor]):
                 replay.capture_baselines(self.fill, _functions_of(setting.prepared.problems))
             except NotReplayable as error:
                 self.replay, self.not_replayed = None, str(error)
+        if setting.control and not self.repeats_replay:
+            self.replay = None
 
     def _begin_replay(self, crew: Crew, shared: Shared) -> None:
         """The submission's part of it; without one it is served in the other way."""
@@ -203,34 +206,32 @@ class GpuSession(Session[Actor]):
     def _serve(self, crew: Crew, candidates: Sequence[Actor]) -> None:
         """The other way: the candidates time their calls themselves, and the referee's clock bounds what they say."""
         crew.end_executors()
-        for actor in (*candidates, *crew.baselines):
-            actor.link.send(serve=True)
+        for candidate in candidates:
+            candidate.link.send(serve=True)
         for candidate in candidates:
             self._await_candidate(candidate)
             with faults_of("candidate"):
                 candidate.child.freeze()
+        if self._captured.is_told:
+            self._settle_baselines(crew)
+        for baseline in crew.baselines:
+            baseline.link.send(serve=True)
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
-        if candidates and self.setting.gpu.accelerator == "cuda":
-            self._settle_baselines()
 
-    def _settle_baselines(self) -> None:
+    def _settle_baselines(self, crew: Crew) -> None:
         """They take the memory that their calls need, and keep it, while the candidates are frozen.
 
-        Where memory is lacking, libraries choose other kernels, and remember them. Raises Fault: OUT_OF_MEMORY.
+        Raises Fault: OUT_OF_MEMORY if it is lacking. Libraries would take other kernels then, and remember them.
         """
-        free_bytes, wanted_bytes = int(self._referee.ask("room")["free_bytes"]), self._captured.takes_bytes
-        if free_bytes < wanted_bytes:
-            told = f"{free_bytes / 1e9:.1f} GB of the GPU's memory, and the baselines need {wanted_bytes / 1e9:.1f} GB"
-            raise Fault(Verdict.OUT_OF_MEMORY, f"the kernel left {told}")
-        for launch in range(len(self._casts)):
-            self.turn(launch)
-            for number, functions in enumerate(_functions_of(self.setting.prepared.problems)):
-                choice = self.fill(number)
-                for function in functions:
-                    self.call_baseline(number, choice, function)
-        self.turn(0)
+        for number, functions in enumerate(_functions_of(self.setting.prepared.problems)):
+            self.fill(number)
+            self._referee.ask("stage", who="baseline0", config=number, places=[])
+            for baseline in crew.baselines:
+                baseline.link.send(settle=number, functions=functions)
+            if sum(self._await_baseline(baseline, "settled")["lacked"] for baseline in crew.baselines):
+                raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left too little GPU memory for the baselines")
 
     def burst(self, config: int, count: int) -> float:
         """Time per call of `count` calls of the candidate on as many input sets. Raises Fault."""
@@ -393,7 +394,8 @@ class GpuSession(Session[Actor]):
         return _result(answer, actor)
 
     def _memory(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.is_alone else memory_is_theirs(self._needs)
+        """Lacking memory is nobody else's fault than the submission's if one is there, or the task's if it is large."""
+        return memory_is_theirs(self._needs) if self._needs or not self.is_alone else nullcontext()
 
     def _gate_us(self, who: str, function: int) -> float:
         """Null calls are held against those of the candidate; the other baselines launch from Python."""

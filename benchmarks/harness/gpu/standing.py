@@ -24,7 +24,7 @@ from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
 from .replay import Captured
 from .room import PLACES, MemoryPlace
-from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting, memory_is_theirs
+from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting
 
 SPARES = 3  # candidates started in advance: importing torch takes longer than a look
 VISITS_MAX = 100  # submissions, then referee and baseline are restarted: their processor time is limited
@@ -128,7 +128,8 @@ class StandingGpuSession(GpuSession):
         self._open_referee(crew)
         self._open_baselines(crew)
         crew.end_warmer()
-        with memory_is_theirs(self._needs):
+        self.is_alone = True
+        with self._memory():
             self._shared = self._receive_memory()
             for launch, baseline in enumerate(crew.baselines):
                 self._shared.hand(baseline, 2 * launch)
@@ -152,8 +153,13 @@ class StandingGpuSession(GpuSession):
         self._fills.clear()
         self._referee.ask("forget", who="candidate0")
         laps.end("files")
-        with memory_is_theirs(self._needs):
+        self.is_alone = True
+        with self._memory():
             self._capture_baselines(laps)
+        if self.replay is None:
+            raise NotStanding(self.not_replayed)
+        self.is_alone = False
+        with self._memory():
             self.candidate.open(self._candidate_message(crew))
             self._shared.hand(self.candidate, 1)
             self._refill()

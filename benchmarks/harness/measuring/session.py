@@ -87,7 +87,7 @@ class Session(ABC, Generic[ActorT]):
 
     decoys: bool  # a contestant warms up on other values before its call counts
     has_met_hidden = False  # the submission has met a hidden configuration before the first call is judged
-    is_alone = False  # the submission's processes have been ended, so what fails from now on is not its fault
+    is_alone = False  # no process of the submission is there, yet or any more, so what fails is not its fault
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting

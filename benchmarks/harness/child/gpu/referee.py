@@ -294,10 +294,6 @@ class GpuReferee:
                 last_mj = now_mj
         return {"steps": steps}
 
-    def room(self) -> dict[str, Any]:
-        """How much memory of the GPU nobody holds."""
-        return {"free_bytes": torch.cuda.mem_get_info()[0] if self._on_gpu else None}
-
     def describe(self) -> dict[str, Any]:
         if not self._on_gpu:
             return {"gpu": "host stand-in", "torch": torch.__version__, "flush_us": self._flush_us}

@@ -63,6 +63,8 @@ class Replayer:
                 return
             if "capture" in request:
                 self._link.send(**self._captured(request["capture"], request["functions"], request["sets"]))
+            elif "settle" in request:
+                self._link.send(settled=True, lacked=self._settled(request["settle"], request["functions"]))
             else:
                 self._link.send(**self._run(**request))
 
@@ -71,26 +73,30 @@ class Replayer:
         try:
             for function in functions:
                 self._programs[function, config] = self._calls_of(function, config, sets)
-            takes_bytes = self._taken_bytes(functions, config)
         except (NotCaptured, DriverError, RuntimeError) as error:  # torch has no memory left, for example
             return {"not_captured": f"{('eager', 'torch.compile')[function]}: {error}"[:600]}
         finally:
             gc.collect()
-        nodes = [len(self._programs[function, config][0][0].steps) for function in functions]
-        return {"nodes": nodes, "takes_bytes": takes_bytes}
+        return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
 
-    def _taken_bytes(self, functions: Sequence[int], config: int) -> int | None:
-        """The memory that these calls take in the other way, of which none is kept; None where there is too little."""
-        before_bytes = int(torch.cuda.memory_reserved())
-        torch.cuda.reset_peak_memory_stats()
-        try:
-            for function in functions:
-                self._capture.run(self._function(function, config), self._calls[config].sets[0])
-            return int(torch.cuda.max_memory_reserved()) - before_bytes
-        except torch.OutOfMemoryError:
-            return None
-        finally:
+    def _settled(self, config: int, functions: Sequence[int]) -> int:
+        """Makes calls in the other way, so that this process has the memory for them; gives up what was captured.
+
+        Returns how often memory was lacking: libraries take other kernels then, and remember them.
+        """
+        if self._programs:
+            self._programs.clear()
+            self._pool = torch.cuda.MemPool()
+            gc.collect()
             torch.cuda.empty_cache()
+        before = _lacked()
+        for function in functions:
+            try:
+                self._function(function, config)(*self._calls[config].sets[0])
+                torch.cuda.synchronize()
+            except torch.OutOfMemoryError:
+                break
+        return _lacked() - before
 
     def _function(self, number: int, config: int) -> Function:
         function = self._functions[number][config]
@@ -117,6 +123,11 @@ class Replayer:
                 output.copy_(torch.as_tensor(place, device=output.device).view(output.dtype))
             torch.cuda.synchronize()
         return asdict(times)
+
+
+def _lacked() -> int:
+    """How often torch has found no memory, also where a library went on with something else."""
+    return int(torch.cuda.memory_stats().get("num_ooms", 0))
 
 
 def _own_function(node: dict[str, Any]) -> pointer:
