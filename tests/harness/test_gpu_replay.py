@@ -367,13 +367,18 @@ def test_how_long_the_host_did_not_look_is_told() -> None:
 
 
 def test_when_words_came_before_the_last_one_does_not_matter() -> None:
-    """The first of two was there 2 ms before anybody looked; the second came while the host looked all the time."""
-    clock = Clock(Driver(FakeGpu()))
-    clock._words[7] = 12345
-    threading.Timer(0.01, clock._words.__setitem__, (8, 678)).start()
-    found, _, blind_ns = clock._see([7, 8], time.perf_counter_ns() - 2_000_000)
-    assert found == [12345, 678]
-    assert blind_ns < 1_500_000
+    """The first of two was there 2 ms before anybody looked; the second came while the host looked all the time.
+
+    A busy processor may keep it from looking, but hardly ten times in a row.
+    """
+    clock, blind_ns = Clock(Driver(FakeGpu())), list[int]()
+    for _ in range(10):
+        clock._words[7], clock._words[8] = 12345, 0
+        threading.Timer(0.01, clock._words.__setitem__, (8, 678)).start()
+        found, _, blind = clock._see([7, 8], time.perf_counter_ns() - 2_000_000)
+        assert found == [12345, 678]
+        blind_ns.append(blind)
+    assert min(blind_ns) < 1_500_000
 
 
 def test_the_referee_is_told_of_the_end_before_the_third_word_is_queued() -> None:
@@ -567,15 +572,28 @@ def test_a_baseline_says_how_often_it_lacked_memory_for_its_calls(monkeypatch: p
         stats["num_ooms"] += 1
         raise torch.OutOfMemoryError
 
-    for name in ("synchronize", "empty_cache", "MemPool"):
+    for name in ("synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
     monkeypatch.setattr(torch.cuda, "memory_stats", lambda: stats)
-    for functions, lacked in (([lambda: None], 0), ([swallows, swallows], 2), ([raises, swallows], 1)):
+
+    def gives_up(*_: Any) -> None:
+        stats["num_ooms"] += 2
+        raise RuntimeError("unable to find an engine to execute this computation")
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("for another reason")
+
+    cases = (([lambda: None], 0), ([swallows, swallows], 2), ([raises, swallows], 1), ([gives_up, swallows], 2))
+    for functions, lacked in cases:
         replayer = object.__new__(Replayer)
+        replayer._pool = object()  # type: ignore[assignment]
         replayer._functions, replayer._calls = [[each] for each in functions], [SimpleNamespace(sets=[()])]  # type: ignore[list-item]
         replayer._programs = {(0, 0): []}
-        assert replayer._settled(0, range(len(functions))) == lacked
-        assert replayer._programs == {}, "its memory is given up first"
+        assert replayer._reserve(0, range(len(functions))) == lacked
+        assert (replayer._programs, replayer._pool) == ({}, None), "what was captured is given up first"
+    replayer._functions = [[fails]]  # type: ignore[list-item]
+    with pytest.raises(RuntimeError, match="for another reason"):
+        replayer._reserve(0, [0])
 
 
 def test_what_an_empty_call_takes_is_not_the_calls() -> None:

@@ -20,10 +20,12 @@ from benchmarks.harness.compilers import builds
 from benchmarks.harness.errors import RefereeError, SupervisorError
 from benchmarks.harness.gpu.crew import STANDBY, Crew, Standby
 from benchmarks.harness.gpu.discovery import Gpu
-from benchmarks.harness.gpu.replay import Captured
+from benchmarks.harness.gpu.record import NotReplayable
+from benchmarks.harness.gpu.replay import Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession, memory_is_theirs
 from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
+from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING
 from benchmarks.harness.protocol import Status
 from benchmarks.harness.sandbox.outbox import scratch_folder
@@ -274,38 +276,60 @@ def test_a_package_compiles_its_kernels_after_that_as_well(opened: Opened, monke
     assert order == ["captured True", "warms"]
 
 
-@pytest.mark.parametrize(("lacked", "fault"), [(0, None), (1, Verdict.OUT_OF_MEMORY)])
+@pytest.mark.parametrize(("lacked", "is_control", "is_fault"), [(0, False, False), (1, False, True), (1, True, False)])
 def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
-    lacked: int, fault: Verdict | None
+    lacked: int, *, is_control: bool, is_fault: bool
 ) -> None:
     order: list[str] = []
 
-    def actor(name: str, answer: int = 0) -> Any:
+    def actor(name: str) -> Any:
         child = SimpleNamespace(freeze=lambda: order.append(f"{name} frozen"))
         link = SimpleNamespace(send=lambda **what: order.append(f"{name} {what}"))
-        return SimpleNamespace(name=name, child=child, link=link, lacked=answer)
+        return SimpleNamespace(child=child, link=link)
 
+    crew: Any = SimpleNamespace(baselines=[actor("baseline")], end_executors=lambda: None)
     own: Any = SimpleNamespace(
+        crew=crew,
         _captured=Captured(is_told=True),
         _referee=SimpleNamespace(ask=lambda *_, **what: order.append(f"staged {what['config']}")),
         _await_candidate=lambda _: None,
-        _await_baseline=lambda item, _="": {"lacked": item.lacked},
+        _await_baseline=lambda *_: {"lacked": lacked},
         setting=SimpleNamespace(prepared=SimpleNamespace(problems=("too slow", None))),
         fill=lambda _: None,
     )
-    own._settle_baselines = lambda crew: GpuSession._settle_baselines(own, crew)
-    crew: Any = SimpleNamespace(baselines=[actor("baseline", lacked)], end_executors=lambda: None)
-    with pytest.raises(Fault, match="too little GPU memory") if fault else nullcontext() as raised:
-        GpuSession._serve(own, crew, [actor("candidate")])
-    assert fault is None or raised.value.verdict is fault
-    frozen = [
-        "candidate {'serve': True}",
-        "candidate frozen",
-        "staged 0",
-        f"baseline {{'settle': 0, 'functions': {[EAGER]}}}",
-    ]
-    more = ["staged 1", f"baseline {{'settle': 1, 'functions': {[EAGER, COMPILE]}}}", "baseline {'serve': True}"]
-    assert order == (frozen if fault else [*frozen, *more, "baseline frozen"])
+    own._reserve_for_baselines = lambda: GpuSession._reserve_for_baselines(own)
+    with pytest.raises(Fault, match="too little GPU memory") if is_fault else nullcontext() as raised:
+        GpuSession._serve(own, crew, [] if is_control else [actor("candidate")])
+    assert not is_fault or raised.value.verdict is Verdict.OUT_OF_MEMORY
+    first = [] if is_control else ["candidate {'serve': True}", "candidate frozen"]
+    reserved = ["staged 0", f"baseline {{'reserve': 0, 'functions': {[EAGER]}}}"]
+    reserved += ["staged 1", f"baseline {{'reserve': 1, 'functions': {[EAGER, COMPILE]}}}"]
+    served = [] if is_fault else ["baseline {'serve': True}", "baseline frozen"]
+    assert order == [*first, *reserved, *served]
+
+
+def test_baselines_that_cannot_be_captured_call_everything_before_the_submission_is_loaded(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else libraries would choose their kernels beside it."""
+    order: list[str] = []
+
+    def fails(*_: Any) -> None:
+        raise NotReplayable("eager: no")
+
+    session = opened.session(RIGHT)
+    gpu = replace(session.setting.gpu, accelerator="cuda")
+    own: Any = SimpleNamespace(
+        setting=replace(session.setting, gpu=gpu),
+        _reserve_for_baselines=lambda: order.append("reserved"),
+        repeats_replay=False,
+        fill=lambda _: 0,
+    )
+    for name in ("crew", "_referee", "_layout", "_sets", "_draw_again", "_cut_log", "_captured"):
+        setattr(own, name, None)
+    monkeypatch.setattr(Replay, "capture_baselines", fails)
+    GpuSession._capture_baselines(own, Laps())
+    assert (order, own.replay, own.not_replayed) == (["reserved"], None, "eager: no")
 
 
 def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() -> None:

@@ -17,8 +17,8 @@ from . import bounds
 def demand_true_claims(judging: Judging, rules: GpuRules) -> None:
     """Checks every launch by itself; correct times in another launch do not excuse it.
 
-    What a busy machine could explain accuses nobody: that is how slow it was beside the submission. Comes before
-    anything that could end as NOISY: a submission could cause that. Raises Fault: TAMPERING.
+    What a busy machine could explain accuses nobody: that is how slow it was beside the submission. Comes before the
+    baselines are called alone, which may end as NOISY: a submission could cause that. Raises Fault: TAMPERING.
     """
     scatter_us = bounds.spread_us(judging.null_calls)
     for number, ledger in enumerate(judging.ledgers):

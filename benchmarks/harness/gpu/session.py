@@ -109,6 +109,7 @@ class GpuSession(Session[Actor]):
 
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
+        self.is_alone = True
         if self.takes_most:
             demand_room(setting.gpu)
         self.crew = crew = STANDBY.take(setting.order())
@@ -126,7 +127,6 @@ class GpuSession(Session[Actor]):
         self._open_referee(crew)
         laps.end("referee")
         self._open_baselines(crew)
-        self.is_alone = True
         with self._memory():
             shared = self._receive_memory()
             for launch, baseline in enumerate(crew.baselines):
@@ -159,7 +159,7 @@ class GpuSession(Session[Actor]):
 
     def _capture_baselines(self, laps: Laps) -> None:
         """Before anything of the submission runs. In a control run they do what they did in the judging that failed."""
-        self.replay, self.not_replayed, setting = None, "", self.setting
+        self.not_replayed, setting = "", self.setting
         self.replay = replay = Replay(
             crew=self.crew,
             referee=self._referee,
@@ -178,6 +178,7 @@ class GpuSession(Session[Actor]):
                 replay.capture_baselines(self.fill, _functions_of(setting.prepared.problems))
             except NotReplayable as error:
                 self.replay, self.not_replayed = None, str(error)
+                self._reserve_for_baselines()  # so that libraries choose their kernels now
         if setting.control and not self.repeats_replay:
             self.replay = None
 
@@ -212,26 +213,27 @@ class GpuSession(Session[Actor]):
             self._await_candidate(candidate)
             with faults_of("candidate"):
                 candidate.child.freeze()
-        if self._captured.is_told:
-            self._settle_baselines(crew)
+        if self._captured.is_told and self._reserve_for_baselines() and candidates:
+            raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left too little GPU memory for the baselines")
         for baseline in crew.baselines:
             baseline.link.send(serve=True)
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
 
-    def _settle_baselines(self, crew: Crew) -> None:
-        """They take the memory that their calls need, and keep it, while the candidates are frozen.
+    def _reserve_for_baselines(self) -> int:
+        """Makes them take the memory that their calls need, while nothing else runs; how often it was lacking.
 
-        Raises Fault: OUT_OF_MEMORY if it is lacking. Libraries would take other kernels then, and remember them.
+        Libraries take other kernels then, and remember them.
         """
+        lacked = 0
         for number, functions in enumerate(_functions_of(self.setting.prepared.problems)):
             self.fill(number)
             self._referee.ask("stage", who="baseline0", config=number, places=[])
-            for baseline in crew.baselines:
-                baseline.link.send(settle=number, functions=functions)
-            if sum(self._await_baseline(baseline, "settled")["lacked"] for baseline in crew.baselines):
-                raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left too little GPU memory for the baselines")
+            for baseline in self.crew.baselines:
+                baseline.link.send(reserve=number, functions=functions)
+            lacked += sum(self._await_baseline(baseline, "reserved")["lacked"] for baseline in self.crew.baselines)
+        return lacked
 
     def burst(self, config: int, count: int) -> float:
         """Time per call of `count` calls of the candidate on as many input sets. Raises Fault."""
@@ -394,7 +396,7 @@ class GpuSession(Session[Actor]):
         return _result(answer, actor)
 
     def _memory(self) -> AbstractContextManager[None]:
-        """Lacking memory is nobody else's fault than the submission's if one is there, or the task's if it is large."""
+        """Lack of memory is the submission's fault while it is there, or the task's if that is large; else ours."""
         return memory_is_theirs(self._needs) if self._needs or not self.is_alone else nullcontext()
 
     def _gate_us(self, who: str, function: int) -> float:

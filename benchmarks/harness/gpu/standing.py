@@ -113,6 +113,7 @@ class StandingGpuSession(GpuSession):
 
     def _stand(self) -> None:
         """Starts referee and eager, which load everything that does not depend on a submission."""
+        self.is_alone = True
         self._stack.callback(self._place.give_back)
         if not self._place.take():
             raise NotStanding("this GPU has no free place for another session that is kept")
@@ -128,7 +129,6 @@ class StandingGpuSession(GpuSession):
         self._open_referee(crew)
         self._open_baselines(crew)
         crew.end_warmer()
-        self.is_alone = True
         with self._memory():
             self._shared = self._receive_memory()
             for launch, baseline in enumerate(crew.baselines):
@@ -140,6 +140,7 @@ class StandingGpuSession(GpuSession):
     def _visit(self) -> None:
         """Makes the processes of the submission load it and record its calls."""
         crew, laps, number = self.crew, Laps(), 0
+        self.is_alone = True
         if self.visits > 0:
             self._refill()
             crew.relieve(self._spares[0])
@@ -153,7 +154,6 @@ class StandingGpuSession(GpuSession):
         self._fills.clear()
         self._referee.ask("forget", who="candidate0")
         laps.end("files")
-        self.is_alone = True
         with self._memory():
             self._capture_baselines(laps)
         if self.replay is None:

@@ -52,7 +52,7 @@ class Replayer:
         self._driver = Driver()
         self._clock = Clock(self._driver, page)
         self._capture = Capture(self._driver)
-        self._pool = torch.cuda.MemPool()
+        self._pool: torch.cuda.MemPool | None = None
         self._programs: dict[tuple[int, int], list[tuple[Program, list[_CapturedResult]]]] = {}
 
     def serve(self) -> None:
@@ -63,13 +63,14 @@ class Replayer:
                 return
             if "capture" in request:
                 self._link.send(**self._captured(request["capture"], request["functions"], request["sets"]))
-            elif "settle" in request:
-                self._link.send(settled=True, lacked=self._settled(request["settle"], request["functions"]))
+            elif "reserve" in request:
+                self._link.send(reserved=True, lacked=self._reserve(request["reserve"], request["functions"]))
             else:
                 self._link.send(**self._run(**request))
 
     def _captured(self, config: int, functions: Sequence[int], sets: int) -> dict[str, Any]:
         torch.cuda.empty_cache()  # while the pool is in use, torch gives nothing back of what it keeps beside it
+        self._pool = self._pool or torch.cuda.MemPool()
         try:
             for function in functions:
                 self._programs[function, config] = self._calls_of(function, config, sets)
@@ -79,24 +80,26 @@ class Replayer:
             gc.collect()
         return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
 
-    def _settled(self, config: int, functions: Sequence[int]) -> int:
-        """Makes calls in the other way, so that this process has the memory for them; gives up what was captured.
+    def _reserve(self, config: int, functions: Sequence[int]) -> int:
+        """Makes calls that are not captured, so that this process keeps the memory for them; gives up all captures.
 
         Returns how often memory was lacking: libraries take other kernels then, and remember them.
         """
-        if self._programs:
+        if self._pool is not None:  # also if nothing could be captured: the call before a capture has taken memory
             self._programs.clear()
-            self._pool = torch.cuda.MemPool()
+            self._pool = None
             gc.collect()
             torch.cuda.empty_cache()
-        before = _lacked()
+        lacked_before = _lacked()
         for function in functions:
             try:
                 self._function(function, config)(*self._calls[config].sets[0])
                 torch.cuda.synchronize()
-            except torch.OutOfMemoryError:
+            except RuntimeError:  # also of a library that has nothing else to try
+                if _lacked() == lacked_before:
+                    raise
                 break
-        return _lacked() - before
+        return _lacked() - lacked_before
 
     def _function(self, number: int, config: int) -> Function:
         function = self._functions[number][config]
