@@ -47,6 +47,7 @@ class Word(IntEnum):
     ENDED = 52  # GPU only: of a replayed call, its end has been seen,
     ENDED_NS = 53  # when that was, by the clock that all processes share,
     FOLLOWED = 54  # and the word behind it, so that the GPU should be idle
+    LACKED = 55  # GPU only: how often a baseline has found no memory, also where a library went on with something else
     PLACES = 56  # GPU only: where in shared memory each result lies, in bytes
 
 

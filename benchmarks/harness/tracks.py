@@ -348,6 +348,7 @@ class GpuTrack(Track):
             started_s = time.monotonic()
             bursts = credit_bursts(session, judging)
             return tuple(results), {**found, **bursts, "bursts_s": round(time.monotonic() - started_s, 2)}
+        session.demand_memory_for_baselines()
         found["not_replayed"] = session.not_replayed
         found["null_bound_us"] = round(bounds.median_bound_us(judging.null_calls), 1)
         spread_us, alone = bounds.spread_us(judging.null_calls), bounds.CallsAlone(judging.null_calls)

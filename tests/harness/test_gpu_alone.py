@@ -49,12 +49,12 @@ class Session:
         return call(self.alone_us[function], **self.more)
 
 
-def tally(beside_us: Mapping[int, float], config: Any = SHOWN, **more: Any) -> ConfigTally:
+def tally(beside_us: Mapping[int, float], config: Any = SHOWN, own_us: float = 10.0, **more: Any) -> ConfigTally:
     """In launch 0; in launch 1 everybody takes as long as alone."""
     found = ConfigTally(config)
     for number in range(20):
         found.launches.append(number // 10)
-        found.note_time(CANDIDATE, call(10.0))
+        found.note_time(CANDIDATE, call(own_us))
         for who in BASELINES:
             first = number < 10
             found.note_time(who, call((beside_us if first else QUICK)[who[1]], **(more if first else {})))
@@ -128,3 +128,11 @@ def test_what_happens_around_calls_of_baselines_was_no_later_beside_the_submissi
         demand_quick_replays(session, session.replay, judging)  # type: ignore[arg-type]
     assert session.log[:2] == ["ended", "nothing"]
     assert session.is_alone
+
+
+@pytest.mark.parametrize(("own_us", "is_noisy"), [(9_000.0, False), (800.0, True)])
+def test_lateness_that_could_hide_little_of_a_call_is_no_noise(own_us: float, *, is_noisy: bool) -> None:
+    """17 µs of calls of 9 ms: how late a stream goes on depends on how long the host waited."""
+    session = Session(QUICK, start_us=10.0)
+    with pytest.raises(Fault, match="17 µs longer beside") if is_noisy else nullcontext():
+        look(session, tally(QUICK, own_us=own_us, start_us=47.0))

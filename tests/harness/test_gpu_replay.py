@@ -34,7 +34,7 @@ from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.memory import overlay
 from benchmarks.harness.measuring.session import NOTHING
-from benchmarks.harness.protocol import ControlWords, ProtocolError, Status, Word
+from benchmarks.harness.protocol import CONTROL_BYTES, ControlWords, ProtocolError, Status, Word
 from benchmarks.harness.report import Verdict
 
 
@@ -563,21 +563,21 @@ def test_a_baseline_that_cannot_be_captured_is_told_before_the_submission_is_loa
 
 def test_a_baseline_says_how_often_it_lacked_memory_for_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN goes on with another plan then, so a call that ends well says nothing."""
-    stats = {"num_ooms": 3}
+    replayer = object.__new__(Replayer)
 
     def swallows(*_: Any) -> None:
-        stats["num_ooms"] += 1
+        replayer._lack(0, 1 << 20, 0, 0)  # as torch calls its observer
 
     def raises(*_: Any) -> None:
-        stats["num_ooms"] += 1
+        swallows()
         raise torch.OutOfMemoryError
 
     for name in ("synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
-    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: stats)
 
     def gives_up(*_: Any) -> None:
-        stats["num_ooms"] += 2
+        swallows()
+        swallows()
         raise RuntimeError("unable to find an engine to execute this computation")
 
     def fails(*_: Any) -> None:
@@ -585,11 +585,12 @@ def test_a_baseline_says_how_often_it_lacked_memory_for_its_calls(monkeypatch: p
 
     cases = (([lambda: None], 0), ([swallows, swallows], 2), ([raises, swallows], 1), ([gives_up, swallows], 2))
     for functions, lacked in cases:
-        replayer = object.__new__(Replayer)
+        replayer._page = (ctypes.c_uint64 * (CONTROL_BYTES // 8))()
         replayer._pool = object()  # type: ignore[assignment]
         replayer._functions, replayer._calls = [[each] for each in functions], [SimpleNamespace(sets=[()])]  # type: ignore[list-item]
         replayer._programs = {(0, 0): []}
-        assert replayer._reserve(0, range(len(functions))) == lacked
+        replayer._reserve(0, range(len(functions)))
+        assert replayer._page[Word.LACKED] == lacked
         assert (replayer._programs, replayer._pool) == ({}, None), "what was captured is given up first"
     replayer._functions = [[fails]]  # type: ignore[list-item]
     with pytest.raises(RuntimeError, match="for another reason"):

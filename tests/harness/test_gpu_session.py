@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING
-from benchmarks.harness.protocol import Status
+from benchmarks.harness.protocol import Status, Word
 from benchmarks.harness.sandbox.outbox import scratch_folder
 from benchmarks.harness.source import Watcher
 from benchmarks.harness.tasks.spec import TaskSpec
@@ -285,7 +286,11 @@ def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
     def actor(name: str) -> Any:
         child = SimpleNamespace(freeze=lambda: order.append(f"{name} frozen"))
         link = SimpleNamespace(send=lambda **what: order.append(f"{name} {what}"))
-        return SimpleNamespace(child=child, link=link)
+        words = {Word.LACKED: 5 if name == "baseline" else 0}
+        return SimpleNamespace(child=child, link=link, control=SimpleNamespace(words=words))
+
+    def reserved(baseline: Any, word: str = "") -> None:
+        baseline.control.words[Word.LACKED] += lacked if word == "reserved" else 0
 
     crew: Any = SimpleNamespace(baselines=[actor("baseline")], end_executors=lambda: None)
     own: Any = SimpleNamespace(
@@ -293,19 +298,21 @@ def test_bounded_baselines_take_their_memory_while_the_candidates_are_frozen(
         _captured=Captured(is_told=True),
         _referee=SimpleNamespace(ask=lambda *_, **what: order.append(f"staged {what['config']}")),
         _await_candidate=lambda _: None,
-        _await_baseline=lambda *_: {"lacked": lacked},
-        setting=SimpleNamespace(prepared=SimpleNamespace(problems=("too slow", None))),
+        _await_baseline=reserved,
+        _lacked_before=5,
+        setting=SimpleNamespace(prepared=SimpleNamespace(problems=("too slow", None)), control=is_control),
         fill=lambda _: None,
     )
-    own._reserve_for_baselines = lambda: GpuSession._reserve_for_baselines(own)
+    for name in ("_reserve_for_baselines", "demand_memory_for_baselines", "_lacked"):
+        setattr(own, name, partial(getattr(GpuSession, name), own))
     with pytest.raises(Fault, match="too little GPU memory") if is_fault else nullcontext() as raised:
         GpuSession._serve(own, crew, [] if is_control else [actor("candidate")])
     assert not is_fault or raised.value.verdict is Verdict.OUT_OF_MEMORY
     first = [] if is_control else ["candidate {'serve': True}", "candidate frozen"]
-    reserved = ["staged 0", f"baseline {{'reserve': 0, 'functions': {[EAGER]}}}"]
-    reserved += ["staged 1", f"baseline {{'reserve': 1, 'functions': {[EAGER, COMPILE]}}}"]
+    calls = ["staged 0", f"baseline {{'reserve': 0, 'functions': {[EAGER]}}}"]
+    calls += ["staged 1", f"baseline {{'reserve': 1, 'functions': {[EAGER, COMPILE]}}}"]
     served = [] if is_fault else ["baseline {'serve': True}", "baseline frozen"]
-    assert order == [*first, *reserved, *served]
+    assert order == [*first, *calls, *served]
 
 
 def test_baselines_that_cannot_be_captured_call_everything_before_the_submission_is_loaded(
@@ -322,6 +329,7 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
     own: Any = SimpleNamespace(
         setting=replace(session.setting, gpu=gpu),
         _reserve_for_baselines=lambda: order.append("reserved"),
+        _lacked=lambda: 3,
         repeats_replay=False,
         fill=lambda _: 0,
     )
@@ -330,6 +338,7 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
     monkeypatch.setattr(Replay, "capture_baselines", fails)
     GpuSession._capture_baselines(own, Laps())
     assert (order, own.replay, own.not_replayed) == (["reserved"], None, "eager: no")
+    assert own._lacked_before == 3, "what it lacks without a submission is not the submission's fault"
 
 
 def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() -> None:

@@ -21,7 +21,7 @@ from ..scores.stats import Times, iqr_us, median_us
 from .bounds import CallsAlone, comparable
 from .replay import Replay
 from .session import GpuSession
-from .word_times import usual_lateness
+from .word_times import UNFAIR_SHARE, usual_lateness
 
 _SPARE_SHARE = 0.05  # by how much a median may exceed the other, beyond what chance explains
 _REPLAYED_SPARE_US, _EVENT_SPARE_US = 0.3, 1.0  # and at least; events of a GPU are half a microsecond apart
@@ -79,15 +79,16 @@ def _settled(
                 continue
             for who, call in found.items():
                 made[who].append(call)
-        slower = "its clocks are lowered" if throttled == _THROTTLED_MOST else _slower(session, beside, made)
+        slower = "its clocks are lowered" if throttled == _THROTTLED_MOST else _slower(session, ledger, made)
         if not slower:
             return made
     raise Fault(Verdict.NOISY, f"something slowed the GPU: {slower} ({ledger.config.key})")
 
 
-def _slower(session: GpuSession, beside: Calls, alone: Calls) -> str:
+def _slower(session: GpuSession, ledger: ConfigTally, alone: Calls) -> str:
     """What took longer beside the submission than alone; empty if nothing did."""
     spare_us = _EVENT_SPARE_US if session.replay is None else _REPLAYED_SPARE_US
+    beside = {who: ledger.seen[who] for who in alone}
     for who, calls in beside.items():
         beside_us, alone_us = _times_us(calls), _times_us(alone[who])
         if not is_as_quick(beside_us, alone_us, spare_us):
@@ -99,8 +100,9 @@ def _slower(session: GpuSession, beside: Calls, alone: Calls) -> str:
     # the third word depends on the host's caches and on the length of a call alone
     seen, usual = (usual_lateness(calls)._replace(behind_us=0.0) for calls in (beside, alone))
     late_us = seen.beyond_us(usual)
-    around = "what happens around calls of baselines took"
-    return f"{around} {late_us:.0f} µs longer beside the submission than alone" if late_us > 0 else ""
+    if late_us <= UNFAIR_SHARE * median_us(_times_us(ledger.seen[CANDIDATE])):  # so much could be hidden by it
+        return ""
+    return f"what happens around calls of baselines took {late_us:.0f} µs longer beside the submission than alone"
 
 
 def is_as_quick(beside_us: Times, alone_us: Times, spare_us: float) -> bool:

@@ -13,9 +13,7 @@ from ..measuring.faults import Fault
 from ..measuring.tally import CANDIDATE, ConfigTally
 from ..report import Verdict
 from .session import GpuSession
-from .word_times import SAMPLED_MAX_US, Lateness, usual_lateness
-
-_UNFAIR_SHARE = 0.02  # of a call's time: it may be charged no more because copying rows takes long on this host
+from .word_times import SAMPLED_MAX_US, UNFAIR_SHARE, Lateness, usual_lateness
 
 
 def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
@@ -47,7 +45,7 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
 def _charge_late(ledger: ConfigTally) -> None:
     """Each call for what came late after it: a median would leave out what is forged in fewer than half of them."""
     usual = usual_lateness({who: calls for who, calls in ledger.seen.items() if who != CANDIDATE})
-    if usual.sampled_us - SAMPLED_MAX_US > _UNFAIR_SHARE * median(ledger.times_us[CANDIDATE]):
+    if usual.sampled_us - SAMPLED_MAX_US > UNFAIR_SHARE * median(ledger.times_us[CANDIDATE]):
         raise Fault(Verdict.NOISY, f"the host is too busy: copying rows of a result takes {usual.sampled_us:.0f} µs")
     pairs = zip(ledger.times_us[CANDIDATE], ledger.seen[CANDIDATE], strict=True)
     ledger.times_us[CANDIDATE] = [time_us + Lateness.of(call).beyond_us(usual) for time_us, call in pairs]

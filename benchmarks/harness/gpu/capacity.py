@@ -4,12 +4,15 @@ Not covered: memory that a submission takes beside its arena.
 """
 
 from ..errors import TaskError
+from ..rules import GpuRules
+from ..tasks.spec import Config
 
 CONTESTANTS = 4  # a baseline and a submission in each of two launches
 _LEAST_RESULTS = 2  # in an arena: those of a call, and as much again for what it computes on its way
 _REFEREE_CALLS = 8  # values, snapshots, and the reference in float64, in sizes of a call
 _REFEREE_SHARE = 3  # of the memory, at most, for them
 _CONTEXTS_BYTES, _CONTEXTS_SHARE = 8 << 30, 16  # of all processes
+_OFFSETS_MAX = 5000  # of tensors that one message can name
 WAITING_SHARE = 0.35  # of the memory, at most, for all sessions that wait for submissions, without their contexts
 
 
@@ -54,3 +57,14 @@ def takes_most(taken_bytes: int, memory_bytes: int) -> bool:
 
 def told(needed_bytes: int, memory_bytes: int) -> str:
     return f"a judging of it takes at least {needed_bytes / 1e9:.1f} GB, and this GPU has {memory_bytes / 1e9:.1f} GB"
+
+
+def burst_sets(config: Config, rules: GpuRules, configs: int) -> int:
+    """How many input sets a burst may have; a message that tells everybody where all of them lie is limited too."""
+    size_bytes = sum(item.nbytes for item in config.tensors) + result_bytes(config)
+    told = _OFFSETS_MAX // (configs * max(1, len(config.tensors)))
+    return max(1, min(rules.burst_calls, told, rules.burst_bytes // max(1, size_bytes)))
+
+
+def result_bytes(config: Config) -> int:
+    return sum(item.nbytes for item in config.results)

@@ -38,8 +38,7 @@ from ..rules import GpuRules
 from ..sandbox.isolation import inside
 from ..sandbox.outbox import NotTaken, TooMuch, log_end
 from ..sandbox.seccomp import candidate_program, supported
-from ..tasks.spec import Config
-from .capacity import arena_bytes, judging_bytes, referee_bytes, taken_bytes, takes_most, told
+from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
 from .record import NotReplayable
@@ -49,7 +48,6 @@ from .room import demand_room
 PYTHON_SUFFIXES = (".py", ".model")  # functions of a package such as Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
-_OFFSETS_MAX = 5000
 _LOG_BYTES = 64 * 1024
 _NO_MEMORY = re.compile("out of memory|ALLOC_FAILED", re.IGNORECASE)
 
@@ -77,21 +75,26 @@ class GpuSession(Session[Actor]):
         super().__init__(setting)
         rules = setting.gpu_rules
         pairs = zip(setting.configs, self._sets, strict=True)
-        recorded = [max(sets, _burst_sets(config, rules, len(setting.configs))) for config, sets in pairs]
+        recorded = [max(sets, capacity.burst_sets(config, rules, len(setting.configs))) for config, sets in pairs]
         self._layout = overlay(setting.configs, recorded)
         self._described = describe(setting.configs, self._layout)
         self._step = 0
         self._distributions: dict[int, str] = {}  # of each configuration's values as they were drawn last
         spare = min(rules.spare_bytes, setting.gpu.memory_bytes // _SPARE_FRACTION)
-        most = max(sets * _result_bytes(config) for config, sets in zip(setting.configs, recorded, strict=True))
+        most = max(sets * capacity.result_bytes(config) for config, sets in zip(setting.configs, recorded, strict=True))
         wanted, contestants = 3 * self._layout.output_bytes + 2 * most + spare, 2 * setting.rules.time.launches
         needs = (self._layout.input_bytes, most, setting.gpu.memory_bytes)
-        self._arena_bytes = arena_bytes(wanted, *needs, contestants)
+        self._arena_bytes = capacity.arena_bytes(wanted, *needs, contestants)
         is_tight = self._arena_bytes < wanted
-        self._needs = told(judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if is_tight else ""
-        self.takes_most = takes_most(taken_bytes(self._arena_bytes, *needs, contestants), setting.gpu.memory_bytes)
+        self._needs = (
+            capacity.told(capacity.judging_bytes(*needs, contestants), setting.gpu.memory_bytes) if is_tight else ""
+        )
+        self.takes_most = capacity.takes_most(
+            capacity.taken_bytes(self._arena_bytes, *needs, contestants), setting.gpu.memory_bytes
+        )
         self.machine: dict[str, Any] = {}
         self._captured = Captured()
+        self._lacked_before = 0  # how often baselines had found no memory when nothing of the submission was there
         self.replay: Replay | None = None
         self.not_replayed = ""  # why, if the calls are not replayed
         self.repeats_replay = False  # of a control run: what it repeats was replayed, or was to be
@@ -181,6 +184,7 @@ class GpuSession(Session[Actor]):
                 self._reserve_for_baselines()  # so that libraries choose their kernels now
         if setting.control and not self.repeats_replay:
             self.replay = None
+        self._lacked_before = self._lacked()
 
     def _begin_replay(self, crew: Crew, shared: Shared) -> None:
         """The submission's part of it; without one it is served in the other way."""
@@ -213,27 +217,35 @@ class GpuSession(Session[Actor]):
             self._await_candidate(candidate)
             with faults_of("candidate"):
                 candidate.child.freeze()
-        if self._captured.is_told and self._reserve_for_baselines() and candidates:
-            raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left too little GPU memory for the baselines")
+        if self._captured.is_told:
+            self._reserve_for_baselines()
+        self.demand_memory_for_baselines()
         for baseline in crew.baselines:
             baseline.link.send(serve=True)
         for baseline in crew.baselines:
             self._await_baseline(baseline)
             baseline.child.freeze()
 
-    def _reserve_for_baselines(self) -> int:
-        """Makes them take the memory that their calls need, while nothing else runs; how often it was lacking.
-
-        Libraries take other kernels then, and remember them.
-        """
-        lacked = 0
+    def _reserve_for_baselines(self) -> None:
+        """Makes them take the memory that their calls need, while nothing else runs."""
         for number, functions in enumerate(_functions_of(self.setting.prepared.problems)):
             self.fill(number)
             self._referee.ask("stage", who="baseline0", config=number, places=[])
             for baseline in self.crew.baselines:
                 baseline.link.send(reserve=number, functions=functions)
-            lacked += sum(self._await_baseline(baseline, "reserved")["lacked"] for baseline in self.crew.baselines)
-        return lacked
+            for baseline in self.crew.baselines:
+                self._await_baseline(baseline, "reserved")
+
+    def demand_memory_for_baselines(self) -> None:
+        """Raises Fault, OUT_OF_MEMORY, if they found too little at a time since the submission was loaded.
+
+        Libraries take other kernels then, and remember them.
+        """
+        if self._lacked() > self._lacked_before and not self.setting.control:
+            raise Fault(Verdict.OUT_OF_MEMORY, "the kernel left too little GPU memory for the baselines")
+
+    def _lacked(self) -> int:
+        return sum(int(baseline.control.words[Word.LACKED]) for baseline in self.crew.baselines)
 
     def burst(self, config: int, count: int) -> float:
         """Time per call of `count` calls of the candidate on as many input sets. Raises Fault."""
@@ -297,7 +309,7 @@ class GpuSession(Session[Actor]):
 
     def _reserve_bytes(self) -> int:
         layout = self._layout
-        return referee_bytes(layout.input_bytes, layout.output_bytes, self.setting.gpu.memory_bytes)
+        return capacity.referee_bytes(layout.input_bytes, layout.output_bytes, self.setting.gpu.memory_bytes)
 
     def _candidate_message(self, crew: Crew) -> dict[str, Any]:
         return {
@@ -416,17 +428,6 @@ class GpuSession(Session[Actor]):
             except ProtocolError as error:
                 raise self._referee.failed(error) from error
         raise SupervisorError("the referee did not come back from a call")
-
-
-def _burst_sets(config: Config, rules: GpuRules, configs: int) -> int:
-    """How many input sets a burst may have; a message that tells everybody where all of them lie is limited too."""
-    size_bytes = sum(item.nbytes for item in config.tensors) + _result_bytes(config)
-    told = _OFFSETS_MAX // (configs * max(1, len(config.tensors)))
-    return max(1, min(rules.burst_calls, told, rules.burst_bytes // max(1, size_bytes)))
-
-
-def _result_bytes(config: Config) -> int:
-    return sum(item.nbytes for item in config.results)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...protocol import ControlWords, Link
+from ...protocol import ControlWords, Link, Word
 from ..shell import Call, Function
 from .capture import Capture, NotCaptured
 from .clock import Clock
@@ -51,6 +51,8 @@ class Replayer:
         self._functions, self._calls, self._link = functions, calls, link
         self._driver = Driver()
         self._clock = Clock(self._driver, page)
+        self._page = page
+        torch._C._cuda_attach_out_of_memory_observer(self._lack)
         self._capture = Capture(self._driver)
         self._pool: torch.cuda.MemPool | None = None
         self._programs: dict[tuple[int, int], list[tuple[Program, list[_CapturedResult]]]] = {}
@@ -64,7 +66,8 @@ class Replayer:
             if "capture" in request:
                 self._link.send(**self._captured(request["capture"], request["functions"], request["sets"]))
             elif "reserve" in request:
-                self._link.send(reserved=True, lacked=self._reserve(request["reserve"], request["functions"]))
+                self._reserve(request["reserve"], request["functions"])
+                self._link.send(reserved=True)
             else:
                 self._link.send(**self._run(**request))
 
@@ -80,26 +83,25 @@ class Replayer:
             gc.collect()
         return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
 
-    def _reserve(self, config: int, functions: Sequence[int]) -> int:
-        """Makes calls that are not captured, so that this process keeps the memory for them; gives up all captures.
+    def _lack(self, *_: int) -> None:
+        self._page[Word.LACKED] += 1
 
-        Returns how often memory was lacking: libraries take other kernels then, and remember them.
-        """
+    def _reserve(self, config: int, functions: Sequence[int]) -> None:
+        """Makes calls that are not captured, so that this process keeps the memory for them; gives up all captures."""
         if self._pool is not None:  # also if nothing could be captured: the call before a capture has taken memory
             self._programs.clear()
             self._pool = None
             gc.collect()
             torch.cuda.empty_cache()
-        lacked_before = _lacked()
+        lacked_before = self._page[Word.LACKED]
         for function in functions:
             try:
                 self._function(function, config)(*self._calls[config].sets[0])
                 torch.cuda.synchronize()
             except RuntimeError:  # also of a library that has nothing else to try
-                if _lacked() == lacked_before:
+                if self._page[Word.LACKED] == lacked_before:
                     raise
                 break
-        return _lacked() - lacked_before
 
     def _function(self, number: int, config: int) -> Function:
         function = self._functions[number][config]
@@ -126,11 +128,6 @@ class Replayer:
                 output.copy_(torch.as_tensor(place, device=output.device).view(output.dtype))
             torch.cuda.synchronize()
         return asdict(times)
-
-
-def _lacked() -> int:
-    """How often torch has found no memory, also where a library went on with something else."""
-    return int(torch.cuda.memory_stats().get("num_ooms", 0))
 
 
 def _own_function(node: dict[str, Any]) -> pointer:
