@@ -125,10 +125,19 @@ def test_work_that_is_left_on_the_gpu_before_a_call_is_charged(name: str, spare_
 
 def test_a_host_that_copies_slowly_for_baselines_as_well_is_too_busy() -> None:
     ledger = tally(600.0)
-    ledger.seen[EAGER_TIMES] = [CallResult(Status.OK, sampled_us=150.0)] * 5
+    ledger.seen = {who: [CallResult(Status.OK, sampled_us=150.0)] * 5 for who in (CANDIDATE, EAGER_TIMES)}
     with pytest.raises(Fault, match="copying rows of a result takes 150 µs") as raised:
         credited(Session(), ledger)
     assert raised.value.verdict is Verdict.NOISY
+
+
+def test_a_copy_that_is_slow_after_long_calls_of_baselines_alone_is_no_noise() -> None:
+    """`layernorm/backward` on an H200: 119 µs after eager's 16 ms, and less after the kernel's 0.3 ms."""
+    ledger = tally(600.0)
+    slow, quick = ([CallResult(Status.OK, sampled_us=us)] * 5 for us in (150.0, 60.0))
+    ledger.seen = {CANDIDATE: quick, EAGER_TIMES: slow}
+    credited(Session(), ledger)
+    assert ledger.times_us[CANDIDATE] == [600.0] * 5
 
 
 def test_of_a_long_call_a_slow_copy_is_charged_where_it_hardly_counts() -> None:
