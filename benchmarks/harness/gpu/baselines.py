@@ -15,6 +15,8 @@ from .crew import gpu_filter, on_gpu
 from .discovery import Gpu
 from .room import demand_room
 
+_TUNING = "cold calls, queued ahead"  # how kernels of torch.compile are chosen; what was built otherwise is built again
+
 
 @dataclass(kw_only=True)
 class GpuPreparation(Preparation):
@@ -30,7 +32,7 @@ class GpuPreparation(Preparation):
 
     @property
     def machine(self) -> tuple[str, ...]:
-        return (*compiler_environment().values(), self.gpu.title, self.gpu.driver, self.gpu.accelerator)
+        return (*compiler_environment().values(), self.gpu.title, self.gpu.driver, self.gpu.accelerator, _TUNING)
 
     def compiled(self, paths: Paths) -> PreparedBaseline:
         with self._turn:

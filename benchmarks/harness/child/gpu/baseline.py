@@ -22,6 +22,7 @@ from .accelerator import Accelerator, exact_arithmetic
 from .asleep import sleep_until_called
 from .replayer import Replayer
 from .shell import Server, open_calls, receive_memory, start_device
+from .tuning import tune_by_cold_calls
 from .warm import drawn_tensors
 
 _COPY_SIZES_BYTES = tuple(1 << power for power in range(20, 31, 2))
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     eager: Function = getattr(load_reference(Path(message["task"])), message["direction"])
     if message["prepare"]:
+        if device.device.type == "cuda":
+            tune_by_cold_calls(device)
         with in_turns(link, device) if message["in_turns"] else nullcontext():
             _prepare(message, eager, device, link)
         return
