@@ -51,25 +51,17 @@ def active_ruleset() -> RuleSet | None:
 
 
 def page_by_key(
-    ordered: QuerySet[Any],
-    rows: QuerySet[Any],
-    page: int | str,
-    rows_per_page: int = PAGE_ROWS,
-    count: int | None = None,
+    ordered: QuerySet[Any], rows: QuerySet[Any], page: int | str, rows_per_page: int = PAGE_ROWS
 ) -> Page[Any]:
-    """A page of `ordered` with all that `rows` knows of each, which is not looked up for those of the other pages.
-
-    `count` is that of all rows, where the caller knows it.
-    """
-    paginator: Paginator[Any] = Paginator(ordered.values_list("pk", flat=True), rows_per_page)
-    if count is not None:
-        paginator.count = count
-    return _looked_up(paginator, rows, page)
+    """A page of `ordered` with all that `rows` knows of each, which is not looked up for those of the other pages."""
+    return _looked_up(Paginator(ordered.values_list("pk", flat=True), rows_per_page), rows, page)
 
 
-def page_of_keys(keys: Sequence[int], rows: QuerySet[Any], page: int | str) -> Page[Any]:
+def page_of_keys(
+    keys: Sequence[int], rows: QuerySet[Any], page: int | str, rows_per_page: int = PAGE_ROWS
+) -> Page[Any]:
     """The same where all keys are known."""
-    return _looked_up(Paginator(keys, PAGE_ROWS), rows, page)
+    return _looked_up(Paginator(keys, rows_per_page), rows, page)
 
 
 def _looked_up(paginator: Paginator[Any], rows: QuerySet[Any], page: int | str) -> Page[Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from django.apps import apps
 from django.conf import settings
+from django.core.cache import caches
 from django.db import transaction
 from django.db.models import Model
 
@@ -25,7 +26,8 @@ def cpu_kind() -> DeviceKind:
 
 
 def synced(suites: Path | None = None) -> None:
-    """The tables of a site whose workers have reported."""
+    """The tables of a site whose workers have reported. Its boards have the marks of those that other tests had."""
+    caches["pages"].clear()
     if any(model.objects.exists() for model in (Suite, Method, RuleSet, DeviceKind)):
         return _sync(suites)
     key = _all_that_counts(suites or default_suites())

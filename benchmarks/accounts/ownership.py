@@ -86,6 +86,9 @@ def account_delete(user: User, *, keep_submissions: bool) -> None:
         going = going.exclude(pk__in=quotas.paid_answers().values("pk"))
         for submission in going | mine.filter(visibility=Visibility.PRIVATE):
             _delete(submission)
+        standings.boards_marked(
+            Evaluation.objects.filter(submission__owner=user).values_list("task_version", flat=True)
+        )
         released = standings.standings_release(user)
         mine.update(owner=None, client_token="")
         standings.standings_restore(released)

@@ -1,14 +1,16 @@
 """The queries of the leaderboard pages: one board with filters, its records, the list of boards.
 
-A filter hides entries and does not change ranks: a rank is always that of the whole board. Does NOT rank and does NOT
-compare methods over many tasks (`overview.py`).
+A filter hides entries and does not change ranks: a rank is always that of the whole board. What takes long to find is
+kept until something on the board may have changed. Does NOT rank and does NOT compare methods over many tasks
+(`overview.py`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from django.conf import settings
+from django.core.cache import caches
 from django.core.paginator import Page, Paginator
 from django.db.models import Avg, Count, F, Max, Min, OuterRef, Q, RowRange, Subquery, Sum, Window
 from django.db.models.functions import Exp, Ln, Power
@@ -27,8 +29,8 @@ from ..models import (
     Submission,
     TaskVersion,
 )
-from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, visible_standings
-from ..states import MethodKind, Moderation, TaskVersionStatus
+from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, page_of_keys, visible_standings
+from ..states import MethodKind, Moderation, TaskVersionStatus, Visibility
 from .accuracy import largest_share
 from .orders import BY_RANK, TIMINGS, in_order
 from .reviews import judgings_of_same_code, review_reason
@@ -37,6 +39,7 @@ from .tradeoffs import mean_energy
 RECORDS_MAX = 100
 ROUNDS_MAX = 10  # of looking for records again without those that were refused
 REVIEWS_MAX = 50
+KEPT_S = 300
 AUTHOR_MAX_CHARS = 150
 
 
@@ -86,6 +89,21 @@ def board_key(version: TaskVersion, device: str, ruleset: str = "") -> BoardKey:
     return BoardKey(version, kind, get_object_or_404(RuleSet, name=ruleset or settings.KBENCH_RULESET))
 
 
+def kept(key: BoardKey, what: str, read: Callable[[], Iterable[int]]) -> list[int]:
+    """What `read` gives, from the last time that it was read if nothing on the board may have changed since.
+
+    The mark has been read with the version, so it is never younger than what is kept under it. Only keys of rows are
+    kept, the same for every reader: whoever shows the rows reads them anew, and asks whether everybody may see them.
+    What the mark does not tell, such as the kind that staff give to a method, is seen after `KEPT_S`.
+    """
+    name = f"board:{key.version.pk}:{key.version.boards_mark}:{key.device.pk}:{key.ruleset.pk}:{what}"
+    found: list[int] | None = caches["pages"].get(name)
+    if found is None:
+        found = list(read())
+        caches["pages"].set(name, found, KEPT_S)
+    return found
+
+
 def board_rows(
     key: BoardKey,
     page: int | str = 1,
@@ -94,9 +112,14 @@ def board_rows(
     sort: str = BY_RANK,
 ) -> Page[Any]:
     """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations."""
-    ordered = in_order(_narrowed(_entries(key), chosen), key, sort)
-    count = None if chosen.is_active else _entries(key).count()
-    rows = page_by_key(ordered, Standing.objects.listable().with_context(), page, rows_per_page, count)
+    ordered = in_order(_narrowed(_entries(key), chosen), key, sort).values_list("pk", flat=True)
+    shown = Standing.objects.listable().with_context()
+    if chosen.author or (sort, chosen) == (BY_RANK, EVERYTHING):
+        # Of one account there are few, and its name may change; ranks are in order in an index.
+        rows = page_by_key(ordered, shown, page, rows_per_page)
+    else:
+        keys = kept(key, ":".join((sort, *astuple(chosen))), lambda: ordered)
+        rows = page_of_keys(keys, shown, page, rows_per_page)
     _attach_group_sizes(key, list(rows))
     _attach_config_figures(key, list(rows))
     return rows
@@ -113,7 +136,7 @@ def is_old(key: BoardKey) -> bool:
 
 
 def leader(key: BoardKey) -> Standing | None:
-    found: Standing | None = _board(key).ranked().order_by("rank", "verified_at", "pk").first()
+    found: Standing | None = _board(key).ranked().with_context().order_by("rank", "verified_at", "pk").first()
     return found
 
 
@@ -133,6 +156,12 @@ def board_records(key: BoardKey) -> list[Evaluation]:
     Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts, nor
     what was refused at another time: that has no row on the board where its holder has a sound entry.
     """
+    keys = kept(key, "records", lambda: [record.pk for record in _records(key)])
+    shown = {"submission__visibility": Visibility.PUBLIC, "submission__moderation": Moderation.OK}
+    return list(Evaluation.objects.with_holder().filter(pk__in=keys, **shown).order_by("finished", "pk"))
+
+
+def _records(key: BoardKey) -> list[Evaluation]:
     doubted: set[int] = set()
     sound: set[int] = set()  # of these it has been asked in an earlier round
     for _ in range(ROUNDS_MAX):

@@ -5,6 +5,7 @@ by a decision) calls `standings_renew`. Always inside the transaction of the cal
 Does NOT decide which judgings are pooled or reviewed (`reviews.py`).
 """
 
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -84,11 +85,19 @@ def review_renew(evaluation: Evaluation) -> None:
 
 
 def hold_boards(evaluation: Evaluation) -> None:
-    """Lock the boards of this task version until the transaction ends, and read the submission again."""
-    TaskVersion.objects.select_for_update(no_key=True).only("pk").get(pk=evaluation.task_version_id)
+    """Lock the boards of this task version until the transaction ends, and read the submission again.
+
+    Nothing that was kept of these boards is used once the transaction is committed.
+    """
+    boards_marked([evaluation.task_version_id])
     now = Submission.objects.filter(pk=evaluation.submission_id).values("visibility", "moderation", "confirmed_at")
     for name, value in (now.first() or {}).items():  # none: it has just been deleted
         setattr(evaluation.submission, name, value)
+
+
+def boards_marked(versions: Iterable[int]) -> None:
+    """What a task version's boards show is about to change; its row is locked by that."""
+    TaskVersion.objects.filter(pk__in=versions).update(boards_mark=uuid.uuid4())
 
 
 def standings_release(owner: Any) -> list[Evaluation]:

@@ -1,5 +1,6 @@
 """Suites, tasks and their versions, rule sets, and device kinds. Does NOT hold submissions."""
 
+import uuid
 from typing import ClassVar
 
 from django.db import models
@@ -69,7 +70,11 @@ class Task(models.Model):
 
 
 class TaskVersion(models.Model):
-    """Everything of a task that a result depends on; never changed once written (`services.tasks_sync`)."""
+    """Everything of a task that a result depends on; never changed once written (`services.tasks_sync`).
+
+    `boards_mark` is another one as soon as something on its boards may have changed (`standings.hold_boards`), and is
+    never written otherwise: what is kept of a board is kept under its mark (`boards.selectors.kept`).
+    """
 
     task = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="versions")
     number = models.PositiveIntegerField()
@@ -78,6 +83,7 @@ class TaskVersion(models.Model):
     reference_source = models.TextField()
     status = models.CharField(max_length=10, choices=TaskVersionStatus, default=TaskVersionStatus.ACTIVE)
     created = models.DateTimeField(auto_now_add=True)
+    boards_mark = models.UUIDField(default=uuid.uuid4, editable=False)
 
     class Meta:
         ordering: ClassVar = ["task", "-number"]

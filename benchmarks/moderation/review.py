@@ -15,7 +15,7 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 
-from ..boards.selectors import BoardKey
+from ..boards.selectors import BoardKey, kept
 from ..models import DeviceKind, Evaluation, ModerationAction, Standing, Submission, TaskVersion
 from ..querysets import HEAVY
 from ..selectors import page_by_key
@@ -31,12 +31,19 @@ LIST_MAX = 200
 
 def invalidated_on(board: BoardKey) -> list[Any]:
     """The latest judging of each submission that staff took off a board, newest first, with its `public_reason`."""
+    keys = kept(board, "invalidated", lambda: _latest_invalidated(board))
+    shown = {"submission__moderation": Moderation.INVALIDATED, "submission__visibility": Visibility.PUBLIC}
+    why = _latest(ActionKind.INVALIDATE, OuterRef("submission"))
+    rows = Evaluation.objects.with_holder().filter(pk__in=keys, **shown).annotate(public_reason=why)
+    return list(rows.order_by("-finished", "-pk"))
+
+
+def _latest_invalidated(board: BoardKey) -> list[int]:
+    """Keys of judgings, one of each submission."""
     taken = Submission.objects.moderated().filter(moderation=Moderation.INVALIDATED, visibility=Visibility.PUBLIC)
     gone = Evaluation.objects.scored_on(board).filter(submission__in=taken.order_by().values("pk"))
-    why = _latest(ActionKind.INVALIDATE, OuterRef("submission"))
-    rows = gone.with_holder().annotate(public_reason=why).order_by("-finished", "-pk")[:LIST_MAX]
-    latest = {row.submission_id: row for row in reversed(rows)}
-    return list(reversed(latest.values()))
+    rows = gone.order_by("-finished", "-pk").values_list("submission", "pk")[:LIST_MAX]
+    return list(dict(reversed(rows)).values())
 
 
 def awaiting_on(board: BoardKey) -> list[Standing]:

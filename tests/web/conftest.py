@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.cache import caches
 from django.test import Client
 
 from benchmarks.harness import default_suites
@@ -26,7 +25,6 @@ def two_operations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tasks(db: None, two_operations: Path) -> None:
     """A synced catalogue, as a started site has it."""
-    caches["pages"].clear()
     synced(two_operations)
 
 

@@ -11,6 +11,7 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from benchmarks import services
+from benchmarks.boards.standings import boards_marked
 from benchmarks.catalogue import devices
 from benchmarks.harness import ConfigReport, Device, Flag, Report, Score, StageReport, Verdict
 from benchmarks.judgings import moves
@@ -240,6 +241,7 @@ def many_entries(count: int) -> None:
         )
         for place, evaluation in enumerate(evaluations)
     )
+    boards_marked([shared["task_version"].pk])
 
 
 def _many_submissions(task_version: TaskVersion, count: int) -> list[Submission]:
