@@ -97,8 +97,8 @@ class Incident:
 def device_figures(now: datetime | None = None) -> list[DeviceFigures]:
     """Of every device kind that is known, GPUs first."""
     now = now or timezone.now()
-    kinds = DeviceKind.objects.order_by("-device_class", "slug")
-    depths, waits, outcomes, history = _depths(), _waits(now), _outcomes(now), _history(now)
+    kinds = list(DeviceKind.objects.order_by("-device_class", "slug"))
+    depths, waits, outcomes, history = _depths(), _waits(now), _outcomes(now, kinds), _history(now)
     running = _counted(Evaluation.objects.running())
     workers = _counted(alive_workers(now).filter(role=WorkerRole.JUDGE))
     return [
@@ -178,11 +178,14 @@ def _waits(now: datetime) -> dict[int, list[tuple[datetime, float]]]:
     return waits
 
 
-def _outcomes(now: datetime) -> dict[int, Outcomes]:
-    done = Evaluation.objects.done_since(now - OUTCOMES_OF, DeviceKind.objects.order_by().values("pk"))
+def _outcomes(now: datetime, kinds: Sequence[DeviceKind]) -> dict[int, Outcomes]:
+    """Verdicts are counted and not keys, which the index of what has ended does not hold on PostgreSQL."""
+    done = Evaluation.objects.done_since(now - OUTCOMES_OF, kinds)
     ours = Q(verdict__in=[verdict for verdict in Verdict if verdict.ours])
     rows = done.values_list("device_kind").annotate(
-        judged=Count("pk"), accepted=Count("pk", filter=Q(verdict=Verdict.PASS)), ours=Count("pk", filter=ours)
+        judged=Count("verdict"),
+        accepted=Count("verdict", filter=Q(verdict=Verdict.PASS)),
+        ours=Count("verdict", filter=ours),
     )
     return {kind: Outcomes(judged, accepted, ours) for kind, judged, accepted, ours in rows}
 

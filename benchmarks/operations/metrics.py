@@ -122,8 +122,11 @@ def _evaluations() -> Iterator[Metric]:
 
 
 def _ended() -> Iterable[tuple[Any, ...]]:
-    """State, device kind, and how many have each of `VERDICTS`: an index has the groups in order, not the verdicts."""
-    counts = [Count("pk", filter=Q(verdict=verdict)) for verdict in VERDICTS]
+    """State, device kind, and how many have each of `VERDICTS`: an index has the groups in order, not the verdicts.
+
+    Verdicts are counted and not keys, which that index does not hold on PostgreSQL.
+    """
+    counts = [Count("verdict", filter=Q(verdict=verdict)) for verdict in VERDICTS]
     named = {f"of_{place}": count for place, count in enumerate(counts)}
     groups = Evaluation.objects.filter(state__in=FINISHED).order_by().values_list("state", "device_kind")
     rows: Iterable[tuple[Any, ...]] = groups.annotate(**named)

@@ -3,8 +3,11 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from django.core.cache import caches
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from benchmarks import switches
@@ -105,6 +108,17 @@ def test_the_number_of_queries_is_fixed(visitor: Client, django_assert_max_num_q
             factories.queued(text=factories.SOURCE + f"// {path} {number}\n")
         with django_assert_max_num_queries(len(few)):
             visitor.get(path)
+
+
+@pytest.mark.parametrize("path", ["/status/", "/metrics"])
+def test_what_has_ended_is_counted_without_its_key(visitor: Client, path: str) -> None:
+    """The index that has the rest does not hold it on PostgreSQL, which would read all rows in whole."""
+    crowd()
+    with CaptureQueriesContext(connection) as ran:
+        assert visitor.get(path).status_code == 200
+    counting = [query["sql"] for query in ran if 'COUNT("benchmarks_evaluation"."verdict")' in query["sql"]]
+    assert len(counting) == 2
+    assert not [sql for sql in counting if 'COUNT("benchmarks_evaluation"."id")' in sql]
 
 
 def test_a_sparkline_goes_from_nothing_to_the_most(visitor: Client) -> None:
