@@ -133,9 +133,9 @@ def side_for(user: User, code: uuid.UUID) -> tuple[Submission, Evaluation]:
 
 
 def _record(evaluation: Evaluation) -> uuid.UUID | None:
-    board = visible_standings(evaluation.device_kind.slug).filter(task_version=evaluation.task_version_id)
+    board = visible_standings(evaluation.device_kind.slug).filter(task_version=evaluation.task_version_id, rank=1)
     first: uuid.UUID | None = (
-        board.order_by("rank", "verified_at", "pk").values_list("evaluation__submission__code", flat=True).first()
+        board.order_by("verified_at", "pk").values_list("evaluation__submission__code", flat=True).first()
     )
     return first
 

@@ -43,6 +43,13 @@ def test_entries_of_an_account_are_not_looked_for_among_all_entries(visitor: Cli
     assert not [plan for plan in found if "benchmarks_standing" in plan and "(ruleset_id=?)" in plan]
 
 
+def test_the_record_of_a_board_is_not_looked_for_among_all_its_entries(visitor: Client) -> None:
+    evaluation = factories.judged(factories.passing())
+    factories.many_entries(12)
+    found = plans(visitor, evaluation.get_absolute_url())
+    assert [plan for plan in found if "(task_version_id=? AND device_kind_id=? AND ruleset_id=? AND rank=?)" in plan]
+
+
 def test_housekeeping_gathers_the_statistics(visitor: Client) -> None:
     factories.judged()
     jobs.prune_events()
