@@ -170,6 +170,16 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         Among owners with equally many, the one comes first whose last evaluation on the device ended longest ago.
         Without this rule, an owner with twenty queued evaluations could be first whenever the only judge is free.
         """
+        served = [
+            When(device_kind=device_kind, who=who, then=Value(at))
+            for (device_kind, who), at in self._owners_served().items()
+            if at != NOT_SERVED
+        ]
+        last = Case(*served, default=Value(NOT_SERVED), output_field=models.DateTimeField())
+        return self._with_turns().annotate(served=last).order_by("priority", "turn", "served", "queued", "pk")
+
+    def _with_turns(self) -> Self:
+        """With `who`, their owner, and the `turn` of each."""
         running = (
             self.model.objects.filter(state__in=RUNNING)
             .annotate(who=Coalesce("submission__owner", Value(0)))
@@ -180,15 +190,11 @@ class EvaluationQuerySet(models.QuerySet[Any]):
             .values("n")
         )
         turn = Window(RowNumber(), partition_by=[F("priority"), F("who")], order_by=[F("queued"), F("pk")])
-        return (
-            self.annotate(who=Coalesce("submission__owner", Value(0)))
-            .annotate(turn=turn + Coalesce(Subquery(running), Value(0)))
-            .annotate(served=self._served_lately_by_owner())
-            .order_by("priority", "turn", "served", "queued", "pk")
-        )
+        rows = self.annotate(who=Coalesce("submission__owner", Value(0)))
+        return rows.annotate(turn=turn + Coalesce(Subquery(running), Value(0)))
 
-    def _served_lately_by_owner(self) -> Case:
-        """When the last evaluation of a row's owner on the row's device ended. Asks the database.
+    def _owners_served(self) -> dict[tuple[int, int], datetime]:
+        """When the last evaluation of each owner on each device ended, by device kind and `who`. Asks the database.
 
         A subquery would read the recently ended evaluations again for each row, and a condition on the owners would
         read all submissions. Owners of no row are left out, since Django takes 0.3 ms for each case.
@@ -196,12 +202,10 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         here = set(self.order_by().values_list("device_kind", "submission__owner").distinct())
         of_devices = self.model.objects.filter(device_kind__in={device_kind for device_kind, _ in here}).served_lately()
         of_owners = of_devices.order_by().values_list("device_kind", "submission__owner")
-        known = [
-            When(device_kind=device_kind, who=owner or 0, then=Value(at))
-            for device_kind, owner, at in of_owners.annotate(at=LAST_SERVED)
-            if at is not None and (device_kind, owner) in here
-        ]
-        return Case(*known, default=Value(NOT_SERVED), output_field=models.DateTimeField())
+        served = {(device_kind, owner): at for device_kind, owner, at in of_owners.annotate(at=LAST_SERVED)}
+        return {
+            (device_kind, owner or 0): served.get((device_kind, owner)) or NOT_SERVED for device_kind, owner in here
+        }
 
     def served_lately(self) -> Self:
         """Those that ended within `SERVED_WITHIN`. `LAST_SERVED` counts only those that a worker had claimed."""
@@ -231,15 +235,20 @@ class EvaluationQuerySet(models.QuerySet[Any]):
         return last or NOT_SERVED
 
     def ahead_of(self, place: "Place") -> Self:
-        """Those that go before the place; for queued ones of one device kind."""
+        """Those that go before the place; for queued ones of one device kind.
+
+        Owners are named here by when they were served. That moment itself is one case per owner in a query, which
+        Django would write out wherever it is compared.
+        """
+        served = {who: at for (_, who), at in self._owners_served().items()}
         before = Q(priority__lt=place.priority) | Q(priority=place.priority, turn__lt=place.turn)
         same = Q(priority=place.priority, turn=place.turn)
-        before |= same & Q(served__lt=place.served)
-        same &= Q(served=place.served)
+        before |= same & Q(who__in=[who for who, at in served.items() if at < place.served])
+        same &= Q(who__in=[who for who, at in served.items() if at == place.served])
         if place.queued is None:
-            return self.in_queue_order().filter(before | same)
+            return self._with_turns().filter(before | same)
         tied = same & (Q(queued__lt=place.queued) | Q(queued=place.queued, pk__lt=place.pk))
-        return self.in_queue_order().filter(before | tied)
+        return self._with_turns().filter(before | tied)
 
     def lost(self, since: datetime) -> Self:
         """Running evaluations whose worker sends no heartbeat."""

@@ -4,6 +4,8 @@ import random
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from benchmarks import switches
@@ -190,6 +192,19 @@ def test_without_a_compile_worker_there_is_no_estimate(submit, worker):
     found = waiting(submit())
     assert found.estimate is None
     assert found.text == found.no_estimate == "No worker that compiles for cpu-avx2 has ever been online."
+
+
+def test_a_place_is_found_without_a_case_for_each_owner_who_was_served(submit, person, workers):
+    """Django takes long to write those, once more wherever the moment at which a row's owner was served is compared."""
+    ann = person("ann")
+    served, last = submit(owner=ann), submit(text="// ann's next", owner=ann)
+    now = timezone.now()
+    ended = {"state": State.DONE, "verdict": "REJECTED", "reason_text": "no", "claimed": now, "finished": now}
+    Evaluation.objects.filter(pk=served.pk).update(**ended)
+    first = submit(text="// nobody has served this one")
+    with CaptureQueriesContext(connection) as ran:
+        assert [waiting(row).position for row in (last, first)] == [2, 1]
+    assert [query["sql"].count("WHEN") for query in ran if "ROW_NUMBER" in query["sql"]] == [0, 0]
 
 
 def test_who_submits_now_is_told_place_and_time(submit, workers, cpu, version):
