@@ -103,7 +103,9 @@ class Evaluation(models.Model):
         ordering: ClassVar = ["-queued", "-pk"]
         indexes: ClassVar = [
             models.Index(fields=["submission", "-queued"]),
-            models.Index(fields=["submission", "task_version", "device_kind"], name="evaluation_of_submission"),
+            models.Index(  # with the key: PostgreSQL finds judgings of many submissions without reading their long rows
+                fields=["submission", "task_version", "device_kind", "id"], name="evaluation_of_submission"
+            ),
             models.Index(fields=["task_version", "device_kind", "verdict"]),
             models.Index(  # who was best when: all that `boards.board_records` asks of what was scored on a board
                 fields=["task_version", "device_kind", "ruleset", "finished", "id", "score", "gated", "submission"],
