@@ -1,7 +1,8 @@
 """A small OpenID Connect provider on this machine: whoever asks is let through as the person it was told of.
 
 It checks what a provider checks: client, secret, callback, code, and the proof that binds a code to a browser (PKCE).
-Does NOT sign tokens with a key of its own: a client that fetches them directly need not look at signatures.
+For browsers it can have a page of its own first, with a button to log in. Does NOT ask for a password, nor sign
+tokens with a key of its own: a client that fetches them directly need not look at signatures.
 """
 
 import base64
@@ -19,6 +20,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import jwt
 
 CLIENT, SECRET = "kbench", "a secret of a client of this test suite"
+PAGE = """<!doctype html><html lang="en"><title>Provider</title><link rel="icon" href="data:,">
+<h1>Log in at the provider</h1><form method="post"><button>Let me in</button></form>"""
 
 
 class OpenIdServer(ThreadingHTTPServer):
@@ -30,6 +33,8 @@ class OpenIdServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.person: dict[str, Any] = {"sub": "17", "preferred_username": "nora", "name": "Nora N"}
         self.claims: dict[str, Any] = {}  # what the ID token says otherwise
+        self.has_page = False  # on which people log in first
+        self.answer: dict[str, str] = {}  # what the browser takes back instead of a code
         self.codes: dict[str, dict[str, str]] = {}
         self.tokens: dict[str, dict[str, Any]] = {}
 
@@ -50,12 +55,10 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/.well-known/openid-configuration":
             self._say(self.server.configuration())
         elif path == "/authorize" and asked.get("client_id") == CLIENT and "openid" in asked["scope"].split():
-            code = secrets.token_urlsafe(16)
-            self.server.codes[code] = asked
-            back = urlencode({"code": code, "state": asked["state"]})
-            self.send_response(302)
-            self.send_header("Location", f"{asked['redirect_uri']}?{back}")
-            self.end_headers()
+            if self.server.has_page:
+                self._send(PAGE.encode(), "text/html")
+            else:
+                self._lead_back(asked)
         elif path == "/userinfo":
             person = self.server.tokens.get(self.headers["Authorization"].removeprefix("Bearer "))
             self._say(person or {"error": "invalid_token"}, 200 if person else 401)
@@ -64,6 +67,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         sent = self._fields(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        if urlsplit(self.path).path == "/authorize":  # the page's form, which has the address of the page
+            self._lead_back(self._fields(urlsplit(self.path).query))
+            return
         asked = self.server.codes.pop(sent.get("code", ""), None)
         if self.path != "/token" or asked is None or not self._is_proven(sent, asked):
             self._say({"error": "invalid_grant"}, 400)
@@ -82,6 +88,14 @@ class _Handler(BaseHTTPRequestHandler):
         signed = jwt.encode(claims, SECRET, algorithm="HS256")
         self._say({"access_token": token, "token_type": "Bearer", "expires_in": 60, "id_token": signed})
 
+    def _lead_back(self, asked: dict[str, str]) -> None:
+        code = secrets.token_urlsafe(16)
+        self.server.codes[code] = asked
+        answer = self.server.answer or {"code": code}
+        self.send_response(302)
+        self.send_header("Location", f"{asked['redirect_uri']}?{urlencode({'state': asked['state'], **answer})}")
+        self.end_headers()
+
     def _is_proven(self, sent: dict[str, str], asked: dict[str, str]) -> bool:
         digest = hashlib.sha256(sent.get("code_verifier", "").encode()).digest()
         proof = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
@@ -96,9 +110,11 @@ class _Handler(BaseHTTPRequestHandler):
         return {name: values[0] for name, values in parse_qs(text).items()}
 
     def _say(self, value: Any, status: int = 200) -> None:
-        body = json.dumps(value).encode()
+        self._send(json.dumps(value).encode(), "application/json", status)
+
+    def _send(self, body: bytes, kind: str, status: int = 200) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -197,6 +197,16 @@ def test_the_answers_of_a_provider_are_about_one_person(visitor: Client, provide
     assert not SocialAccount.objects.exists()
 
 
+def test_an_owner_whose_provider_reports_an_error_stays_logged_in(as_owner: Client, provider: OpenIdServer) -> None:
+    for provider.answer in ({"error": "access_denied"}, {"error": "server_error"}):
+        callback = come_back(way_out(as_owner.post(f"{ENTRY}?process=connect")))
+        page = as_owner.get(callback, follow=True).content
+        assert b"Nothing has changed" in page
+        assert b"You were not logged in" not in page
+        assert b'href="/accounts/connections/">Back' in page
+    assert not SocialAccount.objects.exists()
+
+
 RISKY = {
     "/accounts/tokens/": {"name": "laptop", "scope": "submit"},
     "/accounts/notifications/settings/": {"webhook": ["verdict"], "webhook_url": "https://hook.example/"},
