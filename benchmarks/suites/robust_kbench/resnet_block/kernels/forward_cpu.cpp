@@ -9,7 +9,8 @@
 //           over the input channels, its block of up to 13 outputs x 32 tiles (6 x 16 without AVX-512) in registers;
 //           what it leaves in the first-level cache is transformed back and written.
 // Dispatch: stride 2, the 1 x 1 convolution and small images have tiles of one result, and one product over input
-//           channels x taps. Groups of 32 tiles are shared out between the threads.
+//           channels x taps. Groups of 32 tiles are shared out between the threads. Where many weights serve few
+//           results, rearranging them costs too much: torch's library convolves, and one pass does the rest.
 // Limits:   float32, contiguous; scratch for a padded copy of the input of a convolution, with the columns of one phase
 //           side by side, and for its transformed weights.
 #include <torch/extension.h>
@@ -33,6 +34,7 @@ constexpr int kLanes = 8, kMostRows = 6;
 constexpr int kTiles = 2 * kLanes, kTaps = 9;
 constexpr int kPitch = kTiles + kLanes;  // of the tiles of a group: a vector may begin at the last one
 constexpr int64_t kFewTiles = 32;        // per image: fewer do not repay the transform of the weights
+constexpr int64_t kManyWeights = 32768;  // for no more than twice kFewTiles results of a channel
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 typedef int32_t Order __attribute__((vector_size(kLanes * sizeof(int32_t))));
 template <int... I>
@@ -304,12 +306,31 @@ struct Norm {
     }
 };
 
+// y becomes factor y + shift + shortcut, then relu if wanted.
+void normalize(torch::Tensor& y, const Norm& norm, const Optional& shortcut, bool relu) {
+    const int64_t plane = y.size(2) * y.size(3);
+    const float* added = shortcut ? shortcut->const_data_ptr<float>() : nullptr;
+    float* values = y.mutable_data_ptr<float>();
+    const float least = relu ? 0.0f : -std::numeric_limits<float>::infinity();
+    for (int64_t p = 0; p < y.size(0) * y.size(1); ++p) {
+        const float factor = norm.factor[p % y.size(1)], shift = norm.shift[p % y.size(1)];
+        for (int64_t i = p * plane; i < (p + 1) * plane; ++i)
+            values[i] = std::max(least, factor * values[i] + shift + (added ? added[i] : 0.0f));
+    }
+}
+
 // A convolution, its norm, the shortcut if there is one, and relu if wanted.
 torch::Tensor convolution(torch::Tensor x, torch::Tensor weights, const Norm& norm, const Optional& shortcut, bool relu,
                           int64_t stride) {
     x = x.contiguous(), weights = weights.contiguous();
     Shape s{x.size(0), x.size(1), x.size(2), x.size(3), weights.size(0), (x.size(2) - 1) / stride + 1,
             (x.size(3) - 1) / stride + 1, stride, weights.size(2), false};
+    if (weights.numel() >= kManyWeights && s.images * s.out_height * s.out_width <= 2 * kFewTiles) {
+        const int64_t margin = s.side / 2;
+        auto y = at::conv2d(x, weights, {}, {stride, stride}, {margin, margin}).contiguous();
+        normalize(y, norm, shortcut, relu);
+        return y;
+    }
     s.winograd = s.stride == 1 && s.side == 3 && s.out_height * s.out_width >= 4 * kFewTiles;
     auto y = torch::empty({s.images, s.outputs, s.out_height, s.out_width}, x.options());
     const auto packed = scratch(s.panels() * s.panel_size()),
