@@ -114,6 +114,12 @@ class ProviderAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
         kept = {name: data.get(name) for name in ("username", "email")}
         return super().populate_user(request, sociallogin, kept)
 
+    def on_authentication_error(
+        self, request: HttpRequest, provider: Any, error: Any = None, exception: Any = None, **_: Any
+    ) -> None:
+        """Tells the operator why, who may have set up the provider wrongly. All of it may be anybody's text."""
+        log.warning("a log-in with %s failed: %.100r %.300r", provider.id, error, exception)
+
 
 class EmailStage(EmailVerificationStage):  # type: ignore[misc]
     """Asks for a confirmed address, except of accounts without one: they are older than the requirement."""

@@ -165,6 +165,16 @@ def test_a_provider_that_does_not_answer_is_named_as_the_cause(visitor: Client) 
     assert b"You were not logged in" in page.content
 
 
+def test_the_operator_reads_in_the_log_why_a_log_in_failed(
+    visitor: Client, provider: OpenIdServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider.answer = {"error": "server_error"}
+    visitor.get(come_back(way_out(visitor.post(ENTRY))))
+    told = [record.getMessage() for record in caplog.records if record.name.startswith("benchmarks.accounts")]
+    assert len(told) == 1
+    assert told[0].startswith("a log-in with ")
+
+
 def test_the_subject_of_another_issuer_is_somebody_else(
     as_owner: Client, owner: Any, provider: OpenIdServer, settings: Any
 ) -> None:
