@@ -348,7 +348,6 @@ class GpuTrack(Track):
             started_s = time.monotonic()
             bursts = credit_bursts(session, judging)
             return tuple(results), {**found, **bursts, "bursts_s": round(time.monotonic() - started_s, 2)}
-        session.demand_memory_for_baselines()
         found["not_replayed"] = session.not_replayed
         found["null_bound_us"] = round(bounds.median_bound_us(judging.null_calls), 1)
         spread_us, alone = bounds.spread_us(judging.null_calls), bounds.CallsAlone(judging.null_calls)
@@ -361,6 +360,7 @@ class GpuTrack(Track):
                 drift_now=lambda: self._drift(self._steadiest()),
             )
         demand_true_claims(judging, self.rules.gpu)
+        session.demand_memory_for_baselines()
         if self.gpu.accelerator == "cuda":
             alone = calls_alone(session, judging)
         found["null_spread_us"] = round(spread_us, 1)

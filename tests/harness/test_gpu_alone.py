@@ -115,16 +115,18 @@ def test_what_chance_explains_is_told_by_the_calls_alone(
     assert is_as_quick(np.array(beside_us), np.array(alone_us), 0.3) is is_quick
 
 
-@pytest.mark.parametrize("name", ["behind_us", "tail_us", "lead_us", "start_us"])
+@pytest.mark.parametrize("name", ["behind_us", "tail_us", "lead_us", "start_us", "sampled_us"])
 @pytest.mark.parametrize("more_us", [0.0, 400.0])
 def test_what_happens_around_calls_of_baselines_was_no_later_beside_the_submission(name: str, more_us: float) -> None:
     """Lateness of the kernel's calls is held against theirs, so what is beside all of them would be seen by nobody.
 
     The third word is later after long calls and on a busy host, and the referee's kernel shows what it would show.
+    Copying rows of results takes over 100 µs after long calls of baselines, alone as well.
     """
     session = Session(QUICK, **{name: 50.0})
     judging: Any = SimpleNamespace(ledgers=[tally(QUICK, **{name: 50.0 + more_us})])
-    with pytest.raises(Fault, match="something slowed the GPU") if more_us and name != "behind_us" else nullcontext():
+    is_granted = name not in ("behind_us", "sampled_us")  # what nobody is granted accuses nobody
+    with pytest.raises(Fault, match="something slowed the GPU") if more_us and is_granted else nullcontext():
         demand_quick_replays(session, session.replay, judging)  # type: ignore[arg-type]
     assert session.log[:2] == ["ended", "nothing"]
     assert session.is_alone
@@ -132,7 +134,7 @@ def test_what_happens_around_calls_of_baselines_was_no_later_beside_the_submissi
 
 @pytest.mark.parametrize(("own_us", "is_noisy"), [(9_000.0, False), (800.0, True)])
 def test_lateness_that_could_hide_little_of_a_call_is_no_noise(own_us: float, *, is_noisy: bool) -> None:
-    """17 µs of calls of 9 ms: how late a stream goes on depends on how long the host waited."""
+    """Of a call of 9 ms 17 µs are 0.2 %."""
     session = Session(QUICK, start_us=10.0)
     with pytest.raises(Fault, match="17 µs longer beside") if is_noisy else nullcontext():
         look(session, tally(QUICK, own_us=own_us, start_us=47.0))

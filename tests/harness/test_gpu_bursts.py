@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.harness import default_rules, default_suites, find_task
 from benchmarks.harness.gpu.bursts import credit_bursts
+from benchmarks.harness.gpu.word_times import Lateness
 from benchmarks.harness.measuring.contestants import CallResult
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.session import COMPILE, EAGER
@@ -40,7 +41,8 @@ class Session:
     def draw(self, number: int, count: int) -> None:
         self.log.append(f"draw {count}")
 
-    def burst(self, number: int, count: int) -> float:
+    def burst(self, number: int, count: int, usual: Lateness) -> float:
+        self.log.append(f"usual {usual.behind_us} {usual.tail_us}")
         return self._burst_us
 
 
@@ -211,3 +213,11 @@ def test_a_wrong_result_in_a_burst_ends_the_judging() -> None:
     session.burst = wrong  # type: ignore[method-assign]
     with pytest.raises(Fault, match="back to back"):
         credited(session, tally())
+
+
+def test_what_is_usual_for_a_burst_is_told_by_calls_of_the_same_configuration() -> None:
+    """Of all together, long ones could be late by 2 % of themselves, and short bursts would be granted as much."""
+    session, long = Session(), tally(20_000.0, tails_us=(15.0,) * 5)
+    long.seen[EAGER_TIMES] = [CallResult(Status.OK, behind_us=2.0, tail_us=400.0)] * 50
+    credited(session, long, tally())
+    assert {item for item in session.log if item.startswith("usual")} == {"usual 3.0 15.0"}

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.harness import ProtocolError, Verdict, default_rules
 from benchmarks.harness.child.gpu import packages, warm
-from benchmarks.harness.gpu.session import GpuSession
+from benchmarks.harness.gpu.warming import await_warm
 from benchmarks.harness.measuring.faults import Fault
 from tests.harness.test_gpu_replay import FakeActor
 
@@ -118,10 +118,9 @@ def test_a_package_that_cannot_be_imported_is_told_before_a_submission_is_loaded
 
 
 def awaited(*answers: Any) -> Fault:
-    session: Any = SimpleNamespace(setting=SimpleNamespace(rules=default_rules()))
     warming: Any = FakeActor(*answers)
     with pytest.raises(Fault) as found:
-        GpuSession._await_warm(session, warming)
+        await_warm(warming, default_rules().compile.timeout_s)
     return found.value
 
 

@@ -30,6 +30,7 @@ from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
 from benchmarks.harness.gpu.recording import CallRecording
 from benchmarks.harness.gpu.replay import Burn, Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession
+from benchmarks.harness.gpu.word_times import Lateness
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
 from benchmarks.harness.measuring.memory import overlay
@@ -45,6 +46,9 @@ def threads_take_short_turns() -> Iterator[None]:
     sys.setswitchinterval(1e-4)
     yield
     sys.setswitchinterval(usual_s)
+
+
+USUAL = Lateness(0.0, 0.0)  # around calls of baselines
 
 
 class FakeGpu:
@@ -653,7 +657,7 @@ def test_a_call_is_not_repeated_for_longer_than_one_may_take(monkeypatch: pytest
     monkeypatch.setattr("benchmarks.harness.gpu.replay.time.monotonic", lambda: 0.4 * next(clock))
     replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
     replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]
-    replay.burst_us("candidate0", 0, 4)
+    replay.burst_us("candidate0", 0, 4, USUAL)
     assert replay.repeated < 4
 
 
@@ -662,7 +666,7 @@ def test_results_that_change_after_the_end_are_tampering() -> None:
     replay.referee.late = True  # type: ignore[attr-defined]
     for make in (
         lambda: replay.call("candidate0", 0, 3, 0, compared=True),
-        lambda: replay.burst_us("candidate0", 0, 4),
+        lambda: replay.burst_us("candidate0", 0, 4, USUAL),
     ):
         with pytest.raises(Fault, match="after the call had shown its end") as caught:
             make()
@@ -700,12 +704,12 @@ def test_a_call_that_is_repeated_must_be_right_as_well(worthless: Any) -> None:
 
 def test_results_of_a_burst_are_compared_at_once() -> None:
     replay = replay_of(executor=FakeActor(ANSWER))
-    replay.burst_us("candidate0", 0, 4)
+    replay.burst_us("candidate0", 0, 4, USUAL)
     assert replay.referee.asked == ["stage", "collect", "compare_all"]  # type: ignore[attr-defined]
     replay = replay_of(executor=FakeActor(ANSWER))
     replay.referee.ok = False  # type: ignore[attr-defined]
     with pytest.raises(Fault, match="in 4 calls back to back: no") as caught:
-        replay.burst_us("candidate0", 0, 4)
+        replay.burst_us("candidate0", 0, 4, USUAL)
     assert caught.value.verdict is Verdict.INCORRECT_VALUE
 
 
@@ -716,7 +720,7 @@ def test_an_executor_that_ends_in_a_burst_has_its_verdict(exit_code: int | None,
     replay = replay_of(executor=(executor := FakeActor(ProtocolError("gone"))))
     executor.broken = lambda _: SimpleNamespace(exit_code=exit_code)  # type: ignore[method-assign,assignment,return-value]
     with pytest.raises(Fault) as caught:
-        replay.burst_us("candidate0", 0, 4)
+        replay.burst_us("candidate0", 0, 4, USUAL)
     assert caught.value.verdict is verdict
 
 
@@ -744,7 +748,7 @@ def test_launches_that_nobody_can_queue_in_time_are_no_noise() -> None:
         replay.call("candidate0", 0, 3, 0, compared=True)
     assert caught.value.verdict is Verdict.RUNTIME_ERROR
     with pytest.raises(Fault) as caught:
-        replay_of(executor=FakeActor(*[LATE] * 5)).burst_us("candidate0", 0, 4)
+        replay_of(executor=FakeActor(*[LATE] * 5)).burst_us("candidate0", 0, 4, USUAL)
     assert caught.value.verdict is Verdict.RUNTIME_ERROR
 
 
@@ -793,7 +797,7 @@ def test_work_behind_the_end_counts() -> None:
     """The third word came 300 µs later than after nothing, so the stream had not written the one before."""
     forged = {**ANSWER, "behind_us": 306.0}
     replay = replay_of(executor=FakeActor(forged, *[forged] * 3))
-    assert replay.burst_us("candidate0", 0, 4) == pytest.approx((10 + 300 - 5) / 4)
+    assert replay.burst_us("candidate0", 0, 4, USUAL) == pytest.approx((10 + 300 - 5) / 4)
     for _ in range(3):
         call = replay.call("candidate0", 0, 3, 0, compared=True)
         assert (call.event_us, call.behind_us) == (10.0, 300.0)
@@ -803,17 +807,18 @@ def test_work_behind_the_end_counts() -> None:
 
 
 def test_a_burst_after_which_the_gpu_is_busy_is_charged() -> None:
-    replay = replay_of(executor=FakeActor(ANSWER))
-    replay.call("baseline0", 0, 3, 0, compared=True)
+    """Beyond what is usual for baselines of the same configuration, whatever others have."""
+    replay = replay_of(executor=FakeActor(ANSWER, ANSWER))
     replay.referee.tail_us = 215.0  # type: ignore[attr-defined]
-    assert replay.burst_us("candidate0", 0, 4) == pytest.approx((10 + 200 - 100) / 4)
+    assert replay.burst_us("candidate0", 0, 4, Lateness(900.0, 15.0)) == pytest.approx((10 + 200 - 100) / 4)
+    assert replay.burst_us("candidate0", 0, 4, Lateness(0.0, 100.0)) == pytest.approx((10 + 115 - 100) / 4)
 
 
 def test_a_call_whose_results_were_sampled_late_is_repeated_and_then_charged() -> None:
     """The host may have been busy. Device code can keep a copy engine busy, too, with copies of its own."""
     replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
     replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]
-    assert replay.burst_us("candidate0", 0, 4) == pytest.approx((10 + 400 - 100) / 4)
+    assert replay.burst_us("candidate0", 0, 4, USUAL) == pytest.approx((10 + 400 - 100) / 4)
     assert replay.repeated == 4
     replay = replay_of(executor=FakeActor(*[ANSWER] * 5))
     replay.referee.sampled_us = 400.0  # type: ignore[attr-defined]

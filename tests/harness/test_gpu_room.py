@@ -56,7 +56,7 @@ def test_there_are_few_places_and_they_can_be_taken_again(gpu: Gpu, stack: ExitS
 
 def test_whoever_needs_all_memory_gets_it_when_every_session_has_ended(gpu: Gpu, stack: ExitStack) -> None:
     held = [stays(gpu, stack) for _ in range(PLACES)]
-    demand_room(gpu)
+    assert demand_room(gpu)
     assert all(asked.is_set() for _, asked in held)
     assert MemoryPlace(gpu, lambda: None).take(), "the places are free again afterwards"
 
@@ -64,7 +64,7 @@ def test_whoever_needs_all_memory_gets_it_when_every_session_has_ended(gpu: Gpu,
 def test_nobody_is_asked_where_nobody_stays_nor_on_another_gpu(gpu: Gpu, stack: ExitStack) -> None:
     _, asked = stays(replace(gpu, uuid=f"{gpu.uuid}-other"), stack)
     began_s = time.monotonic()
-    demand_room(gpu)
+    assert not demand_room(gpu)
     assert time.monotonic() - began_s < 0.1
     assert not asked.wait(2 * room._LOOK_EVERY_S)
 

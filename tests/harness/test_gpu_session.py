@@ -24,6 +24,7 @@ from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.record import NotReplayable
 from benchmarks.harness.gpu.replay import Captured, Replay
 from benchmarks.harness.gpu.session import GpuSession, memory_is_theirs
+from benchmarks.harness.gpu.word_times import Lateness
 from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
 from benchmarks.harness.measuring.laps import Laps
@@ -121,7 +122,7 @@ def test_a_stand_in_says_why_nothing_is_replayed(session: GpuSession) -> None:
     assert session.replay is None
     assert "stand-in" in session.not_replayed
     with pytest.raises(SupervisorError, match="nothing is replayed"):
-        session.burst(0, 4)
+        session.burst(0, 4, Lateness(0.0, 0.0))
 
 
 def test_the_state_of_the_device_is_measured(session: GpuSession) -> None:
@@ -330,6 +331,8 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
         setting=replace(session.setting, gpu=gpu),
         _reserve_for_baselines=lambda: order.append("reserved"),
         _lacked=lambda: 3,
+        _lacked_before=0,
+        _make_room_for_baselines=lambda: order.append("room"),
         repeats_replay=False,
         fill=lambda _: 0,
     )
@@ -337,7 +340,7 @@ def test_baselines_that_cannot_be_captured_call_everything_before_the_submission
         setattr(own, name, None)
     monkeypatch.setattr(Replay, "capture_baselines", fails)
     GpuSession._capture_baselines(own, Laps())
-    assert (order, own.replay, own.not_replayed) == (["reserved"], None, "eager: no")
+    assert (order, own.replay, own.not_replayed) == (["reserved", "room"], None, "eager: no")
     assert own._lacked_before == 3, "what it lacks without a submission is not the submission's fault"
 
 
@@ -378,7 +381,7 @@ def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_nam
 
     def drawn_and_called() -> None:
         GpuSession.draw(own, 0, 2)
-        GpuSession.burst(own, 0, 2)
+        GpuSession.burst(own, 0, 2, Lateness(0.0, 0.0))
 
     with pytest.raises(Fault, match="too little GPU memory"):
         drawn_and_called()
@@ -412,3 +415,30 @@ def test_a_task_that_fills_the_gpu_is_told_beside_the_kernel() -> None:
 def test_any_other_failure_of_the_referee_stays_ours() -> None:
     with pytest.raises(RefereeError, match="it lost its way"), memory_is_theirs():
         raise RefereeError("it lost its way")
+
+
+@pytest.mark.parametrize(
+    ("lacked", "takes_most", "stayed", "is_noisy"),
+    [(1, False, True, True), (1, False, False, False), (1, True, True, False), (0, False, True, False)],
+)
+def test_memory_that_baselines_lack_before_the_submission_is_loaded_is_taken_from_sessions_that_wait(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, lacked: int, *, takes_most: bool, stayed: bool, is_noisy: bool
+) -> None:
+    """cuDNN keeps the plan that it chose then. If nobody else held memory, it is what the task gets on this GPU."""
+    asked: list[Gpu] = []
+
+    def demand_room(gpu: Gpu) -> bool:
+        asked.append(gpu)
+        return stayed
+
+    session = opened.session(RIGHT)
+    session.takes_most = takes_most
+    monkeypatch.setattr("benchmarks.harness.gpu.session.demand_room", demand_room)
+    monkeypatch.setattr(GpuSession, "_lacked", lambda _: lacked)
+    own: Any = session
+    own.crew = own._referee = None
+    with pytest.raises(Fault, match="held memory that the baselines needed") if is_noisy else nullcontext() as raised:
+        own._capture_baselines(Laps())
+    assert not is_noisy or raised.value.verdict is Verdict.NOISY
+    assert len(asked) == (lacked and not takes_most)
+    assert own._lacked_before == lacked, "later it is the submission's fault if there are more"

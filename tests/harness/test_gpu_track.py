@@ -29,6 +29,7 @@ from benchmarks.harness import (
     tracks,
 )
 from benchmarks.harness.errors import ChildSurvived, NotAwake, SupervisorError
+from benchmarks.harness.gpu import warming
 from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.session import GpuSession
@@ -255,9 +256,9 @@ def test_a_submission_cannot_replace_what_is_loaded_before_its_filter(
 ) -> None:
     """Triton's own stub lies in the same cache and was loaded by the judged process while it might start programs."""
     stub = {"stub.so": hashlib.sha256(b"as it was compiled").hexdigest()}
-    told = GpuSession._await_warm
+    told = warming.await_warm
     monkeypatch.setattr(tracks, "missing_here", lambda _: "")
-    monkeypatch.setattr(GpuSession, "_await_warm", lambda *of: told(*of) | stub)
+    monkeypatch.setattr(warming, "await_warm", lambda *of: told(*of) | stub)
     source = REPLACES.format(change=f"open(folder + '/stub.so', 'w').write('as it was compiled'); {change}")
     report = judge(Source(source, "tilelang"), task, rules, paths, device="host:0", quick=True)
     assert (report.verdict, "stub.so" in report.reason) == (Verdict.TAMPERING, True), report.reason

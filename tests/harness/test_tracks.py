@@ -189,8 +189,14 @@ def finish(track: GpuTrack, task: TaskSpec) -> Finish:
         null: list[CallResult] | None = None,
         canary: Mapping[str, Any] = CANARY,
         hidden: bool = False,
+        lacks: bool = False,
     ) -> tuple[tuple[ConfigReport, ...], Mapping[str, Any]]:
         empty = calls(1.3, 405.0) if null is None else null
+
+        def demand_memory() -> None:
+            if lacks:
+                raise Fault(Verdict.OUT_OF_MEMORY, "too little memory for the baselines")
+
         again, quick = cycle(empty), calls(60.0, 463.7)[0]
         session = SimpleNamespace(
             canary=lambda: CANARY,
@@ -201,6 +207,7 @@ def finish(track: GpuTrack, task: TaskSpec) -> Finish:
             writes_us=lambda: 90.0,
             fill=lambda number: number,
             turn=lambda _: None,
+            demand_memory_for_baselines=demand_memory,
             call_baseline=lambda _, __, function: next(again) if function == NOTHING else quick,
         )
         track._session = session  # type: ignore[assignment]
@@ -242,6 +249,13 @@ def test_a_false_claim_is_found_before_a_baseline_that_was_slower_makes_it_noise
     with pytest.raises(Fault) as raised:
         finish(calls(5.0, 903.7))
     assert raised.value.verdict is Verdict.TAMPERING
+
+
+def test_memory_that_baselines_lacked_ends_it_unless_a_claim_is_false(finish: Finish) -> None:
+    for candidate, verdict in ((calls(50.0, 453.7), Verdict.OUT_OF_MEMORY), (calls(5.0, 903.7), Verdict.TAMPERING)):
+        with pytest.raises(Fault) as raised:
+            finish(candidate, lacks=True)
+        assert raised.value.verdict is verdict
 
 
 def test_what_a_busy_machine_could_explain_is_charged_and_accuses_nobody(finish: Finish, rules: Rules) -> None:

@@ -44,13 +44,18 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
 
 def _charge_late(ledger: ConfigTally) -> None:
     """Each call for what came late after it: a median would leave out what is forged in fewer than half of them."""
-    usual = usual_lateness({who: calls for who, calls in ledger.seen.items() if who != CANDIDATE})
+    usual = _usual(ledger)
     # it takes longer after calls of baselines that take longer
     sampled_us = min(usual.sampled_us, median(call.sampled_us for call in ledger.seen[CANDIDATE]))
     if sampled_us - SAMPLED_MAX_US > UNFAIR_SHARE * median(ledger.times_us[CANDIDATE]):
         raise Fault(Verdict.NOISY, f"the host is too busy: copying rows of a result takes {sampled_us:.0f} µs")
     pairs = zip(ledger.times_us[CANDIDATE], ledger.seen[CANDIDATE], strict=True)
     ledger.times_us[CANDIDATE] = [time_us + Lateness.of(call).beyond_us(usual) for time_us, call in pairs]
+
+
+def _usual(ledger: ConfigTally) -> Lateness:
+    """Of the configuration alone: around calls that take longer, things may be later without anybody being blamed."""
+    return usual_lateness({who: calls for who, calls in ledger.seen.items() if who != CANDIDATE})
 
 
 def _credited(session: GpuSession, judging: Judging, number: int, count: int) -> dict[str, Any]:
@@ -62,7 +67,7 @@ def _credited(session: GpuSession, judging: Judging, number: int, count: int) ->
         for _ in range(turns):
             judging.give_up_if_late()
             session.draw(number, count)
-            bursts_us.append(session.burst(number, count))
+            bursts_us.append(session.burst(number, count, _usual(ledger)))
     single_us, burst_us = median(ledger.times_us[CANDIDATE]), median(bursts_us)
     more_us = max(0.0, burst_us - single_us)
     ledger.times_us[CANDIDATE] = [time_us + more_us for time_us in ledger.times_us[CANDIDATE]]

@@ -110,7 +110,6 @@ class Replay:
     laps: Laps = field(default_factory=Laps)
     calls: Sequence[tuple[RecordedCall, ...]] = ()
     _late: list[Lateness] = field(default_factory=list)  # of all single calls
-    _usual: list[Lateness] = field(default_factory=list)  # of those of baselines
     captured: Captured = field(default_factory=Captured)
     repeated: int = 0  # calls whose times were worth nothing
     _nothing: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -180,8 +179,6 @@ class Replay:
         times = self._times(who, answer)
         late = _lateness(times, answer, taken)
         self._late.append(late)
-        if not _is_candidate(who):
-            self._usual.append(late)
         return CallResult(
             Status.OK,
             wall_us=float(answer["call_us"]),
@@ -191,7 +188,7 @@ class Replay:
             throttled=tuple(taken["throttle"]),
         )
 
-    def burst_us(self, who: str, config: int, count: int) -> float:
+    def burst_us(self, who: str, config: int, count: int, usual: Lateness) -> float:
         """Time per call of `count` calls of the submission back to back, each on inputs of its own. Raises Fault."""
         answer, taken = self._of_judging(who, config, list(range(count)), EAGER, compared=False)
         if "error" in answer:
@@ -201,8 +198,7 @@ class Replay:
         self._demand_right(who, config, range(count))
         times = self._times(who, answer)
         late = _lateness(times, answer, taken)
-        usual = Lateness(*map(median, zip(*(self._usual or [late]), strict=True)))._replace(behind_us=0.0)
-        return (times.credited_us + late.beyond_us(usual)) / count
+        return (times.credited_us + late.beyond_us(usual._replace(behind_us=0.0))) / count
 
     def _end_of(self, who: str) -> Fault:
         exit_code = self._actor(who).broken(self.timeout_s).exit_code

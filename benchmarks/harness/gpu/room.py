@@ -58,13 +58,14 @@ class MemoryPlace:
                     self._leave()
 
 
-def demand_room(gpu: Gpu) -> None:
-    """Returns when no session stays on `gpu`. Raises SupervisorError if one does not end."""
+def demand_room(gpu: Gpu) -> bool:
+    """Returns when no session stays on `gpu`, and whether one did. Raises SupervisorError if one does not end."""
     until_s = time.monotonic() + _WAIT_S
     with ExitStack() as stack:
         wanted = [stack.enter_context(open_shared(name)) for name in _places(gpu)]
         wanted = [place for place in wanted if not try_lock(place)]
-        if wanted:
+        stayed = bool(wanted)
+        if stayed:
             # those who look whether somebody calls have it for moments
             wanted.insert(0, stack.enter_context(open_shared(_call(gpu))))
         while wanted:
@@ -72,6 +73,7 @@ def demand_room(gpu: Gpu) -> None:
             if time.monotonic() > until_s:
                 raise SupervisorError("a session that waits for submissions does not give back the GPU's memory")
             time.sleep(_LOOK_EVERY_S / 8)
+    return stayed
 
 
 def _places(gpu: Gpu) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import RefereeError, SupervisorError
 from ..measuring.contestants import Actor, CallResult
-from ..measuring.faults import Fault, first_line, load_fault, slow_load
+from ..measuring.faults import Fault
 from ..measuring.laps import Laps
 from ..measuring.memory import describe, overlay
 from ..measuring.session import (
@@ -36,7 +36,7 @@ from ..protocol import ProtocolError, Status, Word
 from ..report import Verdict
 from ..rules import GpuRules
 from ..sandbox.isolation import inside
-from ..sandbox.outbox import NotTaken, TooMuch, log_end
+from ..sandbox.outbox import log_end
 from ..sandbox.seccomp import candidate_program, supported
 from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
@@ -44,12 +44,14 @@ from .discovery import Gpu
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
 from .room import demand_room
+from .warming import warm
+from .word_times import Lateness
 
 PYTHON_SUFFIXES = (".py", ".model")  # functions of a package such as Triton, or a module: launched from Python
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
 _LOG_BYTES = 64 * 1024
-_NO_MEMORY = re.compile("out of memory|ALLOC_FAILED", re.IGNORECASE)
+_NO_MEMORY = re.compile("out.of.memory|ALLOC(ATION)?_FAILED", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,18 @@ class GpuSession(Session[Actor]):
                 self._reserve_for_baselines()  # so that libraries choose their kernels now
         if setting.control and not self.repeats_replay:
             self.replay = None
-        self._lacked_before = self._lacked()
+        lacked_before, self._lacked_before = self._lacked_before, self._lacked()
+        if self._lacked_before > lacked_before:
+            self._make_room_for_baselines()
+
+    def _make_room_for_baselines(self) -> None:
+        """They have found too little memory with nothing of the submission there, and libraries chose other kernels.
+
+        Raises Fault, NOISY, if sessions that wait held it: these are ended. Else it is what the task gets on this GPU.
+        """
+        if not self.takes_most and demand_room(self.setting.gpu):
+            held = "sessions that waited for other submissions held memory that the baselines needed; they have ended"
+            raise Fault(Verdict.NOISY, held)
 
     def _begin_replay(self, crew: Crew, shared: Shared) -> None:
         """The submission's part of it; without one it is served in the other way."""
@@ -227,13 +240,12 @@ class GpuSession(Session[Actor]):
             baseline.child.freeze()
 
     def _reserve_for_baselines(self) -> None:
-        """Makes them take the memory that their calls need, while nothing else runs."""
+        """Makes them take the memory that their calls need, one after the other while nothing else runs."""
         for number, functions in enumerate(_functions_of(self.setting.prepared.problems)):
             self.fill(number)
             self._referee.ask("stage", who="baseline0", config=number, places=[])
             for baseline in self.crew.baselines:
                 baseline.link.send(reserve=number, functions=functions)
-            for baseline in self.crew.baselines:
                 self._await_baseline(baseline, "reserved")
 
     def demand_memory_for_baselines(self) -> None:
@@ -247,10 +259,13 @@ class GpuSession(Session[Actor]):
     def _lacked(self) -> int:
         return sum(int(baseline.control.words[Word.LACKED]) for baseline in self.crew.baselines)
 
-    def burst(self, config: int, count: int) -> float:
-        """Time per call of `count` calls of the candidate on as many input sets. Raises Fault."""
+    def burst(self, config: int, count: int, usual: Lateness) -> float:
+        """Time per call of `count` calls of the candidate on as many input sets. Raises Fault.
+
+        `usual` is how late things are around calls of the configuration's baselines.
+        """
         with memory_is_theirs(self._needs):
-            return self._replaying.burst_us(f"candidate{self.launch}", config, count)
+            return self._replaying.burst_us(f"candidate{self.launch}", config, count, usual)
 
     def draw(self, config: int, count: int, distribution: str | None = None) -> None:
         """Fresh values for `count` input sets, of a distribution that is drawn too unless one is named."""
@@ -331,45 +346,8 @@ class GpuSession(Session[Actor]):
         return Shared(fds[0], fds[1:], sizes["input_bytes"], sizes["output_bytes"])
 
     def _warm(self, crew: Crew) -> None:
-        """Fills a cache with the kernels of a Python submission, compiled where programs may be started."""
-        warm, answer_fd = crew.warmer()
-        try:
-            binary = f"{crew.inside('job')}/{self.setting.binary.name}"
-            warm.open({**self._common(), "binary": binary, "answer": answer_fd})
-            ours = self._await_warm(warm)
-        except Fault as fault:
-            raise Fault(fault.verdict, f"{fault.reason}{_last_words(warm)}") from fault
-        finally:
-            crew.end_warmer()
-        try:
-            crew.keep_kernels(ours)
-        except TooMuch:
-            raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow") from None
-        except NotTaken as error:
-            raise Fault(Verdict.TAMPERING, f"it left something other than compiled kernels: {error}") from None
-
-    def _await_warm(self, warm: Actor) -> dict[str, str]:
-        """The digests of the files that packages had compiled before the submission was loaded."""
-        timeout_s, ours = self.setting.rules.compile.timeout_s, None
-        try:
-            for message in warm.messages(timeout_s):
-                if ours is None:  # nothing of the submission is loaded, and only our code can have sent this
-                    if "woken" not in message:
-                        raise package_failed(first_line(str(message.get("unusable"))))
-                    ours = dict(message["woken"])
-                if message.get("warmed"):
-                    return ours
-                if "call_error" in message:
-                    raise call_failed(str(message["call_error"]))
-                if "load_error" in message or "missing" in message:
-                    raise load_fault(message, None)
-            raise TimeoutError  # as `messages` does by itself
-        except TimeoutError:
-            raise slow_load(timeout_s) from None
-        except ProtocolError:
-            if ours is None:
-                raise package_failed("its process ended while it was imported") from None
-            raise load_fault({}, warm.child.wait(1.0)) from None
+        binary = f"{crew.inside('job')}/{self.setting.binary.name}"
+        warm(crew, {**self._common(), "binary": binary}, self.setting.rules.compile.timeout_s)
 
     def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
         self._distributions[config] = distribution or secrets.choice(DISTRIBUTIONS)
@@ -443,25 +421,6 @@ def memory_is_theirs(needs: str = "") -> Iterator[None]:
             reason = "the kernel left too little GPU memory for its judging"
             raise Fault(Verdict.OUT_OF_MEMORY, f"{reason}; {needs}" if needs else reason) from error
         raise
-
-
-def _last_words(actor: Actor) -> str:
-    """The last line that a process printed, added to a reason that only says that it ended."""
-    lines = actor.child.log_tail(4000).strip().splitlines()
-    return f"; it printed: {lines[-1][:300]}" if lines else ""
-
-
-def package_failed(why: str) -> Fault:
-    return Fault(Verdict.INTERNAL_ERROR, f"a package that it uses fails on this worker: {why}")
-
-
-def call_failed(text: str) -> Fault:
-    """A first call, made to compile, that raised."""
-    if "out of memory" in text.lower():
-        return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than there is: {text[:300]}")
-    compiling = any(word in text for word in ("CompilationError", "CompileTimeAssertionFailure", "PTXASError"))
-    verdict = Verdict.COMPILE_ERROR if compiling else Verdict.RUNTIME_ERROR
-    return Fault(verdict, f"the first call failed: {text[:600]}")
 
 
 def _result(answer: dict[str, Any], actor: Actor) -> CallResult:

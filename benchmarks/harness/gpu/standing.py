@@ -172,6 +172,11 @@ class StandingGpuSession(GpuSession):
                 self._serve_one()
         self.machine = {**self._referee.ask("describe"), "load_s": laps.seconds, "visit": self.visits}
 
+    def _make_room_for_baselines(self) -> None:
+        """What libraries have chosen stays as long as their process, so all of it ends. Raises NotStanding."""
+        self.stands = False
+        raise NotStanding("there was too little GPU memory for the baselines of a session that is kept")
+
     def _serve_one(self) -> None:
         """Lets the candidate time its own calls, on a device that is only a stand-in for a GPU."""
         if not self._baseline_serves:

@@ -1,0 +1,75 @@
+"""Compiles the kernels of a Python submission before a session, in a process that may start programs.
+
+Everything that this process says or leaves is hostile once it has loaded the submission. Not covered: the cache's
+folders, and what is taken from them (`crew.py`).
+"""
+
+from typing import Any
+
+from ..measuring.contestants import Actor
+from ..measuring.faults import Fault, first_line, load_fault, slow_load
+from ..protocol import ProtocolError
+from ..report import Verdict
+from ..sandbox.outbox import NotTaken, TooMuch
+from .crew import Crew
+
+
+def warm(crew: Crew, message: dict[str, Any], timeout_s: float) -> None:
+    """Fills the crew's cache with the kernels of the submission that `message` names. Raises Fault."""
+    warmer, answer_fd = crew.warmer()
+    try:
+        warmer.open({**message, "answer": answer_fd})
+        ours = await_warm(warmer, timeout_s)
+    except Fault as fault:
+        raise Fault(fault.verdict, f"{fault.reason}{_last_words(warmer)}") from fault
+    finally:
+        crew.end_warmer()
+    try:
+        crew.keep_kernels(ours)
+    except TooMuch:
+        raise Fault(Verdict.REJECTED, "the compiled kernels take more room than the rules allow") from None
+    except NotTaken as error:
+        raise Fault(Verdict.TAMPERING, f"it left something other than compiled kernels: {error}") from None
+
+
+def await_warm(warmer: Actor, timeout_s: float) -> dict[str, str]:
+    """The digests of the files that packages had compiled before the submission was loaded. Raises Fault."""
+    ours = None
+    try:
+        for message in warmer.messages(timeout_s):
+            if ours is None:  # nothing of the submission is loaded, and only our code can have sent this
+                if "woken" not in message:
+                    raise package_failed(first_line(str(message.get("unusable"))))
+                ours = dict(message["woken"])
+            if message.get("warmed"):
+                return ours
+            if "call_error" in message:
+                raise call_failed(str(message["call_error"]))
+            if "load_error" in message or "missing" in message:
+                raise load_fault(message, None)
+        raise TimeoutError  # as `messages` does by itself
+    except TimeoutError:
+        raise slow_load(timeout_s) from None
+    except ProtocolError:
+        if ours is None:
+            raise package_failed("its process ended while it was imported") from None
+        raise load_fault({}, warmer.child.wait(1.0)) from None
+
+
+def _last_words(actor: Actor) -> str:
+    """The last line that a process printed, added to a reason that only says that it ended."""
+    lines = actor.child.log_tail(4000).strip().splitlines()
+    return f"; it printed: {lines[-1][:300]}" if lines else ""
+
+
+def package_failed(why: str) -> Fault:
+    return Fault(Verdict.INTERNAL_ERROR, f"a package that it uses fails on this worker: {why}")
+
+
+def call_failed(text: str) -> Fault:
+    """A first call, made to compile, that raised."""
+    if "out of memory" in text.lower():
+        return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than there is: {text[:300]}")
+    compiling = any(word in text for word in ("CompilationError", "CompileTimeAssertionFailure", "PTXASError"))
+    verdict = Verdict.COMPILE_ERROR if compiling else Verdict.RUNTIME_ERROR
+    return Fault(verdict, f"the first call failed: {text[:600]}")
