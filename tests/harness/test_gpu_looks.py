@@ -152,6 +152,17 @@ def test_a_session_that_waits_ends_when_somebody_needs_the_memory(looks: Looks) 
     assert looks.broken == []
 
 
+def test_a_session_whose_baselines_lacked_memory_ends(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What libraries have chosen then would stay with it."""
+    with monkeypatch.context() as patch:
+        counts = iter([1])
+        patch.setattr(StandingGpuSession, "_lacked", lambda _: next(counts, 0))
+        report = looks.judge(RIGHT)
+    assert (report.verdict, "too little GPU memory" in report.environment["judged_alone"]) == (Verdict.PASS, True)
+    assert looks.judge(RIGHT).verdict is Verdict.PASS
+    assert kept(looks).visits == 1, "started anew"
+
+
 def test_nobody_ends_a_session_while_a_kernel_is_looked_at(looks: Looks) -> None:
     """Every user of the machine may hold the lock that calls for memory, for as long as he likes."""
     with open_shared(room._call(STAND_IN)) as call:
