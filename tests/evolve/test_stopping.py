@@ -120,7 +120,7 @@ async def test_a_run_that_died_while_stopping_ends_at_once() -> None:
 
 async def test_a_pause_lets_what_is_in_flight_come_to_its_end() -> None:
     log = MemoryLog()
-    create(log, RunConfig(TASK.name, caps=Caps(judgings=40), generation_size=8, concurrency=2))
+    create(log, RunConfig(TASK.name, caps=Caps(judgings=40), generation_size=16, concurrency=2))
     wishes, judge = Wishes(log, "evaluation.submitted", 5, "pause"), Judge(pause_s=0.3)
     outcome, tasks = await drive_it(log, wishes, judge=judge)
     state = folded(log)
@@ -138,7 +138,7 @@ async def test_a_pause_lets_what_is_in_flight_come_to_its_end() -> None:
 
 async def test_a_pause_submits_none_of_those_that_wait_for_another_to_be_judged() -> None:
     log = MemoryLog()
-    create(log, RunConfig(TASK.name, caps=Caps(judgings=40), generation_size=8, concurrency=4, judgings_at_once=1))
+    create(log, RunConfig(TASK.name, caps=Caps(judgings=40), generation_size=16, concurrency=4, judgings_at_once=1))
     wishes, judge = Wishes(log, "evaluation.submitted", 5, "pause"), Judge(pause_s=0.3)
     outcome, tasks = await drive_it(log, wishes, judge=judge)
     waiting = [item for item in folded(log).archive.candidates.values() if item.state == "proposed"]
