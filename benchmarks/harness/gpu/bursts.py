@@ -45,7 +45,7 @@ def credit_bursts(session: GpuSession, judging: Judging) -> dict[str, Any]:
 def _charge_late(ledger: ConfigTally) -> None:
     """Each call for what came late after it: a median would leave out what is forged in fewer than half of them."""
     usual = _usual(ledger)
-    # it takes longer after calls of baselines that take longer
+    # copies take longer after long calls, so those of eager's results may be slow where the kernel's are not
     sampled_us = min(usual.sampled_us, median(call.sampled_us for call in ledger.seen[CANDIDATE]))
     if sampled_us - SAMPLED_MAX_US > UNFAIR_SHARE * median(ledger.times_us[CANDIDATE]):
         raise Fault(Verdict.NOISY, f"the host is too busy: copying rows of a result takes {sampled_us:.0f} µs")
@@ -60,14 +60,14 @@ def _usual(ledger: ConfigTally) -> Lateness:
 
 def _credited(session: GpuSession, judging: Judging, number: int, count: int) -> dict[str, Any]:
     ledger = judging.ledgers[number]
-    launches, turns = session.setting.rules.time.launches, session.setting.gpu_rules.bursts
+    usual, launches, turns = _usual(ledger), session.setting.rules.time.launches, session.setting.gpu_rules.bursts
     bursts_us = []
     for launch in range(launches):
         session.turn(launch)
         for _ in range(turns):
             judging.give_up_if_late()
             session.draw(number, count)
-            bursts_us.append(session.burst(number, count, _usual(ledger)))
+            bursts_us.append(session.burst(number, count, usual))
     single_us, burst_us = median(ledger.times_us[CANDIDATE]), median(bursts_us)
     more_us = max(0.0, burst_us - single_us)
     ledger.times_us[CANDIDATE] = [time_us + more_us for time_us in ledger.times_us[CANDIDATE]]

@@ -122,6 +122,7 @@ class StandingGpuSession(GpuSession):
         self._stack.callback(self._end_spares)
         self.visits, self._started = 0, len(crew.candidates)
         self._captured, self._canary, self._baseline_serves = Captured(), {}, False
+        self._lacked_before = 0  # new baselines count anew
         crew.meet()
         self._referee = crew.referee
         self._casts = list(zip(crew.baselines, crew.candidates, strict=True))

@@ -24,7 +24,7 @@ _START_SPARE_US = 20.0  # a waiting stream goes on after 8 to 12 µs; honest ker
 # From the end until rows of the results are copied: 35 to 70 µs. A call where it takes longer is repeated, since the
 # host may be busy; if it takes longer each time, the rest is added to the call.
 SAMPLED_MAX_US = 100.0
-UNFAIR_SHARE = 0.02  # of a call's time: what could change it by no more makes nothing NOISY
+UNFAIR_SHARE = 0.02  # of a call's time: a delay that could change it by less makes no judging NOISY
 BLIND_MAX_US = 2.0  # a host that has not looked for longer does not know when a word came
 MEASURED = ("call_us", "behind_us")
 

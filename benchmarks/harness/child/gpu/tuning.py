@@ -45,8 +45,8 @@ class ColdClock:
         timers, times_us = [device.timer() for _ in range(_CALLS_OF_A_BATCH)], list[float]()
         call()
         if time.monotonic() > self._used_s + _IDLE_S:
-            warm_s = time.monotonic() + _WARM_S
-            while time.monotonic() < warm_s:
+            until_s = time.monotonic() + _WARM_S
+            while time.monotonic() < until_s:
                 flush.zero_()
                 device.synchronize()
         for _ in range(_BATCHES):
