@@ -197,6 +197,25 @@ def test_more_steps_follow_while_the_interval_is_too_wide() -> None:
     assert judged(Scripted()).paired_times(0).steps == RULES.time.steps_per_config
     scattered = cycle([20.0, 50.0, 200.0])
     judging = judged(Scripted(lambda *call: replace(usual(*call), wall_us=next(scattered))))
+    assert judging.paired_times(0).steps == 4 * RULES.time.steps_per_config
+
+
+@pytest.mark.parametrize(("wanted_share", "times_usual"), [(1.0, 1), (0.01, 4)])
+def test_a_session_may_want_a_narrower_interval_than_the_rules(
+    monkeypatch: pytest.MonkeyPatch, wanted_share: float, times_usual: int
+) -> None:
+    monkeypatch.setattr(Scripted, "wanted_share", wanted_share)
+    scattered = cycle([49.0, 51.0, 49.5, 50.5, 50.0])
+    judging = judged(Scripted(lambda *call: replace(usual(*call), wall_us=next(scattered))))
+    assert judging.paired_times(0).steps == times_usual * RULES.time.steps_per_config
+
+
+def test_later_only_the_rules_ask_for_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_EARLY_S", 0.0)
+    monkeypatch.setattr(Scripted, "wanted_share", 0.0)
+    assert judged(Scripted()).paired_times(0).steps == RULES.time.steps_per_config
+    scattered = cycle([20.0, 50.0, 200.0])
+    judging = judged(Scripted(lambda *call: replace(usual(*call), wall_us=next(scattered))))
     assert judging.paired_times(0).steps == 2 * RULES.time.steps_per_config
 
 

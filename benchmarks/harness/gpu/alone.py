@@ -7,6 +7,7 @@ clearly slower before, the verdict is NOISY, since a busy machine may have been 
 there is no score.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -25,9 +26,8 @@ from .word_times import UNFAIR_SHARE, usual_lateness
 
 _SPARE_SHARE = 0.05  # by how much a median may exceed the other, beyond what chance explains
 _REPLAYED_SPARE_US, _EVENT_SPARE_US = 0.3, 1.0  # and at least; events of a GPU are half a microsecond apart
-# three standard errors of a median of `_CALLS_MOST` calls, in parts of their interquartile range
-_CHANCE = 3 * 0.93 / 15**0.5
-_CALLS, _CALLS_MOST = 5, 15
+_CHANCE = 3 * 0.93  # three standard errors of a median times the root of its calls, in interquartile ranges
+_CALLS, _MORE_CALLS, _CALLS_MOST = 5, 15, 45
 _THROTTLED_MOST = 15  # calls beside which the driver lowered the clocks, before it is given up
 
 Calls = Mapping[Contender, Sequence[CallResult]]
@@ -67,8 +67,8 @@ def _settled(
     beside = {who: calls for who, calls in ledger.seen.items() if who != CANDIDATE}
     made: dict[Contender, list[CallResult]] = {who: [] for who in beside}
     # of long calls one is enough at first: they scatter little, and there may be many
-    few, slower, throttled = _CALLS if all(map(comparable, beside.values())) else 1, "", 0
-    for wanted in (few, _CALLS_MOST):
+    is_short, slower, throttled = all(map(comparable, beside.values())), "", 0
+    for wanted in (_CALLS, _MORE_CALLS, _CALLS_MOST) if is_short else (1, _MORE_CALLS):
         while min(map(len, made.values())) < wanted and throttled < _THROTTLED_MOST:
             if session.replay is None:
                 null.append(session.call_baseline(0, session.fill(0), NOTHING))
@@ -109,9 +109,10 @@ def _slower(session: GpuSession, ledger: ConfigTally, alone: Calls) -> str:
 def is_as_quick(beside_us: Times, alone_us: Times, spare_us: float) -> bool:
     """Whether a median beside the submission exceeds that alone by no more than chance and a spare explain.
 
-    How far chance goes is told by the calls alone: a submission could make the others scatter.
+    How far the calls alone scatter tells how far chance goes: a submission could make the others scatter.
     """
-    allowed_us = (1 + _SPARE_SHARE) * median_us(alone_us) + spare_us + _CHANCE * iqr_us(alone_us)
+    chance_us = _CHANCE * iqr_us(alone_us) * math.sqrt(1 / len(alone_us) + 1 / len(beside_us))
+    allowed_us = (1 + _SPARE_SHARE) * median_us(alone_us) + spare_us + chance_us
     return median_us(beside_us) <= allowed_us
 
 

@@ -31,6 +31,9 @@ from .tally import CANDIDATE, ConfigTally, Contender, gathered, with_decoys
 from .used_up import Watch, fresh_us_per_byte
 
 _REPEATS_OF_A_WRONG_CALL = 3
+# While the interval is too wide, the number of steps may grow to so many times the usual one, and to the second limit
+# during the first seconds.
+_STEPS_MOST, _EARLY_STEPS_MOST, _EARLY_S = 2, 4, 5.0
 _HIDDEN_EVERY_ROUNDS = 10
 _CHECK_DECOYS_ONCE_IN = 16
 # the calls on decoys of a visit take about this long in all, but their mean number stays within these limits
@@ -80,18 +83,20 @@ class Judging:
     def time(self) -> None:
         """Times until every configuration has its steps or the time budget is spent. Stops at the first fault.
 
-        While the interval of the score is too wide, more steps follow, up to twice the number.
+        While the interval of the score is wider than wanted, more steps follow for some seconds, up to four times the
+        number; while it is wider than the rules allow, up to twice the number.
         """
         self._settle()
         rules, started = self._rules.time, time.monotonic()
-        for number in range(2 * rules.steps_per_config):
-            total = rules.steps_per_config * (1 if number < rules.steps_per_config else 2)
+        usual = rules.steps_per_config
+        for number in range(_EARLY_STEPS_MOST * usual):
+            total = usual * next(most for most in (1, _STEPS_MOST, _EARLY_STEPS_MOST) if number < most * usual)
             self._tell(Step("time", "progress", number, total, "paired steps"))
             spent = time.monotonic() - started
             if number >= rules.min_steps_per_config and spent > rules.budget_s:
                 return
-            is_whole_block = number >= rules.steps_per_config and number % (2 * rules.launches) == 0
-            if is_whole_block and not self._is_too_wide():
+            is_whole_block = number >= usual and number % (2 * rules.launches) == 0
+            if is_whole_block and not self._needs_more(number, spent):
                 return
             # two steps, one in each order, with one launch; then the next launch
             self._session.turn(number // 2)
@@ -121,14 +126,21 @@ class Judging:
         walls = [result.wall_us for result in self.null_calls if result.wall_us is not None]
         return median_us(np.array(walls)) if walls else None
 
-    def _is_too_wide(self) -> bool:
+    def _needs_more(self, steps: int, spent_s: float) -> bool:
+        """Whether the score's interval is too wide for a judging that has taken so many steps and seconds."""
+        if spent_s < _EARLY_S:
+            return self._is_wider_than(self._session.wanted_share * self._rules.score.max_half_width)
+        is_allowed = steps < _STEPS_MOST * self._rules.time.steps_per_config
+        return is_allowed and self._is_wider_than(self._rules.score.max_half_width)
+
+    def _is_wider_than(self, half_width: float) -> bool:
         timed = [(number, item) for number, item in enumerate(self.ledgers) if not item.config.hidden]
         if any(len(item.launches) < self._rules.time.min_steps_per_config for _, item in timed):
             return True
         times = [self.paired_times(number) for number, _ in timed]
         logs = bootstrap_log_speedups(times, self._rules.score.bootstrap_samples, seed=0)
         low, high = interval(mean_logs(logs, times))
-        return (high - low) / 2 > self._rules.score.max_half_width * math.sqrt(low * high)
+        return (high - low) / 2 > half_width * math.sqrt(low * high)
 
     def control(self, fills: Sequence[Fill] = ()) -> None:
         """Calls the baselines, without the submission, on every configuration and on all values of `fills`.

@@ -86,6 +86,7 @@ class Session(ABC, Generic[ActorT]):
     """Context manager; every child is dead when it is left. Raises Fault if the submission cannot be loaded."""
 
     decoys: bool  # a contestant warms up on other values before its call counts
+    wanted_share = 1.0  # of the widest interval that the rules allow: more steps follow while it is wider
     has_met_hidden = False  # the submission has met a hidden configuration before the first call is judged
     is_alone = False  # no process of the submission is there, yet or any more, so what fails is not its fault
 
