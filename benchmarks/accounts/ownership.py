@@ -52,6 +52,7 @@ def visibility_change(submission: Submission, wanted: str) -> bool:
         if not before.update(visibility=wanted):
             transaction.set_rollback(True)  # no place is taken for what somebody else has changed meanwhile
             return False
+        standings.boards_held(submission)
         _boards_follow(_judged(submission))
     submission.visibility = wanted
     return True

@@ -100,6 +100,15 @@ def boards_marked(versions: Iterable[int]) -> None:
     TaskVersion.objects.filter(pk__in=versions).update(boards_mark=uuid.uuid4())
 
 
+def boards_held(submission: Submission) -> None:
+    """Lock the boards of whatever a submission is judged for, before it is asked how that ended.
+
+    Who writes a report holds them until it is committed. Before that nobody else sees a verdict, and would leave alone
+    what the report is about to put on a board.
+    """
+    boards_marked(Evaluation.objects.filter(submission=submission).order_by().values_list("task_version", flat=True))
+
+
 def standings_release(owner: Any) -> list[Evaluation]:
     """Take the rows of an account off all boards; what stood there, for `standings_restore`."""
     rows = Standing.objects.filter(evaluation__submission__owner=owner)

@@ -103,7 +103,7 @@ def decide(
         telling.report_decided(reporters, _subject(submission), kind, reason)
         log_action(kind, by, _subject(submission), submission=submission, public_reason=reason, private_note=note)
         if kind in MOVES:
-            _standings_follow(submission)
+            standings_follow(submission)
 
 
 def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
@@ -117,7 +117,9 @@ def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
         raise Refused(MOVES[kind].refusal)
 
 
-def _standings_follow(submission: Submission) -> None:
+def standings_follow(submission: Submission) -> None:
+    """Rank the boards anew that it was judged for; in the transaction that has moved it."""
+    standings.boards_held(submission)
     judged = Evaluation.objects.filter(submission=submission).exclude(verdict="")
     rows = judged.select_related("submission__method", "task_version__task", "ruleset", "device_kind")
     boards = {(item.ruleset_id, item.task_version_id, item.device_kind_id): item for item in rows.defer("report")}

@@ -124,6 +124,17 @@ def test_what_was_kept_is_shown_only_while_everybody_may_see_it(two, look):
     assert look() == ([1.5], [1.5], [])
 
 
+@pytest.mark.parametrize("made", ["hidden", "private"])
+def test_who_takes_down_what_is_being_judged_waits_for_the_end(submit, person, decide, key, made):
+    """Otherwise its report, which has not been committed yet, puts it on the board where nobody takes it off."""
+    evaluation, before = submit(owner=person("ann")), key().version.boards_mark
+    if made == "hidden":
+        decide(evaluation, ActionKind.HIDE)
+    else:
+        ownership.visibility_change(evaluation.submission, "private")
+    assert key().version.boards_mark != before
+
+
 def test_a_change_that_is_taken_back_leaves_what_was_kept(two, decide, look, key):
     before = key().version.boards_mark
     with transaction.atomic():

@@ -1,22 +1,28 @@
 """Several hosts that end their judgings at once: one board, ranked as if they had come one after the other."""
 
+import threading
+import time
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from benchmarks import services
+from benchmarks.accounts import ownership
 from benchmarks.catalogue.folders import spec_of
 from benchmarks.harness import Source
 from benchmarks.judgings import moves
 from benchmarks.models import BaselineResult, Evaluation, Standing
-from benchmarks.states import State
+from benchmarks.moderation import decisions
+from benchmarks.states import ActionKind, State
 from tests.benchmarks.conftest import make_worker
 from tests.benchmarks.test_claims import at_once
 from tests.fakes import report_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 COUNT = 6
+WRITING_S = 0.5
 
 
 def claim_all(submit: Any, cpu: Any) -> list[moves.Holding]:
@@ -41,6 +47,36 @@ def test_reports_that_come_at_once_rank_one_board(submit: Any, cpu: Any) -> None
     found = list(Standing.objects.order_by("-score").values_list("score", "rank"))
     assert found == [(2.0 + COUNT - place, place) for place in range(1, COUNT + 1)]
     assert set(BaselineResult.objects.values_list("judgings", flat=True)) == {COUNT}
+
+
+@pytest.mark.parametrize("how", ["private", "hidden"])
+def test_what_is_taken_down_while_its_report_is_written_stands_nowhere(
+    submit: Any, cpu: Any, person: Any, how: str
+) -> None:
+    """The report has been recorded and not yet committed, so nobody else sees that it was judged."""
+    first = submit(owner=person("ann"))
+    Evaluation.objects.filter(pk=first.pk).update(built=timezone.now())
+    holding = moves.evaluation_claim(make_worker(name="judge.cpu@host"), cpu)
+    assert holding is not None
+    source, recorded = Source(first.submission.blob.text, "cpp"), threading.Event()
+    report, staff = report_for(source, spec_of(first.task_version)), person("sam", is_staff=True)
+
+    def record() -> None:
+        with transaction.atomic():
+            moves.record_report(holding, report)
+            recorded.set()
+            time.sleep(WRITING_S)
+
+    def take_down() -> None:
+        recorded.wait()
+        if how == "private":
+            ownership.visibility_change(first.submission, "private")
+        else:
+            decisions.decide(first.submission, ActionKind.HIDE, by=staff, reason="Advertising.")
+
+    at_once(2, lambda number: (record, take_down)[number]())
+    assert Evaluation.objects.get().verdict == "PASS"
+    assert not Standing.objects.exists()
 
 
 def test_the_same_code_judged_by_many_at_once_pools_all_its_judgings(submit: Any, cpu: Any) -> None:
