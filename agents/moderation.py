@@ -67,8 +67,9 @@ def follow(run: Run, key: str) -> None:
     """Hides what was submitted a moment ago of a candidate that staff had withheld before."""
     with transaction.atomic():
         row = Candidate.objects.select_for_update().filter(run=run, key=key, withheld=True).first()
-        if row is not None:
-            _submissions(row).update(moderation=Moderation.HIDDEN)
+        for submission in _submissions(row).exclude(moderation=Moderation.HIDDEN) if row else ():
+            Submission.objects.filter(pk=submission.pk).update(moderation=Moderation.HIDDEN)
+            decisions.standings_follow(submission)  # it may be one of before, which was judged already
 
 
 def _submissions(row: Candidate) -> QuerySet[Submission]:

@@ -20,7 +20,8 @@ from agents.models import Candidate, Run, RunSource
 from agents.record.feed import RunLog, may_follow
 from agents.record.withheld import KEPT_COLUMNS
 from benchmarks.accounts import ownership
-from benchmarks.models import Evaluation, ModerationAction, Submission
+from benchmarks.judgings import moves
+from benchmarks.models import Evaluation, ModerationAction, Standing, Submission
 from benchmarks.moderation import decisions
 from benchmarks.requests import asking
 from benchmarks.services import Refused
@@ -223,6 +224,21 @@ def test_what_is_withheld_is_not_submitted_in_public(scenery: Scenery, first: st
     assert Client().get(f"/evaluations/{code}/").status_code == 404
     moderation.show(row, by=scenery.staff, reason="It was not.")
     assert Client().get(f"/evaluations/{code}/").status_code == 200
+
+
+def test_what_is_submitted_again_of_a_withheld_candidate_leaves_its_board(scenery: Scenery) -> None:
+    """A worker that was interrupted sends it once more, after staff have restored the submission alone."""
+    run, row = scenery.run, scenery.child
+    code = submitted(run, row.key, f"{SOURCE}// again\n", "cpp")
+    holding = judgings.claimed_for_judging()
+    assert str(holding.evaluation.code) == code
+    moves.record_report(holding, judgings.passing(9.0))
+    moderation.withhold(row, by=scenery.staff, reason="Somebody's secret.")
+    submission = Submission.objects.get(evaluations__code=code)
+    decisions.decide(submission, ActionKind.RESTORE, by=scenery.staff, reason="It was not.")
+    assert Standing.objects.get(evaluation__code=code).rank == 1
+    assert submitted(run, row.key, f"{SOURCE}// again\n", "cpp") == code
+    assert not Standing.objects.filter(evaluation__code=code).exists()
 
 
 @pytest.mark.parametrize("how", ["private", "account deleted"])

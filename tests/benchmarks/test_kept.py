@@ -119,7 +119,7 @@ def test_nobody_is_named_who_has_left_the_site(two, look, key):
 
 
 def test_what_was_kept_is_shown_only_while_everybody_may_see_it(two, look):
-    """Whoever writes past the boards, as `agents/moderation.py` does for what is not judged yet, shows nothing."""
+    """Whoever writes past the boards shows nothing."""
     Submission.objects.filter(pk=two[1].submission_id).update(visibility="private")
     assert look() == ([1.5], [1.5], [])
 
