@@ -62,7 +62,9 @@ def profile_of_team(team: Team, *, inside: bool, page: int | str = 1) -> PublicP
 
 def _profile(whose: dict[str, Any], made: Any, newest: list[Evaluation], page: int | str) -> PublicProfile:
     mine = _current(whose)
-    whole = Standing.objects.with_context().select_related("task_version__task__suite", "device_kind")
+    whole = (
+        Standing.objects.ranked().listable().with_context().select_related("task_version__task__suite", "device_kind")
+    )
     entries = page_of_keys([key for key, _, _ in mine], whole.defer(*HEAVY), page)
     _attach_board_sizes(list(entries))
     return PublicProfile(
@@ -98,7 +100,7 @@ def _attach_board_sizes(entries: list[Any]) -> None:
     counted = ranked.values_list("task_version", "device_kind").annotate(n=Count("pk"))
     sizes = {(version, device): count for version, device, count in counted}
     for row in entries:
-        row.of = sizes[row.task_version_id, row.device_kind_id]
+        row.of = sizes.get((row.task_version_id, row.device_kind_id), row.rank)  # none: ranked anew since it was read
 
 
 def _newest(made: Any, count: int = NEWEST) -> list[Evaluation]:

@@ -111,9 +111,12 @@ def board_rows(
     rows_per_page: int = PAGE_ROWS,
     sort: str = BY_RANK,
 ) -> Page[Any]:
-    """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations."""
+    """Ranked standings with `ties` (how many share the rank) and `figures` of their configurations.
+
+    What has lost its rank between two queries of this is left out.
+    """
     ordered = in_order(_narrowed(_entries(key), chosen), key, sort).values_list("pk", flat=True)
-    shown = Standing.objects.listable().with_context()
+    shown = Standing.objects.ranked().listable().with_context()
     if chosen.author or (sort, chosen) == (BY_RANK, EVERYTHING):
         # Of one account there are few, and its name may change; ranks are in order in an index.
         rows = page_by_key(ordered, shown, page, rows_per_page)
@@ -245,7 +248,7 @@ def _attach_group_sizes(key: BoardKey, rows: list[Any]) -> None:
     ranks = {row.rank for row in rows}
     size_of = dict(_entries(key).filter(rank__in=ranks).order_by().values_list("rank").annotate(n=Count("pk")))
     for row in rows:
-        row.ties = size_of[row.rank]
+        row.ties = size_of.get(row.rank, 1)  # none: ranked anew since it was read
 
 
 def _attach_config_figures(key: BoardKey, rows: list[Any]) -> None:

@@ -53,6 +53,12 @@ def decide(person):
 
 
 @pytest.fixture
+def refuse(judged):
+    """Judges an entry of bob again, and finds it wrong: it is under review and has no rank any more."""
+    return lambda entry: judged(submission=entry.submission, text="// bob", verdict="INCORRECT_VALUE", reason="rejudge")
+
+
+@pytest.fixture
 def two(judged, person, look):
     """The second has broken the record of the first; somebody has looked at the board since."""
     entries = [judged(text=f"// {name}", owner=person(name), speedup=speedup) for name, speedup in PEOPLE]
@@ -122,6 +128,20 @@ def test_what_was_kept_is_shown_only_while_everybody_may_see_it(two, look):
     """Whoever writes past the boards shows nothing."""
     Submission.objects.filter(pk=two[1].submission_id).update(visibility="private")
     assert look() == ([1.5], [1.5], [])
+
+
+def test_what_leaves_the_ranks_while_a_page_is_read_is_left_out(two, refuse, key):
+    """The page has read the mark of before, under which the entry is kept, and finds it without a rank."""
+    board = key()
+    refuse(two[1])
+    assert [row.rank for row in selectors.board_rows(board, 1, BY_HAND)] == [1]
+
+
+def test_others_are_ranked_anew_while_a_page_is_read(two, refuse, key, monkeypatch):
+    """Between two of its queries: nobody has the second rank any more when it is asked who shares it."""
+    sizes = selectors._attach_group_sizes
+    monkeypatch.setattr(selectors, "_attach_group_sizes", lambda *found: (refuse(two[1]), sizes(*found)))
+    assert [(row.rank, row.ties) for row in selectors.board_rows(key())] == [(1, 1), (2, 1)]
 
 
 @pytest.mark.parametrize("made", ["hidden", "private"])

@@ -8,7 +8,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from benchmarks.models import Method
+from benchmarks.boards import people
+from benchmarks.models import Method, Standing
 from benchmarks.moderation import decisions
 from benchmarks.states import ActionKind
 from tests.agents import factories as runs
@@ -54,6 +55,21 @@ def test_entries_have_rank_size_of_their_board_interval_and_method(visitor: Clie
     assert '2<span class="small">of 2</span>' in said
     for words in ("1.50×", "1.47× to 1.53×", "mnist_linear_relu/forward", "By hand", "Fused loop"):
         assert words in said
+
+
+def test_an_entry_that_leaves_the_ranks_while_the_page_is_read_is_left_out(
+    visitor: Client, owner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry(1.5, owner=owner)
+    current = people._current
+
+    def and_then_it_leaves(whose: dict[str, Any]) -> Any:
+        mine = current(whose)
+        Standing.objects.update(under_review=True, rank=None, review_reason="It is too fast.")
+        return mine
+
+    monkeypatch.setattr(people, "_current", and_then_it_leaves)
+    assert "1.50×" not in text(visitor).split("<h2")[1]
 
 
 @pytest.mark.parametrize("visibility", ["private", "unlisted"])
