@@ -32,6 +32,7 @@ from ..models import (
 from ..selectors import PAGE_ROWS, find_device_kind, page_by_key, page_of_keys, visible_standings
 from ..states import MethodKind, Moderation, TaskVersionStatus, Visibility
 from .accuracy import largest_share
+from .labels import is_ranked
 from .orders import BY_RANK, TIMINGS, in_order
 from .reviews import judgings_of_same_code, review_reason
 from .tradeoffs import mean_energy
@@ -157,7 +158,8 @@ def board_records(key: BoardKey) -> list[Evaluation]:
     """The judgings that were the best of their board when they ended, oldest first, of late ones the last hundred.
 
     Each with its own score, not pooled with later judgings. What is under review or invalidated now never counts, nor
-    what was refused at another time: that has no row on the board where its holder has a sound entry.
+    what was refused at another time: that has no row on the board where its holder has a sound entry. Where nothing is
+    ranked there is no record.
     """
     keys = kept(key, "records", lambda: [record.pk for record in _records(key)])
     shown = {"submission__visibility": Visibility.PUBLIC, "submission__moderation": Moderation.OK}
@@ -165,6 +167,8 @@ def board_records(key: BoardKey) -> list[Evaluation]:
 
 
 def _records(key: BoardKey) -> list[Evaluation]:
+    if not is_ranked(key.version.task.labels):
+        return []
     doubted: set[int] = set()
     sound: set[int] = set()  # of these it has been asked in an earlier round
     for _ in range(ROUNDS_MAX):

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from benchmarks.accounts import ownership
 from benchmarks.boards import selectors
 from benchmarks.boards.selectors import EVERYTHING, BoardKey, EntryFilter
-from benchmarks.models import RuleSet, Submission, TaskVersion
+from benchmarks.models import RuleSet, Submission, Task, TaskVersion
 from benchmarks.moderation import decisions, review
 from benchmarks.states import ActionKind
 
@@ -142,6 +142,12 @@ def test_others_are_ranked_anew_while_a_page_is_read(two, refuse, key, monkeypat
     sizes = selectors._attach_group_sizes
     monkeypatch.setattr(selectors, "_attach_group_sizes", lambda *found: (refuse(two[1]), sizes(*found)))
     assert [(row.rank, row.ties) for row in selectors.board_rows(key())] == [(1, 1), (2, 1)]
+
+
+def test_nothing_is_a_record_where_nothing_is_ranked(judged, look, key):
+    Task.objects.update(labels=["small-output"])
+    judged()
+    assert look() == ([], [], [])
 
 
 @pytest.mark.parametrize("made", ["hidden", "private"])
