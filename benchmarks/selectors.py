@@ -182,13 +182,16 @@ def find_task(suite: str, op: str, direction: str) -> Task | None:
 
 
 def version_numbered(suite: str, op: str, direction: str, number: str) -> TaskVersion:
-    """An older version of a task by its number, for its old board; the active one where no number is given."""
+    """An older version of a task by its number, for its old board; the active one where no number is given.
+
+    The finals of a contest have no board: its page tells their results, all at once.
+    """
     if not number.isdecimal():
         return active_version(suite, op, direction)
     return get_object_or_404(
-        TaskVersion.objects.select_related("task__suite", "stored").exclude(
-            task__request__moderation=Moderation.HIDDEN  # its boards are hidden with it
-        ),
+        TaskVersion.objects.select_related("task__suite", "stored")
+        .exclude(status=TaskVersionStatus.CONTEST)
+        .exclude(task__request__moderation=Moderation.HIDDEN),  # its boards are hidden with it
         task__suite__slug=suite,
         task__op=op,
         task__direction=direction,

@@ -6,6 +6,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.http import Http404
 from django.utils import timezone
 
 from benchmarks import services
@@ -16,6 +17,7 @@ from benchmarks.contests.running import ContestDraft
 from benchmarks.harness import Source
 from benchmarks.judgings import moves
 from benchmarks.models import Contest, ContestEntry, ContestSitting, Evaluation, Event, Notification, Standing
+from benchmarks.selectors import version_numbered
 from benchmarks.services import Refused
 from benchmarks.states import ContestState, EvaluationReason, State, TaskVersionStatus, Visibility
 from tests.fakes import report_for
@@ -150,6 +152,18 @@ def entries():
 def lines(contest):
     [board] = results.boards(contest)
     return [(line.participant, line.score, line.rank) for line in board.lines]
+
+
+def test_finals_have_no_board_of_their_own(contest, clock, judged, person, finish):
+    """The records of one would tell the results one by one, before the contest does."""
+    begun(contest, clock, olga := person("olga"))
+    judged(owner=olga, text="// olga\n")
+    clock(START + timedelta(days=1, minutes=1))
+    running.advance()
+    final = finish({"// olga\n": 3.0})
+    assert (state(contest), final.reason) == (ContestState.JUDGING, EvaluationReason.CONTEST)
+    with pytest.raises(Http404):
+        version_numbered(*TASK.split("/"), str(final.task_version.number))
 
 
 def test_a_contest_without_entries_ends(contest, clock):
