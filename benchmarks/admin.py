@@ -121,9 +121,15 @@ admin.site.unregister(User)
 
 @admin.register(User)
 class AccountAdmin(UserAdmin[User]):
-    """Suspending is done on the pages of moderation, which log it."""
+    """Suspending is done on the pages of moderation, which log it.
+
+    Nobody's account is deleted here: its boards would not follow (`accounts/ownership.py`).
+    """
 
     readonly_fields = ("is_active",)
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
 
 
 admin.site.unregister(Authenticator)

@@ -93,6 +93,15 @@ def test_the_admin_shows_no_secret_of_a_second_factor(as_staff: Client, owner: A
     assert not Authenticator.objects.exists()
 
 
+def test_the_admin_deletes_no_account(as_staff: Client, owner: Any) -> None:
+    """It would leave the account's entries to a holder who is nobody, beside those of a later judging."""
+    get_user_model().objects.filter(username="sam").update(is_superuser=True)
+    page = f"/admin/auth/user/{owner.pk}/"
+    assert [as_staff.get(f"{page}{part}/").status_code for part in ("change", "delete")] == [200, 403]
+    as_staff.post("/admin/auth/user/", {"action": "delete_selected", "_selected_action": owner.pk, "post": "yes"})
+    assert get_user_model().objects.filter(pk=owner.pk).exists()
+
+
 def test_sessions_that_have_ended_are_deleted(as_stranger: Client, as_owner: Client) -> None:
     """Everybody makes them, without an account, too: rows of them must not stay for ever."""
     ended = Session.objects.filter(pk=as_stranger.session.session_key)
