@@ -24,7 +24,7 @@ from ..harness import Verdict
 from ..models import DeviceKind, Evaluation, Method, RuleSet, Standing, Suite, Task, TaskVersion
 from ..querysets import StandingQuerySet
 from ..selectors import active_ruleset
-from ..states import REQUESTS, State, TaskVersionStatus
+from ..states import REQUESTS, Moderation, State, TaskVersionStatus, Visibility
 from .comparing import FAST_AT, Mark, MethodFigures, best_of, common, figures
 
 KEPT_FROM = 1000  # marks and attempts; what is smaller is read anew each time
@@ -253,11 +253,12 @@ class TaskLine:
 def matrix(comparison: Comparison, tasks: Sequence[Task]) -> list[TaskLine]:
     """`tasks` against the methods compared, with one query for the addresses of their evaluations.
 
-    What has been deleted since the field was read has none, and counts as never attempted.
+    What has been deleted or taken down since the field was read has none, and counts as never attempted.
     """
     marks = [mark for row in comparison.rows for task in tasks if (mark := row.marks.get(task.pk))]
-    rows = Evaluation.objects.filter(pk__in=[mark.evaluation for mark in marks]).values_list("pk", "code")
-    codes = dict(rows)
+    shown = {"submission__visibility": Visibility.PUBLIC, "submission__moderation": Moderation.OK}
+    rows = Evaluation.objects.filter(pk__in=[mark.evaluation for mark in marks], **shown).order_by()
+    codes = dict(rows.values_list("pk", "code"))
     return [TaskLine(task, _cells(comparison, task, codes)) for task in tasks]
 
 

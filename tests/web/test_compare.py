@@ -14,9 +14,12 @@ from django.urls import reverse
 
 from agents.models import Run
 from benchmarks import extensions, selectors
+from benchmarks.accounts import ownership
 from benchmarks.boards import overview, reviews
 from benchmarks.extensions import Extension, SearchCost
 from benchmarks.models import Method, RuleSet, Standing
+from benchmarks.moderation import decisions
+from benchmarks.states import ActionKind
 from benchmarks.views.compare import METHODS_MAX, p_of, wanted_slugs
 from tests.rows import cpu_kind
 
@@ -345,15 +348,21 @@ def test_a_reading_that_took_long_is_used_for_a_while_all_the_same(monkeypatch: 
     assert overview.read_field(suite, device) is first
 
 
-def test_an_evaluation_that_is_gone_since_the_reading_breaks_no_page(
-    monkeypatch: pytest.MonkeyPatch, visitor: Client
+@pytest.mark.parametrize("how", ["deleted", "private", "hidden"])
+def test_an_evaluation_that_is_gone_since_the_reading_is_on_no_page(
+    monkeypatch: pytest.MonkeyPatch, visitor: Client, owner: Any, staff: Any, how: str
 ) -> None:
     monkeypatch.setattr(overview, "KEPT_FROM", 0)
     monkeypatch.setattr(overview, "REUSE", 1e6)
     monkeypatch.setattr(overview, "_kept", {})
-    evaluation = entry(2.0, "one")
+    evaluation = entry(2.0, "one", owner=owner)
     assert evaluation.get_absolute_url() in compare(visitor, "one")
-    evaluation.delete()
+    if how == "deleted":
+        evaluation.delete()
+    elif how == "private":
+        ownership.visibility_change(evaluation.submission, "private")
+    else:
+        decisions.decide(evaluation.submission, ActionKind.HIDE, by=staff, reason="Advertising.")
     assert evaluation.get_absolute_url() not in compare(visitor, "one")
 
 
