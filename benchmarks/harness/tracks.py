@@ -362,6 +362,7 @@ class GpuTrack(Track):
         demand_true_claims(judging, self.rules.gpu)
         session.demand_memory_for_baselines()
         if self.gpu.accelerator == "cuda":
+            judging.demand_wrong_compile()
             alone = calls_alone(session, judging)
         found["null_spread_us"] = round(spread_us, 1)
         rules, flush_us = self.rules.gpu, session.machine["flush_us"]
@@ -373,6 +374,7 @@ class GpuTrack(Track):
         if session.replay is None or self.keeper is not None:  # bounded: `after` has looked; a look is not ranked
             return {}
         demand_quick_replays(session, session.replay, judging)
+        judging.demand_wrong_compile()
         return {"confirm_s": round(time.monotonic() - started_s, 2)}
 
     def energy(self, session: Session[Any], results: Sequence[ConfigReport]) -> tuple[tuple[ConfigReport, ...], str]:

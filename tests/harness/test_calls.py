@@ -16,7 +16,7 @@ from benchmarks.harness.measuring import calls, contestants
 from benchmarks.harness.measuring.calls import Judging
 from benchmarks.harness.measuring.contestants import Actor, CallResult
 from benchmarks.harness.measuring.faults import Fault
-from benchmarks.harness.measuring.session import EAGER, CallComparison, Session, faults_of
+from benchmarks.harness.measuring.session import COMPILE, EAGER, CallComparison, Session, faults_of
 from benchmarks.harness.measuring.tally import CANDIDATE, with_decoys
 from benchmarks.harness.measuring.used_up import Touched
 from benchmarks.harness.protocol import Status
@@ -25,7 +25,8 @@ from benchmarks.harness.source import NOBODY
 RULES = replace(
     default_rules(), time=replace(default_rules().time, launches=2, steps_per_config=8, min_steps_per_config=2)
 )
-CONFIG = find_task(default_suites(), "mnist_linear_relu/forward").configs_for("cpu")[0]
+TASK = find_task(default_suites(), "mnist_linear_relu/forward")
+CONFIG = TASK.configs_for("cpu")[0]
 SETS = 8
 Script = Callable[[str, int, int], CallResult]  # who, launch and number of the call
 
@@ -426,6 +427,59 @@ def test_a_control_run_meets_the_values_that_the_submission_met() -> None:
     Judging(Drawn(), NOBODY).control()
     with pytest.raises(RefereeError):
         Judging(Drawn(), NOBODY).control(session.last_fills())
+
+
+class Compiled(Scripted):
+    """torch.compile's results are wrong while `is_spoilt`."""
+
+    def __init__(self, config: Any = CONFIG) -> None:
+        super().__init__()
+        self.setting.prepared.problems, self.setting.configs = (None,), [config]  # type: ignore[misc]
+        self.is_spoilt, self.is_intact, self._function, self.asked = True, True, EAGER, list[tuple[str, ...]]()
+        self._referee = cast(Any, SimpleNamespace(ask=lambda _, seeds, **more: self.asked.append(tuple(seeds))))
+
+    def fill(self, config: int, distribution: str | None = None, *, decoys: int = 0) -> int:
+        return Session.fill(self, config, distribution, decoys=decoys)
+
+    def _call(self, who: str, config: int, choice: int, *, function: int, compared: bool) -> CallResult:
+        self._function = function
+        return super()._call(who, config, choice, function=function, compared=compared)
+
+    def compare(self, who: str, config: int, choice: int) -> CallComparison:
+        is_compile = who == "baseline" and self._function == COMPILE
+        told = CallComparison(not (is_compile and self.is_spoilt), "off", 0.0, 0.0, "normal")
+        return replace(told, intact=self.is_intact or not is_compile)
+
+
+def test_a_wrong_torch_compile_is_called_again_on_the_same_values_when_the_submission_is_gone() -> None:
+    """A kernel that was left running could spoil inputs in that call alone, and the stronger baseline would go."""
+    session = Compiled()
+    judging = Judging(session, NOBODY)
+    judging.verify()
+    spoilt = session.asked[0]
+    assert judging.compile_problems == ["its results are wrong: off"]
+    judging.demand_wrong_compile()  # it is wrong by itself
+    assert session.asked[-1] == spoilt
+    session.is_spoilt = False
+    with pytest.raises(Fault, match="wrong beside the submission and is right without it") as raised:
+        judging.demand_wrong_compile()
+    assert raised.value.verdict is Verdict.NOISY
+
+
+def test_a_hidden_configuration_needs_no_baseline() -> None:
+    session = Compiled(next(item for item in TASK.configs_for("cpu") if item.hidden))
+    judging = Judging(session, NOBODY)
+    judging.verify()
+    session.is_spoilt = False
+    judging.demand_wrong_compile()
+
+
+def test_inputs_that_change_during_a_call_of_torch_compile_are_tampering() -> None:
+    session = Compiled()
+    session.is_intact = False
+    with pytest.raises(Fault, match="while the submission was frozen") as raised:
+        Judging(session, NOBODY).verify()
+    assert raised.value.verdict is Verdict.TAMPERING
 
 
 @pytest.mark.parametrize("trouble", [NotStopped("it goes on"), PermissionError("unreadable")])

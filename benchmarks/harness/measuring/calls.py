@@ -26,7 +26,7 @@ from ..source import Step, Watcher
 from ..tasks.spec import Config
 from .contestants import CallResult
 from .faults import Fault, call_fault
-from .session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING, Fill, Session
+from .session import COMPILE, DISTRIBUTIONS, EAGER, NOTHING, CallComparison, Fill, Session
 from .tally import CANDIDATE, ConfigTally, Contender, gathered, with_decoys
 from .used_up import Watch, fresh_us_per_byte
 
@@ -57,6 +57,7 @@ class Judging:
         self._deadline = time.monotonic() + self._rules.limits.judging_s
         self.ledgers = [ConfigTally(config) for config in session.setting.configs]
         self.compile_problems = list(session.setting.prepared.problems)
+        self._compile_was_wrong: dict[int, tuple[Fill, int]] = {}  # on these values and in this set of them
         self.null_calls: list[CallResult] = []
         self._has_met_hidden = session.has_met_hidden
         self._watch = Watch(session.forget_touched, session.touched)
@@ -235,17 +236,38 @@ class Judging:
     def _verify_baselines(self, number: int, choice: int) -> None:
         """If eager is wrong, the task is broken. If torch.compile is wrong, it is no baseline on this configuration."""
         self._session.show(number)
-        self._session.call_baseline(number, choice, EAGER, compared=True)
-        comparison = self._session.compare("baseline", number, choice)
-        if not comparison.intact:
-            raise Fault(Verdict.TAMPERING, "the inputs changed while the submission was frozen")
+        comparison = self._compared(number, choice, EAGER)
         if not comparison.ok:
             raise RefereeError(f"the eager baseline is wrong ({comparison.distribution}): {comparison.reason}")
         if self.compile_problems[number] is None:
-            self._session.call_baseline(number, choice, COMPILE, compared=True)
-            comparison = self._session.compare("baseline", number, choice)
+            comparison = self._compared(number, choice, COMPILE)
             if not comparison.ok:
                 self.compile_problems[number] = f"its results are wrong: {comparison.reason}"
+                self._compile_was_wrong[number] = (self._session.values_of(number), choice)
+
+    def _compared(self, number: int, choice: int, function: int) -> CallComparison:
+        self._session.call_baseline(number, choice, function, compared=True)
+        comparison = self._session.compare("baseline", number, choice)
+        if not comparison.intact:
+            raise Fault(Verdict.TAMPERING, "the inputs changed while the submission was frozen")
+        return comparison
+
+    def demand_wrong_compile(self) -> None:
+        """Repeats the calls of torch.compile that were wrong, now that the submission's processes have been ended.
+
+        Raises Fault, NOISY, if one is right now: device code that was left running could have spoilt its inputs, so
+        that a stronger baseline would not count.
+        """
+        self._session.turn(0)  # as when they were verified
+        for number, (values, choice) in self._compile_was_wrong.items():
+            if self.ledgers[number].config.hidden:
+                continue
+            self._session.fill_again(values)
+            self._session.show(number)
+            if self._compared(number, choice, COMPILE).ok:
+                key = self.ledgers[number].config.key
+                told = f"torch.compile was wrong beside the submission and is right without it ({key})"
+                raise Fault(Verdict.NOISY, f"something disturbed the GPU: {told}")
 
     def _number_of_decoys(self, number: int) -> int:
         if not self._session.decoys:

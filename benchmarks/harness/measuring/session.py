@@ -174,6 +174,10 @@ class Session(ABC, Generic[ActorT]):
         decoys = {"decoys": [list(item.seeds) for item in more]} if more else {}
         self._referee.ask("fill", **how, **decoys)
 
+    def values_of(self, config: int) -> Fill:
+        """What the values that `config` was filled with last are made of."""
+        return self._fills[config][-1]
+
     def last_fills(self) -> tuple[Fill, ...]:
         """Of the configuration that was filled last: what its decoys are made of, and its values."""
         return tuple(next(reversed(self._fills.values()), ()))
