@@ -37,6 +37,9 @@ class Session:
         self.replay: Any = told if replayed else None
         self.is_alone = False
 
+    def canary(self) -> None:
+        self.log.append("canary")
+
     def turn(self, launch: int) -> None:
         self.log.append(f"launch {launch}")
 

@@ -39,6 +39,7 @@ def calls_alone(session: GpuSession, judging: Judging) -> CallsAlone:
     Raises Fault: NOISY if a baseline was slower beside the submission, or what happens around its calls was.
     """
     null, made = list[CallResult](), dict[tuple[int, Contender], list[CallResult]]()
+    session.canary()  # it warms up the GPU: beside the submission no call came after a pause
     for number, ledger in enumerate(judging.ledgers):
         if ledger.config.hidden or CANDIDATE not in ledger.seen:
             continue
