@@ -150,7 +150,7 @@ class Replay:
         self._freeze_candidates()
         self._write_code(binary, images)
         self.referee.ask("share_scratch", source="candidate0", to=[f"candidate{n}" for n in self._launches[1:]])
-        self._open_executors(shared)
+        self._open_executors(shared, until_s)
         self.laps.end("executors")
         self._try_all(fill, until_s)
         self.crew.end_candidates()
@@ -266,7 +266,7 @@ class Replay:
         records = [[list(call.nodes) for call in calls] for calls in self.calls]
         (folder / "records.json").write_text(json.dumps(records))
 
-    def _open_executors(self, shared: Shared) -> None:
+    def _open_executors(self, shared: Shared, until_s: float) -> None:
         for launch, executor in enumerate(self.crew.executors):
             code = inside(self.crew.folder / "code", "code")
             executor.open({"code": code, "inputs_at": INPUTS_AT, "outputs_at": OUTPUTS_AT})
@@ -275,7 +275,7 @@ class Replay:
             message: dict[str, Any] = {}
             while not message.get("serving"):
                 try:
-                    message = executor.receive(REFEREE_TIMEOUT_S)
+                    message = executor.receive(min(REFEREE_TIMEOUT_S, max(0.0, until_s - time.monotonic())))
                 except (TimeoutError, ProtocolError) as error:
                     raise NotReplayable("its device code cannot be loaded") from error
                 if "not_replayable" in message:
