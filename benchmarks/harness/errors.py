@@ -7,6 +7,7 @@
     ├── IsolationError        this machine cannot give the isolation that was demanded; refuse to judge
     ├── SupervisorError       our own machinery failed; the evaluation ends as INTERNAL_ERROR and is retried
     │   ├── RefereeError      the trusted referee or baseline process died or answered nonsense
+    │   │   └── LacksMemory   there was too little memory on the GPU for it
     │   ├── NotAwake          a process that knows no submission yet did not start or has no context on the GPU
     │   ├── NotStanding       a session that stays cannot serve this submission; one of its own can
     │   ├── NotStopped        a process does not stop though it was told to; a submission's is its own fault
@@ -45,6 +46,10 @@ class SupervisorError(HarnessError):
 
 class RefereeError(SupervisorError):
     """The trusted referee or baseline process died or answered nonsense."""
+
+
+class LacksMemory(RefereeError):
+    """There was too little memory on the GPU for a trusted process."""
 
 
 class NotAwake(SupervisorError):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from .compilers import builds
 from .compilers.builds import Build
 from .compilers.static_checks import check_source
-from .errors import AuditBroken, Cancelled, ChildSurvived, NotAwake, SupervisorError, UsageError
+from .errors import AuditBroken, Cancelled, ChildSurvived, LacksMemory, NotAwake, SupervisorError, UsageError
 from .gpu.standing import GpuSessionKeeper
 from .hosts.machine import Peaks, pinned_to
 from .hosts.processors import processor
@@ -199,8 +199,9 @@ class StagedJudging:
                     return self._run_session(build, prepared, scratch)
             except NotAwake:
                 raise  # no process has seen the submission yet
-            except SupervisorError as error:
-                if self._session is None or not self._session.is_alone:
+            except (SupervisorError, Fault) as error:
+                self.track.excuse(error)
+                if isinstance(error, SupervisorError) and (self._session is None or not self._session.is_alone):
                     self._blame(build, prepared, error)
                 raise
             finally:
@@ -218,6 +219,8 @@ class StagedJudging:
         fills = self._session.last_fills() if self._session else ()
         with scratch_folder("control-", self.paths.scratch) as scratch:
             new = self.track.control(self.task, self.configs, build.binary, prepared, scratch)
+            if new is None and isinstance(error, LacksMemory):  # a look, which is not ranked
+                raise Fault(Verdict.OUT_OF_MEMORY, str(error)) from error
             if new is None:
                 return
             try:
@@ -227,6 +230,8 @@ class StagedJudging:
                 if fault.verdict is Verdict.NOISY:
                     raise
                 return
+        if isinstance(error, LacksMemory):
+            raise Fault(Verdict.OUT_OF_MEMORY, str(error)) from error
         reason = f"the judging failed while the submission ran and works without it: {first_line(str(error))}"
         raise Fault(Verdict.RUNTIME_ERROR, reason) from error
 

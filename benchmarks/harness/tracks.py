@@ -13,7 +13,7 @@ from typing import Any
 
 from .compilers import gxx, nvcc
 from .compilers.device_source import missing_here
-from .errors import SupervisorError, UsageError
+from .errors import LacksMemory, SupervisorError, UsageError
 from .gpu import bounds
 from .gpu.alone import calls_alone, demand_quick_replays
 from .gpu.audit import Auditor
@@ -36,10 +36,11 @@ from .languages import device_classes
 from .measuring.baselines import CpuPreparation, Preparation, PreparedBaseline
 from .measuring.calls import Judging
 from .measuring.energy import cpu_energy
+from .measuring.faults import Fault
 from .measuring.session import CpuSession, CpuSetting, Session
 from .measuring.shell_library import shell_library
 from .measuring.standing import SessionKeeper
-from .report import ConfigReport
+from .report import ConfigReport, Verdict
 from .rules import Rules
 from .sandbox.isolation import Room
 from .source import NOBODY, CancelCheck, Paths, Watcher
@@ -148,6 +149,9 @@ class Track(ABC):
         """Audits with other tools. Raises UsageError if there are none."""
         raise UsageError(f"nothing is audited on {self.device.name}: its times are measured by the supervisor")
 
+    def excuse(self, error: SupervisorError | Fault) -> None:  # noqa: B027 - most devices have no excuse
+        """Raises Fault, NOISY, where something on the machine beside the judging may have caused `error`."""
+
     def finished(self) -> None:  # noqa: B027 - most devices have nothing to do
         """Called when the session has ended."""
 
@@ -242,6 +246,12 @@ class GpuTrack(Track):
     def build_lock(self, watcher: Watcher) -> AbstractContextManager[None]:
         """Compiling does not disturb a GPU, but it disturbs what is timed on the processors of the same machine."""
         return host_build_lock("compile", watcher)
+
+    def excuse(self, error: SupervisorError | Fault) -> None:
+        """Sessions that wait for other submissions may have held the memory that was lacking: they are ended."""
+        lacked = (isinstance(error, Fault) and error.verdict is Verdict.OUT_OF_MEMORY) or isinstance(error, LacksMemory)
+        if lacked and self._session is not None and self.keeper is None:  # a look would wait for itself
+            self._session.end_waiting()
 
     def finished(self) -> None:
         """Those processes wake up now, if they have not before."""

@@ -20,8 +20,8 @@ from benchmarks.harness import (
     find_task,
     tracks,
 )
-from benchmarks.harness.errors import ChildSurvived, RefereeError
-from benchmarks.harness.gpu import room, standing
+from benchmarks.harness.errors import ChildSurvived, LacksMemory, RefereeError
+from benchmarks.harness.gpu import lack, room, standing
 from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.room import PLACES, MemoryPlace, demand_room
@@ -153,15 +153,32 @@ def test_a_session_that_waits_ends_when_somebody_needs_the_memory(looks: Looks) 
 
 
 def test_a_session_whose_baselines_lacked_memory_ends(looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What libraries have chosen then would stay with it."""
+    """What libraries have chosen then would stay with it, and the next one would lack memory as well."""
+    monkeypatch.setattr(lack, "_crowded", set())
     with monkeypatch.context() as patch:
         patch.setattr(StandingGpuSession, "_lacked", lambda _: 1)
-        for _ in range(2):  # new baselines are found lacking as well
+        for why in ("too little GPU memory", "sessions which are kept would hold"):
             report = looks.judge(RIGHT)
             assert report.verdict is Verdict.PASS
-            assert "too little GPU memory" in report.environment["judged_alone"]
+            assert why in report.environment["judged_alone"]
+    lack._crowded.clear()
     assert looks.judge(RIGHT).verdict is Verdict.PASS
     assert kept(looks).visits == 1, "started anew"
+
+
+def test_a_session_that_finds_no_memory_for_itself_leaves_the_look_to_another(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lack, "_crowded", set())
+
+    def receive(_: object) -> None:
+        raise LacksMemory("CUDA out of memory")
+
+    monkeypatch.setattr(StandingGpuSession, "_receive_memory", receive)
+    report = looks.judge(RIGHT)
+    assert report.verdict is Verdict.PASS
+    assert "too little GPU memory" in report.environment["judged_alone"]
+    assert looks.broken == []
 
 
 def test_nobody_ends_a_session_while_a_kernel_is_looked_at(looks: Looks) -> None:

@@ -23,7 +23,7 @@ from benchmarks.harness.child.gpu import clock as clock_module
 from benchmarks.harness.child.gpu.clock import CallTimes, Clock, Tampered
 from benchmarks.harness.child.gpu.driver import Driver, DriverError, pointer
 from benchmarks.harness.child.gpu.launches import program
-from benchmarks.harness.child.gpu.replayer import Replayer
+from benchmarks.harness.child.gpu.replayer import Replayer, count_lacks
 from benchmarks.harness.errors import RefereeError
 from benchmarks.harness.gpu import recording as recording_module
 from benchmarks.harness.gpu.record import NotReplayable, RecordedCall
@@ -567,10 +567,11 @@ def test_a_baseline_that_cannot_be_captured_is_told_before_the_submission_is_loa
 
 def test_a_baseline_says_how_often_it_lacked_memory_for_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN goes on with another plan then, so a call that ends well says nothing."""
-    replayer = object.__new__(Replayer)
+    replayer, observers = object.__new__(Replayer), list[Any]()
+    monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", observers.append, raising=False)
 
     def swallows(*_: Any) -> None:
-        replayer._lack(0, 1 << 20, 0, 0)  # as torch calls its observer
+        observers[-1](0, 1 << 20, 0, 0)  # as torch calls it
 
     def raises(*_: Any) -> None:
         swallows()
@@ -590,6 +591,7 @@ def test_a_baseline_says_how_often_it_lacked_memory_for_its_calls(monkeypatch: p
     cases = (([lambda: None], 0), ([swallows, swallows], 2), ([raises, swallows], 1), ([gives_up, swallows], 2))
     for functions, lacked in cases:
         replayer._page = (ctypes.c_uint64 * (CONTROL_BYTES // 8))()
+        count_lacks(replayer._page)
         replayer._pool = object()  # type: ignore[assignment]
         replayer._functions, replayer._calls = [[each] for each in functions], [SimpleNamespace(sets=[()])]  # type: ignore[list-item]
         replayer._programs = {(0, 0): []}

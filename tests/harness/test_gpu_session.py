@@ -18,12 +18,14 @@ import pytest
 
 from benchmarks.harness import Paths, Source, Verdict, default_rules, default_suites, find_task
 from benchmarks.harness.compilers import builds
-from benchmarks.harness.errors import RefereeError, SupervisorError
+from benchmarks.harness.errors import LacksMemory, RefereeError, SupervisorError
+from benchmarks.harness.gpu import lack
 from benchmarks.harness.gpu.crew import STANDBY, Crew, Standby
 from benchmarks.harness.gpu.discovery import Gpu
+from benchmarks.harness.gpu.lack import is_crowded, lack_is_told
 from benchmarks.harness.gpu.record import NotReplayable
 from benchmarks.harness.gpu.replay import Captured, Replay
-from benchmarks.harness.gpu.session import GpuSession, memory_is_theirs
+from benchmarks.harness.gpu.session import GpuSession
 from benchmarks.harness.gpu.word_times import Lateness
 from benchmarks.harness.measuring.contestants import Actor
 from benchmarks.harness.measuring.faults import Fault
@@ -241,11 +243,10 @@ def test_a_waiting_crew_becomes_a_session(opened: Opened, monkeypatch: pytest.Mo
     assert len(made) == 2
 
 
-@pytest.mark.parametrize("words", ["CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED"])
-def test_memory_that_our_processes_lack_is_held_by_the_submission(words: str) -> None:
-    with pytest.raises(Fault, match="too little GPU memory") as raised, memory_is_theirs():
+@pytest.mark.parametrize("words", ["CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA_ERROR_OUT_OF_MEMORY"])
+def test_memory_that_our_processes_lack_is_told_as_such(words: str) -> None:
+    with pytest.raises(LacksMemory, match="too little GPU memory"), lack_is_told():
         raise RefereeError(words)
-    assert raised.value.verdict is Verdict.OUT_OF_MEMORY
 
 
 def test_baselines_have_captured_before_anything_of_the_submission_is_loaded(
@@ -348,8 +349,8 @@ def test_memory_that_is_lacking_when_the_submission_is_gone_is_not_held_by_it() 
     session = object.__new__(GpuSession)
     told = "a judging of it takes at least 99.0 GB"
     for session.is_alone, session._needs, error in (
-        (False, "", Fault),
-        (True, "", RefereeError),
+        (False, "", LacksMemory),  # whether it is the submission's fault is decided without it
+        (True, "", LacksMemory),
         (True, told, Fault),  # the task alone is too large
     ):
         with pytest.raises(error), session._memory():
@@ -372,7 +373,7 @@ def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_nam
     replay = SimpleNamespace(burst_us=burst_us)
     own: Any = SimpleNamespace(
         _replaying=replay,
-        _needs="",
+        _memory=lack_is_told,
         _referee=SimpleNamespace(ask=ask),
         _seed=lambda: "00",
         launch=0,
@@ -383,7 +384,7 @@ def test_memory_that_is_lacking_in_a_burst_is_held_by_the_submission(request_nam
         GpuSession.draw(own, 0, 2)
         GpuSession.burst(own, 0, 2, Lateness(0.0, 0.0))
 
-    with pytest.raises(Fault, match="too little GPU memory"):
+    with pytest.raises(LacksMemory, match="too little GPU memory"):
         drawn_and_called()
 
 
@@ -408,12 +409,12 @@ def test_values_that_are_drawn_again_have_the_same_distribution(opened: Opened) 
 
 def test_a_task_that_fills_the_gpu_is_told_beside_the_kernel() -> None:
     needs = "a judging of it takes 9 of 10 GB"
-    with pytest.raises(Fault, match=f"for its judging; {needs}"), memory_is_theirs(needs):
+    with pytest.raises(LacksMemory, match=f"for its judging; {needs}"), lack_is_told(needs):
         raise RefereeError("CUDA out of memory")
 
 
 def test_any_other_failure_of_the_referee_stays_ours() -> None:
-    with pytest.raises(RefereeError, match="it lost its way"), memory_is_theirs():
+    with pytest.raises(RefereeError, match="it lost its way"), lack_is_told():
         raise RefereeError("it lost its way")
 
 
@@ -432,13 +433,29 @@ def test_memory_that_baselines_lack_before_the_submission_is_loaded_is_taken_fro
         return stayed
 
     session = opened.session(RIGHT)
-    session.takes_most = takes_most
-    monkeypatch.setattr("benchmarks.harness.gpu.session.demand_room", demand_room)
+    session._has_room = takes_most  # it has been made when the session was opened
+    monkeypatch.setattr(lack, "demand_room", demand_room)
+    monkeypatch.setattr(lack, "_crowded", set())
     monkeypatch.setattr(GpuSession, "_lacked", lambda _: lacked)
     own: Any = session
     own.crew = own._referee = None
-    with pytest.raises(Fault, match="held memory that the baselines needed") if is_noisy else nullcontext() as raised:
+    with pytest.raises(Fault, match="held memory that was needed") if is_noisy else nullcontext() as raised:
         own._capture_baselines(Laps())
     assert not is_noisy or raised.value.verdict is Verdict.NOISY
     assert len(asked) == (lacked and not takes_most)
     assert own._lacked_before == lacked, "later it is the submission's fault if there are more"
+    assert is_crowded(session.setting.gpu, session.setting.task.name) is is_noisy, "the next judging ends them first"
+
+
+@pytest.mark.parametrize(("crowded", "demanded"), [(False, 0), (True, 1)])
+def test_a_task_that_lacked_memory_gets_it_from_the_start(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, *, crowded: bool, demanded: int
+) -> None:
+    asked: list[Gpu] = []
+    session = opened.session(RIGHT)
+    monkeypatch.setattr("benchmarks.harness.gpu.session.demand_room", asked.append)
+    monkeypatch.setattr(lack, "_crowded", {(session.setting.gpu.uuid, session.setting.task.name)} if crowded else set())
+    with session:
+        assert len(asked) == demanded
+        session._has_room = True
+        session.end_waiting()  # nobody is there to be ended

@@ -28,8 +28,8 @@ from benchmarks.harness import (
     prepare_side_by_side,
     tracks,
 )
-from benchmarks.harness.errors import ChildSurvived, NotAwake, SupervisorError
-from benchmarks.harness.gpu import warming
+from benchmarks.harness.errors import ChildSurvived, NotAwake, RefereeError, SupervisorError
+from benchmarks.harness.gpu import lack, warming
 from benchmarks.harness.gpu.crew import Crew
 from benchmarks.harness.gpu.discovery import Gpu
 from benchmarks.harness.gpu.session import GpuSession
@@ -316,6 +316,26 @@ def test_who_breaks_off_a_judging_that_works_without_it_pays(task: TaskSpec, rul
     report = judged(RIGHT, task, rules, paths)
     assert report.verdict is Verdict.RUNTIME_ERROR, report.reason
     assert "works without it: the referee" in report.reason
+
+
+@pytest.mark.parametrize("somebody_waits", [False, True])
+def test_who_leaves_no_memory_pays_unless_sessions_that_wait_held_some(
+    task: TaskSpec, rules: Rules, paths: Paths, monkeypatch: pytest.MonkeyPatch, *, somebody_waits: bool
+) -> None:
+    """A control run decides whether the judging works without the submission."""
+    controls, open_control = list[str](), tracks.GpuTrack.control
+
+    def call(session: GpuSession, config: int, choice: int, *, compared: bool = True) -> CallResult:
+        with session._memory():
+            raise RefereeError("CUDA out of memory")
+
+    monkeypatch.setattr(GpuSession, "call_candidate", call)
+    monkeypatch.setattr(lack, "demand_room", lambda _: somebody_waits)
+    monkeypatch.setattr(lack, "_crowded", set())
+    monkeypatch.setattr(tracks.GpuTrack, "control", lambda *how: (controls.append("control"), open_control(*how))[1])
+    report = judged(RIGHT, task, rules, paths)
+    assert report.verdict is (Verdict.NOISY if somebody_waits else Verdict.OUT_OF_MEMORY), report.reason
+    assert controls == ([] if somebody_waits else ["control"])
 
 
 def test_what_fails_when_the_submission_is_gone_is_our_fault(

@@ -5,17 +5,16 @@ Not covered: the number of calls (`measuring/calls.py`) and the bounds on their 
 
 import base64
 import os
-import re
 import secrets
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import RefereeError, SupervisorError
+from ..errors import LacksMemory, RefereeError, SupervisorError
 from ..measuring.contestants import Actor, CallResult
 from ..measuring.faults import Fault
 from ..measuring.laps import Laps
@@ -41,6 +40,7 @@ from ..sandbox.seccomp import candidate_program, supported
 from . import capacity
 from .crew import STANDBY, Crew, CrewSpec
 from .discovery import Gpu
+from .lack import end_waiting, is_crowded, lack_is_told
 from .record import NotReplayable
 from .replay import INPUTS_AT, OUTPUTS_AT, Captured, Replay, Shared
 from .room import demand_room
@@ -51,7 +51,6 @@ PYTHON_SUFFIXES = (".py", ".model")  # functions of a package such as Triton, or
 _SPARE_FRACTION = 16  # of the GPU's memory, at most, for what one contestant allocates beside its results
 _POLL_S = 0.1
 _LOG_BYTES = 64 * 1024
-_NO_MEMORY = re.compile("out.of.memory|ALLOC(ATION)?_FAILED", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -96,6 +95,7 @@ class GpuSession(Session[Actor]):
             capacity.taken_bytes(self._arena_bytes, *needs, contestants), setting.gpu.memory_bytes
         )
         self.machine: dict[str, Any] = {}
+        self._has_room = False  # no session that waits holds memory
         self._captured = Captured()
         self._lacked_before = 0  # how often baselines had found no memory when nothing of the submission was there
         self.replay: Replay | None = None
@@ -116,7 +116,8 @@ class GpuSession(Session[Actor]):
     def _open(self) -> None:
         setting, opened_s, laps = self.setting, time.monotonic(), Laps()
         self.is_alone = True
-        if self.takes_most:
+        self._has_room = self.takes_most or is_crowded(setting.gpu, setting.task.name)
+        if self._has_room:
             demand_room(setting.gpu)
         self.crew = crew = STANDBY.take(setting.order())
         self._stack.callback(crew.kill)
@@ -196,9 +197,13 @@ class GpuSession(Session[Actor]):
 
         Raises Fault, NOISY, if sessions that wait held it: these are ended. Else it is what the task gets on this GPU.
         """
-        if not self.takes_most and demand_room(self.setting.gpu):
-            held = "sessions that waited for other submissions held memory that the baselines needed; they have ended"
-            raise Fault(Verdict.NOISY, held)
+        self.end_waiting()
+
+    def end_waiting(self) -> None:
+        """Ends sessions that wait for other submissions. Raises Fault, NOISY, if there was one: it held memory."""
+        if not self._has_room:
+            self._has_room = True
+            end_waiting(self.setting.gpu, self.setting.task.name)
 
     def _begin_replay(self, crew: Crew, shared: Shared) -> None:
         """The submission's part of it; without one it is served in the other way."""
@@ -265,14 +270,14 @@ class GpuSession(Session[Actor]):
 
         `usual` is how late things are around calls of the configuration's baselines.
         """
-        with memory_is_theirs(self._needs):
+        with self._memory():
             return self._replaying.burst_us(f"candidate{self.launch}", config, count, usual)
 
     def draw(self, config: int, count: int, distribution: str | None = None) -> None:
         """Fresh values for `count` input sets, of a distribution that is drawn too unless one is named."""
         self._distributions[config] = distribution or secrets.choice(DISTRIBUTIONS)
         seeds = [self._seed() for _ in range(count)]
-        with memory_is_theirs(self._needs):
+        with self._memory():
             self._referee.ask("fill", config=config, seeds=seeds, distribution=self._distributions[config])
 
     def _draw_again(self, config: int, count: int) -> None:
@@ -386,9 +391,16 @@ class GpuSession(Session[Actor]):
             actor.child.freeze()
         return _result(answer, actor)
 
-    def _memory(self) -> AbstractContextManager[None]:
-        """Lack of memory is the submission's fault while it is there, or the task's if that is large; else ours."""
-        return memory_is_theirs(self._needs) if self._needs or not self.is_alone else nullcontext()
+    @contextmanager
+    def _memory(self) -> Iterator[None]:
+        """Raises LacksMemory where our processes lack memory; Fault if nothing of the submission is there to blame."""
+        try:
+            with lack_is_told(self._needs):
+                yield
+        except LacksMemory as error:
+            if self.is_alone and self._needs:  # the task alone is too large
+                raise Fault(Verdict.OUT_OF_MEMORY, str(error)) from error
+            raise
 
     def _gate_us(self, who: str, function: int) -> float:
         """Null calls are held against those of the candidate; the other baselines launch from Python."""
@@ -407,21 +419,6 @@ class GpuSession(Session[Actor]):
             except ProtocolError as error:
                 raise self._referee.failed(error) from error
         raise SupervisorError("the referee did not come back from a call")
-
-
-@contextmanager
-def memory_is_theirs(needs: str = "") -> Iterator[None]:
-    """Our own processes fit into the GPU by design: if they do not, the submission holds what they need.
-
-    `needs` tells how much the task alone takes, where that is much of the GPU.
-    """
-    try:
-        yield
-    except RefereeError as error:
-        if _NO_MEMORY.search(str(error)):
-            reason = "the kernel left too little GPU memory for its judging"
-            raise Fault(Verdict.OUT_OF_MEMORY, f"{reason}; {needs}" if needs else reason) from error
-        raise
 
 
 def _result(answer: dict[str, Any], actor: Actor) -> CallResult:

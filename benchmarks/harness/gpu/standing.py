@@ -15,13 +15,14 @@ from collections import deque
 from contextlib import ExitStack
 from typing import Any, Self
 
-from ..errors import Cancelled, ChildSurvived, NotStanding, SupervisorError
+from ..errors import Cancelled, ChildSurvived, LacksMemory, NotStanding, SupervisorError
 from ..measuring.faults import Fault, Stuck
 from ..measuring.laps import Laps
 from ..report import Verdict
 from ..sandbox.outbox import discard
 from .capacity import WAITING_SHARE
 from .crew import Crew, Spare
+from .lack import is_crowded, note_crowded
 from .replay import Captured
 from .room import PLACES, MemoryPlace
 from .session import PYTHON_SUFFIXES, GpuSession, GpuSetting
@@ -82,6 +83,8 @@ class StandingGpuSession(GpuSession):
             self._visit()
         except BaseException as error:
             self.__exit__(None, error, None)
+            if self.is_alone and isinstance(error, LacksMemory):
+                self._make_room_for_baselines()
             raise
         return self
 
@@ -176,6 +179,7 @@ class StandingGpuSession(GpuSession):
     def _make_room_for_baselines(self) -> None:
         """What libraries have chosen stays as long as their process, so all of it ends. Raises NotStanding."""
         self.stands = False
+        note_crowded(self.setting.gpu, self.setting.task.name)
         raise NotStanding("there was too little GPU memory for the baselines of a session that is kept")
 
     def _serve_one(self) -> None:
@@ -241,6 +245,8 @@ class GpuSessionKeeper:
             raise ChildSurvived(str(error)) from error
         if setting.binary.suffix in PYTHON_SUFFIXES:
             raise NotStanding("the kernels of the submission are compiled in a separate process")
+        if is_crowded(setting.gpu, setting.task.name):
+            raise NotStanding("the task needs memory of the GPU that sessions which are kept would hold")
         if self._kept is None or not self._kept.stands:
             self._kept = StandingGpuSession(setting)
         if self._kept.takes_bytes > _MEMORY_SHARE * setting.gpu.memory_bytes:

@@ -7,7 +7,7 @@ folders, and what is taken from them (`crew.py`).
 from typing import Any
 
 from ..measuring.contestants import Actor
-from ..measuring.faults import Fault, first_line, load_fault, slow_load
+from ..measuring.faults import NO_MEMORY, Fault, first_line, load_fault, slow_load
 from ..protocol import ProtocolError
 from ..report import Verdict
 from ..sandbox.outbox import NotTaken, TooMuch
@@ -68,7 +68,7 @@ def package_failed(why: str) -> Fault:
 
 def call_failed(text: str) -> Fault:
     """A first call, made to compile, that raised."""
-    if "out of memory" in text.lower():
+    if NO_MEMORY.search(text):
         return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than there is: {text[:300]}")
     compiling = any(word in text for word in ("CompilationError", "CompileTimeAssertionFailure", "PTXASError"))
     verdict = Verdict.COMPILE_ERROR if compiling else Verdict.RUNTIME_ERROR

@@ -12,8 +12,9 @@ from ..protocol import Status
 from ..report import Verdict
 from .contestants import CallResult
 
-_OUT_OF_MEMORY = re.compile(
-    r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out of memory", re.IGNORECASE
+NO_MEMORY = re.compile(
+    r"bad_alloc|not enough memory|can't allocate memory|MemoryError|out[ _]of[ _]memory|ALLOC(ATION)?_FAILED",
+    re.IGNORECASE,
 )
 _NEW_KERNEL = re.compile(r"Read-only file system: '/tmp/kernels/")
 # On its way to sleep a thread uses some microseconds, and tens of milliseconds if the host of a virtual machine takes
@@ -148,7 +149,7 @@ def _raised(result: CallResult) -> Fault:
             "the first call of a configuration must already launch every kernel"
         )
         return Fault(Verdict.RUNTIME_ERROR, reason)
-    if result.error == "MemoryError" or _OUT_OF_MEMORY.search(text):
+    if result.error == "MemoryError" or NO_MEMORY.search(text):
         return Fault(Verdict.OUT_OF_MEMORY, f"the kernel asked for more memory than it may have: {first_line(text)}")
     if result.error == "TypeError" and "incompatible function arguments" in text:
         return Fault(Verdict.REJECTED, f"the function does not take the arguments of the task: {_signature(text)}")

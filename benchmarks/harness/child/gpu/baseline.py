@@ -20,7 +20,7 @@ from ..inputs import call_arguments
 from ..shell import Call, Function, connect
 from .accelerator import Accelerator, exact_arithmetic
 from .asleep import sleep_until_called
-from .replayer import Replayer
+from .replayer import Replayer, count_lacks
 from .shell import Server, open_calls, receive_memory, start_device
 from .tuning import tune_by_cold_calls
 from .warm import drawn_tensors
@@ -53,6 +53,9 @@ def main(arguments: Sequence[str]) -> None:
             _prepare(message, eager, device, link)
         return
     memory = receive_memory(link, device)
+    page = control_words(message["control"])
+    if device.device.type == "cuda":
+        count_lacks(page)  # libraries choose their kernels in the first calls, and keep them
     calls = open_calls(message, memory)
     started_s = time.monotonic()
     compiled = [
@@ -62,7 +65,7 @@ def main(arguments: Sequence[str]) -> None:
     link.send(loaded=True, compile_s=time.monotonic() - started_s)
     functions: list[list[Function | None]] = [[eager] * len(calls), compiled, [_nothing(call) for call in calls]]
     if "replay" in link.receive():
-        Replayer(functions, calls, link, control_words(message["control"])).serve()
+        Replayer(functions, calls, link, page).serve()
     Server(functions, calls, memory.outputs, device, link, trusted=True).serve(message["control"])
 
 

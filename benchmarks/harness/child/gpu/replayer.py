@@ -38,6 +38,15 @@ class _CapturedResult:
         }
 
 
+def count_lacks(page: ControlWords) -> None:
+    """Counts on `page` how often torch finds no memory from now on, also where a library goes on in another way."""
+
+    def lack(*_: int) -> None:
+        page[Word.LACKED] += 1
+
+    torch._C._cuda_attach_out_of_memory_observer(lack)
+
+
 class Replayer:
     """`functions[f][c]` is function f for configuration c."""
 
@@ -52,7 +61,6 @@ class Replayer:
         self._driver = Driver()
         self._clock = Clock(self._driver, page)
         self._page = page
-        torch._C._cuda_attach_out_of_memory_observer(self._lack)
         self._capture = Capture(self._driver)
         self._pool: torch.cuda.MemPool | None = None
         self._programs: dict[tuple[int, int], list[tuple[Program, list[_CapturedResult]]]] = {}
@@ -82,9 +90,6 @@ class Replayer:
         finally:
             gc.collect()
         return {"nodes": [len(self._programs[function, config][0][0].steps) for function in functions]}
-
-    def _lack(self, *_: int) -> None:
-        self._page[Word.LACKED] += 1
 
     def _reserve(self, config: int, functions: Sequence[int]) -> None:
         """Makes calls that are not captured, so that this process keeps the memory for them; gives up all captures."""
