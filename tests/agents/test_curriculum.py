@@ -28,14 +28,14 @@ def test_the_page_names_the_configuration_and_why_it_ended(visitor: Client, run:
     assert (found.config, found.ended) == (began.payload["config"], ended.payload["text"])
     page = " ".join(visitor.get(run.get_absolute_url()).content.decode().split())
     assert "one configuration first" in page
-    assert f"{began.payload['config']}</code></a>; now all: {ended.payload['text']}" in page
+    assert f"{began.payload['config']}</code></a>; now all configurations: {ended.payload['text']}" in page
 
 
 def test_the_past_shows_what_counted_then(visitor: Client, run: Run) -> None:
     began, ended = run.events.filter(type__startswith="curriculum.").order_by("seq")
     assert selectors.curriculum(past(run, began.seq - 1)) is None
     page = " ".join(visitor.get(f"{run.get_absolute_url()}?at={ended.seq - 1}").content.decode().split())
-    assert "the others do not count yet" in page
+    assert "the other configurations do not count yet" in page
 
 
 def test_the_form_offers_it_and_adds_what_it_needs(visitor: Client, tasks: Any) -> None:

@@ -30,7 +30,8 @@ def test_the_page_tells_how_many_were_dropped_and_how_many_wrongly(visitor: Clie
     assert found.dropped > found.audited > 0
     assert found.wrong.part == audited.filter(improved=True).count()
     page = " ".join(visitor.get(run.get_absolute_url()).content.decode().split())
-    assert f"{found.dropped} dropped as slower; of {found.audited} judged anyway, {found.wrong.part:.0f} became" in page
+    wrong = f"{found.wrong.part:.0f} of the {found.audited} judged anyway became"
+    assert f"{found.dropped} dropped as slower; {wrong}" in page
 
 
 def test_the_past_counts_what_had_happened_by_then(run: Run) -> None:

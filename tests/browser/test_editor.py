@@ -209,7 +209,7 @@ def test_a_quick_check_is_answered_beside_the_editor_and_its_source_submitted_af
     page.get_by_role("button", name="Quick check").click()
     expect(beside(page)).to_contain_text("Quick check passed", timeout=JUDGED_MS)
     expect(beside(page)).to_contain_text("about 1.8× as fast as PyTorch eager. Not ranked.")
-    expect(beside(page)).to_contain_text("Only those who have the link can see it.")
+    expect(beside(page)).to_contain_text("Only people who have the link can see it.")
     assert page.url.endswith(SUBMIT)
     page.goto(BOARD)
     assert page.get_by_role("row").filter(has_text="Checked beside").count() == 0

@@ -73,7 +73,7 @@ def test_the_button_starts_a_check_and_no_submission(as_owner: Client, owner: An
     assert (response.status_code, response["Location"]) == (302, check.get_absolute_url())
     assert (check.owner, check.text, check.state) == (owner, CUDA, "queued")
     assert not Evaluation.objects.exists()
-    assert "It waits for a worker" in page(as_owner, check)
+    assert "It is waiting for a worker" in page(as_owner, check)
 
 
 def test_without_javascript_the_page_reloads_until_it_has_ended(as_owner: Client, owner: Any) -> None:
@@ -141,7 +141,7 @@ def test_the_page_says_that_it_is_no_judging(visitor: Client) -> None:
     shown = page(visitor, ended(RIGHT))
     assert "Correct here" in shown
     assert "Nothing is timed or ranked" in shown
-    assert "no leaderboard shows it as verified" in shown
+    assert "no leaderboard shows the kernel as verified" in shown
 
 
 def test_an_abstention_names_its_line(visitor: Client) -> None:
@@ -177,7 +177,7 @@ def test_an_explanation_is_read_by_whoever_reads_the_evaluation(
     evaluation = factories.judged_on_gpu(failing, text=CUDA, **options)
     check = EmulatorCheck.objects.get(explains=evaluation)
     shown = as_owner.get(evaluation.get_absolute_url()).content.decode()
-    assert "A check without a GPU is looking for the place" in shown
+    assert "A check without a GPU is searching for it" in shown
     holding = checks.check_claim()
     assert holding is not None
     holding.record(WRONG)

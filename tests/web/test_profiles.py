@@ -52,7 +52,7 @@ def test_a_profile_is_asked_for_on_its_page_and_followed_there(visitor: Client) 
     )
     response = ask(visitor, evaluation)
     assert response["Location"] == reverse("evaluation-profile", args=[evaluation.code])
-    assert "It waits for a worker" in page(visitor, evaluation)
+    assert "It is waiting for a worker" in page(visitor, evaluation)
     live = reverse("evaluation-profile-live", args=[evaluation.code])
     assert visitor.get(live, {"state": "queued"}).status_code == 204
     made_now = profiles.profile_claim(evaluation.device_kind.slug)

@@ -265,7 +265,7 @@ def test_a_quick_check_is_one_click_and_another_one_judges_it_in_full(as_owner: 
     record_report(factories.claimed_for_judging(), factories.passing(2.5))
     html = as_owner.get(response.url).content.decode()
     assert "Quick check passed" in html
-    assert "a first impression, not a measurement" in html
+    assert "a rough estimate, not a measurement" in html
     assert "score-number" not in html
     full = reverse("evaluation-full", args=[evaluation.code])
     assert full in html
