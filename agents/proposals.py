@@ -34,7 +34,7 @@ VERIFIERS = {
     "static": "Static: reads the source; costs nothing",
     "compile": "Compile: builds it as the judge would; the judge reuses the build",
     "emulate": "Emulate: runs a CUDA kernel without a GPU, in about ten seconds on a processor",
-    "screen": "Screen: times two configurations against the best kernel; drops what is clearly slower",
+    "screen": "Screen: times two configurations against the best kernel; drops candidates that are clearly slower",
     CRITIC: "Critic: asks a language model if the others abstain",
 }
 CHOICES = (
@@ -43,13 +43,13 @@ CHOICES = (
         "Templates, evolved",
         "No language model: a seeded search improves the settings of parametrised kernels. Costs nothing.",
     ),
-    Choice("anneal", "Templates, annealed", "The same templates under simulated annealing, to compare with."),
-    Choice("random", "Templates at random", "The same templates with settings drawn at random, to compare with."),
+    Choice("anneal", "Templates, annealed", "The same templates with simulated annealing, for comparison."),
+    Choice("random", "Templates at random", "The same templates with random settings, for comparison."),
     Choice("anthropic", "Language models", "Claude models propose whole kernels and edits.", paid=True),
     Choice(
         "anthropic-agent",
         "Language model with tools",
-        "A Claude model compiles, checks and times what it writes before it proposes it.",
+        "A Claude model compiles, checks and times its kernels before it proposes one.",
         paid=True,
     ),
     Choice("hybrid", "Language models and search", "A model writes templates; the search tunes them.", paid=True),

@@ -145,7 +145,7 @@ def log_of(run: Run) -> Iterator[DbLog]:
     with transaction.atomic():
         free = Run.objects.filter(pk=run.pk, claim=None).exclude(state=RunStatus.FINISHED)
         if not free.update(claim=claim):
-            raise RunBusy("The run has ended, or somebody else is writing its log.")
+            raise RunBusy("The run has ended, or another process is writing its log.")
         yield DbLog(run, claim)
         Run.objects.filter(pk=run.pk, claim=claim).update(claim=None)
     run.refresh_from_db()
@@ -245,7 +245,7 @@ def worker_begins(worker: str) -> int:
 
 def _free(runs: QuerySet[Run]) -> int:
     held = runs.exclude(claim=None)
-    return held.update(claim=None, heartbeat=None, reason_text="Its worker was lost; the next one continues.")
+    return held.update(claim=None, heartbeat=None, reason_text="Its worker was lost; another worker continues the run.")
 
 
 def run_fork(parent: Run, *, owner: User | None, seed: int, more: Caps) -> Run:

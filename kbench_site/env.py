@@ -127,7 +127,7 @@ VARIABLES: dict[str, Variable] = {
     "KBENCH_OPENID_URL": Variable(
         _provider, None, "OpenID Connect provider, without /.well-known/...; if absent, none"
     ),
-    "KBENCH_OPENID_NAME": Variable(_text, "OpenID", "what visitors call that provider"),
+    "KBENCH_OPENID_NAME": Variable(_text, "OpenID", "name of that provider on the pages"),
     "KBENCH_OPENID_CLIENT_ID": Variable(_text, None, "client at that provider"),
     "KBENCH_OPENID_CLIENT_SECRET": Variable(_text, None, "its secret"),
     "KBENCH_DEBUG": Variable(_flag, False, "error pages with tracebacks; never on a public site"),

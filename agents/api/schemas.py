@@ -36,7 +36,7 @@ class RunIn(Schema):
     target: float | None = None
     seed: int | None = None
     verifiers: list[str] = ["static", "compile"]  # noqa: RUF012 - pydantic copies it
-    memory: bool = Field(False, description="begin with what the site knows of related tasks and earlier runs")
+    memory: bool = Field(False, description="begin with the site's results for related tasks and earlier runs")
     curriculum: bool = Field(False, description="one configuration first, then all; uses the verifier screen")
 
 
@@ -82,7 +82,7 @@ class CandidateOut(Schema):
     ci95: tuple[float, float] | None
     vs_eager: float | None
     vs_compile: float | None
-    best: bool = Field(description="it is the best of its run")
+    best: bool = Field(description="whether it is the best of its run")
     configs: list[dict[str, Any]] = Field(description="without the values of hidden ones")
     feedback: str | None
 

@@ -354,7 +354,7 @@ class _Writing:
             self._end("budget", f"The next candidate would exceed the run's cap of {short}.")
         elif _is_idle(self.run, now):
             minutes = settings.KBENCH_EXTERNAL_IDLE_S / 60
-            self._end("idle", f"The agent has sent nothing for {minutes:g} minutes.")
+            self._end("idle", f"The agent has not sent a candidate for {minutes:g} minutes.")
 
     def _count_time(self, now: datetime) -> bool:
         """Settles the run time since the last look; False if nothing is left."""

@@ -173,7 +173,7 @@ class Round:
         missing = {lease: cost for lease, cost in wanted.items() if lease not in budget.leases and cost != Cost()}
         short = budget.fits(sum(missing.values(), Cost())) if missing else None
         if short is not None:
-            refusal = NoProposal("budget", f"going on would exceed the cap of {short}")
+            refusal = NoProposal("budget", f"continuing would exceed the cap of {short}")
             denied = books.denied(short, candidate.id, "going on")
             self.book.commit(denied, *refused(self.book, candidate, refusal))
             return False

@@ -34,7 +34,7 @@ def moderate(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
         except Refused as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, "Done and recorded in the public log.")
+            messages.success(request, "Done. The decision is in the public log.")
             return redirect(request.get_full_path())
     context = {"form": form, "run": run, "row": row, "task": run.task_version.task}
     context["history"] = actions_about(moderation.subject(run, row))

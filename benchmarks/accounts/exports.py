@@ -39,7 +39,7 @@ account.json            the account
 email_addresses.json    its e-mail addresses
 second_factors.json     name, kind and dates of its second factors, without their secrets
 providers.json          accounts at other sites that it logs in with, and what these told
-tokens.json             its API tokens; their text is kept nowhere
+tokens.json             its API tokens; their text is not stored
 contests.json           the contests that it takes part in
 teams.json              the teams that it belongs to or was invited to
 comments.json           what it wrote about submissions

@@ -39,7 +39,7 @@ def problem_with(name: str) -> str:
     scripts = sorted({_script(character) for character in name if character.isalpha()})
     if len(scripts) > 1:
         words = " and ".join(script.capitalize() for script in scripts)
-        return f"The letters of a name must be of one script, because others look alike; these are {words}."
+        return f"All letters of a name must be of one script, because others can look the same; these are {words}."
     if {_bare(look) for look in looks(name)} & _reserved():
         return "This name is reserved. Choose another one."
     return ""

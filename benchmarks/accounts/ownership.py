@@ -21,12 +21,12 @@ from ..models import CodeBlob, Evaluation, Submission
 from ..states import FINISHED, Moderation, Origin, Visibility
 
 PAID = (
-    "A request has paid for the judging of this answer, so it stays public with its source. "
-    "It loses your name if you delete your account."
+    "The judging of this answer was paid for by a request, so it stays public with its source. Your name is "
+    "removed if you delete your account."
 )
 INVALIDATED = (
-    "Staff have invalidated this submission, so it stays, with their reason. You can make it private. "
-    "It is deleted if you delete your account."
+    "Staff have invalidated this submission, so it cannot be deleted alone. You can make it private. It is deleted if "
+    "you delete your account."
 )
 DELETED = "The submission was deleted by its owner."
 

@@ -107,7 +107,7 @@ api.add_router("/notifications", notifications.router)
 @api.get(
     "/evaluations/{id}",
     response=schemas.EvaluationOut,
-    summary="An evaluation, immediately or when it has ended",
+    summary="An evaluation, immediately or (with `wait`) when it has ended",
     openapi_extra=MAY_SEND_TOKEN,
 )
 async def evaluation(
@@ -145,7 +145,7 @@ def evaluation_cancel(request: HttpRequest, id: uuid.UUID) -> Any:
     if found.submission.owner_id != owner.pk and not owner.is_staff:
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the author can cancel an evaluation.")
     if not owner.is_staff and not services.is_withdrawable(found):
-        text = "It was not requested by its author: staff or a contest have it judged, and only staff can cancel it."
+        text = "This evaluation was requested by staff or a contest, not by the author, so only staff can cancel it."
         raise Problem(HTTPStatus.FORBIDDEN, "not-yours", text)
     if not moves.evaluation_cancel(found, "Cancelled by its author."):
         raise Problem(HTTPStatus.CONFLICT, "already-ended", "The evaluation had already ended.")

@@ -37,7 +37,7 @@ SHARE_COLUMNS = ("count", "sure", "possible", "total")
 class ShareOut(Schema):
     p: float
     count: int = Field(description="tasks with a best score strictly greater than p")
-    sure: int = Field(description="number of these tasks whose whole interval is above p")
+    sure: int = Field(description="number of these tasks whose whole interval lies above p")
     possible: int = Field(description="tasks whose interval reaches above p")
     total: int
 
@@ -103,8 +103,8 @@ class ComparisonOut(Schema):
 class FieldQuery(Schema):
     """Which suite, on which device kind."""
 
-    suite: str = Field("", description="the one with most tasks if left out")
-    device: str = Field("", description="the one with most entries if left out")
+    suite: str = Field("", description="if left out: the suite with the most tasks")
+    device: str = Field("", description="if left out: the device kind with the most entries")
 
     def field(self) -> overview.Field:
         """Raises Http404."""
@@ -122,7 +122,7 @@ class CompareQuery(OverallQuery):
     methods: str = Field(max_length=1000, description="slugs, separated by commas")
     p: float = Field(1.0, ge=0, le=100, description="an additional p to evaluate")
     page: PageNumber = 1
-    part: Part = Field("", description="which table, for CSV, which is never paged")
+    part: Part = Field("", description="the table to return as CSV; a CSV file has no pages")
 
 
 @router.get("/methods", response=list[MethodOut], summary="Methods with their results on a suite")

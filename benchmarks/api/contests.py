@@ -40,7 +40,7 @@ class ContestLineOut(Schema):
     participant: str
     speedup: float
     ci95: tuple[float, float]
-    url: str | None = Field(description="of its evaluation, where everybody may read that")
+    url: str | None = Field(description="of its evaluation, if everybody may read it")
 
 
 class ContestBoardOut(Schema):

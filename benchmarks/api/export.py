@@ -37,7 +37,7 @@ class ExportedConfig(Schema):
     speedup_lo: float | None
     speedup_hi: float | None
     roofline_fraction: float | None
-    sol_score: float | None = Field(description="that of SOL-ExecBench, with our baseline and roofline; ranks nothing")
+    sol_score: float | None = Field(description="score of SOL-ExecBench with our baseline and roofline; ranks nothing")
 
 
 class ExportedEvaluation(Schema):
@@ -56,7 +56,7 @@ class ExportedEvaluation(Schema):
     worst_config: str
     timing_trust: str
     calls_library: bool
-    rank: int | None = Field(description="now, on its leaderboard; null: a better entry counts, or it is under review")
+    rank: int | None = Field(description="current rank on its leaderboard; null: a better entry counts or under review")
     under_review: bool
     configs: list[ExportedConfig]
 
@@ -81,7 +81,7 @@ class ExportedSubmission(Schema):
 
 class ExportPage(Schema):
     submissions: list[ExportedSubmission]
-    next: UUID | None = Field(description="what to send as `after` for the next page; null on the last one")
+    next: UUID | None = Field(description="send this as `after` for the next page; null on the last page")
 
 
 class ExportQuery(Schema):

@@ -43,19 +43,19 @@ def profile(request: HttpRequest, id: uuid.UUID) -> Any:
     asked = ProfileRequest.objects.filter(evaluation=evaluation).select_related("evaluation").first()
     if asked is None:
         raise Problem(
-            HTTPStatus.NOT_FOUND, "not-profiled", "Nobody has requested a profile yet: send a POST to this address."
+            HTTPStatus.NOT_FOUND, "not-profiled", "No profile was requested yet. Send a POST to this address."
         )
     return _out(asked)
 
 
-@router.post("/{id}/profile", response={202: ProfileOut}, summary="Have an evaluated submission profiled", auth=Token())
+@router.post("/{id}/profile", response={202: ProfileOut}, summary="Request a profile of a submission", auth=Token())
 def profile_create(request: HttpRequest, id: uuid.UUID, response: HttpResponse) -> Any:
     """Its seconds are charged to the owner of the token. A repeated request gives the same profile unless it failed."""
     owner = owner_of(request)
     evaluation = selectors.evaluation_for(request.user, id)
     submission = evaluation.submission
     if submission.visibility != Visibility.PUBLIC and submission.owner_id != owner.pk and not owner.is_staff:
-        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only the author can have it profiled: it is not public.")
+        raise Problem(HTTPStatus.FORBIDDEN, "not-yours", "Only its author can request this profile: it is not public.")
     try:
         with quota_as_problem():
             asked = services.profile_request(evaluation, limits.payer(request))

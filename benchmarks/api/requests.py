@@ -60,7 +60,7 @@ class AnswerOut(Schema):
     speedup: float
     ci95: tuple[float, float]
     timing_trust: str
-    config: str | None = Field(description="the configuration of the next three")
+    config: str | None = Field(description="the configuration that the next three fields refer to")
     kernel_us: float | None
     eager_us: float | None
     compile_us: float | None

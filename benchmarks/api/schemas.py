@@ -18,7 +18,7 @@ from benchmarks.states import Visibility
 _LANGUAGES = tuple(LANGUAGES)
 
 PAGE_MAX = 1_000_000
-PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; numbers beyond the last page mean the last")]
+PageNumber = Annotated[int, Field(ge=1, le=PAGE_MAX, description="from 1; numbers beyond the end give the last page")]
 
 TeamName = Annotated[str, Field(max_length=24, description="name of a team")]
 
@@ -86,8 +86,8 @@ class SubmissionIn(Schema):
     )
     title: str = Field("", max_length=200)
     visibility: Visibility = Visibility.PUBLIC
-    judge_again: bool = Field(False, description="judge it even if the same source was submitted before")
-    team: str = Field("", max_length=24, description="the team of yours that it is made for")
+    judge_again: bool = Field(False, description="judge the source even if it was submitted before")
+    team: str = Field("", max_length=24, description="one of your teams, for which the submission is made")
     quick: bool = Field(False, description="check correctness only: takes seconds, no score, no rank")
 
 
@@ -146,7 +146,7 @@ class EvaluationOut(Schema):
     reason: str | None
     score: ScoreOut | None
     provisional_vs_eager: float | None = Field(
-        description="until its baselines are prepared: about how much faster than PyTorch eager; never ranked"
+        description="until its baselines are prepared: approximate speedup over PyTorch eager; never ranked"
     )
     queued: datetime
     built: datetime | None

@@ -7,7 +7,7 @@ ranked on it.
 from collections.abc import Iterable
 
 REMARKS = {
-    "one-shape": "The task has only one shape, so entries are tested with other values but not with other sizes.",
+    "one-shape": "The task has only one shape, so entries are tested with different values but not sizes.",
     "author-checker": "The author's own check decides which results are right.",
 }
 _FILTERS = {
@@ -17,9 +17,9 @@ _FILTERS = {
     "no-effect:inputs": "The inputs do not change the results.",
     "no-effect:weights": "The weights do not change the results.",
     "cheap-answers": "The checker accepts results that involve no computation.",
-    "fixed-inputs": "Some inputs come with the task and are the same in every call, so a kernel could contain them.",
+    "fixed-inputs": "Some inputs come with the task and are the same in every call, so a kernel could store results.",
     "low-precision": "The checker accepts results computed in lower precision than that of the task.",
-    "redundant-reference": "A reader of the reference found work in it that does not affect its results.",
+    "redundant-reference": "The reference does work that does not affect its results.",
     "inefficient-reference": "The reference is needlessly slow: torch.compile is more than ten times as fast.",
 }
 

@@ -108,7 +108,7 @@ def review_reason(evaluation: Evaluation, same_code: list[Evaluation]) -> str:
         if _is_settled(item, since):
             continue
         if item.verdict != Verdict.PASS:
-            return f"The same source, judged at another time, ended as {item.verdict}: {item.reason_text}"
+            return f"Another evaluation of the same source ended as {item.verdict}: {item.reason_text}"
         gates = [gate for gate in _gates(item) if gate["code"] not in answered]
         if gates:
             return " ".join(gate["text"] for gate in gates)

@@ -40,7 +40,7 @@ class ContestForm(forms.Form):
         min_value=1,
         max_value=10,
         initial=3,
-        help_text="Of each participant, on each task and device kind.",
+        help_text="The number for each participant, task and device kind.",
     )
     tasks = forms.MultipleChoiceField()
     device_kinds = forms.ModelMultipleChoiceField(DeviceKind.objects.usable(), widget=forms.CheckboxSelectMultiple)
@@ -50,7 +50,7 @@ class ContestForm(forms.Form):
         max_length=20_000,
         widget=WriteOnly({"rows": 6, "autocomplete": "off"}),
         help_text='JSON: <code>{"SUITE/OP/DIRECTION": {"cpu": [{"batch_size": 7}]}}</code>. They are timed in the '
-        "final judging and shown when it begins, not before, and never on this page.",
+        "final judging and shown only when it begins. This page never shows them.",
     )
 
     def __init__(self, *args: Any, contest: Contest | None = None, **kwargs: Any) -> None:

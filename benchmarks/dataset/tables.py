@@ -76,7 +76,7 @@ REPORTS = DataTable(
             isolation="the sandbox",
         ),
         *columns(FLAG, calls_library="the source check found calls of library operators"),
-        *columns(INTEGER, rank="on its leaderboard; null: a better entry of the same author counts, or none does"),
+        *columns(INTEGER, rank="on its leaderboard; null if a better entry of the author counts or none is ranked"),
         *columns(FLAG, under_review="the score is not confirmed yet"),
         *columns(
             TEXT,
@@ -87,19 +87,19 @@ REPORTS = DataTable(
         *columns(
             NUMBER,
             max_abs_error="unit of the result: largest absolute error",
-            max_rel_error="1: largest error by the element's magnitude plus the root mean square of the result",
-            of_tolerance="1: the same as a share of the task's tolerance; null where results have different ones",
+            max_rel_error="1: largest error divided by the element's magnitude plus the root mean square of the result",
+            of_tolerance="1: largest error as a share of the task's tolerance; null if results have different ones",
             kernel_us="µs: median time of a call",
-            kernel_iqr_us="µs: interquartile range of that",
+            kernel_iqr_us="µs: interquartile range of the column before",
             eager_us="µs: median time of PyTorch eager, measured beside it",
-            eager_iqr_us="µs: interquartile range of that",
+            eager_iqr_us="µs: interquartile range of the column before",
             compile_us="µs: median time of torch.compile, measured beside it",
-            compile_iqr_us="µs: interquartile range of that",
-            speedup="×: the smaller of eager_us and compile_us by kernel_us",
+            compile_iqr_us="µs: interquartile range of the column before",
+            speedup="×: the smaller of eager_us and compile_us, divided by kernel_us",
             speedup_lo="×: lower end of its 95 % interval",
             speedup_hi="×: upper end of its 95 % interval",
             roofline_fraction="1: share of the device's measured bandwidth or arithmetic that was reached",
-            sol_score="1: that of SOL-ExecBench with our baseline and roofline; ranks nothing",
+            sol_score="1: score of SOL-ExecBench with our baseline and roofline; ranks nothing",
             energy_mj="mJ: of one call, of the whole GPU board or processor package; null where it was not measured",
             energy_lo_mj="mJ: lower end of its 95 % interval",
             energy_hi_mj="mJ: upper end of its 95 % interval",
@@ -114,8 +114,8 @@ REPORTS = DataTable(
 
 SAMPLES = DataTable(
     "samples",
-    "The times behind the medians: one row per evaluation, configuration and launch of kernel and baselines. Each is "
-    "the median of the calls of that launch.",
+    "The times from which the medians are computed: one row per evaluation, configuration and launch. Each time is the "
+    "median of the calls in that launch.",
     (
         *columns(TEXT, evaluation_id="see reports", submission_id="see submissions", config="see reports"),
         *columns(INTEGER, launch="number of the launch, from 1"),

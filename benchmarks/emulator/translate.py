@@ -140,7 +140,7 @@ def _assembly(text: str) -> Iterator[str]:
         if closing is None:
             raise NotTranslated("an asm statement has no end", number)
         if found.start() < done:
-            raise NotTranslated("an asm statement stands inside another one", number)
+            raise NotTranslated("an asm statement is inside another one", number)
         parts = [text[a:b] for a, b in _between(code, found.end(), closing, ":")]
         parts += [""] * (3 - len(parts))
         made = f"kbench::ptx({number}, {parts[0].strip() or _EMPTY}, {{{parts[1]}}}, {{{parts[2]}}})"

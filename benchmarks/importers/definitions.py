@@ -222,7 +222,7 @@ class _Definition:
         if {"random", "custom"}.isdisjoint(kinds.values()):
             raise _LeftOut("all of its inputs are fixed, so every call would be the same")
         if self.kinds and kinds != self.kinds:
-            raise _LeftOut("its inputs are made in other ways than those of the first workload")
+            raise _LeftOut("its inputs are generated differently from those of the first workload")
         values = self._sizes(workload["axes"], place)
         for name, kind in kinds.items():
             if kind == "scalar":
@@ -336,7 +336,7 @@ class _Definition:
     def _tensor(self, place: str, item: Any) -> Json:
         dtype = item.get("dtype") if isinstance(item, dict) else None
         if not isinstance(dtype, str) or dtype not in DTYPES:
-            reason = "two of its values share a byte" if "float4" in str(dtype) else f"use one of {', '.join(DTYPES)}"
+            reason = "two of its values share one byte" if "float4" in str(dtype) else f"use one of {', '.join(DTYPES)}"
             raise Unreadable(f"{place}: the dtype {str(dtype)[:40]} is not judged here: {reason}")
         shape = item.get("shape", ())
         if shape is None:

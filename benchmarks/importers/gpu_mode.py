@@ -58,7 +58,7 @@ def _task(place: Path, folder: Path, op: str, suite: str) -> ForeignTask:
     demand(module, _REFERENCE, "generate_input", "ref_kernel", "check_implementation")
     tolerance = author_tolerance(module)
     checked = (
-        "check_implementation of the author decides what is right."
+        "The author's check_implementation decides what is right."
         if tolerance is None
         else f"The author's tolerance is {tolerance}; the score does not depend on it."
     )

@@ -40,7 +40,7 @@ _LANGUAGES = {
     "cublas": "cuda",
 }
 _C_OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "/", ast.Div: "/", ast.Mod: "%"}
-_TOO_LONG = "the expression for the size of an output is too long: its axes refer to each other too often"
+_TOO_LONG = "the expression for the size of an output is too long, because its axes refer to each other too often"
 Json = dict[str, Any]
 
 

@@ -18,11 +18,11 @@ VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
     Verdict.PASS: (),
     Verdict.COMPILE_ERROR: (
         "The starter code of the task compiles unchanged: add your kernel to it step by step.",
-        "An error in a header is usually caused by the line of your source that the log names just before it.",
+        "An error in a header is usually caused by the line of your source that the log names just before the error.",
     ),
     Verdict.REJECTED: ("The rules page lists what a source must not do, and why.",),
     Verdict.INCORRECT_SHAPE: ("Take sizes from the tensors that you are given, never from one configuration.",),
-    Verdict.INCORRECT_DTYPE: ("Literals such as 1.0 are double in C++, and results computed from them may be, too.",),
+    Verdict.INCORRECT_DTYPE: ("Literals such as 1.0 are double in C++, and so may be the results computed from them.",),
     Verdict.INCORRECT_VALUE: (),
     Verdict.NONDETERMINISTIC: (
         "Outputs are not cleared before a call: write every element, including the last partial block.",
@@ -36,7 +36,7 @@ VERDICT_ADVICE: Mapping[Verdict, tuple[str, ...]] = {
         "Time one call of the largest configuration on your machine: every single call must stay within the limit.",
     ),
     Verdict.TAMPERING: (
-        "If the code does this for another reason, remove that part: inputs, clocks and results belong to the judge.",
+        "If the code does this for another reason, remove that part: it must not touch inputs, clocks and results.",
     ),
     Verdict.NOISY: ("Submit it again if it was not retried automatically.",),
     Verdict.INTERNAL_ERROR: ("If it happens again, send the address of this page to the operator.",),
@@ -48,7 +48,7 @@ FLAG_ADVICE: Mapping[str, str] = {
     "system-call": "The sandbox blocks most system calls, and a blocked call ends the judging; a kernel needs none.",
     "start-up-code": "Do the work in the exported function: code that runs at load time is neither timed nor trusted.",
     "low-precision": "Check the largest errors above: the tolerances assume the precision of the task.",
-    "own-stream": "Launch work on the current stream: work on other streams is awaited and included in the time.",
+    "own-stream": "Launch work on the current stream. Work on other streams is awaited and included in the time.",
     "not-replayed": "Its time is bounded, not replayed. A call can be recorded if it only launches kernels.",
     "cuda-graph": "Inputs have new addresses in each call, so a recorded graph must be updated with them.",
     "host-callback": "A host callback takes time on the host in every call; a second kernel is usually faster.",
@@ -56,8 +56,8 @@ FLAG_ADVICE: Mapping[str, str] = {
     "no-kernel": "The source only calls libraries; a kernel of its own could fuse these calls.",
     "no-compile-baseline": "The speedup on this configuration is over eager alone.",
     "own-scatter": "Look for work that some calls do and others do not, and for threads that wait for each other.",
-    "work-ahead": "Let each call prepare what it needs: work in calls that do not count is added to the timed ones.",
-    "work-gathered": "Let each call do its own work: what a few calls do for the others is added to the time of all.",
+    "work-ahead": "Let each call prepare what it needs: work done outside the timed calls is added to their times.",
+    "work-gathered": "Let each call do its own work: what a few calls do for the others is added to every call.",
     "memory-used-up": "Use the same workspace in each call, and clear it there.",
     "late-ready": "The time of the kernel already includes the delay; no action is needed.",
     "device-stuck": "The device was taken out of service and tested. Look for a kernel that never finishes waiting.",
@@ -96,7 +96,7 @@ def _which_fail(_: Evaluation, configs: Sequence[ConfigResult]) -> str:
         return "No configuration is correct, so check the formula and the layout first, on the smallest configuration."
     if all(item.group == "hidden" for item in wrong):
         return (
-            "All shown configurations are right and only hidden ones fail: try sizes that are not a multiple of your "
+            "All visible configurations are right and only hidden ones fail: try sizes that are not a multiple of your "
             "tiles and vectors, very small ones, and inputs with large values."
         )
     first = _name(min(wrong, key=lambda item: item.group == "hidden"))

@@ -25,7 +25,7 @@ KEPT = timedelta(days=30)
 FINDINGS_MAX = 20
 _TEXT_CHARS_MAX = 2000
 _ILLEGAL = re.compile(r"illegal memory access|illegal address|misaligned address", re.IGNORECASE)
-LOST = "The worker was lost twice while it ran this source."
+LOST = "The worker failed twice while it ran this source."
 
 
 class CheckHolding(RowHolding[EmulatorCheck]):

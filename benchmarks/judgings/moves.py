@@ -41,7 +41,7 @@ from .queue import wake_compile, wake_judge
 from .sittings import next_final
 
 ATTEMPTS_MAX = 2
-NO_BASELINES = "The score follows when torch.compile's baselines of this task are prepared."
+NO_BASELINES = "The score follows when the torch.compile baselines of this task are ready."
 _STATE_OF_STAGE = {
     "static": State.COMPILING,
     "compile": State.COMPILING,

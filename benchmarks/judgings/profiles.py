@@ -18,7 +18,7 @@ from ..quotas.charges import has_refunds_left
 from ..states import CheckState, LedgerKind
 from .claims import LEAST_S, RowHolding, end_lost, in_turn, storable
 
-LOST = "The worker was lost twice while it profiled this source."
+LOST = "The worker failed twice while it profiled this source."
 
 
 class ProfileHolding(RowHolding[ProfileRequest]):

@@ -109,7 +109,7 @@ def decide(
 def _move(submission: Submission, kind: ActionKind, seen: str | None) -> None:
     held = Submission.objects.filter(pk=submission.pk)
     if seen is not None and not held.filter(moderation=seen).exists():
-        raise Refused("Someone else has decided about this submission in the meantime. Check it again.")
+        raise Refused("Someone else has made a decision about this submission in the meantime. Look at it again.")
     if kind == ActionKind.DISMISS:
         if not ModerationAction.objects.open_reports().filter(submission=submission).exists():
             raise Refused("There is no open report about this submission.")

@@ -105,7 +105,7 @@ def request_vote(request: KernelRequest, *, by: User, wanted: bool) -> None:
         User.objects.select_for_update().get(pk=by.pk)
         held = published().select_for_update(of=("self",)).filter(pk=request.pk, state=RequestState.OPEN)
         if not held.exists():
-            raise Refused("Only open requests can be voted for.")
+            raise Refused("You can only vote for open requests.")
         recent = RequestVote.objects.filter(account=by, created__gte=timezone.now() - timedelta(days=1))
         if recent.count() >= VOTES_PER_DAY:
             raise TooManyRequests(f"That is {VOTES_PER_DAY} votes within a day, which is the limit.")

@@ -30,8 +30,8 @@ Examine = Callable[[Found, Settings], Examined]
 STEP_TIMEOUT_S = 120.0
 SECONDS_MAX = 600  # of a whole examination: meanwhile its worker compiles nothing
 _PROBLEM_MAX_CHARS = 2_000
-LOST = "The worker was lost twice while it examined this definition, which may be too large for it."
-OURS = "The examination failed by our own fault. Nothing was charged: post it again later."
+LOST = "The worker failed twice while it examined this definition, which may be too large."
+OURS = "The examination failed because of an error on our side. Nothing was charged. Post the definition again later."
 
 
 class ExaminationHolding(RowHolding[KernelRequest]):

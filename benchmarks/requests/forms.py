@@ -82,7 +82,7 @@ class RequestForm(forms.Form):
         max_value=WORTH_MAX_S,
         initial=0,
         required=False,
-        help_text="Taken from your quota now. Accepted answers of others are paid from it.",
+        help_text="This time is taken from your quota now. It pays for the judging of other people's accepted answers.",
     )
 
     def clean(self) -> dict[str, Any]:

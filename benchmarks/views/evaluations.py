@@ -58,7 +58,7 @@ def evaluation_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 def evaluation_stop(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     if not may_cancel(request, evaluation):
-        messages.error(request, "Only the author can cancel an evaluation, and only one that the author has asked for.")
+        messages.error(request, "Only the author can cancel an evaluation, and only if the author requested it.")
     elif not moves.evaluation_cancel(evaluation, "Cancelled by its author."):
         messages.warning(request, "The evaluation ended before it could be cancelled.")
     return redirect(evaluation)

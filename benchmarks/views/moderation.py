@@ -77,7 +77,7 @@ def account(request: HttpRequest, name: str) -> HttpResponse:
         except Refused as error:
             form.add_error(None, str(error))
         else:
-            messages.success(request, "Done and recorded in the public log.")
+            messages.success(request, "Done. The decision is in the public log.")
             return redirect("moderate-account", name)
     context = {"form": form, "account": found, "history": review.actions_about_account(found)}
     context |= {"evaluations": selectors.own_evaluations(found, (), request.GET.get("page", 1))}

@@ -46,7 +46,7 @@ def profile_live(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
 def profile_ask(request: HttpRequest, code: uuid.UUID) -> HttpResponse:
     evaluation = selectors.evaluation_for(request.user, code)
     if not may_ask(request, evaluation):
-        messages.error(request, "Only the author can have an evaluation profiled that is not public.")
+        messages.error(request, "Only the author can request a profile of an evaluation that is not public.")
         return redirect(evaluation)
     try:
         return redirect(services.profile_request(evaluation, limits.payer(request)))

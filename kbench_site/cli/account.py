@@ -29,7 +29,7 @@ def status_command(*, as_json: bool) -> None:
         "our errors, 30 days",
     )
     title, rows = "\n".join(found["notices"]), [_queue(line) for line in found["queues"]]
-    tell(found, rows, columns, as_json=as_json, title=title, none="No device has ever worked for this site.")
+    tell(found, rows, columns, as_json=as_json, title=title, none="This site has never had a worker.")
 
 
 @click.command("quota")

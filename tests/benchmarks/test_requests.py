@@ -490,7 +490,7 @@ def test_nobody_votes_for_their_own_or_for_what_is_over(monkeypatch, olga, stefa
     with pytest.raises(Refused, match="of your own"):
         asking.request_vote(request, by=olga, wanted=True)
     asking.request_close(request, "done elsewhere")
-    with pytest.raises(Refused, match="Only open requests"):
+    with pytest.raises(Refused, match="only vote for open requests"):
         asking.request_vote(request, by=stefan, wanted=True)
     assert list(lists.request_rows(stefan, "open")) == []
     assert len(lists.request_rows(stefan)) == 1

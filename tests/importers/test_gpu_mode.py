@@ -131,7 +131,7 @@ def test_a_check_that_only_compares_is_replaced_by_ours_and_any_other_is_asked(
 ) -> None:
     found = problem_at(copied(tmp_path, REFERENCE[: REFERENCE.index("check_")] + check))
     if tolerance is None:
-        assert "check_implementation of the author decides" in found.task.summary
+        assert "author's check_implementation decides" in found.task.summary
         assert found.task.labels == ("author-checker",)
         assert found.task.source.endswith('\nCHECKER = "author-property"\n')
     else:

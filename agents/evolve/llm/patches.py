@@ -30,7 +30,7 @@ def parse_edits(text: str) -> list[Edit]:
         if line.rstrip() == SEARCH:
             edits.append(Edit(_until(DIVIDER, lines), _until(REPLACE, lines)))
         elif line.rstrip() in (DIVIDER, REPLACE):
-            raise PatchError(f"the line {line.rstrip()!r} stands outside an edit")
+            raise PatchError(f"the line {line.rstrip()!r} is outside an edit")
     if not edits:
         raise PatchError("there is no edit")
     return edits

@@ -34,12 +34,12 @@ _HABITS = (
     ),
     _habit(
         "cheating",
-        "this has nothing to do with the work of a kernel",
+        "a kernel does not need this",
         r"\b(?:dlopen|dlsym|syscall|mprotect|getenv|ifstream|fopen)\b",
     ),
     _habit(
         "cheating",
-        "this is kept from call to call",
+        "this keeps its value between calls",
         r"^[ \t]*static (?!constexpr|const |inline|assert)[\w:<>, ]+[ &*]\w+\s*[;={]",
     ),
     _habit(

@@ -25,7 +25,7 @@ def python_doubts(text: str, task: TaskSpec) -> Iterator[Doubt]:
     if len(entry) == 1 and not _takes(entry[0], len(task.argument_names)):
         text = f"{task.direction} does not take the {len(task.argument_names)} arguments of the task"
         yield Doubt("interface", text, entry[0].lineno, certain=not entry[0].decorator_list)
-    yield Doubt("memory", "what a Triton kernel does is not read from its text")
+    yield Doubt("memory", "the text of a Triton kernel is not analysed")
 
 
 def _takes(entry: ast.FunctionDef, count: int) -> bool:

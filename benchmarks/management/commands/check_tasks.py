@@ -27,9 +27,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "tasks", nargs="*", metavar="TASK", help="[SUITE/]OP/DIRECTION; robust-kbench if none is given"
         )
-        parser.add_argument(
-            "--derive", action="store_true", help="show measured errors and the tolerances they suggest"
-        )
+        parser.add_argument("--derive", action="store_true", help="show the measured errors and suggest tolerances")
         parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
 
     def handle(self, *args: Any, **options: Any) -> None:

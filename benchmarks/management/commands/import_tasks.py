@@ -32,7 +32,7 @@ class Command(BaseCommand):
         parser.add_argument("--source", default="", help="where it is published; by default the address of the clone")
         parser.add_argument("--licence", default="", help="in one line; by default what its licence files say")
         parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for each step of one task")
-        parser.add_argument("--device", default="cpu", help="cuda:0 examines there and makes tasks for GPUs alone")
+        parser.add_argument("--device", default="cpu", help="cuda:0: examine on that GPU and make tasks for GPUs only")
         parser.add_argument("--no-compile", action="store_true", help="do not compare eager with torch.compile")
         parser.add_argument(
             "--read-references",

@@ -30,7 +30,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--builds", action="store_true", help="also compile what every C++ submission is built with, once"
+            "--builds", action="store_true", help="also compile, once, the headers that every C++ submission needs"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
